@@ -1,0 +1,173 @@
+//! Creating znodes: four opcodes and seven flags, of which only some combinations are legal.
+//!
+//! | opcode | flags | answer |
+//! |---|---|---|
+//! | create (1) | 0 to 3 | path |
+//! | create2 (15) | 0 to 3 | path and stat |
+//! | createContainer (19) | 4 | path and stat |
+//! | createTTL (21) | 5, 6 | path and stat |
+//!
+//! Opcode 21 with another flag ends the process of servers 3.8.0 and 3.9.3, so it must not be
+//! possible to say it.
+
+use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
+
+use crate::code::OpCode;
+use crate::data::Acl;
+use crate::error::{DecodeError, DecodeErrorKind};
+use crate::wire::{Reader, Record};
+
+/// Kind of znode to create.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "the wire fixes the modes")]
+pub enum CreateMode {
+    /// Stays until it is deleted.
+    Persistent,
+    /// Goes with the session that created it.
+    Ephemeral,
+    /// Persistent, with a ten-digit number appended to its name.
+    PersistentSequential,
+    /// Ephemeral, with a ten-digit number appended to its name.
+    EphemeralSequential,
+    /// Deleted by the server some time after its last child (3.5.1).
+    Container,
+    /// Persistent; deleted by the server when it was not changed for a while and has no
+    /// children (3.5.3, if the server has it enabled).
+    PersistentTtl(Ttl),
+    /// The same with a ten-digit number appended to its name.
+    PersistentSequentialTtl(Ttl),
+}
+
+impl CreateMode {
+    /// True if the server appends a number to the name.
+    pub fn is_sequential(self) -> bool {
+        matches!(
+            self,
+            Self::PersistentSequential
+                | Self::EphemeralSequential
+                | Self::PersistentSequentialTtl(_)
+        )
+    }
+
+    /// True if the znode goes with its session.
+    pub fn is_ephemeral(self) -> bool {
+        matches!(self, Self::Ephemeral | Self::EphemeralSequential)
+    }
+
+    fn flags(self) -> i32 {
+        match self {
+            Self::Persistent => 0,
+            Self::Ephemeral => 1,
+            Self::PersistentSequential => 2,
+            Self::EphemeralSequential => 3,
+            Self::Container => 4,
+            Self::PersistentTtl(_) => 5,
+            Self::PersistentSequentialTtl(_) => 6,
+        }
+    }
+}
+
+/// Time to live of a znode: 1 ms to 2^40 - 1 ms (34.8 years).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ttl(i64);
+
+impl Ttl {
+    /// A TTL in milliseconds; `None` outside the legal range.
+    pub fn from_millis(ms: i64) -> Option<Self> {
+        (1..1 << 40).contains(&ms).then_some(Self(ms))
+    }
+
+    /// The TTL in milliseconds.
+    pub fn as_millis(self) -> i64 {
+        self.0
+    }
+}
+
+/// Creates a znode.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
+pub struct CreateRequest {
+    /// Path; for sequential modes without the number.
+    pub path: ByteString,
+    /// Data; null and empty are different values.
+    pub data: Option<Bytes>,
+    /// Access control list.
+    pub acl: Vec<Acl>,
+    /// Kind of znode.
+    pub mode: CreateMode,
+    /// Whether the answer carries the stat. Containers and TTL znodes answer with it always.
+    pub with_stat: bool,
+}
+
+impl CreateRequest {
+    /// Opcode that says this.
+    pub fn op(&self) -> OpCode {
+        match self.mode {
+            CreateMode::Container => OpCode::CREATE_CONTAINER,
+            CreateMode::PersistentTtl(_) | CreateMode::PersistentSequentialTtl(_) => {
+                OpCode::CREATE_TTL
+            }
+            CreateMode::Persistent
+            | CreateMode::Ephemeral
+            | CreateMode::PersistentSequential
+            | CreateMode::EphemeralSequential => {
+                if self.with_stat {
+                    OpCode::CREATE2
+                } else {
+                    OpCode::CREATE
+                }
+            }
+        }
+    }
+
+    /// Appends the record, without its header.
+    pub fn encode(&self, out: &mut BytesMut) {
+        self.path.encode(out);
+        self.data.encode(out);
+        self.acl.encode(out);
+        self.mode.flags().encode(out);
+        if let CreateMode::PersistentTtl(ttl) | CreateMode::PersistentSequentialTtl(ttl) = self.mode
+        {
+            ttl.0.encode(out);
+        }
+    }
+
+    /// Reads the record that belongs to `op`.
+    ///
+    /// What real servers accept against the table above is read as what they make of it: opcodes
+    /// 1 and 15 with flag 4 create a plain persistent znode, opcode 19 with flag 0 a container.
+    ///
+    /// # Errors
+    ///
+    /// [`DecodeErrorKind::IllegalFlags`] and [`DecodeErrorKind::IllegalTtl`] for requests that a
+    /// server answers with `BAD_ARGUMENTS`, others for bytes that are no such record.
+    pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
+        let at = |field| move |error: DecodeError| error.within("CreateRequest", field);
+        let path = ByteString::decode(input).map_err(at("path"))?;
+        let data = Option::<Bytes>::decode(input).map_err(at("data"))?;
+        let acl = Vec::<Acl>::decode(input).map_err(at("acl"))?;
+        let flags = i32::decode(input).map_err(at("flags"))?;
+        let illegal = input.error(DecodeErrorKind::IllegalFlags { op: op.0, flags });
+        let mode = match (op, flags) {
+            (OpCode::CREATE | OpCode::CREATE2, 0 | 4) => CreateMode::Persistent,
+            (OpCode::CREATE | OpCode::CREATE2, 1) => CreateMode::Ephemeral,
+            (OpCode::CREATE | OpCode::CREATE2, 2) => CreateMode::PersistentSequential,
+            (OpCode::CREATE | OpCode::CREATE2, 3) => CreateMode::EphemeralSequential,
+            (OpCode::CREATE_CONTAINER, 0 | 4) => CreateMode::Container,
+            (OpCode::CREATE_TTL, 5 | 6) => {
+                let ms = i64::decode(input).map_err(at("ttl"))?;
+                let ttl = Ttl::from_millis(ms)
+                    .ok_or_else(|| at("ttl")(input.error(DecodeErrorKind::IllegalTtl(ms))))?;
+                if flags == 5 {
+                    CreateMode::PersistentTtl(ttl)
+                } else {
+                    CreateMode::PersistentSequentialTtl(ttl)
+                }
+            }
+            _ => return Err(at("flags")(illegal)),
+        };
+        let with_stat = op != OpCode::CREATE;
+        Ok(Self { path, data, acl, mode, with_stat })
+    }
+}
