@@ -1,0 +1,329 @@
+//! Options of a client, checked once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{AuthPacket, ErrorCode};
+use tokio::sync::{mpsc, watch};
+use tracing::{Instrument as _, info_span};
+
+use crate::client::Client;
+use crate::connect_string::ConnectString;
+use crate::driver::clock::Clock;
+use crate::driver::janitor::Janitor;
+use crate::driver::shared::Shared;
+use crate::driver::transport::{Tcp, Transport};
+use crate::driver::{Driver, Ends};
+use crate::error::{ConfigError, ConnectError, OpError};
+use crate::machine::{OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix};
+
+/// Session timeout asked for by default.
+pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Longest request by default, in bytes: the servers' limit for a frame (`jute.maxbuffer`).
+pub const REQUEST_LIMIT_DEFAULT: usize = 0xf_ffff;
+/// Longest reply by default, in bytes. Servers have no limit of their own: data of the largest
+/// size comes back in a longer frame than it was written with.
+pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
+
+/// Describes a client; made by [`Client::builder`].
+#[must_use = "a builder does nothing until `connect`"]
+pub struct ClientBuilder {
+    connect_string: String,
+    session_timeout: Duration,
+    connect_timeout: Option<Duration>,
+    connect_within: Option<Duration>,
+    give_up: Option<Duration>,
+    auth: Vec<AuthPacket>,
+    request_limit: usize,
+    response_limit: usize,
+    outstanding_limit: usize,
+    renew: bool,
+    create_chroot: bool,
+    seed: Option<u64>,
+    clock: Option<Clock>,
+    transport: Arc<dyn Transport>,
+}
+
+/// Without the credentials.
+impl std::fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("connect_string", &self.connect_string)
+            .field("session_timeout", &self.session_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientBuilder {
+    pub(crate) fn new(connect_string: String) -> Self {
+        Self {
+            connect_string,
+            session_timeout: SESSION_TIMEOUT_DEFAULT,
+            connect_timeout: None,
+            connect_within: None,
+            give_up: None,
+            auth: Vec::new(),
+            request_limit: REQUEST_LIMIT_DEFAULT,
+            response_limit: RESPONSE_LIMIT_DEFAULT,
+            outstanding_limit: OUTSTANDING_MAX,
+            renew: true,
+            create_chroot: true,
+            seed: None,
+            clock: None,
+            transport: Arc::new(Tcp),
+        }
+    }
+
+    /// Session timeout to ask for. Servers grant between 2 and 20 of their ticks, by default 4 s
+    /// to 40 s. Default: 30 s.
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
+
+    /// Time for one server to accept the connection and to answer the handshake. Default: the
+    /// session timeout divided by the number of servers, so that a lap over all of them fits.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// How long [`connect`](Self::connect) waits for the first connection. Default: the session
+    /// timeout.
+    pub fn connect_within(mut self, timeout: Duration) -> Self {
+        self.connect_within = Some(timeout);
+        self
+    }
+
+    /// Time without any server after which the session counts as expired. Until then it is
+    /// suspended and may come back. Default: twice the session timeout.
+    pub fn give_up_after(mut self, timeout: Duration) -> Self {
+        self.give_up = Some(timeout);
+        self
+    }
+
+    /// Adds credentials, such as `("digest", "user:password")`, sent on every connection before
+    /// anything else.
+    pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
+        let auth = Some(credentials.into());
+        self.auth.push(AuthPacket { scheme: scheme.into(), auth });
+        self
+    }
+
+    /// Longest request in bytes, without its length prefix. Default: 1,048,575, the servers'
+    /// limit; a longer one makes a server close the connection.
+    pub fn request_limit(mut self, bytes: usize) -> Self {
+        self.request_limit = bytes;
+        self
+    }
+
+    /// Longest reply in bytes, without its length prefix. A longer one is skipped, and fails its
+    /// own request only. Default: 4 MiB.
+    pub fn response_limit(mut self, bytes: usize) -> Self {
+        self.response_limit = bytes;
+        self
+    }
+
+    /// Operations that may wait or be in flight at a time; beyond that they fail with
+    /// [`OpError::QueueFull`]. Default: 65,536.
+    pub fn outstanding_limit(mut self, operations: usize) -> Self {
+        self.outstanding_limit = operations;
+        self
+    }
+
+    /// Whether to open another session after one has expired. Default: true. Otherwise the client
+    /// stops, and every operation fails with [`OpError::SessionExpired`].
+    pub fn renew_after_expiry(mut self, renew: bool) -> Self {
+        self.renew = renew;
+        self
+    }
+
+    /// Whether [`connect`](Self::connect) creates the chroot if it is missing. Default: true.
+    pub fn create_chroot(mut self, create: bool) -> Self {
+        self.create_chroot = create;
+        self
+    }
+
+    /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. For tests:
+    /// clients with the same seed draw the same ids.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// The clock. Default: [`Clock::system`]. Tests with paused time need [`Clock::tokio`].
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// How to reach servers. Default: [`Tcp`].
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Arc::new(transport);
+        self
+    }
+
+    /// Starts the client without waiting for a connection. Requests wait for it. The chroot is
+    /// not created.
+    ///
+    /// # Errors
+    ///
+    /// An option cannot be used.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(self) -> Result<Client, ConfigError> {
+        let ConnectString { hosts, chroot } = self.connect_string.parse()?;
+        self.check()?;
+        let seed = self.seed.map_or_else(random_seed, |seed| {
+            let mut random = SplitMix(seed);
+            [random.next(), random.next(), random.next()]
+        });
+        let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let share = self.session_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
+        let connect_timeout = self.connect_timeout.unwrap_or(share);
+        let config = SessionConfig {
+            hosts,
+            seed: seed[0],
+            session_timeout: self.session_timeout,
+            connect_timeout,
+            give_up: self.give_up.unwrap_or(self.session_timeout * 2),
+            auth: self.auth,
+            request_limit: self.request_limit,
+            response_limit: self.response_limit,
+            outstanding_limit: self.outstanding_limit,
+            renew: self.renew,
+        };
+        let clock = self.clock.unwrap_or_else(Clock::system);
+        let machine = Session::new(config, clock.now());
+        let (commands, command_queue) = mpsc::unbounded_channel();
+        let (status_sender, status) = watch::channel(machine.status());
+        let (failure_sender, last_failure) = watch::channel(None);
+        let queued = Arc::new(AtomicUsize::new(0));
+        let ends = Ends {
+            commands: command_queue,
+            queued: Arc::clone(&queued),
+            status: status_sender,
+            last_failure: failure_sender,
+        };
+        let driver = Driver::new(machine, clock.clone(), self.transport, connect_timeout, ends);
+        let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
+        let janitor = span.in_scope(Janitor::spawn);
+        #[expect(clippy::disallowed_methods, reason = "the task of the session")]
+        tokio::spawn(driver.run().instrument(span));
+        Ok(Client::from_shared(Arc::new(Shared {
+            chroot,
+            clock,
+            hosts: names,
+            janitor,
+            last_failure,
+            status,
+            commands,
+            queued,
+            queued_max: self.outstanding_limit,
+            next_id: AtomicU64::new(1),
+            id_seed: [seed[1], seed[2]],
+        })))
+    }
+
+    /// Starts the client, waits for its first connection, and creates the chroot if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// An option cannot be used, no server answered in time, or the credentials were refused. The
+    /// client is then closed.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        let within = self.connect_within.unwrap_or(self.session_timeout);
+        let create_chroot = self.create_chroot;
+        let client = self.start()?;
+        match tokio::time::timeout(within, first_connection(&client)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(error),
+            Err(_) => {
+                let shared = client.shared();
+                return Err(ConnectError::TimedOut {
+                    hosts: shared.hosts.clone(),
+                    waited: within,
+                    last_failure: shared.last_failure.borrow().clone(),
+                });
+            }
+        }
+        if create_chroot {
+            ensure_chroot(&client).await?;
+        }
+        Ok(client)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let option = |option, reason| Err(ConfigError::Option { option, reason });
+        if self.session_timeout < Duration::from_millis(10) {
+            return option("session_timeout", "it is shorter than 10 ms");
+        }
+        if self.session_timeout.as_millis() > i32::MAX as u128 {
+            return option("session_timeout", "it is longer than 2^31 - 1 ms");
+        }
+        if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return option("connect_timeout", "it is zero");
+        }
+        if self.request_limit < 1024 {
+            return option("request_limit", "it is less than 1024 bytes");
+        }
+        if self.response_limit < 1024 {
+            return option("response_limit", "it is less than 1024 bytes");
+        }
+        if self.outstanding_limit == 0 {
+            return option("outstanding_limit", "it is zero");
+        }
+        if self.auth.iter().any(|packet| packet.scheme.is_empty()) {
+            return option("auth", "the scheme is empty");
+        }
+        Ok(())
+    }
+}
+
+async fn first_connection(client: &Client) -> Result<(), ConnectError> {
+    let mut states = client.states();
+    let mut state = states.current().state;
+    loop {
+        if state == SessionState::Connected {
+            return Ok(());
+        }
+        if state == SessionState::AuthFailed {
+            return Err(ConnectError::AuthFailed);
+        }
+        match states.next().await {
+            Some(status) => state = status.state,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Creates the chroot and its ancestors. Nothing here needs care after a lost connection: a
+/// create that was applied twice answers `NODE_EXISTS`.
+async fn ensure_chroot(client: &Client) -> Result<(), ConnectError> {
+    let chroot = client.shared().chroot.as_str();
+    let ends = chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]);
+    for path in ends.filter_map(|end| chroot.get(..end)).filter(|path| !path.is_empty()) {
+        loop {
+            match client.create_chroot_znode(path).await {
+                Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => break,
+                Err(error) if error.is_connection_loss() => {}
+                Err(error) => {
+                    return Err(ConnectError::Chroot { path: path.to_owned(), error });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn random_seed() -> [u64; 3] {
+    std::array::from_fn(|_| getrandom::u64().expect("the system's random number generator works"))
+}

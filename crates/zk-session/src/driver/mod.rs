@@ -1,0 +1,362 @@
+//! The task that runs a session: it moves bytes between the machine and the transport, arms one
+//! timer, and hands out what the machine says.
+//!
+//! One session is one task. It never runs code of the user's, so nothing a user does with an
+//! answer can delay a heartbeat, short of blocking the runtime's threads.
+
+#![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
+
+pub(crate) mod clock;
+pub(crate) mod janitor;
+pub(crate) mod shared;
+pub(crate) mod transport;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use tokio::io::AsyncWrite as _;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Sleep;
+use tracing::{debug, info};
+
+use self::clock::Clock;
+use self::shared::{Command, LaneEvent, Sink, WatchSender};
+use self::transport::{Connecting, Stream, Transport};
+use crate::machine::{Change, EndCause, Event, Session, SessionState, Status, Token};
+use crate::time::Time;
+use crate::types::WatchedEvent;
+use crate::watcher::WatchEnded;
+
+/// Bytes read at a time.
+const READ_CHUNK: usize = 64 * 1024;
+/// Rounds of work before other tasks get their turn.
+const ROUNDS_MAX: usize = 64;
+/// Commands taken in one round.
+const COMMANDS_MAX: usize = 256;
+
+/// State of the task.
+pub(crate) struct Driver {
+    machine: Session,
+    clock: Clock,
+    transport: Arc<dyn Transport>,
+    connect_timeout: Duration,
+    commands: mpsc::UnboundedReceiver<Command>,
+    queued: Arc<AtomicUsize>,
+    handles_gone: bool,
+
+    connecting: Option<Connecting>,
+    stream: Option<Box<dyn Stream>>,
+    input: BytesMut,
+    output: VecDeque<Bytes>,
+    timer: Pin<Box<Sleep>>,
+    armed: Option<Time>,
+
+    status: watch::Sender<Status>,
+    last_failure: watch::Sender<Option<String>>,
+    sinks: BTreeMap<Token, Sink>,
+    lanes: BTreeMap<u64, mpsc::UnboundedSender<LaneEvent>>,
+    watchers: BTreeMap<u64, WatchSender>,
+    closers: Vec<oneshot::Sender<EndCause>>,
+    end: EndCause,
+}
+
+/// Channels between the task and its handles.
+pub(crate) struct Ends {
+    pub(crate) commands: mpsc::UnboundedReceiver<Command>,
+    pub(crate) queued: Arc<AtomicUsize>,
+    pub(crate) status: watch::Sender<Status>,
+    pub(crate) last_failure: watch::Sender<Option<String>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        machine: Session,
+        clock: Clock,
+        transport: Arc<dyn Transport>,
+        connect_timeout: Duration,
+        ends: Ends,
+    ) -> Self {
+        Self {
+            machine,
+            clock,
+            transport,
+            connect_timeout,
+            commands: ends.commands,
+            queued: ends.queued,
+            handles_gone: false,
+            connecting: None,
+            stream: None,
+            input: BytesMut::new(),
+            output: VecDeque::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+            status: ends.status,
+            last_failure: ends.last_failure,
+            sinks: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            watchers: BTreeMap::new(),
+            closers: Vec::new(),
+            end: EndCause::Abandoned,
+        }
+    }
+
+    /// Runs until the session is closed and everybody was told.
+    pub(crate) async fn run(mut self) {
+        std::future::poll_fn(|cx| self.poll(cx)).await;
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.handle_command(command);
+        }
+        self.drain();
+        for lane in self.lanes.values() {
+            let _ = lane.send(LaneEvent::Stopped);
+        }
+        for closer in self.closers.drain(..) {
+            let _ = closer.send(self.end);
+        }
+    }
+
+    /// Does all that can be done now. Ready when the machine has stopped.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS_MAX {
+            // Bytes first: acknowledgements move deadlines. Commands last.
+            let mut moved = self.poll_write(cx).is_ready();
+            moved |= self.poll_read(cx).is_ready();
+            moved |= self.poll_connect(cx).is_ready();
+            moved |= self.poll_timer(cx).is_ready();
+            moved |= self.poll_commands(cx).is_ready();
+            if matches!(
+                self.status.borrow().state,
+                SessionState::AuthFailed | SessionState::Expired | SessionState::Closed
+            ) && self.is_stopped()
+            {
+                return Poll::Ready(());
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stream.is_none() && self.connecting.is_none() && self.machine.poll_timeout().is_none()
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = &mut self.stream else { return Poll::Pending };
+        let Some(front) = self.output.front_mut() else { return Poll::Pending };
+        match ready!(Pin::new(stream).poll_write(cx, front)) {
+            Ok(taken) if taken > 0 => {
+                front.advance(taken);
+                if front.is_empty() {
+                    self.output.pop_front();
+                }
+                self.machine.handle_transmitted(self.clock.now(), taken);
+            }
+            Ok(_) => self.disconnected(&io::ErrorKind::WriteZero.into()),
+            Err(error) => self.disconnected(&error),
+        }
+        self.drain();
+        if self.output.is_empty()
+            && let Some(stream) = &mut self.stream
+            && let Poll::Ready(Err(error)) = Pin::new(stream).poll_flush(cx)
+        {
+            self.disconnected(&error);
+            self.drain();
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = &mut self.stream else { return Poll::Pending };
+        self.input.reserve(READ_CHUNK);
+        match ready!(tokio_util::io::poll_read_buf(Pin::new(stream), cx, &mut self.input)) {
+            Ok(0) => self.disconnected(&io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => self.machine.handle_bytes(self.clock.now(), &mut self.input),
+            Err(error) => self.disconnected(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connecting) = &mut self.connecting else { return Poll::Pending };
+        let result = ready!(connecting.as_mut().poll(cx));
+        self.connecting = None;
+        match result {
+            Ok(stream) => {
+                self.stream = Some(stream);
+                self.machine.handle_connected(self.clock.now());
+            }
+            Err(error) => self.disconnected(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.machine.poll_timeout() else { return Poll::Pending };
+        let now = self.clock.now();
+        if at > now {
+            if self.armed != Some(at) {
+                self.armed = Some(at);
+                self.timer.as_mut().reset(tokio::time::Instant::now() + at.saturating_since(now));
+            }
+            ready!(self.timer.as_mut().poll(cx));
+            // The clocks may differ; arm it again if the time has not come.
+            self.armed = None;
+        }
+        self.machine.handle_timeout(self.clock.now());
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.handles_gone {
+            return Poll::Pending;
+        }
+        for taken in 0..COMMANDS_MAX {
+            match self.commands.poll_recv(cx) {
+                Poll::Pending if taken == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(None) => {
+                    debug!("the last handle is gone");
+                    self.handles_gone = true;
+                    self.machine.close(self.clock.now());
+                    self.drain();
+                    break;
+                }
+                Poll::Ready(Some(command)) => self.handle_command(command),
+            }
+        }
+        Poll::Ready(())
+    }
+
+    fn handle_command(&mut self, command: Command) {
+        let now = self.clock.now();
+        match command {
+            Command::Cancel(token) => {
+                self.sinks.remove(&token);
+                self.machine.cancel(now, token);
+            }
+            Command::Close(closer) => {
+                self.closers.push(closer);
+                self.machine.close(now);
+            }
+            Command::ForgetOwner(owner) => {
+                self.lanes.remove(&owner);
+                self.watchers.remove(&owner);
+                self.machine.forget_owner(owner);
+            }
+            Command::OpenLane(id, lane) => {
+                self.lanes.insert(id, lane);
+            }
+            Command::Submit { token, flight, sink, watcher } => {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+                self.sinks.insert(token, sink);
+                self.watchers.extend(watcher);
+                self.machine.submit(now, token, flight);
+            }
+        }
+        self.drain();
+    }
+
+    fn disconnected(&mut self, error: &io::Error) {
+        debug!(%error, "connection ended");
+        self.last_failure.send_replace(Some(error.to_string()));
+        self.close_transport();
+        self.machine.handle_disconnected(self.clock.now());
+    }
+
+    fn close_transport(&mut self) {
+        self.connecting = None;
+        self.stream = None;
+        self.input.clear();
+        self.output.clear();
+    }
+
+    /// Takes everything out of the machine, as its contract demands.
+    fn drain(&mut self) {
+        while let Some(bytes) = self.machine.poll_transmit() {
+            self.output.push_back(bytes);
+        }
+        // Before the events: whoever gets one sees a status that is at least as new.
+        self.publish();
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Change(change) => self.announce(change),
+                Event::Connect(host) => {
+                    debug!(%host, "connecting");
+                    self.connecting = Some(self.transport.connect(host, self.connect_timeout));
+                }
+                Event::Disconnect => self.close_transport(),
+                Event::Reply { token, reply } => match self.sinks.remove(&token) {
+                    Some(Sink::Lane(id)) => self.tell_lane(id, LaneEvent::Reply { token, reply }),
+                    Some(Sink::Once(sender)) => drop(sender.send(reply)),
+                    None => {}
+                },
+                Event::Watch { id, event } => self.fire(id.owner, id.local, event),
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let new = self.machine.status();
+        self.status.send_if_modified(|status| {
+            // Acknowledgements are read when needed; nobody is woken for them.
+            let is_news = Status { acknowledged: status.acknowledged, ..new } != *status;
+            *status = new;
+            is_news
+        });
+    }
+
+    fn announce(&mut self, change: Change) {
+        match change {
+            Change::Connected { session, connection, resumed } => {
+                info!(%session, connection, resumed, "connected");
+            }
+            Change::Suspended { session } => info!(%session, "suspended"),
+            Change::Lapsed { session } => info!(%session, "guard deadline passed"),
+            Change::Ended { session, cause } => info!(%session, ?cause, "session ended"),
+            Change::AuthFailed => info!("authentication failed"),
+            Change::Closing => debug!("closing"),
+        }
+        if let Change::Ended { cause, .. } = change {
+            self.end = cause;
+            let ended = match cause {
+                EndCause::Closed | EndCause::Abandoned => WatchEnded::Closed,
+                EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
+                    WatchEnded::SessionExpired
+                }
+            };
+            for (_, watcher) in std::mem::take(&mut self.watchers) {
+                let _ = watcher.send(Err(ended));
+            }
+        }
+        for lane in self.lanes.values() {
+            let _ = lane.send(LaneEvent::Change(change));
+        }
+    }
+
+    fn fire(&mut self, owner: u64, local: u64, event: WatchedEvent) {
+        if let Some(watcher) = self.watchers.remove(&owner) {
+            let _ = watcher.send(Ok(event));
+        } else {
+            self.tell_lane(owner, LaneEvent::Watch { local, event });
+        }
+    }
+
+    fn tell_lane(&mut self, id: u64, event: LaneEvent) {
+        if let Some(lane) = self.lanes.get(&id) {
+            let _ = lane.send(event);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What the handles of a client share with its task.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::clock::Clock;
+use super::janitor::Janitor;
+use crate::error::{OpError, Outcome};
+use crate::machine::{
+    Change, EndCause, Flight, Operation, Reply, SessionState, SplitMix, Status, Token, WatchId,
+};
+use crate::path::Chroot;
+use crate::types::WatchedEvent;
+use crate::watcher::WatchEnded;
+
+/// What a lane is told, in the order of the server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum LaneEvent {
+    /// The state of the session changed.
+    Change(Change),
+    /// A flight was answered.
+    Reply {
+        /// Its name.
+        token: Token,
+        /// The answer.
+        reply: Reply,
+    },
+    /// The client has stopped; nothing comes after this.
+    Stopped,
+    /// A watch of the lane fired.
+    Watch {
+        /// Its name within the lane.
+        local: u64,
+        /// What happened.
+        event: WatchedEvent,
+    },
+}
+
+/// Where the answer to a flight goes.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    Lane(u64),
+    Once(oneshot::Sender<Reply>),
+}
+
+/// Where the event of a watch goes.
+pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;
+
+/// What handles ask of the task.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Cancel(Token),
+    Close(oneshot::Sender<EndCause>),
+    ForgetOwner(u64),
+    OpenLane(u64, mpsc::UnboundedSender<LaneEvent>),
+    Submit { token: Token, flight: Flight, sink: Sink, watcher: Option<(u64, WatchSender)> },
+}
+
+/// Shared by all handles of a client. When the last one is gone, the task closes the session.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) chroot: Chroot,
+    pub(crate) clock: Clock,
+    pub(crate) hosts: String,
+    pub(crate) janitor: Janitor,
+    pub(crate) last_failure: watch::Receiver<Option<String>>,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) queued: std::sync::Arc<AtomicUsize>,
+    pub(crate) queued_max: usize,
+    pub(crate) next_id: AtomicU64,
+    pub(crate) id_seed: [u64; 2],
+}
+
+impl Shared {
+    pub(crate) fn status(&self) -> Status {
+        *self.status.borrow()
+    }
+
+    /// A number that no other flight, watch or lane of this client has.
+    pub(crate) fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A random 128-bit number: the seed is random, and the counter makes every draw another.
+    pub(crate) fn unique_id(&self) -> u128 {
+        let [high, low] =
+            self.id_seed.map(|seed| SplitMix(seed.wrapping_add(self.fresh_id())).next());
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    /// Why a request cannot be taken any more.
+    pub(crate) fn stopped(&self) -> OpError {
+        match self.status().state {
+            SessionState::AuthFailed => OpError::AuthFailed,
+            SessionState::Expired => OpError::SessionExpired(Outcome::NotApplied),
+            SessionState::Closed
+            | SessionState::Connected
+            | SessionState::Connecting
+            | SessionState::Suspended => OpError::Closed(Outcome::NotApplied),
+        }
+    }
+
+    /// Gives the paths of a flight as the server knows them.
+    pub(crate) fn to_server(&self, flight: &mut Flight) {
+        for Operation { request, .. } in &mut flight.operations {
+            crate::chroot::request_to_server(&self.chroot, request);
+        }
+    }
+
+    /// Queues a flight with the server's paths, in the order of calls.
+    pub(crate) fn submit(
+        &self,
+        mut flight: Flight,
+        owner: u64,
+        sink: Sink,
+        watcher: Option<(u64, WatchSender)>,
+    ) -> Result<Token, OpError> {
+        let queued = self.queued.fetch_add(1, Ordering::Relaxed);
+        if queued >= self.queued_max {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            return Err(OpError::QueueFull(queued));
+        }
+        for watch in flight.operations.iter_mut().filter_map(|op| op.watch.as_mut()) {
+            *watch = WatchId { owner, local: watch.local };
+        }
+        let token = Token(self.fresh_id());
+        let command = Command::Submit { token, flight, sink, watcher };
+        self.commands.send(command).map_err(|_| self.stopped())?;
+        Ok(token)
+    }
+}

@@ -1,0 +1,120 @@
+//! Lanes: for code that has to see answers, watch events and session changes in one order.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::chroot::response_to_client;
+use crate::driver::janitor::Slot;
+use crate::driver::shared::{Command, LaneEvent, Shared, Sink};
+use crate::error::OpError;
+use crate::machine::{Flight, Reply, Status, Token};
+use crate::time::Time;
+
+/// A lane: flights go in, and their answers, the events of their watches and the changes of the
+/// session come out of one queue, in the order of the server.
+///
+/// This is what lock recipes are built on. Ordinary code is better served by the methods of
+/// [`Client`](crate::Client).
+///
+/// A lane keeps the client's session open. Dropping it forgets its watches and unanswered
+/// flights; flights that were not sent will not be.
+///
+/// Its queue holds at most one answer for each flight, one event for each watch, and the changes
+/// of the session; take them as they come.
+#[derive(Debug)]
+pub struct Lane {
+    shared: Arc<Shared>,
+    id: u64,
+    events: mpsc::UnboundedReceiver<LaneEvent>,
+    unanswered: Vec<Token>,
+}
+
+impl Lane {
+    pub(crate) fn open(shared: Arc<Shared>) -> Self {
+        let id = shared.fresh_id();
+        let (sender, events) = mpsc::unbounded_channel();
+        // Without a task, the channel is closed, and the first event says so.
+        let _ = shared.commands.send(Command::OpenLane(id, sender));
+        Self { shared, id, events, unanswered: Vec::new() }
+    }
+
+    /// Submits a flight, with paths as the client sees them. Its watches are named by the `local`
+    /// half of their id; the other half is filled in.
+    ///
+    /// # Errors
+    ///
+    /// The flight was not taken: too many are waiting, or the client has stopped.
+    pub fn submit(&mut self, mut flight: Flight) -> Result<Token, OpError> {
+        self.shared.to_server(&mut flight);
+        let token = self.shared.submit(flight, self.id, Sink::Lane(self.id), None)?;
+        self.unanswered.push(token);
+        Ok(token)
+    }
+
+    /// Nobody waits for the flight any more: no answer will come.
+    pub fn cancel(&mut self, token: Token) {
+        let before = self.unanswered.len();
+        self.unanswered.retain(|other| *other != token);
+        if self.unanswered.len() < before {
+            let _ = self.shared.commands.send(Command::Cancel(token));
+        }
+    }
+
+    /// Waits for the next event. Cancel safe: no event is lost.
+    pub async fn next(&mut self) -> LaneEvent {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// Takes the next event, if it is there.
+    pub fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LaneEvent> {
+        self.events.poll_recv(cx).map(|event| match event {
+            None => LaneEvent::Stopped,
+            Some(LaneEvent::Reply { token, mut reply }) => {
+                self.unanswered.retain(|other| *other != token);
+                self.to_client(&mut reply);
+                LaneEvent::Reply { token, reply }
+            }
+            Some(LaneEvent::Watch { local, mut event }) => {
+                event.path = self.shared.chroot.to_client(&event.path);
+                LaneEvent::Watch { local, event }
+            }
+            Some(event) => event,
+        })
+    }
+
+    /// A view of the session.
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// The client's time.
+    pub fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    /// Reserves a slot with the client's janitor; waits while all are taken.
+    pub async fn reserve_slot(&self) -> Slot {
+        self.shared.janitor.reserve().await
+    }
+
+    /// A client handle of the same session.
+    pub fn client(&self) -> crate::Client {
+        crate::Client::from_shared(Arc::clone(&self.shared))
+    }
+
+    fn to_client(&self, reply: &mut Reply) {
+        for response in reply.results.iter_mut().flatten() {
+            response_to_client(&self.shared.chroot, response);
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        for token in self.unanswered.drain(..) {
+            let _ = self.shared.commands.send(Command::Cancel(token));
+        }
+        let _ = self.shared.commands.send(Command::ForgetOwner(self.id));
+    }
+}

@@ -1,0 +1,208 @@
+//! What arrives: the handshake's answer, replies, events.
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectResponse, ErrorCode, Frame, OpCode, Reader, Record, ReplyHeader, Response, WatcherEvent,
+    xid,
+};
+use tracing::{debug, warn};
+
+use super::inflight::{Pending, Purpose};
+use super::watch::WatchKind;
+use super::{Change, EndCause, Event, Phase, Session, SessionState};
+use crate::error::{OpError, Outcome};
+use crate::time::Time;
+use crate::types::WatchedEvent;
+
+/// Why the connection has to end: the peer does not speak the protocol, or has lost count.
+#[derive(Debug, thiserror::Error)]
+enum Violation {
+    #[error(transparent)]
+    Frame(#[from] jute_codec::FrameError),
+    #[error("bad {what}: {error}")]
+    Record { what: &'static str, error: jute_codec::DecodeError },
+    #[error("a reply has the xid {0}, which is not that of the oldest request")]
+    Xid(i32),
+    #[error("the frame of {0} bytes is too long")]
+    TooLong(usize),
+    #[error("the server refused to restore watches: {0}")]
+    SetWatches(ErrorCode),
+}
+
+impl Session {
+    /// Bytes have arrived; takes whole frames from the front of `bytes`.
+    pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
+        self.advance(now);
+        while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
+            match self.frames.next(bytes) {
+                Ok(None) => break,
+                Ok(Some(frame)) => {
+                    self.last_heard = now;
+                    if let Err(violation) = self.handle_frame(frame) {
+                        warn!(%violation, "ending the connection");
+                        self.drop_connection();
+                    }
+                }
+                Err(error) => {
+                    warn!(violation = %Violation::Frame(error), "ending the connection");
+                    self.drop_connection();
+                }
+            }
+        }
+        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+            bytes.clear();
+        } else if matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+            self.rearm_read();
+        }
+        // The bytes have moved the deadlines as far as they could.
+        self.handle_timeout(now);
+    }
+
+    fn handle_frame(&mut self, frame: Frame) -> Result<(), Violation> {
+        match (self.phase, frame) {
+            (Phase::Handshaking(sent), Frame::Complete(payload)) => {
+                let response = ConnectResponse::decode(&mut Reader::new(payload))
+                    .map_err(|error| Violation::Record { what: "ConnectResponse", error })?;
+                debug!(?response, "handshake");
+                self.handle_connect_response(response, sent);
+                Ok(())
+            }
+            (Phase::Handshaking(_), Frame::Oversized { length, .. }) => {
+                Err(Violation::TooLong(length))
+            }
+            (_, Frame::Complete(payload)) => self.handle_reply(payload, None),
+            (_, Frame::Oversized { head, length }) => self.handle_reply(head, Some(length)),
+        }
+    }
+
+    /// `oversized` is the length of a reply whose body was skipped.
+    fn handle_reply(&mut self, payload: Bytes, oversized: Option<usize>) -> Result<(), Violation> {
+        let mut body = Reader::new(payload);
+        let header = ReplyHeader::decode(&mut body)
+            .map_err(|error| Violation::Record { what: "ReplyHeader", error })?;
+        match header.xid {
+            xid::NOTIFICATION => match oversized {
+                None => self.handle_event(&mut body),
+                Some(length) => Err(Violation::TooLong(length)),
+            },
+            xid::PING => {
+                if let Some(sent) = self.pings.pop_front() {
+                    self.acknowledge(sent);
+                }
+                Ok(())
+            }
+            xid::AUTH => {
+                self.handle_auth(header.err);
+                Ok(())
+            }
+            xid => {
+                let pending = self.inflight.complete(xid).ok_or(Violation::Xid(xid))?;
+                self.acknowledge(pending.sent);
+                // Events carry -1 or the zxid of a change we may not have seen the effects of;
+                // pings and auth carry others. Only ordinary replies count.
+                if xid > 0 {
+                    self.last_zxid = self.last_zxid.max(header.zxid);
+                }
+                self.handle_answer(pending, header.err, body, oversized)
+            }
+        }
+    }
+
+    fn handle_answer(
+        &mut self,
+        pending: Pending,
+        code: ErrorCode,
+        body: Reader,
+        oversized: Option<usize>,
+    ) -> Result<(), Violation> {
+        match pending.purpose {
+            Purpose::Close => {
+                if self.phase == Phase::Burying {
+                    self.stale_is_gone();
+                } else {
+                    self.end_session(EndCause::Closed);
+                }
+                Ok(())
+            }
+            Purpose::SetWatches if code.is_ok() => {
+                self.batches_missing -= 1;
+                if self.batches_missing == 0 {
+                    self.frozen_zxid = None;
+                }
+                Ok(())
+            }
+            Purpose::SetWatches => Err(Violation::SetWatches(code)),
+            Purpose::Operation { token, index, watch } => {
+                if let Some(kind) = watch_left(pending.op, code)
+                    && let Some((id, path)) = watch
+                    && self.open.contains_key(&token)
+                {
+                    self.watches.insert(id, path, kind);
+                }
+                let result = result(pending.op, code, body, oversized);
+                let moved = code == ErrorCode::SESSION_MOVED;
+                self.settle(token, index, result);
+                if moved {
+                    self.drop_connection();
+                }
+                self.pump();
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_event(&mut self, body: &mut Reader) -> Result<(), Violation> {
+        let event = WatcherEvent::decode(body)
+            .map_err(|error| Violation::Record { what: "WatcherEvent", error })?;
+        for id in self.watches.fire(event.kind, &event.path) {
+            let event = WatchedEvent { kind: event.kind, path: event.path.clone() };
+            self.events.push_back(Event::Watch { id, event });
+        }
+        Ok(())
+    }
+
+    fn handle_auth(&mut self, code: ErrorCode) {
+        if !code.is_ok() {
+            warn!(%code, "authentication failed");
+            self.emit(Change::AuthFailed);
+            self.stop(SessionState::AuthFailed);
+        } else if let Phase::Authenticating(missing) = self.phase {
+            self.phase = Phase::Authenticating(missing - 1);
+            if missing == 1 {
+                self.establish();
+            }
+        }
+    }
+}
+
+/// Which watch a reply leaves at the server, if the request asked for one.
+fn watch_left(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
+    match (op, code) {
+        (OpCode::EXISTS | OpCode::GET_DATA, ErrorCode::OK) => Some(WatchKind::Data),
+        (OpCode::EXISTS, ErrorCode::NO_NODE) => Some(WatchKind::Exist),
+        (OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2, ErrorCode::OK) => Some(WatchKind::Child),
+        _ => None,
+    }
+}
+
+fn result(
+    op: OpCode,
+    code: ErrorCode,
+    mut body: Reader,
+    oversized: Option<usize>,
+) -> Result<Response, OpError> {
+    match code {
+        ErrorCode::OK => match oversized {
+            None => Response::decode(op, &mut body).map_err(OpError::Undecodable),
+            Some(length) => Err(OpError::ResponseTooLarge(length)),
+        },
+        ErrorCode::SESSION_EXPIRED => Err(OpError::SessionExpired(Outcome::NotApplied)),
+        // The request came through a server that is not the session's any more.
+        ErrorCode::SESSION_MOVED => Err(OpError::ConnectionLoss(Outcome::Unknown)),
+        ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH => {
+            Err(OpError::AuthFailed)
+        }
+        ErrorCode::UNIMPLEMENTED => Err(OpError::Unsupported),
+        code => Err(OpError::Server(code)),
+    }
+}

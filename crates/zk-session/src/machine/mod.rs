@@ -1,0 +1,478 @@
+//! The session machine: what a client does, without a socket, a clock or a random number.
+//!
+//! ```text
+//!            Connect                handle_connected           ConnectResponse
+//!   Idle ------------> Connecting -----------------> Handshaking ----------.
+//!    ^                     |                              |                 |
+//!    |                     |                              |    auth         v
+//!    '--- handle_disconnected, or an event Disconnect ----+--- replies -- Authenticating
+//!                                                         |                 |
+//!                                                         '-- Established <-'
+//!
+//!   any phase -- closed, authentication failed, or expired and not renewed --> Stopped
+//! ```
+//!
+//! **The contract.** After every call that takes `&mut self`, drain
+//! [`poll_transmit`](Session::poll_transmit), then [`poll_event`](Session::poll_event), until both
+//! are empty; then arm one timer for [`poll_timeout`](Session::poll_timeout). Only then make the
+//! next call. `now` never goes backwards.
+//!
+//! **A session and its connections.** A session survives the loss of its connection until a server
+//! says that it has expired, or until no server was reached for `give_up`. Then the machine opens
+//! the next session, unless told otherwise. Nothing crosses from one session to the next: requests
+//! end with [`OpError::SessionExpired`], watches end, ephemerals are gone.
+//!
+//! **Two deadlines.** The *guard deadline* ([`Status::guard_deadline`]) is when the session's
+//! ephemerals must not be trusted any longer, by our own clock. *Session end* is when they are
+//! given up for good. Between the two the session may come back, but what relied on it before the
+//! guard deadline is lost ([`Status::lapses`]).
+//!
+//! **Order.** Bytes are accounted for first, because acknowledgements move deadlines; then the
+//! deadlines are checked; then events are handed out. Replies and watch events leave through one
+//! queue, in the order of the server.
+
+mod flight;
+mod handshake;
+mod hosts;
+mod inbound;
+mod inflight;
+mod outbound;
+mod status;
+mod timer;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{AuthPacket, FrameDecoder, Response};
+
+pub use self::flight::{Flight, Operation, Reply, Token, WatchId};
+use self::hosts::Hosts;
+#[cfg(feature = "tokio")]
+pub(crate) use self::hosts::SplitMix;
+use self::inflight::Inflight;
+pub use self::status::{Change, EndCause, SessionState, Status};
+use self::timer::{Timer, Timers};
+pub use self::watch::WatchKind;
+use self::watch::WatchRegistry;
+use crate::connect_string::Host;
+use crate::error::{OpError, Outcome};
+use crate::time::Time;
+use crate::types::{SessionId, WatchedEvent};
+
+/// Operations that may wait or be in flight at a time, by default.
+pub const OUTSTANDING_MAX: usize = 65_536;
+/// Requests on a connection that were not answered; more of them wait.
+const INFLIGHT_MAX: usize = 8192;
+/// Bytes handed to the transport and not yet taken; beyond that requests wait.
+const BACKLOG_MAX: u64 = 256 * 1024;
+
+/// Options of a session.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the builder fills in every option")]
+pub struct SessionConfig {
+    /// Servers to connect to; at least one.
+    pub hosts: Vec<Host>,
+    /// Decides the order of the hosts and the jitter of pauses.
+    pub seed: u64,
+    /// Session timeout to ask for; the server may grant another.
+    pub session_timeout: Duration,
+    /// Time for one server to accept and to answer the handshake.
+    pub connect_timeout: Duration,
+    /// Time without any server after which the session is given up.
+    pub give_up: Duration,
+    /// Credentials, sent on every connection.
+    pub auth: Vec<AuthPacket>,
+    /// Longest request, in bytes.
+    pub request_limit: usize,
+    /// Longest reply, in bytes.
+    pub response_limit: usize,
+    /// Operations that may wait or be in flight at a time.
+    pub outstanding_limit: usize,
+    /// Whether to open another session after one has expired.
+    pub renew: bool,
+}
+
+/// What the driver has to do, and what others have to be told, in order.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The state of the session changed.
+    Change(Change),
+    /// Open a transport to this server, then call [`Session::handle_connected`], or
+    /// [`Session::handle_disconnected`] if that fails.
+    Connect(Host),
+    /// Drop the transport, open or still opening. No answer is expected.
+    Disconnect,
+    /// A flight was answered.
+    Reply {
+        /// Its name.
+        token: Token,
+        /// The answer.
+        reply: Reply,
+    },
+    /// A watch fired; it is not registered any more.
+    Watch {
+        /// Its name.
+        id: WatchId,
+        /// What happened, with the server's path.
+        event: WatchedEvent,
+    },
+}
+
+/// Where the machine stands with its connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Phase {
+    /// Without a connection; the timer says when to try the next server.
+    Idle,
+    /// A transport is being opened.
+    Connecting,
+    /// The ConnectRequest is out, since this time.
+    Handshaking(Time),
+    /// A session that was given up is being closed, should it still live.
+    Burying,
+    /// This many auth packets were not answered yet.
+    Authenticating(usize),
+    /// Requests flow.
+    Established,
+    /// For ever.
+    Stopped(SessionState),
+}
+
+/// A session as a server knows it.
+#[derive(Clone, Debug)]
+struct Identity {
+    id: SessionId,
+    password: Bytes,
+}
+
+/// A flight that has no answer yet.
+#[derive(Debug)]
+struct Open {
+    connection: u64,
+    session: Option<SessionId>,
+    results: Vec<Option<Result<Response, OpError>>>,
+    missing: usize,
+    deadline: Option<Time>,
+}
+
+/// The session machine; see the module documentation for its contract.
+#[derive(Debug)]
+pub struct Session {
+    config: SessionConfig,
+    now: Time,
+    phase: Phase,
+    hosts: Hosts,
+    timers: Timers,
+    frames: FrameDecoder,
+    events: VecDeque<Event>,
+    out: BytesMut,
+
+    identity: Option<Identity>,
+    /// A session that was given up and may still live; it is closed before anything else.
+    stale: Option<Identity>,
+    timeout: Duration,
+    connection: u64,
+    acknowledged: Option<Time>,
+    lapses: u64,
+    last_zxid: i64,
+    /// Next xid. Never reset: servers match commits with requests by session and xid, so a reused
+    /// xid gets the answer of an older request.
+    next_xid: i32,
+
+    waiting: VecDeque<(Token, Flight)>,
+    inflight: Inflight,
+    open: BTreeMap<Token, Open>,
+    deadlines: BTreeSet<(Time, Token)>,
+    outstanding: usize,
+
+    watches: WatchRegistry,
+    /// Relative zxid of the watches to restore: frozen at the disconnect, until every batch is
+    /// acknowledged, over further disconnects too.
+    frozen_zxid: Option<i64>,
+    batches_missing: usize,
+
+    last_heard: Time,
+    /// Send times of unanswered pings.
+    pings: VecDeque<Time>,
+    closing: bool,
+}
+
+impl Session {
+    /// A machine that wants its first connection at once.
+    pub fn new(config: SessionConfig, now: Time) -> Self {
+        let mut timers = Timers::default();
+        timers.set(Timer::Reconnect, now);
+        Self {
+            phase: Phase::Idle,
+            hosts: Hosts::new(config.hosts.clone(), config.seed),
+            timers,
+            frames: FrameDecoder::new(config.response_limit),
+            events: VecDeque::new(),
+            out: BytesMut::new(),
+            identity: None,
+            stale: None,
+            timeout: config.session_timeout,
+            connection: 0,
+            acknowledged: None,
+            lapses: 0,
+            last_zxid: 0,
+            next_xid: 1,
+            waiting: VecDeque::new(),
+            inflight: Inflight::default(),
+            open: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            outstanding: 0,
+            watches: WatchRegistry::default(),
+            frozen_zxid: None,
+            batches_missing: 0,
+            last_heard: now,
+            pings: VecDeque::new(),
+            closing: false,
+            config,
+            now,
+        }
+    }
+
+    /// A view of the session.
+    pub fn status(&self) -> Status {
+        let state = match self.phase {
+            Phase::Stopped(state) => state,
+            _ if self.closing => SessionState::Closed,
+            Phase::Established => SessionState::Connected,
+            Phase::Idle
+            | Phase::Connecting
+            | Phase::Handshaking(_)
+            | Phase::Burying
+            | Phase::Authenticating(_) => {
+                if self.identity.is_some() {
+                    SessionState::Suspended
+                } else {
+                    SessionState::Connecting
+                }
+            }
+        };
+        Status {
+            state,
+            session: self.identity.as_ref().map(|identity| identity.id),
+            connection: self.connection,
+            timeout: self.timeout,
+            acknowledged: self.acknowledged,
+            lapses: self.lapses,
+        }
+    }
+
+    /// Number of registered watches.
+    pub fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// Takes bytes to send, if any. Report them with
+    /// [`handle_transmitted`](Self::handle_transmitted) as the transport takes them.
+    #[must_use = "dropped bytes break the connection"]
+    pub fn poll_transmit(&mut self) -> Option<Bytes> {
+        (!self.out.is_empty()).then(|| self.out.split().freeze())
+    }
+
+    /// Takes the next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); it moves on after that call.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let request = self.deadlines.first().map(|(at, _)| *at);
+        self.timers.next().into_iter().chain(request).min()
+    }
+
+    /// Time has come to `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.advance(now);
+        while let Some(timer) = self.timers.take_expired(now) {
+            match timer {
+                Timer::Close => self.stop(SessionState::Closed),
+                Timer::Connect | Timer::Read => self.drop_connection(),
+                Timer::GiveUp => self.end_session(EndCause::GaveUp),
+                Timer::Guard => self.lapse(),
+                Timer::Ping => self.ping(),
+                Timer::Reconnect => self.connect(),
+            }
+        }
+        while let Some((at, token)) = self.deadlines.first().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.remove(&(at, token));
+            self.time_out(token);
+        }
+        self.pump();
+    }
+
+    /// Ends the session for good: what is in flight is answered, what waits is refused, the
+    /// session's ephemerals go. Without a server this takes one session timeout at most.
+    pub fn close(&mut self, now: Time) {
+        self.advance(now);
+        if self.closing || matches!(self.phase, Phase::Stopped(_)) {
+            return;
+        }
+        self.closing = true;
+        self.emit(Change::Closing);
+        self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
+        if self.identity.is_none() && self.stale.is_none() {
+            self.stop(SessionState::Closed);
+            return;
+        }
+        self.timers.set(Timer::Close, now + self.timeout);
+        if self.phase == Phase::Established {
+            self.send_close();
+        }
+    }
+
+    /// The owner takes none of its watches any more.
+    pub fn forget_owner(&mut self, owner: u64) {
+        self.watches.remove_owner(owner);
+    }
+
+    /// Nobody waits for the flight any more. If it was not sent, it will not be.
+    pub fn cancel(&mut self, now: Time, token: Token) {
+        self.advance(now);
+        if self.take_open(token).is_some_and(|open| open.connection == 0) {
+            self.waiting.retain(|(other, _)| *other != token);
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        debug_assert!(self.now <= now, "time goes backwards");
+        self.now = self.now.max(now);
+    }
+
+    fn emit(&mut self, change: Change) {
+        self.events.push_back(Event::Change(change));
+    }
+
+    fn session_id(&self) -> Option<SessionId> {
+        self.identity.as_ref().map(|identity| identity.id)
+    }
+
+    /// A request sent at `sent` was acknowledged: the session lived when the server got it.
+    fn acknowledge(&mut self, sent: Time) {
+        if self.identity.is_none() || self.acknowledged.is_some_and(|newest| newest >= sent) {
+            return;
+        }
+        self.acknowledged = Some(sent);
+        self.timers.set(Timer::Guard, sent + self.timeout);
+    }
+
+    /// The guard deadline has passed.
+    fn lapse(&mut self) {
+        let Some(session) = self.session_id() else { return };
+        self.lapses += 1;
+        self.emit(Change::Lapsed { session });
+    }
+
+    /// Forgets an open flight and returns it.
+    fn take_open(&mut self, token: Token) -> Option<Open> {
+        let open = self.open.remove(&token)?;
+        self.outstanding -= open.results.len();
+        if let Some(at) = open.deadline {
+            self.deadlines.remove(&(at, token));
+        }
+        Some(open)
+    }
+
+    /// Answers an open flight; what has no result yet gets `error`.
+    fn answer(&mut self, token: Token, error: &OpError) {
+        let Some(open) = self.take_open(token) else { return };
+        let results =
+            open.results.into_iter().map(|result| result.unwrap_or_else(|| Err(error.clone())));
+        let reply = Reply {
+            session: open.session,
+            connection: open.connection,
+            results: results.collect(),
+        };
+        self.events.push_back(Event::Reply { token, reply });
+    }
+
+    /// Records the result of one operation and answers its flight when it was the last.
+    fn settle(&mut self, token: Token, index: usize, result: Result<Response, OpError>) {
+        let Some(open) = self.open.get_mut(&token) else { return };
+        let slot = open.results.get_mut(index).expect("the index came from this flight");
+        debug_assert!(slot.is_none());
+        *slot = Some(result);
+        open.missing -= 1;
+        if open.missing == 0 {
+            self.answer(token, &OpError::ConnectionLoss(Outcome::Unknown));
+        }
+    }
+
+    fn time_out(&mut self, token: Token) {
+        let is_sent = self.open.get(&token).is_some_and(|open| open.connection > 0);
+        if is_sent {
+            self.answer(token, &OpError::TimedOut(Outcome::Unknown));
+        } else {
+            self.waiting.retain(|(other, _)| *other != token);
+            self.answer(token, &OpError::TimedOut(Outcome::NotApplied));
+        }
+    }
+
+    /// Answers everything that waits for a connection with `error`.
+    fn refuse_waiting(&mut self, error: &OpError) {
+        for (token, _) in std::mem::take(&mut self.waiting) {
+            self.answer(token, error);
+        }
+    }
+
+    /// Everything that belonged to the session ends with it.
+    fn end_session(&mut self, cause: EndCause) {
+        let Some(identity) = self.identity.take() else { return };
+        self.timers.stop(Timer::GiveUp);
+        self.timers.stop(Timer::Guard);
+        self.watches.clear();
+        self.frozen_zxid = None;
+        self.last_zxid = 0;
+        self.acknowledged = None;
+        self.refuse_waiting(&OpError::SessionExpired(Outcome::NotApplied));
+        self.emit(Change::Ended { session: identity.id, cause });
+        if cause == EndCause::GaveUp {
+            self.stale = Some(identity);
+        }
+        if self.closing {
+            self.stop(SessionState::Closed);
+        } else if !self.config.renew {
+            self.stop(SessionState::Expired);
+        }
+    }
+
+    /// The machine does nothing more.
+    fn stop(&mut self, state: SessionState) {
+        if matches!(self.phase, Phase::Stopped(_)) {
+            return;
+        }
+        self.end_connection(true);
+        self.phase = Phase::Stopped(state);
+        self.timers = Timers::default();
+        self.refuse_waiting(&refusal_when_stopped(state));
+        if let Some(identity) = self.identity.take() {
+            self.watches.clear();
+            self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
+        }
+    }
+}
+
+/// Answer to a flight that comes when the machine has stopped.
+fn refusal_when_stopped(state: SessionState) -> OpError {
+    match state {
+        SessionState::AuthFailed => OpError::AuthFailed,
+        SessionState::Expired => OpError::SessionExpired(Outcome::NotApplied),
+        SessionState::Closed
+        | SessionState::Connected
+        | SessionState::Connecting
+        | SessionState::Suspended => OpError::Closed(Outcome::NotApplied),
+    }
+}
+
+#[cfg(test)]
+mod tests;

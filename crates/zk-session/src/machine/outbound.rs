@@ -1,0 +1,177 @@
+//! What leaves: flights, heartbeats, the close.
+
+use jute_codec::{Record, Request, RequestHeader, encode_frame};
+
+use super::inflight::{Pending, Purpose};
+use super::timer::Timer;
+use super::{
+    BACKLOG_MAX, Event, Flight, INFLIGHT_MAX, Open, Phase, Reply, Session, Token,
+    refusal_when_stopped,
+};
+use crate::error::{OpError, Outcome};
+use crate::time::Time;
+
+impl Session {
+    /// Submits a flight under a name of its own. It is sent at once if the session is connected,
+    /// and waits for the next connection otherwise.
+    pub fn submit(&mut self, now: Time, token: Token, flight: Flight) {
+        self.advance(now);
+        let count = flight.operations.len();
+        assert!(count > 0, "a flight has operations");
+        if let Some(error) = self.refusal(&flight) {
+            let reply = Reply::unsent(count, &error);
+            self.events.push_back(Event::Reply { token, reply });
+            return;
+        }
+        let open = Open {
+            connection: 0,
+            session: None,
+            results: vec![None; count],
+            missing: count,
+            deadline: flight.deadline,
+        };
+        let other = self.open.insert(token, open);
+        assert!(other.is_none(), "a token names one flight only");
+        self.outstanding += count;
+        if let Some(at) = flight.deadline {
+            self.deadlines.insert((at, token));
+        }
+        self.waiting.push_back((token, flight));
+        self.pump();
+    }
+
+    /// The transport took bytes.
+    pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
+        self.advance(now);
+        self.inflight.transmit(bytes);
+        self.pump();
+    }
+
+    /// Why a flight cannot even wait.
+    fn refusal(&self, flight: &Flight) -> Option<OpError> {
+        if let Phase::Stopped(state) = self.phase {
+            return Some(refusal_when_stopped(state));
+        }
+        if self.closing {
+            return Some(OpError::Closed(Outcome::NotApplied));
+        }
+        if flight.session.is_some() && flight.session != self.session_id() {
+            return Some(OpError::SessionExpired(Outcome::NotApplied));
+        }
+        if self.outstanding + flight.operations.len() > self.config.outstanding_limit {
+            return Some(OpError::QueueFull(self.outstanding));
+        }
+        None
+    }
+
+    /// Sends what waits, as far as the connection takes it.
+    pub(super) fn pump(&mut self) {
+        while self.phase == Phase::Established
+            && !self.closing
+            && self.inflight.len() < INFLIGHT_MAX
+            && self.inflight.backlog() < BACKLOG_MAX
+        {
+            let Some((token, flight)) = self.waiting.pop_front() else { return };
+            self.send_flight(token, flight);
+        }
+    }
+
+    fn send_flight(&mut self, token: Token, flight: Flight) {
+        let start = self.out.len();
+        let mut sent = Vec::with_capacity(flight.operations.len());
+        for (index, operation) in flight.operations.into_iter().enumerate() {
+            let xid = self.take_xid();
+            let op = operation.request.op();
+            let before = self.out.len();
+            let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
+                RequestHeader { xid, op }.encode(out);
+                operation.request.encode(out);
+            });
+            if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
+                // All or nothing: take back what this flight has written.
+                self.out.truncate(start);
+                self.answer(token, &OpError::RequestTooLarge { length, limit });
+                return;
+            }
+            let watch = operation.watch.zip(watched_path(&operation.request));
+            let purpose = Purpose::Operation { token, index, watch };
+            sent.push((xid, op, purpose, self.out.len() - before));
+        }
+        for (xid, op, purpose, bytes) in sent {
+            let end = self.inflight.produce(bytes);
+            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
+        }
+        let (session, connection) = (self.session_id(), self.connection);
+        if let Some(open) = self.open.get_mut(&token) {
+            open.session = session;
+            open.connection = connection;
+        }
+    }
+
+    /// Sends a request of the machine's own; without a purpose, its reply is not queued for.
+    pub(super) fn send_internal(&mut self, xid: i32, request: &Request, purpose: Option<Purpose>) {
+        let before = self.out.len();
+        let op = request.op();
+        encode_frame(&mut self.out, usize::MAX, |out| {
+            RequestHeader { xid, op }.encode(out);
+            request.encode(out);
+        })
+        .expect("only a limit of i32::MAX applies");
+        let end = self.inflight.produce(self.out.len() - before);
+        if let Some(purpose) = purpose {
+            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
+        }
+    }
+
+    pub(super) fn send_close(&mut self) {
+        let xid = self.take_xid();
+        self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
+    }
+
+    pub(super) fn arm_heartbeat(&mut self) {
+        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+        self.timers.set(Timer::Read, self.now + self.read_timeout());
+    }
+
+    /// Silence of two thirds of the session timeout means that the connection is dead, as in
+    /// `ClientCnxn`, so that the last third is left for another server.
+    pub(super) fn read_timeout(&self) -> std::time::Duration {
+        self.timeout * 2 / 3
+    }
+
+    /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a
+    /// long queue of requests must not delay the proof that the session lives.
+    pub(super) fn ping(&mut self) {
+        self.send_internal(jute_codec::xid::PING, &Request::Ping, None);
+        self.pings.push_back(self.now);
+        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+    }
+
+    /// Next xid: 1 to `i32::MAX`, then 1 again; the others are reserved.
+    fn take_xid(&mut self) -> i32 {
+        let xid = self.next_xid;
+        self.next_xid = xid.checked_add(1).unwrap_or(1);
+        xid
+    }
+
+    /// The connection lives while something is heard, and while no ping waits too long: events
+    /// alone do not prove that our requests arrive.
+    pub(super) fn rearm_read(&mut self) {
+        let since = self.pings.front().map_or(self.last_heard, |ping| self.last_heard.min(*ping));
+        let at = (since + self.read_timeout()).max(self.now);
+        self.timers.set(Timer::Read, at);
+    }
+}
+
+/// Path of a request that asks for a watch.
+fn watched_path(request: &Request) -> Option<bytestring::ByteString> {
+    if let Request::Exists(read)
+    | Request::GetData(read)
+    | Request::GetChildren(read)
+    | Request::GetChildren2(read) = request
+        && read.watch
+    {
+        return Some(read.path.clone());
+    }
+    None
+}

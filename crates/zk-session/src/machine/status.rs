@@ -1,0 +1,116 @@
+//! What can be said of the session right now.
+
+use std::time::Duration;
+
+use crate::time::Time;
+use crate::types::SessionId;
+
+/// State of a client, as its user sees it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum SessionState {
+    /// The credentials were refused; final.
+    AuthFailed,
+    /// Closed; final.
+    Closed,
+    /// Connected to a server that takes writes.
+    Connected,
+    /// Without a session yet, the first one or the next, and trying to get one.
+    Connecting,
+    /// The session has expired, and no other is wanted; final.
+    Expired,
+    /// Without a connection. The session lives on until a server says otherwise.
+    Suspended,
+}
+
+/// Why a session ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum EndCause {
+    /// The client has stopped, and no server has confirmed the end of the session. It expires by
+    /// itself.
+    Abandoned,
+    /// The client was closed, and a server has confirmed it.
+    Closed,
+    /// A server said so.
+    Expired,
+    /// No server was reached for so long that it must have expired. Should it still live, it is
+    /// closed before the next one is opened.
+    GaveUp,
+    /// A server resumed it under another id, which is another session.
+    Swapped,
+}
+
+/// A moment's view of the session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Status {
+    /// State.
+    pub state: SessionState,
+    /// The session, if there is one.
+    pub session: Option<SessionId>,
+    /// Number of the current connection, or of the last one. The first is 1.
+    pub connection: u64,
+    /// Negotiated session timeout; the wanted one before the first connection.
+    pub timeout: Duration,
+    /// Send time of the newest request that was acknowledged in this session.
+    pub acknowledged: Option<Time>,
+    /// How often a guard deadline has passed. Whoever relied on the session before that must not
+    /// do so again, even if it comes back.
+    pub lapses: u64,
+}
+
+impl Status {
+    /// When the session's ephemerals must no longer be trusted: the send time of the newest
+    /// acknowledged request plus the session timeout. A server cannot have counted less.
+    pub fn guard_deadline(&self) -> Option<Time> {
+        Some(self.acknowledged? + self.timeout)
+    }
+
+    /// When an acknowledgement is overdue: two thirds of the way to the guard deadline.
+    pub fn risk_deadline(&self) -> Option<Time> {
+        Some(self.acknowledged? + self.timeout * 2 / 3)
+    }
+
+    /// True if the session is connected and its guard deadline lies ahead of `now`.
+    pub fn is_alive(&self, now: Time) -> bool {
+        self.state == SessionState::Connected
+            && self.guard_deadline().is_some_and(|deadline| now < deadline)
+    }
+}
+
+/// A change that concerns whoever depends on the session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Change {
+    /// The credentials were refused; final.
+    AuthFailed,
+    /// The client is being closed; nothing more is sent but what is under way.
+    Closing,
+    /// The session is connected.
+    Connected {
+        /// The session.
+        session: SessionId,
+        /// Number of the connection.
+        connection: u64,
+        /// False for the first connection of the session.
+        resumed: bool,
+    },
+    /// The session has ended, and with it everything that belonged to it.
+    Ended {
+        /// The session.
+        session: SessionId,
+        /// Why.
+        cause: EndCause,
+    },
+    /// The guard deadline has passed without a server's word.
+    Lapsed {
+        /// The session.
+        session: SessionId,
+    },
+    /// The connection ended.
+    Suspended {
+        /// The session.
+        session: SessionId,
+    },
+}

@@ -1,0 +1,74 @@
+//! Deadlines that a session keeps.
+
+use crate::time::Time;
+
+/// A deadline; each is armed at most once.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Timer {
+    /// When to stop waiting for the end of a close.
+    Close,
+    /// When to stop trying the current server.
+    Connect,
+    /// When to end the session although no server has said so.
+    GiveUp,
+    /// When nobody may trust the session's ephemerals any more.
+    Guard,
+    /// When to send a ping.
+    Ping,
+    /// When silence means that the connection is dead.
+    Read,
+    /// When to try the next server.
+    Reconnect,
+}
+
+impl Timer {
+    const ALL: [Self; 7] = [
+        Self::Close,
+        Self::Connect,
+        Self::GiveUp,
+        Self::Guard,
+        Self::Ping,
+        Self::Read,
+        Self::Reconnect,
+    ];
+}
+
+/// The armed deadlines.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timers {
+    deadlines: [Option<Time>; Timer::ALL.len()],
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, timer: Timer, at: Time) {
+        *self.slot(timer) = Some(at);
+    }
+
+    pub(crate) fn stop(&mut self, timer: Timer) {
+        *self.slot(timer) = None;
+    }
+
+    pub(crate) fn is_set(&self, timer: Timer) -> bool {
+        self.deadlines.get(timer as usize).is_some_and(Option::is_some)
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next(&self) -> Option<Time> {
+        self.deadlines.iter().flatten().min().copied()
+    }
+
+    /// Disarms and returns the earliest deadline that has passed.
+    pub(crate) fn take_expired(&mut self, now: Time) -> Option<Timer> {
+        let expired = |timer: &Timer| {
+            let at = self.deadlines.get(*timer as usize).copied().flatten()?;
+            (at <= now).then_some((at, *timer))
+        };
+        let (_, timer) = Timer::ALL.iter().filter_map(expired).min_by_key(|(at, _)| *at)?;
+        self.stop(timer);
+        Some(timer)
+    }
+
+    fn slot(&mut self, timer: Timer) -> &mut Option<Time> {
+        self.deadlines.get_mut(timer as usize).expect("the table has a slot for every timer")
+    }
+}
