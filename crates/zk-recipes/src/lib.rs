@@ -1,1 +1,52 @@
-//! x
+//! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay of connection loss.
+//!
+//! Start with [`FairLock`]. The client it stands on is re-exported, so that one dependency is
+//! enough.
+//!
+//! # What is promised
+//!
+//! - At most one contender holds a lock, as far as the ensemble can decide it. What a holder does
+//!   after it was stopped for longer than its session lives is out of reach of any lock: see
+//!   [`Guard`] and its fencing token.
+//! - A lost connection is never an error of a lock. It is replayed behind a write barrier, so that
+//!   no lock waits behind its own ghost.
+//! - A dropped future, a dropped guard, an error: whatever it was, no contender znode stays
+//!   behind. Cleanup belongs to the session, not to its caller.
+//! - Contenders are served in the order in which the ensemble created their znodes.
+//!
+//! # Layers
+//!
+//! [`machine`] decides and does nothing. The rest, with the default feature `tokio`, feeds the
+//! machines from the client and hands cleanup to its janitor.
+
+#![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the runner"))]
+
+pub mod machine;
+
+mod error;
+mod naming;
+
+#[cfg(feature = "tokio")]
+mod fair;
+#[cfg(feature = "tokio")]
+mod guard;
+#[cfg(feature = "tokio")]
+mod phase;
+#[cfg(feature = "tokio")]
+mod run;
+
+pub use crate::error::{LockError, LostReason};
+pub use crate::machine::release::Released;
+pub use crate::naming::Naming;
+pub use zk_session::{Acl, ConfigError, ErrorCode, OpError, Outcome, Permissions, SessionId, Time};
+
+#[cfg(feature = "tokio")]
+pub use crate::{
+    fair::{Acquire, Acquiring, FairLock, FairLockBuilder, TryAcquire},
+    guard::{FencingToken, Guard, LockState},
+    phase::{Phase, Phases},
+};
+#[cfg(feature = "tokio")]
+pub use zk_session::{
+    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, SessionState, StateStream,
+};

@@ -41,6 +41,9 @@ pub enum OpError {
     /// Too many requests are waiting already. Nothing was sent.
     #[error("{0} requests are waiting already")]
     QueueFull(usize),
+    /// The caller took the request back before it was sent.
+    #[error("taken back before it was sent")]
+    Recalled,
     /// The request is longer than servers accept. Nothing was sent.
     #[error("a request of {length} bytes is longer than the limit of {limit}")]
     RequestTooLarge {
@@ -83,6 +86,7 @@ impl OpError {
             Self::AuthFailed
             | Self::InvalidPath { .. }
             | Self::QueueFull(_)
+            | Self::Recalled
             | Self::RequestTooLarge { .. }
             | Self::Server(_)
             | Self::Unsupported => Outcome::NotApplied,
@@ -109,6 +113,7 @@ impl OpError {
             | Self::ConnectionLoss(_)
             | Self::InvalidPath { .. }
             | Self::QueueFull(_)
+            | Self::Recalled
             | Self::RequestTooLarge { .. }
             | Self::ResponseTooLarge(_)
             | Self::SessionExpired(_)

@@ -1,5 +1,6 @@
 //! Lanes: for code that has to see answers, watch events and session changes in one order.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -8,7 +9,7 @@ use crate::chroot::response_to_client;
 use crate::driver::janitor::Slot;
 use crate::driver::shared::{Command, LaneEvent, Shared, Sink};
 use crate::error::OpError;
-use crate::machine::{Flight, Reply, Status, Token};
+use crate::machine::{Flight, Reply, SessionState, Status, Token};
 use crate::time::Time;
 
 /// A lane: flights go in, and their answers, the events of their watches and the changes of the
@@ -61,6 +62,12 @@ impl Lane {
         }
     }
 
+    /// Takes a flight back: if it was not sent yet, it will not be, and is answered with
+    /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
+    pub fn recall(&mut self, token: Token) {
+        let _ = self.shared.commands.send(Command::Recall(token));
+    }
+
     /// Waits for the next event. Cancel safe: no event is lost.
     pub async fn next(&mut self) -> LaneEvent {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
@@ -96,6 +103,29 @@ impl Lane {
     /// Reserves a slot with the client's janitor; waits while all are taken.
     pub async fn reserve_slot(&self) -> Slot {
         self.shared.janitor.reserve().await
+    }
+
+    /// Runs `duty` with another lane after the next reconnect of this session. Until then nothing
+    /// is kept alive; if the session ends first, nothing is run. At most 1024 of them wait.
+    pub fn after_reconnect<F>(&self, duty: impl FnOnce(Self) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let before = self.shared.status();
+        let mut status = self.shared.status.clone();
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.janitor.remember(async move {
+            let is_over = |now: &Status| {
+                now.session != before.session
+                    || (now.state == SessionState::Connected && now.connection > before.connection)
+            };
+            let Ok(now) = status.wait_for(is_over).await.map(|status| *status) else { return };
+            if now.session == before.session
+                && let Some(shared) = shared.upgrade()
+            {
+                duty(Self::open(shared)).await;
+            }
+        });
     }
 
     /// A client handle of the same session.

@@ -10,7 +10,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tracing::Instrument as _;
+use tracing::{Instrument as _, debug};
+
+/// Cleanups of one client that wait for its next reconnect; more are forgotten.
+const MEMORIES_MAX: usize = 1024;
 
 /// Slots of one client: locks held, attempts and cleanups at a time.
 pub const JANITOR_SLOTS_MAX: usize = 65_536;
@@ -21,6 +24,7 @@ type Duty = (Pin<Box<dyn Future<Output = ()> + Send>>, OwnedSemaphorePermit);
 #[derive(Clone, Debug)]
 pub(crate) struct Janitor {
     slots: Arc<Semaphore>,
+    memories: Arc<Semaphore>,
     duties: mpsc::UnboundedSender<Duty>,
 }
 
@@ -46,7 +50,8 @@ impl Janitor {
             }
         };
         tokio::spawn(work.in_current_span());
-        Self { slots: Arc::new(Semaphore::new(JANITOR_SLOTS_MAX)), duties }
+        let slots = Arc::new(Semaphore::new(JANITOR_SLOTS_MAX));
+        Self { slots, memories: Arc::new(Semaphore::new(MEMORIES_MAX)), duties }
     }
 
     /// Reserves a slot; waits while all are taken.
@@ -54,6 +59,16 @@ impl Janitor {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         Slot { permit, duties: self.duties.clone() }
+    }
+
+    /// Runs a future that waits for something which may never come, and keeps nothing alive
+    /// meanwhile. Beyond the limit it is dropped.
+    pub(crate) fn remember(&self, memory: impl Future<Output = ()> + Send + 'static) {
+        let Ok(permit) = Arc::clone(&self.memories).try_acquire_owned() else {
+            debug!("too many cleanups wait for a reconnect");
+            return;
+        };
+        let _ = self.duties.send((Box::pin(memory), permit));
     }
 
     /// Slots in use.

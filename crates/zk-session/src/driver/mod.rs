@@ -259,6 +259,7 @@ impl Driver {
             Command::OpenLane(id, lane) => {
                 self.lanes.insert(id, lane);
             }
+            Command::Recall(token) => self.machine.recall(now, token),
             Command::Submit { token, flight, sink, watcher } => {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
                 self.sinks.insert(token, sink);

@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Cancel(Token),
     Close(oneshot::Sender<EndCause>),
     ForgetOwner(u64),
+    Recall(Token),
     OpenLane(u64, mpsc::UnboundedSender<LaneEvent>),
     Submit { token: Token, flight: Flight, sink: Sink, watcher: Option<(u64, WatchSender)> },
 }

@@ -344,6 +344,16 @@ impl Session {
         }
     }
 
+    /// If the flight was not sent yet, it will not be, and is answered with
+    /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
+    pub fn recall(&mut self, now: Time, token: Token) {
+        self.advance(now);
+        if self.open.get(&token).is_some_and(|open| open.connection == 0) {
+            self.waiting.retain(|(other, _)| *other != token);
+            self.answer(token, &OpError::Recalled);
+        }
+    }
+
     fn advance(&mut self, now: Time) {
         debug_assert!(self.now <= now, "time goes backwards");
         self.now = self.now.max(now);

@@ -1,0 +1,231 @@
+//! The guard: what can be said of a lock that was obtained.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jute_codec::{ErrorCode, Response};
+use tokio::sync::oneshot;
+use zk_session::{SessionId, SessionState};
+
+use crate::error::{LockError, LostReason};
+use crate::machine::release::Released;
+use crate::machine::{Verdict, barrier, multi_refusal, replayable};
+use crate::run::hold::{Hold, ReleaseFailure, ReleaseWish};
+use crate::run::replay;
+
+/// A lock that is held.
+///
+/// # What a lock cannot protect
+///
+/// A process may be stopped between looking at its guard and doing what the lock protects, for
+/// longer than any timeout. Nothing on this side of the resource can prevent that. So resources
+/// that can compare should be given the [`fencing_token`](Self::fencing_token) with every write,
+/// and refuse a write with a lower token than they have seen. For all others the guard makes the
+/// gap as small as it can be made, and says honestly what it knows ([`state`](Self::state)).
+///
+/// # Lost locks
+///
+/// A guard is lost when its znode is gone, when its session has ended, or when no server has
+/// acknowledged the session for a whole session timeout, counted from the sending of the newest
+/// acknowledged request. A lost guard stays lost, and its znode is removed as soon as a server is
+/// reachable. While the connection is down, the lock is *at risk*: go on until it is lost, or
+/// stop, as suits the work.
+///
+/// # Release
+///
+/// [`release`](Self::release) says how it ended. Dropping the guard releases too, in the
+/// background: it never blocks and works anywhere, also outside a runtime. After the runtime has
+/// shut down, the lock is free when the session expires.
+#[must_use = "a dropped guard releases the lock"]
+pub struct Guard {
+    hold: Arc<Hold>,
+    /// Gone once the release is under way. Dropped without a wish, it is a wish all the same.
+    wish: Option<oneshot::Sender<ReleaseWish>>,
+}
+
+/// State of a lock that was obtained.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
+pub enum LockState {
+    /// Connected to a read-write server in the session that created the znode, the znode is not
+    /// known to be gone, and an acknowledgement is not overdue.
+    Held,
+    /// Neither a proof that it is lost nor a fresh one that it is held: disconnected, resumed and
+    /// not yet proven, or an acknowledgement is overdue.
+    AtRisk,
+    /// Lost, for ever: somebody else may hold the lock.
+    Lost(LostReason),
+}
+
+/// A number that grows with every holder of a lock: the zxid of the transaction that created its
+/// znode.
+///
+/// It is monotonic over the whole ensemble, also when the directory of the lock is deleted and
+/// made again, and over changes of the leader. It goes back when the ensemble is restored from a
+/// backup.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FencingToken(i64);
+
+impl Guard {
+    pub(crate) fn new(hold: Arc<Hold>, wish: oneshot::Sender<ReleaseWish>) -> Self {
+        Self { hold, wish: Some(wish) }
+    }
+
+    /// State of the lock right now, computed when asked for.
+    pub fn state(&self) -> LockState {
+        let hold = &self.hold;
+        if let Some(reason) = *hold.lost.borrow() {
+            return LockState::Lost(reason);
+        }
+        let status = hold.client.status();
+        let now = hold.client.now();
+        let is_past = status.guard_deadline().is_none_or(|deadline| deadline <= now);
+        let loss = if matches!(status.state, SessionState::Closed | SessionState::AuthFailed) {
+            Some(LostReason::Closed)
+        } else if status.session != Some(hold.session) {
+            Some(LostReason::SessionExpired)
+        } else if status.lapses != hold.lapses || is_past {
+            Some(LostReason::DeadlinePassed)
+        } else {
+            None
+        };
+        if let Some(reason) = loss {
+            hold.lose(reason);
+            return LockState::Lost(hold.lost.borrow().unwrap_or(reason));
+        }
+        let is_proven = hold.proven_on.load(Ordering::Acquire) == status.connection;
+        let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
+        if status.state == SessionState::Connected && is_proven && is_prompt {
+            LockState::Held
+        } else {
+            LockState::AtRisk
+        }
+    }
+
+    /// Waits until the lock is lost. Cancel safe. The wake-up may come late, under load or after
+    /// a pause of the process; [`state`](Self::state) knows at once.
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        let mut lost = self.hold.lost.subscribe();
+        async move {
+            let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+            match reason {
+                Some(reason) => reason,
+                // The guard was released; nobody is left to lose the lock.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Proves that the lock is held, by a write that is committed only if the znode exists. When
+    /// it returns, the lock was held at some moment since the call. Lost connections are replayed.
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`], or [`LockError::Refused`] if the access control list denies reading
+    /// the znode.
+    pub async fn validate(&self) -> Result<(), LockError> {
+        loop {
+            if let LockState::Lost(reason) = self.state() {
+                return Err(LockError::Lost(reason));
+            }
+            let check = vec![barrier(self.hold.path.clone())];
+            let mut results = replay(&self.hold.client, self.hold.session, check).await;
+            match results.pop().map(replayable) {
+                Some(Verdict::Done(response @ Response::Multi(_))) => {
+                    match multi_refusal(&response) {
+                        None => break,
+                        Some(ErrorCode::NO_NODE) => self.hold.lose(LostReason::ZnodeDeleted),
+                        Some(code) => {
+                            let path = self.hold.path.to_string();
+                            return Err(LockError::Refused { code, operation: "check", path });
+                        }
+                    }
+                }
+                Some(Verdict::SessionOver) => self.hold.lose(LostReason::SessionExpired),
+                Some(Verdict::Refused(error)) => {
+                    return Err(LockError::definite(error, "check", &self.hold.path));
+                }
+                Some(Verdict::Later) => crate::run::pause().await,
+                _ => {}
+            }
+        }
+        match self.state() {
+            LockState::Lost(reason) => Err(LockError::Lost(reason)),
+            LockState::Held | LockState::AtRisk => Ok(()),
+        }
+    }
+
+    /// The token of this holder. Every later holder of the same lock has a greater one.
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken(self.hold.znode.czxid)
+    }
+
+    /// Path of the contender znode.
+    pub fn path(&self) -> &str {
+        &self.hold.path
+    }
+
+    /// The session that owns the znode.
+    pub fn session(&self) -> SessionId {
+        self.hold.session
+    }
+
+    /// Releases the lock and says how that ended.
+    ///
+    /// The duty is handed over before anything is awaited, so dropping this future changes
+    /// nothing. Lost connections are replayed; without a server it waits for one, or for the end
+    /// of the session.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if a server refuses to delete the znode, which then stays until the
+    /// session ends; [`LockError::Closed`] if the client has stopped meanwhile.
+    pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
+        let (sender, ended) = oneshot::channel();
+        let is_taken = self.wish.take().is_some_and(|wish| wish.send(sender).is_ok());
+        async move {
+            // Without a task there is no runtime, and no session soon.
+            let ended = if is_taken { ended.await.ok() } else { None };
+            match ended {
+                Some(Ok(released)) => Ok(released),
+                Some(Err(ReleaseFailure::Refused { path, error })) => {
+                    Err(LockError::definite(error, "delete", &path))
+                }
+                Some(Err(ReleaseFailure::Stopped)) | None => Err(LockError::Closed),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("path", &self.hold.path)
+            .field("fencing_token", &self.fencing_token())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FencingToken {
+    /// The token as a number, as the resource stores it.
+    pub fn as_i64(self) -> i64 {
+        self.0
+    }
+}
+
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -1,0 +1,360 @@
+//! Claiming: getting exactly one contender znode into the queue.
+//!
+//! The algorithm, as one would write it if connections never failed:
+//!
+//! 1. In one flight, create the ephemeral sequential znode `<id>-lock-` and list the directory.
+//!    The server executes both in this order, so the list holds the znode.
+//! 2. If the directory is missing, create it and its ancestors as containers, and go to 1.
+//!
+//! A lost connection leaves the create of step 1 undecided, whatever the list said, so:
+//!
+//! 3. In one flight, pass a write barrier and list. After the barrier the lost create has been
+//!    applied, or never will be.
+//! 4. Of the znodes with our id, read the owners. Ours are those of the current session: keep the
+//!    lowest, delete the others. A znode of another session that carries our id is somebody
+//!    else's, and is left alone.
+//! 5. None is ours: go to 1, with the same id.
+//!
+//! Step 4 is also how a duplicate heals that a later list reveals. The corner where it could come
+//! into being in spite of the barrier is a slow server that hands in an old request after the
+//! session has moved on.
+
+use bytestring::ByteString;
+use jute_codec::{Acl, CreateMode, ErrorCode, Response};
+use zk_session::machine::{Flight, Operation, Reply};
+use zk_session::{OpError, SessionId, Time};
+
+use super::release::{Release, name_of};
+use super::{
+    PAUSE, Profile, Verdict, View, Znode, barrier, child, create, delete, flight, list, queue,
+    read, replayable, verdict,
+};
+use crate::error::LockError;
+use crate::naming::Sibling;
+
+/// Rounds of creating the directory before the claim gives up. Somebody would have to delete it
+/// each time.
+const DIRECTORY_ROUNDS_MAX: u32 = 5;
+
+/// What a claim asks for.
+#[derive(Clone, Debug)]
+#[must_use]
+#[allow(clippy::exhaustive_enums, reason = "the closed vocabulary of the machine")]
+pub enum ClaimStep {
+    /// The znode stands in the queue.
+    Claimed(Claimed),
+    /// It cannot be done.
+    Failed(LockError),
+    /// The session has ended.
+    SessionOver,
+    /// Send this and hand in the answer.
+    Submit(Flight),
+    /// Wait until this time.
+    Wait(Time),
+}
+
+/// A claimed place.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
+pub struct Claimed {
+    /// The znode.
+    pub znode: Znode,
+    /// Its session.
+    pub session: SessionId,
+    /// A list of the directory taken after the create, and the connection it was taken on.
+    pub list: Option<(Vec<ByteString>, u64)>,
+}
+
+/// A claim under way.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    profile: Profile,
+    prefix: ByteString,
+    session: Option<SessionId>,
+    znode: Option<Znode>,
+    /// A create had an unknown outcome.
+    is_tainted: bool,
+    /// The server does not know containers (before 3.5.1).
+    has_no_containers: bool,
+    directory_rounds: u32,
+    /// Znodes with our id that other sessions own.
+    strangers: Vec<ByteString>,
+    state: State,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1 is in flight.
+    Creating,
+    /// Step 2 is in flight.
+    MakingDirectory,
+    /// Step 3 is in flight.
+    Probing,
+    /// Step 4: the owners of these are being read.
+    Reading(Vec<(u32, ByteString)>),
+    /// Step 4: duplicates are being deleted.
+    Reducing,
+    /// The server is overloaded; go on with step 1 or 3.
+    Pausing,
+}
+
+impl Claim {
+    pub(crate) fn new(profile: Profile, id: u128) -> Self {
+        let prefix = profile.naming.prefix(id).into();
+        Self {
+            profile,
+            prefix,
+            session: None,
+            znode: None,
+            is_tainted: false,
+            has_no_containers: false,
+            directory_rounds: 0,
+            strangers: Vec::new(),
+            state: State::Creating,
+        }
+    }
+
+    /// Step 1.
+    pub fn start(&mut self) -> ClaimStep {
+        self.state = State::Creating;
+        let directory = &self.profile.directory;
+        let claim = create(
+            child(directory, &self.prefix),
+            self.profile.identity.clone(),
+            self.profile.acl.clone(),
+            CreateMode::EphemeralSequential,
+        );
+        ClaimStep::Submit(flight(self.session, vec![claim, list(directory, None)]))
+    }
+
+    /// Step 4 for a list that shows other znodes with our id; `None` if it shows none.
+    pub fn reconcile(&mut self, names: &[ByteString]) -> Option<ClaimStep> {
+        let found = self.unknown(names);
+        let is_known = |(_, name): &(u32, ByteString)| {
+            self.znode.as_ref().is_some_and(|znode| znode.name == *name)
+        };
+        if found.iter().all(is_known) {
+            return None;
+        }
+        self.is_tainted = true;
+        Some(self.read_owners(found))
+    }
+
+    /// True while a create is in flight.
+    pub fn is_creating(&self) -> bool {
+        self.state == State::Creating
+    }
+
+    /// What this claim may have left behind.
+    pub fn release(&self) -> Release {
+        let known = self.znode.as_ref().map(|znode| znode.name.clone());
+        let (profile, prefix) = (self.profile.clone(), self.prefix.clone());
+        Release::new(profile, prefix, self.session, known, self.is_tainted)
+    }
+
+    /// Advances by the answer to its flight.
+    pub fn handle_reply(&mut self, view: View, reply: Reply) -> ClaimStep {
+        if self.session.is_none() {
+            self.session = reply.session;
+        }
+        match std::mem::replace(&mut self.state, State::Pausing) {
+            State::Creating => self.created(view, reply),
+            State::MakingDirectory => self.made_directory(view, reply),
+            State::Probing => self.probed(view, reply),
+            State::Reading(found) => self.owners_read(view, found, reply),
+            // Whatever became of the deletes, a fresh list tells.
+            State::Reducing => self.probe(),
+            State::Pausing => unreachable!("nothing is in flight"),
+        }
+    }
+
+    /// Advances when the time it waits for has come.
+    pub fn handle_timer(&mut self) -> ClaimStep {
+        if self.is_tainted { self.probe() } else { self.start() }
+    }
+
+    fn created(&mut self, view: View, mut reply: Reply) -> ClaimStep {
+        let listed = reply.results.pop();
+        match reply.results.pop().map(verdict) {
+            Some(Verdict::Done(Response::Create2(created))) => {
+                let name = name_of(&created.path).unwrap_or_default();
+                let Sibling::Contender(sequence) = self.profile.naming.sibling(&name) else {
+                    return self.exhausted(name);
+                };
+                let czxid = created.stat.czxid;
+                self.znode = Some(Znode { name, sequence, czxid });
+                self.session = reply.session;
+                let list = match listed {
+                    Some(Ok(Response::GetChildren(names))) => Some((names, reply.connection)),
+                    _ => None,
+                };
+                self.claimed(list)
+            }
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => self.make_directory(),
+            Some(Verdict::Refused(error)) => {
+                ClaimStep::Failed(LockError::definite(error, "create", &self.profile.directory))
+            }
+            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::NotApplied) => self.start(),
+            Some(Verdict::SessionOver) => ClaimStep::SessionOver,
+            Some(Verdict::Unknown | Verdict::Done(_)) | None => {
+                self.is_tainted = true;
+                self.session = reply.session;
+                self.probe()
+            }
+        }
+    }
+
+    /// The server appended a number that orders nobody. The znode has to go.
+    fn exhausted(&mut self, name: ByteString) -> ClaimStep {
+        self.znode = Some(Znode { name, sequence: u32::MAX, czxid: 0 });
+        let directory = self.profile.directory.to_string();
+        ClaimStep::Failed(LockError::QueueExhausted { directory })
+    }
+
+    fn claimed(&mut self, list: Option<(Vec<ByteString>, u64)>) -> ClaimStep {
+        let znode = self.znode.clone().expect("the caller has set it");
+        let session = self.session.expect("a create was answered in a session");
+        ClaimStep::Claimed(Claimed { znode, session, list })
+    }
+
+    fn pause(&mut self, view: View) -> ClaimStep {
+        self.state = State::Pausing;
+        ClaimStep::Wait(view.now + PAUSE)
+    }
+
+    fn make_directory(&mut self) -> ClaimStep {
+        self.directory_rounds += 1;
+        if self.directory_rounds > DIRECTORY_ROUNDS_MAX {
+            let path = self.profile.directory.to_string();
+            let code = ErrorCode::NO_NODE;
+            return ClaimStep::Failed(LockError::Refused { code, operation: "create", path });
+        }
+        self.state = State::MakingDirectory;
+        let mode =
+            if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
+        let directory = &self.profile.directory;
+        let ends = directory.match_indices('/').map(|(at, _)| at).skip(1).chain([directory.len()]);
+        let make = |end| -> Option<Operation> {
+            let path = directory.slice_ref(directory.get(..end)?);
+            Some(create(path, bytes::Bytes::new(), Acl::open(), mode))
+        };
+        ClaimStep::Submit(flight(self.session, ends.filter_map(make).collect()))
+    }
+
+    /// Only the directory itself counts. An ancestor may exist without being ours to create.
+    fn made_directory(&mut self, view: View, mut reply: Reply) -> ClaimStep {
+        let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
+        if reply.results.iter().any(is_unsupported) {
+            self.has_no_containers = true;
+            return self.make_directory();
+        }
+        match reply.results.pop().map(verdict) {
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS))) => self.start(),
+            Some(Verdict::Refused(error)) => {
+                ClaimStep::Failed(LockError::definite(error, "create", &self.profile.directory))
+            }
+            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::SessionOver) => ClaimStep::SessionOver,
+            // If it did not happen after all, the next create says so.
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => self.start(),
+        }
+    }
+
+    fn probe(&mut self) -> ClaimStep {
+        self.state = State::Probing;
+        let directory = &self.profile.directory;
+        let operations = vec![barrier(directory.clone()), list(directory, None)];
+        ClaimStep::Submit(flight(self.session, operations))
+    }
+
+    fn probed(&mut self, view: View, mut reply: Reply) -> ClaimStep {
+        let listed = reply.results.pop().map(replayable);
+        match (reply.results.pop().map(verdict), listed) {
+            (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => {
+                ClaimStep::SessionOver
+            }
+            (Some(Verdict::Later), _) | (_, Some(Verdict::Later)) => self.pause(view),
+            // A refused barrier was executed all the same.
+            (
+                Some(Verdict::Done(_) | Verdict::Refused(_)),
+                Some(Verdict::Done(Response::GetChildren(names))),
+            ) => {
+                let found = self.unknown(&names);
+                if found.is_empty() {
+                    self.znode = None;
+                    return self.start();
+                }
+                self.read_owners(found)
+            }
+            (
+                Some(Verdict::Done(_) | Verdict::Refused(_)),
+                Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))),
+            ) => self.make_directory(),
+            (_, Some(Verdict::Refused(error))) => {
+                ClaimStep::Failed(LockError::definite(error, "list", &self.profile.directory))
+            }
+            _ => self.probe(),
+        }
+    }
+
+    /// Znodes with our id, but for those that are known to belong to other sessions.
+    fn unknown(&self, names: &[ByteString]) -> Vec<(u32, ByteString)> {
+        let mut found = queue::with_prefix(&self.profile, names, &self.prefix);
+        found.retain(|(_, name)| !self.strangers.contains(name));
+        found
+    }
+
+    fn read_owners(&mut self, found: Vec<(u32, ByteString)>) -> ClaimStep {
+        let directory = &self.profile.directory;
+        let reads = found.iter().map(|(_, name)| read(child(directory, name), None)).collect();
+        self.state = State::Reading(found);
+        ClaimStep::Submit(flight(self.session, reads))
+    }
+
+    fn owners_read(
+        &mut self,
+        view: View,
+        found: Vec<(u32, ByteString)>,
+        reply: Reply,
+    ) -> ClaimStep {
+        let mut own = Vec::new();
+        for ((sequence, name), result) in found.into_iter().zip(reply.results) {
+            match replayable(result) {
+                Verdict::Done(Response::GetData(data)) => {
+                    if self.session.is_some_and(|own| own.0 == data.stat.ephemeral_owner) {
+                        let czxid = data.stat.czxid;
+                        own.push(Znode { name, sequence, czxid });
+                    } else {
+                        self.strangers.push(name);
+                    }
+                }
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(error) => {
+                    let path = child(&self.profile.directory, &name);
+                    return ClaimStep::Failed(LockError::definite(error, "read", &path));
+                }
+                Verdict::SessionOver => return ClaimStep::SessionOver,
+                Verdict::Later => return self.pause(view),
+                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => return self.probe(),
+            }
+        }
+        let mut own = own.into_iter();
+        let Some(lowest) = own.next() else {
+            self.znode = None;
+            // It was a stranger's, or is gone: nothing of ours stands in the queue.
+            return self.start();
+        };
+        if lowest.sequence == u32::MAX {
+            return self.exhausted(lowest.name);
+        }
+        self.znode = Some(lowest);
+        let directory = &self.profile.directory;
+        let duplicates: Vec<_> = own.map(|znode| delete(child(directory, &znode.name))).collect();
+        if duplicates.is_empty() {
+            return self.claimed(None);
+        }
+        self.state = State::Reducing;
+        ClaimStep::Submit(flight(self.session, duplicates))
+    }
+}

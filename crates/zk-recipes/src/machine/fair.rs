@@ -1,0 +1,463 @@
+//! The fair lock: contenders stand in a queue, and each watches only the one ahead of it.
+//!
+//! One *attempt* is one try in one session, with one id of its own:
+//!
+//! 1. Claim a place ([`claim`](super::claim)), which also brings a list of the queue.
+//! 2. Take the list apart. Znodes with our id but another name: reconcile them first. Own znode
+//!    missing: the place is lost, start a new attempt. Nobody ahead: held. Otherwise go to 3.
+//! 3. In one flight, read and watch the nearest znode ahead, and the own one. If the one ahead is
+//!    gone, list again (to 2). If it may not be read, watch the directory instead.
+//! 4. Wait. When the one ahead is deleted, the lock is held without another request if all of
+//!    these are true:
+//!    - the newest list was taken on the current connection and showed exactly one ahead;
+//!    - that one belonged to another session. (A session that is expiring may report the end of
+//!      its own znodes in any order, ours among them);
+//!    - the own znode has been watched on this connection all the time, and no event of it came;
+//!    - the session is connected read-write, and its guard deadline lies ahead.
+//!
+//!    If only the owner or the watch on the own znode is missing, one read of the own znode
+//!    decides. In all other cases list again. A wake-up alone never grants: the one ahead may have
+//!    given up with others still ahead of it.
+//! 5. The session ends while waiting: start a new attempt in the next session, at the end of the
+//!    queue.
+//!
+//! A list may be stale, but it is never wrong about this: znodes with lower numbers only
+//! disappear, so if the own znode is in the list and the first, it still is the first. The own
+//! znode may be gone since; the guard knows how to find out.
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, EventType, Response};
+use zk_session::machine::Reply;
+use zk_session::{OpError, SessionId, Time};
+
+use super::claim::{Claim, ClaimStep, Claimed};
+use super::queue::{Standing, standing};
+use super::release::Release;
+use super::{
+    Held, Input, PAUSE, Profile, Restart, Step, Verdict, View, Znode, child, flight, list, read,
+    replayable,
+};
+use crate::error::LockError;
+
+/// One attempt.
+#[derive(Clone, Debug)]
+pub struct Fair {
+    profile: Profile,
+    claim: Claim,
+    may_queue: bool,
+    place: Option<Place>,
+    /// Contenders ahead, by the newest list.
+    ahead: usize,
+    next_watch: u64,
+    /// The znode ahead may not be read: watch the directory.
+    is_blind: bool,
+    /// The list in flight was asked for by the safety timer alone.
+    is_safety_list: bool,
+    watches_missed: u64,
+    paused_until: Option<Time>,
+    state: State,
+}
+
+/// A place in the queue, and what is known on the current connection.
+#[derive(Clone, Debug)]
+struct Place {
+    znode: Znode,
+    session: SessionId,
+    /// Connection of the newest list; `None` after a disconnect.
+    listed_on: Option<u64>,
+    /// The watch on the own znode, while it has no gap.
+    own_watch: Option<u64>,
+    /// The watch on the one ahead, or on the directory.
+    ahead_watch: Option<u64>,
+    nearest: ByteString,
+    /// The one ahead belongs to another session.
+    is_ahead_foreign: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1, or the reconciliation of step 2.
+    Claiming,
+    /// The list of step 2 is in flight.
+    Listing,
+    /// Step 3 is in flight.
+    Watching,
+    /// Step 4: waiting.
+    Queued,
+    /// Step 4: the read of the own znode is in flight.
+    Confirming,
+    /// A server is overloaded; list again later.
+    Pausing,
+    /// Granted, and not yet handed to anybody.
+    Granted,
+}
+
+impl Fair {
+    /// An attempt with an id of its own. Without `may_queue` it ends when the lock is taken.
+    pub fn new(profile: Profile, id: u128, may_queue: bool) -> Self {
+        let claim = Claim::new(profile.clone(), id);
+        Self {
+            profile,
+            claim,
+            may_queue,
+            place: None,
+            ahead: 0,
+            next_watch: 0,
+            is_blind: false,
+            is_safety_list: false,
+            watches_missed: 0,
+            paused_until: None,
+            state: State::Claiming,
+        }
+    }
+
+    /// The first step.
+    pub fn start(&mut self) -> Step {
+        let step = self.claim.start();
+        self.after_claim(View { now: Time::default(), alive: None }, step)
+    }
+
+    /// Contenders ahead, by the newest list; `None` before the first.
+    pub fn ahead(&self) -> Option<usize> {
+        self.place.as_ref().map(|_| self.ahead)
+    }
+
+    /// How often the safety timer has found something that no watch had told, since the last
+    /// call.
+    pub fn take_watches_missed(&mut self) -> u64 {
+        std::mem::take(&mut self.watches_missed)
+    }
+
+    /// Cancellation: what has to be removed. `true` if the flight that is under way holds the
+    /// create, so that its answer has to be handed to the release.
+    pub fn abandon(self) -> (Release, bool) {
+        let is_creating = self.state == State::Claiming && self.claim.is_creating();
+        (self.claim.release(), is_creating)
+    }
+
+    /// Advances by one input.
+    pub fn handle(&mut self, view: View, input: Input) -> Step {
+        if matches!(input, Input::Timer) {
+            self.paused_until = None;
+        }
+        match (self.state, input) {
+            (_, Input::Ended(session)) => self.session_ended(session),
+            (_, Input::Suspended) => self.suspended(view),
+            (State::Claiming, Input::Reply(reply)) => {
+                let step = self.claim.handle_reply(view, reply);
+                self.after_claim(view, step)
+            }
+            (State::Claiming, Input::Timer) => {
+                let step = self.claim.handle_timer();
+                self.after_claim(view, step)
+            }
+            (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
+            (State::Watching, Input::Reply(reply)) => self.watched(view, reply),
+            (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
+            (State::Queued, Input::Timer) => {
+                self.is_safety_list = true;
+                self.list_again()
+            }
+            (State::Pausing, Input::Timer) => self.list_again(),
+            (_, Input::Watch { local, kind }) => self.event(view, local, kind),
+            (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
+            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
+        }
+    }
+
+    fn after_claim(&mut self, view: View, step: ClaimStep) -> Step {
+        match step {
+            ClaimStep::Claimed(claimed) => self.claimed(view, claimed),
+            ClaimStep::Failed(error) => Step::Failed(error),
+            ClaimStep::SessionOver => Step::Restart(Restart::SessionOver),
+            ClaimStep::Submit(flight) => Step::Submit(flight),
+            ClaimStep::Wait(until) => {
+                self.paused_until = Some(until);
+                Step::Wait(self.paused_until)
+            }
+        }
+    }
+
+    fn claimed(&mut self, view: View, claimed: Claimed) -> Step {
+        self.place = Some(Place {
+            znode: claimed.znode,
+            session: claimed.session,
+            listed_on: None,
+            own_watch: None,
+            ahead_watch: None,
+            nearest: ByteString::new(),
+            is_ahead_foreign: false,
+        });
+        match claimed.list {
+            Some((names, connection)) => self.evaluate(view, &names, connection),
+            None => self.list_again(),
+        }
+    }
+
+    /// Step 2.
+    fn evaluate(&mut self, view: View, names: &[ByteString], connection: u64) -> Step {
+        if let Some(step) = self.claim.reconcile(names) {
+            self.state = State::Claiming;
+            return self.after_claim(view, step);
+        }
+        let place = self.place.as_mut().expect("a list is evaluated for a place");
+        let standing = match standing(&self.profile, names, &place.znode.name, place.znode.sequence)
+        {
+            Ok(standing) => standing,
+            Err(error) => return Step::Failed(error),
+        };
+        place.listed_on = Some(connection);
+        let is_safety_list = std::mem::take(&mut self.is_safety_list);
+        match standing {
+            Standing::Missing => Step::Restart(Restart::ZnodeGone),
+            Standing::First => {
+                self.watches_missed += u64::from(is_safety_list);
+                self.ahead = 0;
+                if view.alive == Some(connection) {
+                    self.grant(connection)
+                } else {
+                    self.list_again()
+                }
+            }
+            Standing::Behind { .. } if !self.may_queue => Step::Busy,
+            Standing::Behind { ahead, nearest } => {
+                let is_same = place.nearest == nearest && place.ahead_watch.is_some();
+                self.watches_missed += u64::from(is_safety_list && !is_same);
+                self.ahead = ahead;
+                place.nearest = nearest;
+                if self.is_blind || (is_safety_list && is_same) {
+                    self.state = State::Queued;
+                    return self.wait(view);
+                }
+                self.watch()
+            }
+        }
+    }
+
+    /// Step 3.
+    fn watch(&mut self) -> Step {
+        self.state = State::Watching;
+        let (ahead_watch, new_own_watch) = (self.fresh_watch(), self.fresh_watch());
+        let place = self.place.as_mut().expect("a watch is set for a place");
+        place.ahead_watch = Some(ahead_watch);
+        place.is_ahead_foreign = false;
+        let directory = &self.profile.directory;
+        let mut operations = vec![read(child(directory, &place.nearest), Some(ahead_watch))];
+        if place.own_watch.is_none() {
+            place.own_watch = Some(new_own_watch);
+            operations.push(read(child(directory, &place.znode.name), Some(new_own_watch)));
+        }
+        Step::Submit(flight(Some(place.session), operations))
+    }
+
+    fn watched(&mut self, view: View, reply: Reply) -> Step {
+        let place = self.place.as_mut().expect("a watch was set for a place");
+        let mut results = reply.results.into_iter().map(replayable);
+        match results.next() {
+            Some(Verdict::Done(Response::GetData(data))) => {
+                place.is_ahead_foreign = data.stat.ephemeral_owner != place.session.0;
+            }
+            Some(Verdict::SessionOver) => return Step::Restart(Restart::SessionOver),
+            Some(Verdict::Later) => return self.pause(view),
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) => {
+                self.is_blind = true;
+                return self.list_again();
+            }
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                return self.list_again();
+            }
+            Some(Verdict::Refused(error)) => {
+                let path = child(&self.profile.directory, &place.nearest);
+                return Step::Failed(LockError::definite(error, "read", &path));
+            }
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
+                place.own_watch = None;
+                return self.watch();
+            }
+        }
+        match results.next() {
+            None => {}
+            Some(Verdict::Done(Response::GetData(data)))
+                if data.stat.ephemeral_owner == place.session.0 => {}
+            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+                let path = child(&self.profile.directory, &place.znode.name);
+                return Step::Failed(LockError::definite(error, "read", &path));
+            }
+            // Not watched, or not ours: the list decides.
+            Some(_) => {
+                place.own_watch = None;
+                return self.list_again();
+            }
+        }
+        if place.ahead_watch.is_none() {
+            // It fired before the flight was answered as a whole.
+            return self.list_again();
+        }
+        if place.listed_on != Some(reply.connection) {
+            place.listed_on = None;
+        }
+        self.state = State::Queued;
+        self.wait(view)
+    }
+
+    /// An event of one of the watches; those that were replaced mean nothing any more.
+    fn event(&mut self, view: View, local: u64, kind: EventType) -> Step {
+        let Some(place) = self.place.as_mut() else { return self.wait(view) };
+        if place.own_watch == Some(local) {
+            place.own_watch = None;
+            if kind == EventType::NODE_DELETED {
+                return self.list_unless_busy(view);
+            }
+            return self.wait(view);
+        }
+        if place.ahead_watch != Some(local) {
+            return self.wait(view);
+        }
+        place.ahead_watch = None;
+        if self.state != State::Queued {
+            return self.wait(view);
+        }
+        // Step 4.
+        let is_current = place.listed_on.is_some() && place.listed_on == view.alive;
+        if kind != EventType::NODE_DELETED || self.ahead != 1 || self.is_blind || !is_current {
+            return self.list_again();
+        }
+        let connection = view.alive.unwrap_or_default();
+        if place.is_ahead_foreign && place.own_watch.is_some() {
+            return self.grant(connection);
+        }
+        self.confirm()
+    }
+
+    fn confirm(&mut self) -> Step {
+        self.state = State::Confirming;
+        let own_watch = self.fresh_watch();
+        let place = self.place.as_mut().expect("there is something to confirm");
+        place.own_watch = Some(own_watch);
+        let path = child(&self.profile.directory, &place.znode.name);
+        Step::Submit(flight(Some(place.session), vec![read(path, Some(own_watch))]))
+    }
+
+    fn confirmed(&mut self, view: View, mut reply: Reply) -> Step {
+        let place = self.place.as_mut().expect("there was something to confirm");
+        match reply.results.pop().map(replayable) {
+            Some(Verdict::Done(Response::GetData(data)))
+                if data.stat.ephemeral_owner == place.session.0
+                    && place.own_watch.is_some()
+                    && view.alive == Some(reply.connection)
+                    && place.listed_on == Some(reply.connection) =>
+            {
+                self.grant(reply.connection)
+            }
+            Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
+            _ => {
+                place.own_watch = None;
+                self.list_again()
+            }
+        }
+    }
+
+    fn list_again(&mut self) -> Step {
+        self.state = State::Listing;
+        let watch = self.is_blind.then(|| self.fresh_watch());
+        let place = self.place.as_mut().expect("a list is taken for a place");
+        if watch.is_some() {
+            place.ahead_watch = watch;
+        }
+        Step::Submit(flight(Some(place.session), vec![list(&self.profile.directory, watch)]))
+    }
+
+    /// Lists, unless a flight is under way whose answer leads to a list or to a decision that
+    /// sees the loss of the own watch.
+    fn list_unless_busy(&mut self, view: View) -> Step {
+        match self.state {
+            State::Queued | State::Granted => self.list_again(),
+            State::Claiming
+            | State::Listing
+            | State::Watching
+            | State::Confirming
+            | State::Pausing => self.wait(view),
+        }
+    }
+
+    fn listed(&mut self, view: View, mut reply: Reply) -> Step {
+        match reply.results.pop().map(replayable) {
+            Some(Verdict::Done(Response::GetChildren(names))) => {
+                self.evaluate(view, &names, reply.connection)
+            }
+            // The directory is gone, and the place with it.
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                Step::Restart(Restart::ZnodeGone)
+            }
+            Some(Verdict::Refused(error)) => {
+                Step::Failed(LockError::definite(error, "list", &self.profile.directory))
+            }
+            Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
+            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
+                self.list_again()
+            }
+        }
+    }
+
+    fn grant(&mut self, connection: u64) -> Step {
+        self.state = State::Granted;
+        let place = self.place.as_ref().expect("only a place is granted");
+        Step::Held(Held {
+            znode: place.znode.clone(),
+            session: place.session,
+            connection,
+            own_watch: place.own_watch,
+        })
+    }
+
+    /// Still granted, unless what arrived since says otherwise.
+    fn grant_again(&mut self, view: View) -> Step {
+        match view.alive {
+            Some(connection) => self.grant(connection),
+            None => self.list_again(),
+        }
+    }
+
+    fn pause(&mut self, view: View) -> Step {
+        self.state = State::Pausing;
+        self.paused_until = Some(view.now + PAUSE);
+        Step::Wait(self.paused_until)
+    }
+
+    /// Goes on as before.
+    fn wait(&mut self, view: View) -> Step {
+        match self.state {
+            State::Queued => Step::Wait(self.profile.safety_relist.map(|pause| view.now + pause)),
+            State::Granted => self.grant_again(view),
+            State::Claiming
+            | State::Listing
+            | State::Watching
+            | State::Confirming
+            | State::Pausing => Step::Wait(self.paused_until),
+        }
+    }
+
+    /// The watches are restored on the next connection, but what is known of this one is void.
+    fn suspended(&mut self, view: View) -> Step {
+        if let Some(place) = self.place.as_mut() {
+            place.listed_on = None;
+            place.own_watch = None;
+        }
+        if self.state == State::Granted { self.list_again() } else { self.wait(view) }
+    }
+
+    fn session_ended(&mut self, session: SessionId) -> Step {
+        match &self.place {
+            Some(place) if place.session != session => Step::Wait(None),
+            // Without a place, the answer of the create tells.
+            None => Step::Wait(None),
+            Some(_) => Step::Restart(Restart::SessionOver),
+        }
+    }
+
+    fn fresh_watch(&mut self) -> u64 {
+        self.next_watch += 1;
+        self.next_watch
+    }
+}

@@ -1,0 +1,233 @@
+//! The decisions of the recipes, without a socket, a clock or a random number.
+//!
+//! A machine takes one input at a time (the answer to its flight, an event of one of its watches,
+//! a change of the session, a time that has come) and returns one step: a flight, a wait, or the
+//! end. It has at most one flight under way. Cancellation is an input too: it turns a machine
+//! into a [`Release`](release::Release), which removes whatever the machine may have left.
+
+pub mod claim;
+pub mod fair;
+pub mod queue;
+pub mod release;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{
+    Acl, CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp,
+    MultiResult, ReadRequest, Request, Response,
+};
+use zk_session::machine::{Flight, Operation, Reply, WatchId};
+use zk_session::{OpError, Outcome, SessionId, Time};
+
+use crate::error::LockError;
+use crate::naming::Naming;
+
+/// Pause before asking again a server that is overloaded or has no quorum, before jitter.
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+
+/// What all machines of a lock know.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the public recipes fill it in")]
+pub struct Profile {
+    /// Directory of the contenders.
+    pub directory: ByteString,
+    /// Form of their names.
+    pub naming: Naming,
+    /// Access control list of contender znodes.
+    pub acl: Vec<Acl>,
+    /// Data of contender znodes.
+    pub identity: Bytes,
+    /// How often a waiter lists again although nothing has happened.
+    pub safety_relist: Option<Duration>,
+}
+
+/// What a machine is told of the session, with every input.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the runner fills it in")]
+pub struct View {
+    /// The time.
+    pub now: Time,
+    /// Number of the connection, if the session is connected read-write and its guard deadline
+    /// lies ahead.
+    pub alive: Option<u64>,
+}
+
+/// What happens to a machine.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, reason = "the closed vocabulary of the machines")]
+pub enum Input {
+    /// The machine's flight was answered.
+    Reply(Reply),
+    /// The connection ended.
+    Suspended,
+    /// The session has ended.
+    Ended(SessionId),
+    /// The time that the machine waits for has come.
+    Timer,
+    /// One of the machine's watches fired.
+    Watch {
+        /// Which.
+        local: u64,
+        /// What happened.
+        kind: EventType,
+    },
+}
+
+/// What a recipe's machine asks for.
+#[derive(Clone, Debug)]
+#[must_use]
+#[allow(clippy::exhaustive_enums, reason = "the closed vocabulary of the machines")]
+pub enum Step {
+    /// The lock is taken, and the machine was told not to queue.
+    Busy,
+    /// It cannot be done. What the machine may have left has to be released.
+    Failed(LockError),
+    /// The lock is held.
+    Held(Held),
+    /// Start again with a new machine and a new id; release what this one may have left.
+    Restart(Restart),
+    /// Send this and hand in the answer.
+    Submit(Flight),
+    /// Wait for the next input, at most until a time.
+    Wait(Option<Time>),
+}
+
+/// Why an attempt starts again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
+pub enum Restart {
+    /// The session has ended: the next attempt runs in the next one.
+    SessionOver,
+    /// The contender znode is gone although the session is not.
+    ZnodeGone,
+}
+
+/// A lock that is held.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
+pub struct Held {
+    /// The contender znode.
+    pub znode: Znode,
+    /// The session that owns it.
+    pub session: SessionId,
+    /// The connection on which the grant was decided.
+    pub connection: u64,
+    /// The watch on the own znode, if it is registered on that connection.
+    pub own_watch: Option<u64>,
+}
+
+/// A contender znode of ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
+pub struct Znode {
+    /// Its name in the directory.
+    pub name: ByteString,
+    /// Its number.
+    pub sequence: u32,
+    /// Transaction that created it.
+    pub czxid: i64,
+}
+
+/// How the outcome of an operation matters to a recipe.
+pub(crate) enum Verdict {
+    /// It was executed, with this answer.
+    Done(Response),
+    /// A server refused it for a reason that stays.
+    Refused(OpError),
+    /// A server could not take it now; nothing happened.
+    Later,
+    /// It was not applied, and may be issued again.
+    NotApplied,
+    /// It may have been applied, or may still be.
+    Unknown,
+    /// The session is over, and all that belongs to it.
+    SessionOver,
+}
+
+/// Sorts an outcome. Which replies prove that nothing happened is decided in
+/// [`OpError::outcome`].
+pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
+    match result {
+        Ok(response) => Verdict::Done(response),
+        Err(OpError::SessionExpired(_)) => Verdict::SessionOver,
+        Err(OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)) => Verdict::Later,
+        Err(OpError::ConnectionLoss(Outcome::NotApplied) | OpError::Recalled) => {
+            Verdict::NotApplied
+        }
+        Err(error) if error.is_session_over() => Verdict::Refused(error),
+        Err(error) if error.outcome() == Outcome::Unknown => Verdict::Unknown,
+        Err(error) => Verdict::Refused(error),
+    }
+}
+
+/// Sorts the outcome of an operation that may be issued any number of times: a read, or the delete
+/// of a unique name. Here only a lost connection leaves a doubt that issuing it again resolves.
+pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
+    match result {
+        Err(error @ (OpError::ResponseTooLarge(_) | OpError::Undecodable(_))) => {
+            Verdict::Refused(error)
+        }
+        Err(OpError::Server(code)) if OpError::Server(code).outcome() == Outcome::Unknown => {
+            Verdict::Later
+        }
+        result => verdict(result),
+    }
+}
+
+/// Path of a child.
+pub(crate) fn child(directory: &str, name: &str) -> ByteString {
+    if directory == "/" { format!("/{name}").into() } else { format!("{directory}/{name}").into() }
+}
+
+pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> Flight {
+    Flight { operations, session, deadline: None }
+}
+
+pub(crate) fn create(path: ByteString, data: Bytes, acl: Vec<Acl>, mode: CreateMode) -> Operation {
+    let request = CreateRequest { path, data: Some(data), acl, mode, with_stat: true };
+    Operation { request: Request::Create(request), watch: None }
+}
+
+pub(crate) fn delete(path: ByteString) -> Operation {
+    Operation { request: Request::Delete(DeleteRequest { path, version: -1 }), watch: None }
+}
+
+pub(crate) fn list(directory: &ByteString, watch: Option<u64>) -> Operation {
+    let request = ReadRequest { path: directory.clone(), watch: watch.is_some() };
+    Operation { request: Request::GetChildren(request), watch: watch.map(local) }
+}
+
+pub(crate) fn read(path: ByteString, watch: Option<u64>) -> Operation {
+    let request = ReadRequest { path, watch: watch.is_some() };
+    Operation { request: Request::GetData(request), watch: watch.map(local) }
+}
+
+/// A multi of one check. It changes nothing, but it is a write: when its answer comes, everything
+/// this session sent before has been applied or never will be, and this server shows it.
+///
+/// A `sync` is no replacement: a leader may answer it before earlier writes of other servers'
+/// sessions are committed, and a deposed one answers it too.
+pub(crate) fn barrier(path: ByteString) -> Operation {
+    let check = MultiOp::Check(CheckRequest { path, version: -1 });
+    Operation { request: Request::Multi(vec![check]), watch: None }
+}
+
+/// The code of a multi's failed operation, which its header does not tell.
+pub(crate) fn multi_refusal(response: &Response) -> Option<ErrorCode> {
+    let Response::Multi(results) = response else { return None };
+    results.iter().find_map(|result| {
+        if let MultiResult::Error(code) = result
+            && !code.is_ok()
+        {
+            Some(*code)
+        } else {
+            None
+        }
+    })
+}
+
+fn local(local: u64) -> WatchId {
+    WatchId { owner: 0, local }
+}

@@ -1,0 +1,154 @@
+//! The async side of the recipes: it feeds the machines, and hands what they may leave behind to
+//! the session's janitor.
+
+#![expect(clippy::disallowed_methods, reason = "this is the runner: it owns timers")]
+
+pub(crate) mod acquire;
+pub(crate) mod hold;
+pub(crate) mod release;
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::Poll;
+
+use jute_codec::Response;
+use tokio::time::Sleep;
+use zk_session::machine::{Flight, Token};
+use zk_session::{Change, Client, Lane, LaneEvent, OpError, SessionId, Time};
+
+use crate::machine::{Input, View, flight};
+
+/// A lane, a timer, and the flight that is under way.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) lane: Lane,
+    pub(crate) pending: Option<Token>,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// What a feed brings.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    /// The credentials were refused.
+    AuthFailed,
+    /// The client is being closed, or has stopped.
+    Closed,
+    /// The session is connected.
+    Connected(SessionId),
+    /// Something for the machine.
+    Input(Input),
+    /// The guard deadline has passed.
+    Lapsed,
+}
+
+impl Feed {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { lane, pending: None, timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)) }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        let status = self.lane.status();
+        let now = self.lane.now();
+        View { now, alive: status.is_alive(now).then_some(status.connection) }
+    }
+
+    /// Submits the machine's flight.
+    pub(crate) fn submit(&mut self, flight: Flight) -> Result<(), OpError> {
+        self.pending = Some(self.lane.submit(flight)?);
+        Ok(())
+    }
+
+    /// Waits for what comes next, at most until a time. What has arrived comes before the time.
+    pub(crate) async fn next(&mut self, until: Option<Time>) -> Fed {
+        let now = self.lane.now();
+        if let Some(until) = until {
+            let at = tokio::time::Instant::now() + until.saturating_since(now);
+            self.timer.as_mut().reset(at);
+        }
+        std::future::poll_fn(|cx| {
+            while let Poll::Ready(event) = self.lane.poll_next(cx) {
+                if let Some(fed) = self.translate(event) {
+                    return Poll::Ready(fed);
+                }
+            }
+            if until.is_some() && self.timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Fed::Input(Input::Timer));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Takes what has arrived, if anything has.
+    pub(crate) async fn arrived(&mut self) -> Option<Fed> {
+        std::future::poll_fn(|cx| {
+            while let Poll::Ready(event) = self.lane.poll_next(cx) {
+                if let Some(fed) = self.translate(event) {
+                    return Poll::Ready(Some(fed));
+                }
+            }
+            Poll::Ready(None)
+        })
+        .await
+    }
+
+    fn translate(&mut self, event: LaneEvent) -> Option<Fed> {
+        Some(match event {
+            LaneEvent::Reply { token, reply } => {
+                // The answer to a flight that a machine before this one has asked for.
+                if self.pending != Some(token) {
+                    return None;
+                }
+                self.pending = None;
+                Fed::Input(Input::Reply(reply))
+            }
+            LaneEvent::Watch { local, event } => {
+                Fed::Input(Input::Watch { local, kind: event.kind })
+            }
+            LaneEvent::Change(Change::Connected { session, .. }) => Fed::Connected(session),
+            LaneEvent::Change(Change::Suspended { .. }) => Fed::Input(Input::Suspended),
+            LaneEvent::Change(Change::Ended { session, .. }) => Fed::Input(Input::Ended(session)),
+            LaneEvent::Change(Change::Lapsed { .. }) => Fed::Lapsed,
+            LaneEvent::Change(Change::AuthFailed) => Fed::AuthFailed,
+            LaneEvent::Change(Change::Closing) | LaneEvent::Stopped => Fed::Closed,
+            LaneEvent::Change(_) | _ => return None,
+        })
+    }
+}
+
+/// Sends one flight in a session until it has an answer, replaying lost connections: for
+/// operations that may be issued any number of times.
+pub(crate) async fn replay(
+    client: &Client,
+    session: SessionId,
+    operations: Vec<zk_session::machine::Operation>,
+) -> Vec<Result<Response, OpError>> {
+    let mut feed = Feed::new(client.lane());
+    loop {
+        let count = operations.len();
+        if let Err(error) = feed.submit(flight(Some(session), operations.clone())) {
+            return vec![Err(error); count];
+        }
+        let results = loop {
+            match feed.next(None).await {
+                Fed::Input(Input::Reply(reply)) => break reply.results,
+                Fed::AuthFailed => return vec![Err(OpError::AuthFailed); count],
+                Fed::Closed => {
+                    let closed = OpError::Closed(zk_session::Outcome::Unknown);
+                    return vec![Err(closed); count];
+                }
+                Fed::Connected(_) | Fed::Input(_) | Fed::Lapsed => {}
+            }
+        };
+        let is_lost =
+            |result: &Result<_, OpError>| result.as_ref().is_err_and(OpError::is_connection_loss);
+        if !results.iter().any(is_lost) {
+            return results;
+        }
+    }
+}
+
+/// Waits before asking an overloaded server again.
+pub(crate) async fn pause() {
+    tokio::time::sleep(crate::machine::PAUSE).await;
+}
