@@ -4,6 +4,8 @@
 //! crate. Each entry belongs to exactly one kind below; an entry of no kind fails the test, so
 //! none is skipped.
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
+
 #[path = "support/json.rs"]
 mod json;
 

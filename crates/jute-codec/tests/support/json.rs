@@ -10,11 +10,11 @@ use jute_codec::{
 use serde_json::{Value, json};
 
 /// Opcodes by the names that the golden frames use.
-pub fn op_named(name: &str) -> Option<OpCode> {
+pub(crate) fn op_named(name: &str) -> Option<OpCode> {
     OPS.iter().find(|(_, known)| *known == name).map(|(op, _)| *op)
 }
 
-pub fn connect_request(record: &ConnectRequest) -> Value {
+pub(crate) fn connect_request(record: &ConnectRequest) -> Value {
     json!({
         "protocolVersion": record.protocol_version,
         "lastZxidSeen": record.last_zxid_seen,
@@ -25,7 +25,7 @@ pub fn connect_request(record: &ConnectRequest) -> Value {
     })
 }
 
-pub fn connect_response(record: &ConnectResponse) -> Value {
+pub(crate) fn connect_response(record: &ConnectResponse) -> Value {
     json!({
         "protocolVersion": record.protocol_version,
         "timeOut": record.timeout_ms,
@@ -35,11 +35,11 @@ pub fn connect_response(record: &ConnectResponse) -> Value {
     })
 }
 
-pub fn watcher_event(event: &WatcherEvent) -> Value {
+pub(crate) fn watcher_event(event: &WatcherEvent) -> Value {
     json!({ "type": event.kind.0, "state": event.state.0, "path": &*event.path })
 }
 
-pub fn request(request: &Request) -> Value {
+pub(crate) fn request(request: &Request) -> Value {
     match request {
         Request::AddWatch(record) => json!({ "path": &*record.path, "mode": record.mode.0 }),
         Request::Auth(record) => {
@@ -94,7 +94,7 @@ pub fn request(request: &Request) -> Value {
     }
 }
 
-pub fn response(response: &Response) -> Value {
+pub(crate) fn response(response: &Response) -> Value {
     match response {
         Response::AddWatch(code) => json!({ "err": code.0 }),
         Response::Create(path) | Response::Sync(path) => json!({ "path": &**path }),
@@ -144,7 +144,7 @@ fn create(record: &CreateRequest) -> Value {
         "flags": flags,
     });
     if let Some(ttl) = ttl {
-        value["ttl"] = json!(ttl.as_millis());
+        value["ttl"] = ttl.as_millis().into();
     }
     value
 }
