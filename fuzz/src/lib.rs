@@ -212,7 +212,7 @@ fn doubled<T>(list: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
 /// Memory follows the bytes that are there, not the counts they claim.
 #[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
 fn in_proportion<T>(list: &Vec<T>, input: usize) {
-    assert!(list.capacity() * size_of::<T>() <= 32 * input + 1024);
+    assert!(list.capacity() * size_of::<T>() <= 40 * input + 1024);
 }
 
 fn frames_of(stream: &[u8], limit: usize, chunk: usize) -> (Vec<Frame>, Option<FrameError>) {

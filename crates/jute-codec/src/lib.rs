@@ -14,7 +14,7 @@
 //!
 //! - Bytes from a peer give a value or a [`DecodeError`] that says what was wrong and where,
 //!   never a panic. Memory follows the bytes that are there, not the lengths and counts they
-//!   claim: at most 32 bytes are reserved for a byte of input, and a kilobyte for any input.
+//!   claim: at most 40 bytes are reserved for a byte of input, and a kilobyte for any input.
 //! - Numbers of the protocol are open ([`ErrorCode`], [`OpCode`], ...): a newer peer's unknown
 //!   number is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
