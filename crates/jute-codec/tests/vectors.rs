@@ -7,8 +7,9 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use jute_codec::{
-    Acl, ConnectResponse, CreateMode, CreateRequest, DecodeError, DecodeErrorKind, ErrorCode,
-    MultiResult, OpCode, ReadResult, Reader, Record, ReplyHeader, Request, Response, Stat, Ttl,
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateMode,
+    CreateRequest, DecodeError, DecodeErrorKind, ErrorCode, MultiResult, OpCode, ReadResult,
+    Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, Stat, Ttl,
 };
 
 #[test]
@@ -48,6 +49,50 @@ fn a_stat_is_68_bytes_in_the_order_of_the_protocol() {
     wire.extend_from_slice(&i64::to_be_bytes(11));
     assert_eq!(wire.len(), 68);
     check(&stat, &wire);
+}
+
+#[test]
+fn records_without_a_captured_frame_have_the_order_of_the_protocol() {
+    let wire = [&prefixed(b"/a")[..], &[0, 0, 0, 1]].concat();
+    let mode = AddWatchMode::PERSISTENT_RECURSIVE;
+    check(&AddWatchRequest { path: "/a".into(), mode }, &wire);
+
+    let wire = [
+        &prefixed(b"joining")[..],
+        &prefixed(b"leaving")[..],
+        &prefixed(b"members")[..],
+        &[0, 0, 0, 0, 0, 0, 1, 0],
+    ];
+    let request = ReconfigRequest {
+        joining_servers: Some("joining".into()),
+        leaving_servers: Some("leaving".into()),
+        new_members: Some("members".into()),
+        config_id: 0x100,
+    };
+    check(&request, &wire.concat());
+}
+
+#[test]
+fn passwords_and_credentials_are_not_shown() {
+    let secret = Bytes::from_static(b"secret");
+    let auth = AuthPacket { scheme: "digest".into(), auth: Some(secret.clone()) };
+    let request = ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms: 0,
+        session_id: 0,
+        password: secret.clone(),
+        read_only: None,
+    };
+    let response = ConnectResponse {
+        protocol_version: 0,
+        timeout_ms: 0,
+        session_id: 0,
+        password: secret,
+        read_only: None,
+    };
+    let shown = format!("{auth:?} {request:?} {response:?} {:?}", Request::Auth(auth.clone()));
+    assert!(!shown.contains("secret") && !shown.contains("115"), "{shown}");
 }
 
 #[test]
@@ -137,10 +182,11 @@ fn every_character_above_u_ffff_is_read_from_its_surrogate_pair() {
 
 #[test]
 fn half_a_pair_and_other_malformed_bytes_are_no_text() {
-    let malformed: [&[u8]; 9] = [
+    let malformed: [&[u8]; 10] = [
         b"\xed\xa0\xb4",                     // high half alone
         b"\xed\xb4\x9e",                     // low half alone
         b"\xed\xa0\xb4\xed\xa0\xb4",         // high after high
+        b"\xed\xb4\x9e\xed\xb4\x9e",         // low after low
         b"\xed\xb4\x9e\xed\xa0\xb4",         // the wrong way round
         b"\xed\xa0\xb4abc",                  // high half, then text
         b"\xed\xa0\xb4\xed\xb4\x9e\xed\xa0", // a pair, then half a half
