@@ -211,7 +211,7 @@ fn only_payload(name: &str, wire: &[u8]) -> Bytes {
 }
 
 fn unhex(hex: &str) -> Vec<u8> {
-    assert!(hex.len().is_multiple_of(2));
+    assert_eq!(hex.len() % 2, 0);
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
