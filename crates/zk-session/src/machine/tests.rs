@@ -1,5 +1,7 @@
 //! Scenarios of the session machine against a scripted server, in virtual time.
 
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for")]
+
 mod peer;
 
 mod deadlines;

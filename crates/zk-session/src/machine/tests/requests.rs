@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
-    DataReply, ErrorCode, EventType, Request, Response, SetDataRequest, Stat, encode_frame,
+    DataReply, ErrorCode, EventType, ReadRequest, Request, Response, SetDataRequest, Stat,
+    encode_frame,
 };
 use proptest::prelude::*;
 
@@ -266,9 +267,12 @@ fn a_moved_session_is_a_lost_connection_and_no_expiry() {
     assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
 
+/// A read, its answer, and the events that the server's watch then waits for.
+type WatchCase = (fn(ReadRequest) -> Request, Result<Response, ErrorCode>, &'static [EventType]);
+
 #[test]
 fn watches_are_registered_by_what_the_server_registers() {
-    let cases: [(fn(_) -> _, Result<Response, ErrorCode>, &[EventType]); 6] = [
+    let cases: [WatchCase; 6] = [
         (Request::Exists, Ok(Response::Exists(Stat::default())), &[EventType::NODE_DELETED]),
         (Request::Exists, Err(ErrorCode::NO_NODE), &[EventType::NODE_CREATED]),
         (Request::Exists, Err(ErrorCode::NO_AUTH), &[]),
