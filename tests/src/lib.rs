@@ -2,3 +2,4 @@
 
 pub mod proxy;
 pub mod random;
+pub mod world;
