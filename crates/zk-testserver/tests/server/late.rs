@@ -14,16 +14,16 @@ async fn scene(until: Until) -> (TestServer, Client) {
     server.inject(Fault::new(At::op(OpCode::CREATE), Action::LateCommit(until)));
     client.send(&create("/late-", CreateMode::EphemeralSequential)).await;
     client.assert_eof().await;
-    assert_eq!(server.requests().last().unwrap().outcome, Outcome::Held);
+    assert_eq!(server.requests().last().map(|request| request.outcome), Some(Outcome::Held));
     let client = Client::resume(&server, &client).await;
     (server, client)
 }
 
 async fn names(client: &mut Client) -> usize {
-    match client.ok(&get_children("/", false)).await {
-        Response::GetChildren(names) => names.len() - 1,
-        _ => panic!("getChildren has its own answer"),
-    }
+    let Response::GetChildren(names) = client.ok(&get_children("/", false)).await else {
+        panic!("getChildren has its own answer")
+    };
+    names.len() - 1
 }
 
 #[tokio::test(start_paused = true)]
