@@ -7,12 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use jute_codec::{AuthPacket, ErrorCode};
 use tokio::sync::{mpsc, watch};
-use tracing::{Instrument as _, info_span};
+use tracing::info_span;
 
 use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::clock::Clock;
-use crate::driver::janitor::Janitor;
 use crate::driver::shared::Shared;
 use crate::driver::transport::{Tcp, Transport};
 use crate::driver::{Driver, Ends};
@@ -211,9 +210,7 @@ impl ClientBuilder {
         };
         let driver = Driver::new(machine, clock.clone(), self.transport, connect_timeout, ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
-        let janitor = span.in_scope(Janitor::spawn);
-        #[expect(clippy::disallowed_methods, reason = "the task of the session")]
-        tokio::spawn(driver.run().instrument(span));
+        let janitor = driver.spawn(&span);
         Ok(Client::from_shared(Arc::new(Shared {
             chroot,
             clock,

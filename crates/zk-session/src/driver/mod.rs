@@ -23,9 +23,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
-use tracing::{debug, info};
+use tracing::{Instrument as _, Span, debug, info};
 
 use self::clock::Clock;
+use self::janitor::Janitor;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
 use crate::machine::{Change, EndCause, Event, Session, SessionState, Status, Token};
@@ -106,8 +107,14 @@ impl Driver {
         }
     }
 
+    /// Spawns the task of the session, and its janitor, on the current runtime.
+    pub(crate) fn spawn(self, span: &Span) -> Janitor {
+        tokio::spawn(self.run().instrument(span.clone()));
+        span.in_scope(Janitor::spawn)
+    }
+
     /// Runs until the session is closed and everybody was told.
-    pub(crate) async fn run(mut self) {
+    async fn run(mut self) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
