@@ -1,1 +1,4 @@
 //! Harness shared by the suites of this package.
+
+pub mod proxy;
+pub mod random;

@@ -1,0 +1,305 @@
+//! A TCP proxy with faults, to stand between a client and a real server.
+//!
+//! It forwards bytes and knows nothing of the protocol in them. Connections are numbered in the
+//! order of their arrival; a fault names the connections below a number, so that it hits every
+//! connection that exists when it is asked for and none that comes later.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the proxy stands for the network, which has a clock of its own"
+)]
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::random::SplitMix64;
+
+/// A running proxy; dropping it cuts its connections and closes its port.
+#[derive(Debug)]
+pub struct Proxy {
+    addr: SocketAddr,
+    shared: Shared,
+    tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Listens on a free port of the loopback interface and forwards to `upstream`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no free port.
+    pub async fn start(upstream: SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free loopback port");
+        let addr = listener.local_addr().expect("a bound socket has an address");
+        let shared = Shared::default();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, upstream, shared.clone()));
+        Self { addr, shared, tasks }
+    }
+
+    /// The address clients connect to.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// Resets every connection, in both directions, now.
+    pub fn cut_all(&self) {
+        self.shared.cut_all();
+    }
+
+    /// Resets each connection as soon as its server sends something, and throws that away.
+    ///
+    /// This is the fault that locks must survive: the request was applied, its answer is lost.
+    pub fn lose_replies(&self) {
+        self.shared.lose_replies();
+    }
+
+    /// Resets every connection that arrives in the next `time`; present ones live on.
+    pub fn refuse_for(&self, time: Duration) {
+        self.shared.refuse_for(time);
+    }
+
+    /// Stops forwarding in both directions: connections stay open, as in a partition.
+    pub fn pause(&self) {
+        self.shared.control.send_modify(|control| control.paused = true);
+    }
+
+    /// Forwards again, beginning with what arrived during the pause.
+    pub fn resume(&self) {
+        self.shared.control.send_modify(|control| control.paused = false);
+    }
+
+    /// What happened until now.
+    pub fn statistics(&self) -> Statistics {
+        *self.shared.statistics.borrow()
+    }
+
+    /// Waits until the statistics satisfy `condition`, and returns them.
+    pub async fn until(&self, condition: impl FnMut(&Statistics) -> bool) -> Statistics {
+        let mut statistics = self.shared.statistics.subscribe();
+        *statistics.wait_for(condition).await.expect("the sender is ours")
+    }
+
+    /// Begins a fault after each of a series of random intervals, until the proxy is dropped.
+    ///
+    /// The faults and their intervals are those of `seed`; what they hit depends on the traffic.
+    pub fn chaos(&mut self, seed: u64, mean_interval: Duration) {
+        self.tasks.spawn(chaos(self.shared.clone(), SplitMix64::new(seed), mean_interval));
+    }
+}
+
+/// Counts since the start of a proxy.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Statistics {
+    /// Connections that were accepted and forwarded.
+    pub accepted: u64,
+    /// Connections reset on arrival because of [`Proxy::refuse_for`].
+    pub refused: u64,
+    /// Connections closed because the server could not be reached.
+    pub unreachable: u64,
+    /// Connections reset by a fault.
+    pub cut: u64,
+    /// Connections forwarded at this moment.
+    pub open: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    control: watch::Sender<Control>,
+    statistics: watch::Sender<Statistics>,
+}
+
+impl Shared {
+    fn cut_all(&self) {
+        self.control.send_modify(|control| control.cut_below = control.arrivals);
+    }
+
+    fn lose_replies(&self) {
+        self.control.send_modify(|control| control.lose_below = control.arrivals);
+    }
+
+    fn refuse_for(&self, time: Duration) {
+        let until = Instant::now() + time;
+        self.control.send_modify(|control| {
+            control.refuse_until = control.refuse_until.max(Some(until));
+        });
+    }
+
+    fn count(&self, change: impl FnOnce(&mut Statistics)) {
+        self.statistics.send_modify(change);
+    }
+
+    /// Numbers a new connection, or says that it is to be refused.
+    fn admit(&self) -> Option<u64> {
+        let now = Instant::now();
+        let mut number = None;
+        self.control.send_modify(|control| {
+            if control.refuse_until.is_none_or(|until| until <= now) {
+                number = Some(control.arrivals);
+                control.arrivals += 1;
+            }
+        });
+        number
+    }
+}
+
+/// The faults in force; connections watch it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Control {
+    /// The number of the next connection.
+    arrivals: u64,
+    cut_below: u64,
+    lose_below: u64,
+    refuse_until: Option<Instant>,
+    paused: bool,
+}
+
+async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Shared) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.expect("the proxy can accept");
+        // Finished connections would pile up here for the life of the proxy.
+        while connections.try_join_next().is_some() {}
+        match shared.admit() {
+            Some(number) => {
+                connections.spawn(serve(client, upstream, number, shared.clone()));
+            }
+            None => {
+                reset(client);
+                shared.count(|statistics| statistics.refused += 1);
+            }
+        }
+    }
+}
+
+async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared: Shared) {
+    let Ok(mut server) = TcpStream::connect(upstream).await else {
+        reset(client);
+        shared.count(|statistics| statistics.unreachable += 1);
+        return;
+    };
+    for stream in [&client, &server] {
+        // A failure costs time, not correctness.
+        let _ = stream.set_nodelay(true);
+    }
+    shared.count(|statistics| {
+        statistics.accepted += 1;
+        statistics.open += 1;
+    });
+    let end = forward(&mut client, &mut server, number, &shared).await;
+    // Closed before they are counted: who waits for the count finds them closed.
+    match end {
+        End::Closed => drop((client, server)),
+        End::Cut => {
+            reset(client);
+            reset(server);
+        }
+    }
+    shared.count(|statistics| {
+        statistics.open -= 1;
+        statistics.cut += u64::from(end == End::Cut);
+    });
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// By the peers, or by an error of the sockets.
+    Closed,
+    /// By a fault.
+    Cut,
+}
+
+async fn forward(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    number: u64,
+    shared: &Shared,
+) -> End {
+    let mut control = shared.control.subscribe();
+    let (client_read, client_write) = client.split();
+    let (server_read, server_write) = server.split();
+    tokio::select! {
+        biased;
+        _ = control.wait_for(|control| number < control.cut_below) => End::Cut,
+        end = async {
+            // The first error ends both directions; an end of file ends its own only.
+            tokio::try_join!(
+                pump(client_read, server_write, shared, |_| false),
+                pump(server_read, client_write, shared, |control| number < control.lose_below),
+            )
+        } => match end {
+            Err(PumpError::Lost) => End::Cut,
+            Ok(_) | Err(PumpError::Io) => End::Closed,
+        },
+    }
+}
+
+enum PumpError {
+    /// Bytes arrived that a fault wanted lost.
+    Lost,
+    Io,
+}
+
+impl From<io::Error> for PumpError {
+    fn from(_: io::Error) -> Self {
+        Self::Io
+    }
+}
+
+async fn pump(
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
+    shared: &Shared,
+    loses: impl Fn(&Control) -> bool,
+) -> Result<(), PumpError> {
+    let mut control = shared.control.subscribe();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let length = from.read(&mut chunk).await?;
+        // Checked after the read, which may have begun long before the pause.
+        let lost = {
+            let control = control.wait_for(|control| !control.paused).await;
+            loses(&control.expect("`shared` holds the sender"))
+        };
+        if length == 0 {
+            to.shutdown().await?;
+            return Ok(());
+        }
+        if lost {
+            return Err(PumpError::Lost);
+        }
+        to.write_all(chunk.get(..length).expect("a read stays within its buffer")).await?;
+    }
+}
+
+/// Closes with a reset, which the peer sees at once and with unsent bytes thrown away.
+fn reset(stream: TcpStream) {
+    // On failure the peer sees an ordinary close, which is a loss of connection as well.
+    let _ = stream.set_zero_linger();
+}
+
+async fn chaos(shared: Shared, mut random: SplitMix64, mean_interval: Duration) {
+    loop {
+        sleep(random.around(mean_interval)).await;
+        match random.below(4) {
+            0 => shared.cut_all(),
+            1 => {
+                shared.refuse_for(random.around(mean_interval / 4));
+                shared.cut_all();
+            }
+            // Twice as often as the others: it is the one that leaves outcomes unknown.
+            _ => shared.lose_replies(),
+        }
+    }
+}
+
+const CHUNK_BYTES: usize = 64 * 1024;
