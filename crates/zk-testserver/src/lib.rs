@@ -1,1 +1,66 @@
-//! x
+//! A ZooKeeper server for tests.
+//!
+//! It speaks the protocol of real servers, so real clients work against it; it lives in the
+//! process of the test, in memory, and answers deterministically; and it fails on demand, in the
+//! ways that are hard to provoke from a real one ([`Fault`]).
+//!
+//! **It is no production server.** Nothing is stored, there is no ensemble, and every connection
+//! may make it fail.
+//!
+//! Two layers:
+//!
+//! - [`Server`] is a state machine without sockets and without a clock: bytes in, bytes out.
+//! - `TestServer` (feature `tokio`, on by default) runs it on in-memory pipes and on loopback
+//!   TCP, in real time or in tokio's paused time.
+//!
+//! What it answers was compared with servers 3.8.0 and 3.9.3; [`Version`] chooses where they
+//! differ. Not imitated: quotas, throttling, read-only mode, local sessions, reconfiguration,
+//! SASL mechanisms, TLS.
+//!
+//! # Quick start
+//!
+//! ```
+//! # #[cfg(feature = "tokio")]
+//! # async fn run() -> std::io::Result<()> {
+//! use jute_codec::OpCode;
+//! use zk_testserver::{Action, At, Fault, ServerConfig, TestServer};
+//!
+//! let server = TestServer::start(ServerConfig::default());
+//! let address = server.listen("127.0.0.1:0").await?; // for any client
+//! let pipe = server.connect()?; // or in memory
+//!
+//! // The next create takes effect, but its reply is lost.
+//! server.inject(Fault::new(At::op(OpCode::CREATE), Action::CutAfter));
+//!
+//! // ... let the client create something ...
+//!
+//! assert_eq!(server.children("/"), Some(vec!["zookeeper".to_owned()]));
+//! # drop((address, pipe));
+//! # Ok(())
+//! # }
+//! # #[cfg(feature = "tokio")]
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(run()).unwrap();
+//! ```
+
+mod acl;
+mod commit;
+mod config;
+mod connection;
+mod fault;
+mod journal;
+#[cfg(feature = "tokio")]
+mod net;
+mod path;
+mod server;
+mod session;
+mod tree;
+mod watch;
+mod words;
+
+pub use crate::config::{SequenceOverflow, ServerConfig, Version};
+pub use crate::connection::Transmit;
+pub use crate::fault::{Action, At, Fault, Filter, Until};
+pub use crate::journal::{CommitRecord, Outcome, RequestRecord};
+#[cfg(feature = "tokio")]
+pub use crate::net::TestServer;
+pub use crate::server::Server;

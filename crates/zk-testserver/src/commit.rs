@@ -1,0 +1,371 @@
+//! Transactions: what a write does to the tree, or why it is refused.
+//!
+//! A write is first a [`Proposal`]: accepted, in the log, not visible. Committing it validates
+//! and applies it in one go. That is the same as validating it when it was proposed, because the
+//! log is in order: nothing else is committed between a proposal and its commit.
+
+use std::sync::Arc;
+
+use jute_codec::{
+    CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp,
+    MultiResult, OpCode, Permissions, SetAclRequest, SetDataRequest, Stat,
+};
+
+use crate::acl::Identities;
+use crate::config::{ServerConfig, Version};
+use crate::path;
+use crate::tree::{Owner, SharedAcl, Stamp, Tree, Undo};
+
+/// A write that has a place in the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Proposal {
+    /// Session that wrote, 0 for the server itself.
+    pub(crate) session: i64,
+    pub(crate) xid: i32,
+    pub(crate) op: OpCode,
+    pub(crate) write: Write,
+    /// Who wrote.
+    pub(crate) identities: Identities,
+    /// Time of the transaction.
+    pub(crate) time_ms: i64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    Check(CheckRequest),
+    /// Ends this session.
+    CloseSession(i64),
+    Create(CreateRequest),
+    /// Creates an ephemeral of another session, as only a test can.
+    CreateFor(i64, CreateRequest),
+    CreateSession,
+    Delete(DeleteRequest),
+    Multi(Vec<MultiOp>),
+    /// Known to fail before anything is looked at.
+    Refused(ErrorCode, Option<String>),
+    SetAcl(SetAclRequest),
+    SetData(SetDataRequest),
+}
+
+/// What a transaction did.
+#[derive(Debug)]
+pub(crate) struct Committed {
+    pub(crate) zxid: i64,
+    pub(crate) error: ErrorCode,
+    pub(crate) path: Option<String>,
+    pub(crate) stat: Option<Stat>,
+    /// Results of a multi, failed or not.
+    pub(crate) results: Option<Vec<MultiResult>>,
+    /// What watches may want to know, in order.
+    pub(crate) changes: Vec<Change>,
+    /// What was done to which path, in order.
+    pub(crate) steps: Vec<(OpCode, Option<String>)>,
+}
+
+/// A change of one znode.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) event: EventType,
+    pub(crate) path: String,
+    /// Access control list that decides who may hear of it.
+    pub(crate) acl: SharedAcl,
+    /// The same for the parent's event.
+    pub(crate) parent_acl: SharedAcl,
+}
+
+/// Validates and applies a proposal.
+pub(crate) fn commit(
+    tree: &mut Tree,
+    config: &ServerConfig,
+    proposal: &Proposal,
+    zxid: i64,
+) -> Committed {
+    let stamp = Stamp { zxid, time_ms: proposal.time_ms };
+    let mut txn = Transaction {
+        tree,
+        config,
+        identities: &proposal.identities,
+        session: proposal.session,
+        stamp,
+        changes: Vec::new(),
+        undo: Vec::new(),
+    };
+    let asked = proposal.write.path().map(str::to_owned);
+    let mut results = None;
+    let mut steps = Vec::new();
+    let done = match &proposal.write {
+        Write::Check(check) => txn.check(check).map(|()| Done::of(&check.path)),
+        Write::CloseSession(session) => {
+            steps = txn.close_session(*session);
+            Ok(Done::default())
+        }
+        Write::Create(create) => txn.create(create),
+        Write::CreateFor(owner, create) => {
+            txn.session = *owner;
+            txn.create(create)
+        }
+        Write::CreateSession => Ok(Done::default()),
+        Write::Delete(delete) => txn.delete(delete),
+        Write::Multi(ops) => match txn.multi(ops, &mut steps) {
+            Ok(all) => {
+                results = Some(all);
+                Ok(Done::default())
+            }
+            Err((error, all)) => {
+                results = Some(all);
+                Err(error)
+            }
+        },
+        Write::Refused(error, _) => Err(*error),
+        Write::SetAcl(set_acl) => txn.set_acl(set_acl),
+        Write::SetData(set_data) => txn.set_data(set_data),
+    };
+    let changes = txn.changes;
+    let (error, path, stat) = match done {
+        Ok(done) => (ErrorCode::OK, done.path, done.stat),
+        Err(error) => (error, asked, None),
+    };
+    if steps.is_empty() {
+        steps.push((proposal.op, path.clone()));
+    }
+    Committed { zxid, error, path, stat, results, changes, steps }
+}
+
+impl Write {
+    /// Path as asked for, if there is a single one.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match self {
+            Self::Check(check) => Some(&check.path),
+            Self::Create(create) | Self::CreateFor(_, create) => Some(&create.path),
+            Self::Delete(delete) => Some(&delete.path),
+            Self::SetAcl(set_acl) => Some(&set_acl.path),
+            Self::SetData(set_data) => Some(&set_data.path),
+            Self::Refused(_, path) => path.as_deref(),
+            Self::CloseSession(_) | Self::CreateSession | Self::Multi(_) => None,
+        }
+    }
+}
+
+/// Success of one operation.
+#[derive(Default)]
+struct Done {
+    path: Option<String>,
+    stat: Option<Stat>,
+}
+
+impl Done {
+    fn of(path: &str) -> Self {
+        Self { path: Some(path.to_owned()), stat: None }
+    }
+}
+
+struct Transaction<'a> {
+    tree: &'a mut Tree,
+    config: &'a ServerConfig,
+    identities: &'a Identities,
+    session: i64,
+    stamp: Stamp,
+    changes: Vec<Change>,
+    undo: Vec<Undo>,
+}
+
+// The order of the checks is part of the behaviour: the first one that fails is the answer.
+impl Transaction<'_> {
+    fn create(&mut self, create: &CreateRequest) -> Result<Done, ErrorCode> {
+        let owner = match create.mode {
+            CreateMode::Persistent | CreateMode::PersistentSequential => Owner::Nobody,
+            CreateMode::Ephemeral | CreateMode::EphemeralSequential => Owner::Session(self.session),
+            CreateMode::Container => Owner::Container,
+            CreateMode::PersistentTtl(ttl) | CreateMode::PersistentSequentialTtl(ttl) => {
+                if !self.config.extended_types {
+                    return Err(ErrorCode::UNIMPLEMENTED);
+                }
+                Owner::Ttl(ttl.as_millis())
+            }
+        };
+        let parent_path = parent_for_change(&create.path)?;
+        let acl = self.identities.resolve(&create.acl)?;
+        let parent = self.tree.get(parent_path).ok_or(ErrorCode::NO_NODE)?;
+        let parent_acl = parent.acl.clone();
+        self.require(Permissions::CREATE, &parent_acl)?;
+        let path = if create.mode.is_sequential() {
+            format!("{}{:010}", create.path, parent.creates)
+        } else {
+            create.path.to_string()
+        };
+        if !path::is_valid(&path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        if self.tree.get(&path).is_some() {
+            return Err(ErrorCode::NODE_EXISTS);
+        }
+        if matches!(parent.owner, Owner::Session(_)) {
+            return Err(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
+        }
+        let acl: SharedAcl = Some(Arc::from(acl));
+        let data = create.data.clone();
+        self.undo.push(self.tree.insert(&path, data, acl.clone(), owner, self.stamp));
+        self.changed(EventType::NODE_CREATED, &path, acl, parent_acl);
+        let stat = self.stat(&path);
+        Ok(Done { path: Some(path), stat })
+    }
+
+    fn delete(&mut self, delete: &DeleteRequest) -> Result<Done, ErrorCode> {
+        let path = &*delete.path;
+        let parent_path = parent_for_change(path)?;
+        if path::SPECIAL.contains(&path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let parent = self.tree.get(parent_path).ok_or(ErrorCode::NO_NODE)?;
+        let parent_acl = parent.acl.clone();
+        self.require(Permissions::DELETE, &parent_acl)?;
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        require_version(delete.version, node.version)?;
+        if !node.children.is_empty() {
+            return Err(ErrorCode::NOT_EMPTY);
+        }
+        let acl = node.acl.clone();
+        self.undo.push(self.tree.remove(path, self.stamp));
+        self.changed(EventType::NODE_DELETED, path, acl, parent_acl);
+        Ok(Done::of(path))
+    }
+
+    fn set_data(&mut self, set_data: &SetDataRequest) -> Result<Done, ErrorCode> {
+        let path = &*set_data.path;
+        if !path::is_valid(path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        let acl = node.acl.clone();
+        self.require(Permissions::WRITE, &acl)?;
+        require_version(set_data.version, node.version)?;
+        self.undo.push(self.tree.set_data(path, set_data.data.clone(), self.stamp));
+        self.changed(EventType::NODE_DATA_CHANGED, path, acl, None);
+        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
+    }
+
+    /// Never part of a multi, so there is nothing to undo; fires no watch.
+    fn set_acl(&mut self, set_acl: &SetAclRequest) -> Result<Done, ErrorCode> {
+        let path = &*set_acl.path;
+        if !path::is_valid(path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let resolved = self.identities.resolve(&set_acl.acl)?;
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        self.require(Permissions::ADMIN, &node.acl)?;
+        require_version(set_acl.version, node.aversion)?;
+        let node = self.tree.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
+        node.acl = Some(Arc::from(resolved));
+        node.aversion = node.aversion.wrapping_add(1);
+        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
+    }
+
+    fn check(&self, check: &CheckRequest) -> Result<(), ErrorCode> {
+        if !path::is_valid(&check.path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let node = self.tree.get(&check.path).ok_or(ErrorCode::NO_NODE)?;
+        self.require(Permissions::READ, &node.acl)?;
+        require_version(check.version, node.version)
+    }
+
+    fn multi(
+        &mut self,
+        ops: &[MultiOp],
+        steps: &mut Vec<(OpCode, Option<String>)>,
+    ) -> Result<Vec<MultiResult>, (ErrorCode, Vec<MultiResult>)> {
+        let mut results = Vec::with_capacity(ops.len());
+        for (index, op) in ops.iter().enumerate() {
+            match self.step(op) {
+                Ok((result, op, path)) => {
+                    results.push(result);
+                    steps.push((op, path));
+                }
+                Err(error) => {
+                    while let Some(undo) = self.undo.pop() {
+                        self.tree.undo(undo);
+                    }
+                    self.changes.clear();
+                    steps.clear();
+                    let results = (0..ops.len()).map(|other| match other.cmp(&index) {
+                        std::cmp::Ordering::Less => ErrorCode::OK,
+                        std::cmp::Ordering::Equal => error,
+                        std::cmp::Ordering::Greater => ErrorCode::RUNTIME_INCONSISTENCY,
+                    });
+                    return Err((error, results.map(MultiResult::Error).collect()));
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn step(&mut self, op: &MultiOp) -> Result<(MultiResult, OpCode, Option<String>), ErrorCode> {
+        Ok(match op {
+            MultiOp::Check(check) => {
+                self.check(check)?;
+                (MultiResult::Check, OpCode::CHECK, Some(check.path.to_string()))
+            }
+            MultiOp::Create(create) => {
+                let done = self.create(create)?;
+                let path = done.path.clone().unwrap_or_default().into();
+                // 3.8.0 answers create2 like create; containers it answers with their stat.
+                let is_short = match self.config.version {
+                    Version::V3_8 => matches!(create.op(), OpCode::CREATE | OpCode::CREATE2),
+                    Version::V3_9 => create.op() == OpCode::CREATE,
+                };
+                let result = if is_short {
+                    MultiResult::Create { path }
+                } else {
+                    MultiResult::Create2 { path, stat: done.stat.unwrap_or_default() }
+                };
+                (result, create.op(), done.path)
+            }
+            MultiOp::Delete(delete) => {
+                (MultiResult::Delete, OpCode::DELETE, self.delete(delete)?.path)
+            }
+            MultiOp::SetData(set_data) => {
+                let done = self.set_data(set_data)?;
+                let stat = done.stat.unwrap_or_default();
+                (MultiResult::SetData(stat), OpCode::SET_DATA, done.path)
+            }
+        })
+    }
+
+    fn close_session(&mut self, session: i64) -> Vec<(OpCode, Option<String>)> {
+        let paths: Vec<String> = self.tree.ephemerals_of(session).map(str::to_owned).collect();
+        let mut steps = vec![(OpCode::CLOSE_SESSION, None)];
+        for path in paths {
+            let acl_of = |path: &str| self.tree.get(path).and_then(|node| node.acl.clone());
+            let acl = acl_of(&path);
+            let parent_acl = path::parent(&path).and_then(acl_of);
+            self.tree.remove(&path, self.stamp);
+            self.changed(EventType::NODE_DELETED, &path, acl, parent_acl);
+            steps.push((OpCode::CLOSE_SESSION, Some(path)));
+        }
+        steps
+    }
+
+    fn require(&self, perms: Permissions, acl: &SharedAcl) -> Result<(), ErrorCode> {
+        if self.identities.may(perms, acl.as_deref()) { Ok(()) } else { Err(ErrorCode::NO_AUTH) }
+    }
+
+    fn changed(&mut self, event: EventType, path: &str, acl: SharedAcl, parent_acl: SharedAcl) {
+        self.changes.push(Change { event, path: path.to_owned(), acl, parent_acl });
+    }
+
+    fn stat(&self, path: &str) -> Option<Stat> {
+        self.tree.get(path).map(crate::tree::Node::stat)
+    }
+}
+
+/// Parent of a path to be created or deleted, before the path itself is looked at.
+fn parent_for_change(path: &str) -> Result<&str, ErrorCode> {
+    match path::parent(path) {
+        Some(parent) if !path.contains('\0') => Ok(parent),
+        _ => Err(ErrorCode::BAD_ARGUMENTS),
+    }
+}
+
+fn require_version(expected: i32, actual: i32) -> Result<(), ErrorCode> {
+    if expected == -1 || expected == actual { Ok(()) } else { Err(ErrorCode::BAD_VERSION) }
+}

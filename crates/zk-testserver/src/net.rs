@@ -1,0 +1,378 @@
+//! The server on tokio: in-memory pipes and loopback TCP.
+//!
+//! The state machine stands behind one mutex, shared by the handle, a task per connection, a
+//! task per listener and one for the time. After every call into it, whatever it has to say is
+//! routed to the tasks of the connections. Nobody holds the mutex across an await.
+#![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::Stat;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::config::ServerConfig;
+use crate::fault::Fault;
+use crate::journal::{CommitRecord, RequestRecord};
+use crate::server::Server;
+
+/// Bytes in flight in each direction of an in-memory connection.
+const PIPE: usize = 256 * 1024;
+
+/// How long to wait for the peer of a TCP connection after the last byte, so that what it sends
+/// meanwhile does not reset the connection before it has read everything.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// A running server.
+///
+/// Clones are handles to the same server. It stops when the last handle and the last connection
+/// are gone.
+#[derive(Clone, Debug)]
+pub struct TestServer {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    start: Instant,
+    runtime: Handle,
+    /// When the time task has to act next.
+    deadline: watch::Sender<Option<Duration>>,
+    /// Gone when the server is.
+    alive: watch::Sender<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    server: Server,
+    /// Where the bytes of each connection go. Dropping the sender ends the connection.
+    routes: BTreeMap<u64, mpsc::UnboundedSender<Bytes>>,
+}
+
+impl TestServer {
+    /// Starts a server that nobody can connect to but through this handle.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or in one without a timer.
+    pub fn start(config: ServerConfig) -> Self {
+        let runtime = Handle::current();
+        let (deadline, deadlines) = watch::channel(None);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { server: Server::new(config), routes: BTreeMap::new() }),
+            start: Instant::now(),
+            runtime,
+            deadline,
+            alive: watch::Sender::new(()),
+        });
+        shared.runtime.spawn(keep_time(Arc::downgrade(&shared), shared.start, deadlines));
+        Self { shared }
+    }
+
+    /// Connects in memory.
+    ///
+    /// # Errors
+    ///
+    /// `ConnectionRefused` while the server refuses connections.
+    pub fn connect(&self) -> io::Result<DuplexStream> {
+        let (client, server) = tokio::io::duplex(PIPE);
+        if !Shared::accept(&self.shared, server, IpAddr::from([127, 0, 0, 1]), false) {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(client)
+    }
+
+    /// Listens on a TCP address; port 0 takes any free one. Returns the address it got.
+    ///
+    /// # Errors
+    ///
+    /// As binding the address fails.
+    pub async fn listen(&self, addr: &str) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind(addr).await?;
+        let bound = listener.local_addr()?;
+        let alive = self.shared.alive.subscribe();
+        self.shared.runtime.spawn(listen(Arc::downgrade(&self.shared), listener, alive));
+        Ok(bound)
+    }
+
+    /// Arms a fault.
+    ///
+    /// # Panics
+    ///
+    /// If the action has no meaning where the fault is to fire.
+    pub fn inject(&self, fault: Fault) {
+        self.with(|server, _| server.inject(fault));
+    }
+
+    /// Disarms all faults.
+    pub fn clear_faults(&self) {
+        self.with(|server, _| server.clear_faults());
+    }
+
+    /// Faults that have not fired.
+    pub fn pending_faults(&self) -> Vec<Fault> {
+        self.with(|server, _| server.pending_faults())
+    }
+
+    /// Refuses new connections for that long.
+    pub fn refuse_for(&self, duration: Duration) {
+        self.with(|server, now| server.refuse_for(duration, now));
+    }
+
+    /// Ends all connections, frozen ones too. The sessions go on.
+    pub fn disconnect_all(&self) {
+        self.with(Server::disconnect_all);
+    }
+
+    /// Ends a session as its timeout would.
+    pub fn expire(&self, session: i64) {
+        self.with(|server, now| server.expire(session, now));
+    }
+
+    /// Sessions that have not ended.
+    pub fn sessions(&self) -> Vec<i64> {
+        self.with(|server, _| server.sessions())
+    }
+
+    /// Last transaction that was applied.
+    pub fn zxid(&self) -> i64 {
+        self.with(|server, _| server.zxid())
+    }
+
+    /// Requests in order of arrival, without pings and handshakes.
+    pub fn requests(&self) -> Vec<RequestRecord> {
+        self.with(|server, _| server.requests())
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_requests(&self) {
+        self.with(|server, _| server.clear_requests());
+    }
+
+    /// Transactions in order of their zxid.
+    pub fn commits(&self) -> Vec<CommitRecord> {
+        self.with(|server, _| server.commits())
+    }
+
+    /// Names of the children, in order of their names.
+    pub fn children(&self, path: &str) -> Option<Vec<String>> {
+        self.with(|server, _| server.children(path))
+    }
+
+    /// Stat of a znode.
+    pub fn stat(&self, path: &str) -> Option<Stat> {
+        self.with(|server, _| server.stat(path))
+    }
+
+    /// Data of a znode; empty for null.
+    pub fn data(&self, path: &str) -> Option<Bytes> {
+        self.with(|server, _| server.data(path))
+    }
+
+    /// All ephemerals and the sessions that own them.
+    pub fn ephemerals(&self) -> Vec<(String, i64)> {
+        self.with(|server, _| server.ephemerals())
+    }
+
+    /// Number of watches; a persistent one counts once.
+    pub fn watch_count(&self) -> usize {
+        self.with(|server, _| server.watch_count())
+    }
+
+    /// Creates a znode, as an ephemeral if it has an owner.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses it.
+    pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<i64>) {
+        self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
+    }
+
+    /// Deletes a znode; false if the server refuses it.
+    pub fn admin_delete(&self, path: &str) -> bool {
+        self.with(|server, now| server.admin_delete(path, now))
+    }
+
+    /// Replaces the data of a znode.
+    ///
+    /// # Panics
+    ///
+    /// If the server refuses it.
+    pub fn admin_set_data(&self, path: &str, data: &[u8]) {
+        self.with(|server, now| server.admin_set_data(path, data, now));
+    }
+
+    /// Makes a znode believe that it had so many children in its life.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such znode.
+    pub fn set_create_count(&self, path: &str, creates: i32) {
+        self.with(|server, now| server.set_create_count(path, creates, now));
+    }
+
+    /// Deletes containers and znodes with a time to live that are due, as happens every minute.
+    pub fn reap(&self) {
+        self.with(Server::reap);
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
+        self.shared.with(call)
+    }
+}
+
+impl Shared {
+    /// Calls the server, then routes what it has to say.
+    fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
+        let mut state = self.lock();
+        let now = self.start.elapsed();
+        let result = call(&mut state.server, now);
+        self.route(&mut state, now);
+        result
+    }
+
+    /// A panic under the mutex is a test's own mistake; other tests' clean-up still has to work.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn route(&self, state: &mut State, now: Duration) {
+        while let Some(transmit) = state.server.poll_transmit(now) {
+            if let Some(route) = state.routes.get(&transmit.connection)
+                && !transmit.bytes.is_empty()
+            {
+                // A closed route means that the task is about to report the disconnect.
+                let _ = route.send(transmit.bytes);
+            }
+            if transmit.is_last {
+                state.routes.remove(&transmit.connection);
+            }
+        }
+        let deadline = state.server.poll_timeout();
+        self.deadline.send_if_modified(|current| {
+            let is_modified = *current != deadline;
+            *current = deadline;
+            is_modified
+        });
+    }
+
+    /// Starts the task of a connection; false if the server refuses it.
+    fn accept<S>(shared: &Arc<Self>, stream: S, peer: IpAddr, is_tcp: bool) -> bool
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let (route, output) = mpsc::unbounded_channel();
+        let mut state = shared.lock();
+        let now = shared.start.elapsed();
+        let accepted = state.server.handle_connect(peer, now);
+        if let Some(id) = accepted {
+            state.routes.insert(id, route);
+            shared.runtime.spawn(serve(Arc::clone(shared), id, stream, output, is_tcp));
+        }
+        shared.route(&mut state, now);
+        accepted.is_some()
+    }
+
+    fn disconnect(&self, id: u64) {
+        self.with(|server, now| server.handle_disconnect(id, now));
+        self.lock().routes.remove(&id);
+    }
+}
+
+/// Carries the bytes of one connection.
+async fn serve<S>(
+    shared: Arc<Shared>,
+    id: u64,
+    stream: S,
+    mut output: mpsc::UnboundedReceiver<Bytes>,
+    is_tcp: bool,
+) where
+    S: AsyncRead + AsyncWrite,
+{
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let read = async {
+        let mut buffer = BytesMut::with_capacity(16 * 1024);
+        while let Ok(1..) = reader.read_buf(&mut buffer).await {
+            shared.with(|server, now| server.handle_bytes(id, &buffer, now));
+            buffer.clear();
+        }
+        shared.disconnect(id);
+    };
+    let write = async {
+        while let Some(bytes) = output.recv().await {
+            writer.write_all(&bytes).await?;
+        }
+        writer.shutdown().await
+    };
+    tokio::pin!(read, write);
+    tokio::select! {
+        biased;
+        written = &mut write => {
+            if written.is_err() {
+                shared.disconnect(id);
+            } else if is_tcp {
+                let _ = timeout(LINGER, read).await;
+            }
+        }
+        () = &mut read => {
+            // The peer may have closed one direction only, and still read.
+            let _ = write.await;
+        }
+    }
+}
+
+/// Accepts connections as long as the server lives.
+async fn listen(shared: Weak<Shared>, listener: TcpListener, mut alive: watch::Receiver<()>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = alive.changed() => return,
+        };
+        let Some(shared) = shared.upgrade() else { return };
+        match accepted {
+            Ok((stream, peer)) => {
+                let _ = stream.set_nodelay(true);
+                Shared::accept(&shared, stream, peer.ip(), true);
+            }
+            Err(error) => tracing::warn!(%error, "cannot accept a connection"),
+        }
+    }
+}
+
+/// Wakes the server when it has asked for it.
+async fn keep_time(
+    shared: Weak<Shared>,
+    start: Instant,
+    mut deadlines: watch::Receiver<Option<Duration>>,
+) {
+    loop {
+        let deadline = *deadlines.borrow_and_update();
+        let alarm = async {
+            match deadline {
+                Some(deadline) => sleep_until(start + deadline).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            changed = deadlines.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+            }
+            () = alarm => {
+                let Some(shared) = shared.upgrade() else { return };
+                shared.with(Server::handle_timeout);
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The server as a state machine: bytes in, bytes out, time as an argument.
+//!
+//! It owns no socket, no clock and no random numbers. A driver calls `handle_*` with the time
+//! since the start, and after every call drains [`poll_transmit`](Server::poll_transmit) and
+//! asks [`poll_timeout`](Server::poll_timeout) when to call
+//! [`handle_timeout`](Server::handle_timeout).
+//!
+//! Requests are processed one at a time, in order of arrival: the session is touched, a write is
+//! validated and applied, its events go to the connections that watch, then the reply goes to
+//! the connection that asked. So an event precedes every reply that reflects its change.
+
+mod admin;
+mod handshake;
+mod read;
+mod request;
+mod write;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use jute_codec::OpCode;
+
+use crate::acl::Identities;
+use crate::commit::{Proposal, Write};
+use crate::config::ServerConfig;
+use crate::connection::{Connection, Phase, Transmit};
+use crate::fault::{Action, Fault, Faults};
+use crate::journal::Journal;
+use crate::session::Sessions;
+use crate::tree::{Owner, Tree};
+use crate::watch::Watches;
+use crate::words;
+
+use self::write::Held;
+
+/// How often containers and znodes with a time to live are looked at.
+const REAP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// How long a connection may take for its handshake, at least; and at most twice that.
+const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// A ZooKeeper server without sockets and without a clock.
+#[derive(Debug)]
+pub struct Server {
+    config: ServerConfig,
+    tree: Tree,
+    sessions: Sessions,
+    watches: Watches,
+    faults: Faults,
+    journal: Journal,
+    /// Last transaction that was applied.
+    zxid: i64,
+    /// A proposal whose commit is late.
+    held: Option<Held>,
+    connections: BTreeMap<u64, Connection>,
+    last_connection: u64,
+    refuse_until: Duration,
+    next_reap: Duration,
+    /// Sessions that a fault ends as soon as the current request is done.
+    condemned: Vec<i64>,
+}
+
+impl Server {
+    /// A server with an empty tree.
+    pub fn new(config: ServerConfig) -> Self {
+        Self {
+            tree: Tree::new(config.sequence_overflow),
+            sessions: Sessions::new(config.first_session_id, config.tick),
+            watches: Watches::new(config.version),
+            faults: Faults::default(),
+            journal: Journal::new(config.log_capacity),
+            zxid: 0,
+            held: None,
+            connections: BTreeMap::new(),
+            last_connection: 0,
+            refuse_until: Duration::ZERO,
+            next_reap: REAP_INTERVAL,
+            condemned: Vec::new(),
+            config,
+        }
+    }
+
+    /// A client wants to connect; `None` if it is refused.
+    pub fn handle_connect(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
+        self.handle_timeout(now);
+        if now < self.refuse_until {
+            return None;
+        }
+        self.last_connection += 1;
+        let deadline = next_multiple(now + HANDSHAKE_INTERVAL, HANDSHAKE_INTERVAL);
+        let connection = Connection::new(Identities::of_peer(peer), deadline);
+        self.connections.insert(self.last_connection, connection);
+        Some(self.last_connection)
+    }
+
+    /// Bytes have arrived.
+    pub fn handle_bytes(&mut self, id: u64, bytes: &[u8], now: Duration) {
+        self.handle_timeout(now);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.receive(bytes);
+        if connection.phase == Phase::Handshake
+            && let Some(word) = connection.peek_word()
+            && let Some(answer) = words::answer(self, word)
+        {
+            self.send(id, answer.as_bytes());
+            self.close(id);
+            return;
+        }
+        while let Some(connection) = self.connections.get_mut(&id) {
+            let phase = connection.phase;
+            match connection.next_frame(self.config.max_frame) {
+                Ok(None) => break,
+                Err(_) => self.close(id),
+                Ok(Some(payload)) => match phase {
+                    Phase::Handshake => self.shake_hands(id, payload, now),
+                    Phase::Session(session) => self.handle_request(id, session, payload, now),
+                },
+            }
+            self.end_condemned(now);
+        }
+    }
+
+    /// The client has closed the connection, or it broke. The session goes on.
+    pub fn handle_disconnect(&mut self, id: u64, now: Duration) {
+        self.handle_timeout(now);
+        self.detach(id);
+        self.connections.remove(&id);
+    }
+
+    /// Does everything that is due by now.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        if self.held.as_ref().is_some_and(|held| held.is_due(now)) {
+            self.release(None, now);
+        }
+        while let Some((_, session)) = self.sessions.next_expiry().filter(|(due, _)| *due <= now) {
+            self.expire(session, now);
+        }
+        let late: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| c.is_open() && c.session().is_none() && c.handshake_deadline <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in late {
+            self.close(id);
+        }
+        if now >= self.next_reap {
+            self.next_reap = next_multiple(now, REAP_INTERVAL);
+            self.reap(now);
+        }
+        self.end_condemned(now);
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and
+    /// [`poll_transmit`](Self::poll_transmit) next. `None` as long as nothing is to be waited for.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let connections = self.connections.values().filter_map(|connection| {
+            let handshake = connection.is_open() && connection.session().is_none();
+            let handshake = handshake.then_some(connection.handshake_deadline);
+            connection.next_transmit().into_iter().chain(handshake).min()
+        });
+        let held = self.held.as_ref().and_then(Held::due);
+        let expiry = self.sessions.next_expiry().map(|(due, _)| due);
+        let reap = self.tree.mortals().next().map(|_| self.next_reap);
+        connections.chain(held).chain(expiry).chain(reap).min()
+    }
+
+    /// Takes the next bytes to write.
+    #[must_use = "dropped bytes desynchronize the connection"]
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
+        let (connection, (bytes, is_last)) = self
+            .connections
+            .iter_mut()
+            .find_map(|(id, connection)| Some((*id, connection.transmit(now)?)))?;
+        if is_last {
+            self.connections.remove(&connection);
+        }
+        Some(Transmit { connection, bytes, is_last })
+    }
+
+    /// Ends a session as its timeout would.
+    pub fn expire(&mut self, session: i64, now: Duration) {
+        let Some(known) = self.sessions.get_mut(session) else { return };
+        known.is_closing = true;
+        let connection = known.connection;
+        if let Some(connection) = connection.filter(|_| !self.config.events_at_expiry) {
+            self.close(connection);
+        }
+        self.propose_as_server(OpCode::CLOSE_SESSION, session, Write::CloseSession(session), now);
+        if let Some(connection) = connection {
+            self.close(connection);
+        }
+    }
+
+    /// Deletes containers and znodes with a time to live that are due, as happens every minute.
+    pub fn reap(&mut self, now: Duration) {
+        let time_ms = self.time_ms(now);
+        let is_due = |node: &crate::tree::Node| {
+            let age = Duration::from_millis(u64::try_from(time_ms - node.mtime).unwrap_or(0));
+            node.children.is_empty()
+                && match node.owner {
+                    Owner::Container if node.creates > 0 => true,
+                    Owner::Container => {
+                        self.config.container_max_never_used.is_some_and(|max| age > max)
+                    }
+                    Owner::Ttl(ttl) => i128::from(time_ms) - i128::from(node.mtime) > ttl.into(),
+                    Owner::Nobody | Owner::Session(_) => false,
+                }
+        };
+        let due: Vec<String> = self
+            .tree
+            .mortals()
+            .filter(|(_, node)| is_due(node))
+            .map(|(path, _)| path.to_owned())
+            .collect();
+        for path in due {
+            let delete = jute_codec::DeleteRequest { path: path.into(), version: -1 };
+            self.propose_as_server(OpCode::DELETE_CONTAINER, 0, Write::Delete(delete), now);
+        }
+    }
+
+    /// Last transaction that was applied.
+    pub fn zxid(&self) -> i64 {
+        self.zxid
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.values().filter(|connection| connection.session().is_some()).count()
+    }
+
+    /// A write by the server itself or by a test.
+    fn propose_as_server(&mut self, op: OpCode, session: i64, write: Write, now: Duration) -> i64 {
+        let proposal = Proposal {
+            session,
+            xid: 0,
+            op,
+            write,
+            identities: Identities::administrator(),
+            time_ms: self.time_ms(now),
+        };
+        self.release(None, now);
+        self.commit(&proposal, now).zxid
+    }
+
+    fn send(&mut self, id: u64, bytes: &[u8]) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.send(bytes);
+        }
+    }
+
+    /// Ends a connection behind what is queued.
+    fn close(&mut self, id: u64) {
+        if self.connections.get_mut(&id).is_some_and(Connection::close) {
+            self.detach(id);
+        }
+    }
+
+    /// Forgets what belongs to a connection that has ended.
+    fn detach(&mut self, id: u64) {
+        self.watches.forget(id);
+        let session = self.connections.get(&id).and_then(Connection::session);
+        if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
+            && session.connection == Some(id)
+        {
+            session.connection = None;
+        }
+    }
+
+    /// The part of a fault that is the same wherever it fires.
+    fn begin_fault(&mut self, fault: Option<Fault>, now: Duration) -> Option<Action> {
+        let fault = fault?;
+        tracing::debug!(?fault, "fault fires");
+        if let Some(duration) = fault.refuse_for {
+            self.refuse_until = self.refuse_until.max(now + duration);
+        }
+        Some(fault.action)
+    }
+
+    fn end_condemned(&mut self, now: Duration) {
+        while let Some(session) = self.condemned.pop() {
+            self.expire(session, now);
+        }
+    }
+
+    fn time_ms(&self, now: Duration) -> i64 {
+        let elapsed = i64::try_from(now.as_millis()).unwrap_or(i64::MAX);
+        self.config.start_time_ms.saturating_add(elapsed)
+    }
+}
+
+/// First multiple of `unit` after `time`.
+fn next_multiple(time: Duration, unit: Duration) -> Duration {
+    let units = time.as_nanos() / unit.as_nanos() + 1;
+    unit * u32::try_from(units).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,101 @@
+//! Handshakes: sessions begin, continue, or turn out to be over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{ConnectRequest, ConnectResponse, OpCode, Reader, Record as _};
+
+use crate::commit::Write;
+use crate::connection::{Phase, frame, head};
+use crate::fault::Action;
+use crate::session;
+
+use super::Server;
+
+impl Server {
+    /// Handles the first frame of a connection.
+    pub(super) fn shake_hands(&mut self, id: u64, payload: Bytes, now: Duration) {
+        let Ok(mut request) = ConnectRequest::decode(&mut Reader::new(payload)) else {
+            return self.close(id);
+        };
+        let fault = self.faults.at_connect();
+        let mut cut_at = None;
+        match self.begin_fault(fault, now) {
+            Some(Action::CutBefore) => return self.close(id),
+            Some(Action::Freeze) => return self.freeze(id),
+            Some(Action::CutAfter) => cut_at = Some(0),
+            Some(Action::CutAtReplyByte(length)) => cut_at = Some(length),
+            Some(Action::Delay(duration)) => self.stall(id, now + duration),
+            Some(Action::Expire) => self.expire(request.session_id, now),
+            Some(Action::SwapSession) => {
+                self.take_over(request.session_id);
+                request.session_id = 0;
+            }
+            // `Faults::inject` has refused these here.
+            Some(Action::LateCommit(_) | Action::Error(_)) | None => {}
+        }
+        let Some(response) = self.connect(id, &request, now) else { return self.close(id) };
+        let is_gone = response.session_id == 0;
+        if let Some(bytes) = frame(|out| response.encode(out)) {
+            self.send(id, &head(bytes, cut_at.unwrap_or(usize::MAX)));
+        }
+        if is_gone || cut_at.is_some() {
+            self.close(id);
+        }
+    }
+
+    /// `None`: the client is to go to another server.
+    fn connect(
+        &mut self,
+        id: u64,
+        request: &ConnectRequest,
+        now: Duration,
+    ) -> Option<ConnectResponse> {
+        if request.last_zxid_seen > self.zxid {
+            return None;
+        }
+        let timeout = self.config.negotiate(request.timeout_ms);
+        let session = if request.session_id == 0 {
+            let session = self.sessions.create(timeout, id, now);
+            self.propose_as_server(OpCode::CREATE_SESSION, session, Write::CreateSession, now);
+            Some(session)
+        } else {
+            let session = request.session_id;
+            // Whoever knows an id can evict its client: the password comes second.
+            self.take_over(session);
+            let is_resumed = session::password(session) == request.password.as_ref()
+                && self.sessions.resume(session, timeout, id, now);
+            is_resumed.then_some(session)
+        };
+        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(&id)) {
+            connection.phase = Phase::Session(session);
+        }
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        Some(ConnectResponse {
+            protocol_version: 0,
+            timeout_ms: session.map_or(0, |_| timeout_ms),
+            session_id: session.unwrap_or(0),
+            password: Bytes::copy_from_slice(&session.map_or([0; 16], session::password)),
+            read_only: request.read_only.map(|_| false),
+        })
+    }
+
+    /// Closes the connection that a session has.
+    fn take_over(&mut self, session: i64) {
+        if let Some(older) = self.sessions.get_mut(session).and_then(|known| known.connection) {
+            self.close(older);
+        }
+    }
+
+    pub(super) fn freeze(&mut self, id: u64) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.freeze();
+        }
+    }
+
+    pub(super) fn stall(&mut self, id: u64, until: Duration) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.stall(until);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads and watches.
+
+use std::time::Duration;
+
+use jute_codec::{
+    AclReply, AddWatchMode, ChildrenReply, DataReply, ErrorCode, EventType, Permissions, ReadOp,
+    ReadRequest, ReadResult, Request, Response, SetWatches2, WatcherType, WatchesRequest,
+};
+
+use crate::acl::{Identities, redacted};
+use crate::config::Version;
+use crate::tree::{Node, count};
+use crate::watch::Table;
+
+use super::Server;
+
+impl Server {
+    /// Answers a request that writes nothing.
+    pub(super) fn read(
+        &mut self,
+        id: u64,
+        session: i64,
+        request: &Request,
+        now: Duration,
+    ) -> Result<Response, ErrorCode> {
+        match request {
+            Request::AddWatch(add) => {
+                let is_recursive = match add.mode {
+                    AddWatchMode::PERSISTENT => false,
+                    AddWatchMode::PERSISTENT_RECURSIVE => true,
+                    _ => return Err(ErrorCode::MARSHALLING_ERROR),
+                };
+                self.watches.add_persistent(&add.path, id, is_recursive);
+                Ok(Response::AddWatch(ErrorCode::OK))
+            }
+            Request::CheckWatches(watches) => {
+                self.require_watcher_type(watches)?;
+                found(self.watches.contains(&watches.path, id, watches.kind))
+            }
+            Request::RemoveWatches(watches) => {
+                self.require_watcher_type(watches)?;
+                found(self.watches.remove(&watches.path, id, watches.kind))
+            }
+            Request::Exists(exists) => self.exists(id, exists),
+            Request::GetAcl(path) => self.get_acl(id, path),
+            Request::GetAllChildrenNumber(path) => {
+                self.readable(id, path)?;
+                Ok(Response::GetAllChildrenNumber(count(self.tree.count_below(path))))
+            }
+            Request::GetChildren(get) => {
+                let children = self.readable(id, &get.path)?.child_names();
+                self.watch(Table::Child, get, id);
+                Ok(Response::GetChildren(children))
+            }
+            Request::GetChildren2(get) => {
+                let node = self.readable(id, &get.path)?;
+                let reply = ChildrenReply { children: node.child_names(), stat: node.stat() };
+                self.watch(Table::Child, get, id);
+                Ok(Response::GetChildren2(reply))
+            }
+            Request::GetData(get) => {
+                let node = self.readable(id, &get.path)?;
+                let reply = DataReply { data: node.data.clone(), stat: node.stat() };
+                self.watch(Table::Data, get, id);
+                Ok(Response::GetData(reply))
+            }
+            Request::GetEphemerals(prefix) => {
+                let prefix = prefix.as_deref().filter(|prefix| *prefix != "/").unwrap_or_default();
+                let paths = self.tree.ephemerals_of(session);
+                let paths = paths.filter(|path| path.starts_with(prefix)).map(Into::into);
+                Ok(Response::GetEphemerals(paths.collect()))
+            }
+            Request::MultiRead(ops) => {
+                Ok(Response::MultiRead(ops.iter().map(|op| self.read_one(id, op)).collect()))
+            }
+            Request::SetWatches(set) => {
+                let set = SetWatches2 {
+                    relative_zxid: set.relative_zxid,
+                    data: set.data.clone(),
+                    exist: set.exist.clone(),
+                    child: set.child.clone(),
+                    persistent: Vec::new(),
+                    persistent_recursive: Vec::new(),
+                };
+                self.set_watches(id, &set, now);
+                Ok(Response::Empty)
+            }
+            Request::SetWatches2(set) => {
+                self.set_watches(id, set, now);
+                Ok(Response::Empty)
+            }
+            Request::WhoAmI => Ok(Response::WhoAmI(
+                self.identities(id).map(Identities::client_info).unwrap_or_default(),
+            )),
+            // The caller handles everything else.
+            Request::Auth(_)
+            | Request::CloseSession
+            | Request::Create(_)
+            | Request::Delete(_)
+            | Request::Multi(_)
+            | Request::Ping
+            | Request::Reconfig(_)
+            | Request::Sasl(_)
+            | Request::SetAcl(_)
+            | Request::SetData(_)
+            | Request::Sync(_)
+            | _ => Err(ErrorCode::MARSHALLING_ERROR),
+        }
+    }
+
+    fn exists(&mut self, id: u64, exists: &ReadRequest) -> Result<Response, ErrorCode> {
+        if exists.path.contains('\0') {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let result = match self.tree.get(&exists.path) {
+            None => Err(ErrorCode::NO_NODE),
+            Some(node) => {
+                if self.config.version == Version::V3_9 {
+                    self.readable(id, &exists.path)?;
+                }
+                Ok(Response::Exists(node.stat()))
+            }
+        };
+        self.watch(Table::Data, exists, id);
+        result
+    }
+
+    fn get_acl(&self, id: u64, path: &str) -> Result<Response, ErrorCode> {
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        let acl = node.acl.as_deref();
+        if !self.may(id, Permissions::READ | Permissions::ADMIN, node) {
+            return Err(ErrorCode::NO_AUTH);
+        }
+        let stat = node.stat();
+        let acl = match acl {
+            None => jute_codec::Acl::open(),
+            Some(acl) if self.may(id, Permissions::ADMIN, node) => acl.to_vec(),
+            Some(acl) => redacted(acl),
+        };
+        Ok(Response::GetAcl(AclReply { acl, stat }))
+    }
+
+    fn read_one(&self, id: u64, op: &ReadOp) -> ReadResult {
+        let path = match op {
+            ReadOp::GetChildren(path) | ReadOp::GetData(path) => path,
+        };
+        match (op, self.readable(id, path)) {
+            (_, Err(error)) => ReadResult::Error(error),
+            (ReadOp::GetChildren(_), Ok(node)) => ReadResult::Children(node.child_names()),
+            (ReadOp::GetData(_), Ok(node)) => {
+                ReadResult::Data { data: node.data.clone(), stat: node.stat() }
+            }
+        }
+    }
+
+    /// Restores watches; those that missed something fire at once, in the order of the lists.
+    fn set_watches(&mut self, id: u64, set: &SetWatches2, now: Duration) {
+        let since = set.relative_zxid;
+        for path in &set.data {
+            match self.tree.get(path).map(Node::mzxid) {
+                None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
+                Some(mzxid) if mzxid > since => {
+                    self.send_event(id, EventType::NODE_DATA_CHANGED, path, -1, now);
+                }
+                Some(_) => self.watches.add_one_shot(Table::Data, path, id),
+            }
+        }
+        for path in &set.exist {
+            if self.tree.get(path).is_some() {
+                self.send_event(id, EventType::NODE_CREATED, path, -1, now);
+            } else {
+                self.watches.add_one_shot(Table::Data, path, id);
+            }
+        }
+        for path in &set.child {
+            match self.tree.get(path).map(Node::pzxid) {
+                None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
+                Some(pzxid) if pzxid > since => {
+                    self.send_event(id, EventType::NODE_CHILDREN_CHANGED, path, -1, now);
+                }
+                Some(_) => self.watches.add_one_shot(Table::Child, path, id),
+            }
+        }
+        for path in &set.persistent {
+            self.watches.add_persistent(path, id, false);
+        }
+        for path in &set.persistent_recursive {
+            self.watches.add_persistent(path, id, true);
+        }
+        // A fault at one of the events may have ended the connection.
+        if !self.connections.get(&id).is_some_and(crate::connection::Connection::is_open) {
+            self.watches.forget(id);
+        }
+    }
+
+    fn watch(&mut self, table: Table, read: &ReadRequest, id: u64) {
+        if read.watch {
+            self.watches.add_one_shot(table, &read.path, id);
+        }
+    }
+
+    fn readable(&self, id: u64, path: &str) -> Result<&Node, ErrorCode> {
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        if self.may(id, Permissions::READ, node) { Ok(node) } else { Err(ErrorCode::NO_AUTH) }
+    }
+
+    fn may(&self, id: u64, perms: Permissions, node: &Node) -> bool {
+        self.identities(id).is_some_and(|who| who.may(perms, node.acl.as_deref()))
+    }
+
+    fn identities(&self, id: u64) -> Option<&Identities> {
+        self.connections.get(&id).map(|connection| &connection.identities)
+    }
+
+    fn require_watcher_type(&self, watches: &WatchesRequest) -> Result<(), ErrorCode> {
+        match watches.kind {
+            WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => Ok(()),
+            WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE
+                if self.config.version == Version::V3_9 =>
+            {
+                Ok(())
+            }
+            _ => Err(ErrorCode::MARSHALLING_ERROR),
+        }
+    }
+}
+
+fn found(is_found: bool) -> Result<Response, ErrorCode> {
+    if is_found { Ok(Response::Empty) } else { Err(ErrorCode::NO_WATCHER) }
+}

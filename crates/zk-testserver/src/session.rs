@@ -1,0 +1,143 @@
+//! Sessions: ids, passwords, and expiry in buckets of a tick.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What the server knows of a session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    timeout: Duration,
+    deadline: Duration,
+    /// Its end is in the log but not applied yet.
+    pub(crate) is_closing: bool,
+    /// Where its client is connected.
+    pub(crate) connection: Option<u64>,
+}
+
+/// All sessions that have not ended.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    tick: Duration,
+    next_id: i64,
+    sessions: BTreeMap<i64, Session>,
+    deadlines: BTreeSet<(Duration, i64)>,
+}
+
+impl Sessions {
+    pub(crate) fn new(first_id: i64, tick: Duration) -> Self {
+        Self { tick, next_id: first_id, sessions: BTreeMap::new(), deadlines: BTreeSet::new() }
+    }
+
+    /// Starts a session.
+    pub(crate) fn create(&mut self, timeout: Duration, connection: u64, now: Duration) -> i64 {
+        let id = self.next_id;
+        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        let session = Session {
+            timeout,
+            deadline: self.deadline(timeout, now),
+            is_closing: false,
+            connection: Some(connection),
+        };
+        self.deadlines.insert((session.deadline, id));
+        self.sessions.insert(id, session);
+        id
+    }
+
+    /// Continues a session on a new connection; false if there is nothing to continue.
+    pub(crate) fn resume(
+        &mut self,
+        id: i64,
+        timeout: Duration,
+        connection: u64,
+        now: Duration,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_closing) else {
+            return false;
+        };
+        session.timeout = timeout;
+        session.connection = Some(connection);
+        self.touch(id, now)
+    }
+
+    /// Starts the timeout anew; false if the session has ended or is about to.
+    pub(crate) fn touch(&mut self, id: i64, now: Duration) -> bool {
+        let Some(timeout) = self.sessions.get(&id).map(|session| session.timeout) else {
+            return false;
+        };
+        let deadline = self.deadline(timeout, now);
+        let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_closing) else {
+            return false;
+        };
+        if deadline > session.deadline {
+            self.deadlines.remove(&(session.deadline, id));
+            self.deadlines.insert((deadline, id));
+            session.deadline = deadline;
+        }
+        true
+    }
+
+    pub(crate) fn get_mut(&mut self, id: i64) -> Option<&mut Session> {
+        self.sessions.get_mut(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: i64) {
+        if let Some(session) = self.sessions.remove(&id) {
+            self.deadlines.remove(&(session.deadline, id));
+        }
+    }
+
+    /// When the next session expires, and which.
+    pub(crate) fn next_expiry(&self) -> Option<(Duration, i64)> {
+        self.deadlines.first().copied()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<i64> {
+        self.sessions.keys().copied().collect()
+    }
+
+    /// End of the tick in which the timeout lapses.
+    fn deadline(&self, timeout: Duration, now: Duration) -> Duration {
+        let tick = self.tick.as_nanos();
+        let nanos = ((now + timeout).as_nanos() / tick + 1) * tick;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// Password of a session: what `java.util.Random` yields from its id. A checksum, no secret.
+pub(crate) fn password(id: i64) -> [u8; 16] {
+    const MULTIPLIER: u64 = 0x5_DEEC_E66D;
+    const MASK: u64 = (1 << 48) - 1;
+    let mut state = ((id as u64 ^ 0xB341_5C00) ^ MULTIPLIER) & MASK;
+    let mut password = [0; 16];
+    for word in password.chunks_exact_mut(4) {
+        state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
+        word.copy_from_slice(&((state >> 16) as u32).to_le_bytes());
+    }
+    password
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_is_the_one_of_real_servers() {
+        let expected: u128 = 0xfb87_11b0_6c99_9b89_d126_a822_9595_c670;
+        assert_eq!(password(0x0100_000d_a097_0000), expected.to_be_bytes());
+    }
+
+    #[test]
+    fn expiry_comes_at_the_end_of_a_tick() {
+        let ms = Duration::from_millis;
+        let mut sessions = Sessions::new(1, ms(500));
+        let id = sessions.create(ms(1000), 0, ms(0));
+        assert_eq!(sessions.next_expiry(), Some((ms(1500), id)));
+        assert!(sessions.touch(id, ms(499)));
+        assert_eq!(sessions.next_expiry(), Some((ms(1500), id)));
+        assert!(sessions.touch(id, ms(500)));
+        assert_eq!(sessions.next_expiry(), Some((ms(2000), id)));
+        sessions.remove(id);
+        assert_eq!(sessions.next_expiry(), None);
+        assert!(!sessions.touch(id, ms(501)));
+    }
+}

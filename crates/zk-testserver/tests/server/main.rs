@@ -1,0 +1,4 @@
+//! Behaviour of the server, seen through raw frames.
+
+mod client;
+mod smoke;
