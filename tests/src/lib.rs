@@ -2,3 +2,5 @@
 
 pub mod proxy;
 pub mod random;
+pub mod target;
+pub mod wait;
