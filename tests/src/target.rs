@@ -59,6 +59,11 @@ impl Target {
         &self.hosts
     }
 
+    /// True for an ensemble that others may use too.
+    pub fn is_external(&self) -> bool {
+        self.in_process.is_none()
+    }
+
     /// Address of the first server, for those who do without the client.
     ///
     /// # Panics
@@ -157,7 +162,7 @@ impl World {
 /// on: the clean-up has a thread, a runtime and a client to itself.
 impl Drop for World {
     fn drop(&mut self) {
-        if self.target.in_process.is_some() {
+        if !self.target.is_external() {
             return;
         }
         let (hosts, chroot) = (self.target.hosts.clone(), self.chroot.clone());
