@@ -4,3 +4,4 @@ pub mod proxy;
 pub mod random;
 pub mod target;
 pub mod wait;
+pub mod world;

@@ -168,8 +168,9 @@ impl ErrorCode {
         self == Self::OK
     }
 
-    /// True for failures of the server itself (-1 to -99), after which nothing is known of the
-    /// effect of the request.
+    /// True for -1 to -99, the range of failures of the server itself, after which nothing is
+    /// known of the effect of the request. Some refusals lie in it too, `UNIMPLEMENTED` and
+    /// `BAD_ARGUMENTS` among them.
     pub fn is_system_error(self) -> bool {
         self < Self::OK && self > Self::API_ERROR
     }

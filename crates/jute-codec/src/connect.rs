@@ -58,13 +58,12 @@ impl Record for ConnectRequest {
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        let at = |field| move |error: DecodeError| error.within("ConnectRequest", field);
         Ok(Self {
-            protocol_version: i32::decode(input).map_err(at("protocol_version"))?,
-            last_zxid_seen: i64::decode(input).map_err(at("last_zxid_seen"))?,
-            timeout_ms: i32::decode(input).map_err(at("timeout_ms"))?,
-            session_id: i64::decode(input).map_err(at("session_id"))?,
-            password: Bytes::decode(input).map_err(at("password"))?,
+            protocol_version: input.field("ConnectRequest", "protocol_version")?,
+            last_zxid_seen: input.field("ConnectRequest", "last_zxid_seen")?,
+            timeout_ms: input.field("ConnectRequest", "timeout_ms")?,
+            session_id: input.field("ConnectRequest", "session_id")?,
+            password: input.field("ConnectRequest", "password")?,
             read_only: optional_bool(input)?,
         })
     }
@@ -82,12 +81,11 @@ impl Record for ConnectResponse {
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        let at = |field| move |error: DecodeError| error.within("ConnectResponse", field);
         Ok(Self {
-            protocol_version: i32::decode(input).map_err(at("protocol_version"))?,
-            timeout_ms: i32::decode(input).map_err(at("timeout_ms"))?,
-            session_id: i64::decode(input).map_err(at("session_id"))?,
-            password: Bytes::decode(input).map_err(at("password"))?,
+            protocol_version: input.field("ConnectResponse", "protocol_version")?,
+            timeout_ms: input.field("ConnectResponse", "timeout_ms")?,
+            session_id: input.field("ConnectResponse", "session_id")?,
+            password: input.field("ConnectResponse", "password")?,
             read_only: optional_bool(input)?,
         })
     }

@@ -140,15 +140,14 @@ impl CreateRequest {
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::IllegalFlags`] and [`DecodeErrorKind::IllegalTtl`] for requests that a
-    /// server answers with `BAD_ARGUMENTS`, others for bytes that are no such record.
+    /// [`DecodeErrorKind::IllegalFlags`] and [`DecodeErrorKind::IllegalTtl`] for requests to
+    /// answer with `BAD_ARGUMENTS`, others for bytes that are no such record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
-        let at = |field| move |error: DecodeError| error.within("CreateRequest", field);
-        let path = ByteString::decode(input).map_err(at("path"))?;
-        let data = Option::<Bytes>::decode(input).map_err(at("data"))?;
-        let acl = Vec::<Acl>::decode(input).map_err(at("acl"))?;
-        let flags = i32::decode(input).map_err(at("flags"))?;
-        let illegal = input.error(DecodeErrorKind::IllegalFlags { op: op.0, flags });
+        let path = input.field("CreateRequest", "path")?;
+        let data = input.field("CreateRequest", "data")?;
+        let acl = input.field("CreateRequest", "acl")?;
+        let offset = input.position();
+        let flags = input.field("CreateRequest", "flags")?;
         let mode = match (op, flags) {
             (OpCode::CREATE | OpCode::CREATE2, 0 | 4) => CreateMode::Persistent,
             (OpCode::CREATE | OpCode::CREATE2, 1) => CreateMode::Ephemeral,
@@ -156,18 +155,27 @@ impl CreateRequest {
             (OpCode::CREATE | OpCode::CREATE2, 3) => CreateMode::EphemeralSequential,
             (OpCode::CREATE_CONTAINER, 0 | 4) => CreateMode::Container,
             (OpCode::CREATE_TTL, 5 | 6) => {
-                let ms = i64::decode(input).map_err(at("ttl"))?;
-                let ttl = Ttl::from_millis(ms)
-                    .ok_or_else(|| at("ttl")(input.error(DecodeErrorKind::IllegalTtl(ms))))?;
+                let ttl = decode_ttl(input)?;
                 if flags == 5 {
                     CreateMode::PersistentTtl(ttl)
                 } else {
                     CreateMode::PersistentSequentialTtl(ttl)
                 }
             }
-            _ => return Err(at("flags")(illegal)),
+            _ => {
+                let kind = DecodeErrorKind::IllegalFlags { op: op.0, flags };
+                return Err(DecodeError::new(kind, offset).within("CreateRequest", "flags"));
+            }
         };
         let with_stat = op != OpCode::CREATE;
         Ok(Self { path, data, acl, mode, with_stat })
     }
+}
+
+fn decode_ttl(input: &mut Reader) -> Result<Ttl, DecodeError> {
+    let offset = input.position();
+    let ms = input.field("CreateRequest", "ttl")?;
+    Ttl::from_millis(ms).ok_or_else(|| {
+        DecodeError::new(DecodeErrorKind::IllegalTtl(ms), offset).within("CreateRequest", "ttl")
+    })
 }

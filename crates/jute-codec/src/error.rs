@@ -10,9 +10,11 @@ use thiserror::Error;
 pub struct DecodeError {
     /// What was wrong.
     pub kind: DecodeErrorKind,
-    /// Offset of the offending field in the payload of its frame.
+    /// Where the offending value begins in the payload of its frame: a field, or an element of
+    /// a vector.
     pub offset: usize,
-    /// Innermost record being read, empty outside of one.
+    /// Innermost record being read, empty outside of one. Named as the type of this crate, or as
+    /// in `zookeeper.jute` where this crate has no type for it.
     pub record: &'static str,
     /// Field of that record, empty outside of one.
     pub field: &'static str,
@@ -33,7 +35,7 @@ pub enum DecodeErrorKind {
     /// A TTL outside 1 ms to 2^40 - 1 ms.
     #[error("a TTL of {0} ms is not between 1 and 1099511627775")]
     IllegalTtl(i64),
-    /// A length below -1, or below 0 where null has no meaning.
+    /// A length or count below -1.
     #[error("negative length {0}")]
     NegativeLength(i32),
     /// Text that is neither UTF-8 nor UTF-8 with supplementary characters as surrogate pairs.
@@ -50,7 +52,7 @@ pub enum DecodeErrorKind {
         /// Bytes that are left.
         have: usize,
     },
-    /// An operation that may not stand where it stands.
+    /// An operation that may not stand where it stands, or that this crate does not know.
     #[error("opcode {0} is not expected here")]
     UnexpectedOp(i32),
 }
@@ -78,6 +80,11 @@ pub struct FrameError {
 }
 
 impl DecodeError {
+    /// An error about the value that begins at `offset`, in no record yet.
+    pub(crate) const fn new(kind: DecodeErrorKind, offset: usize) -> Self {
+        Self { kind, offset, record: "", field: "" }
+    }
+
     /// Names the record and field an error happened in, unless an inner one is named already.
     #[must_use]
     pub(crate) fn within(mut self, record: &'static str, field: &'static str) -> Self {

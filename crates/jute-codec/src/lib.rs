@@ -13,15 +13,16 @@
 //! What the types promise:
 //!
 //! - Bytes from a peer give a value or a [`DecodeError`] that says what was wrong and where,
-//!   never a panic, and never reserve more memory than the input is long.
+//!   never a panic. Memory follows the bytes that are there, not the lengths and counts they
+//!   claim: at most 40 bytes are reserved for a byte of input, and a kilobyte for any input.
 //! - Numbers of the protocol are open ([`ErrorCode`], [`OpCode`], ...): a newer peer's unknown
 //!   number is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
 //! - Buffers are slices of the input ([`bytes::Bytes`]), and so is text
 //!   ([`bytestring::ByteString`]).
-//! - A request that a server must refuse, or that is known to harm one, cannot be expressed: a
-//!   `check` exists inside a [`Multi`](Request::Multi) only, and a TTL belongs to the modes that
-//!   have one ([`CreateMode`]).
+//! - Requests that are known to harm a server cannot be expressed: a `check` exists inside a
+//!   [`Multi`](Request::Multi) only, and a TTL belongs to the modes that have one
+//!   ([`CreateMode`]). Arguments such as paths are not checked here.
 //!
 //! Protocol facts come from `zookeeper.jute`, from the server's sources (3.4.14 to 3.9.5) and
 //! from frames captured on live servers 3.8.0 and 3.9.3, which are this crate's test vectors.

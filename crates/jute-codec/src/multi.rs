@@ -10,6 +10,7 @@ use crate::code::{ErrorCode, OpCode};
 use crate::create::CreateRequest;
 use crate::data::Stat;
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::reply::{Create2Reply, DataReply};
 use crate::request::{CheckRequest, DeleteRequest, ReadRequest, SetDataRequest};
 use crate::wire::{Reader, Record};
 
@@ -120,15 +121,15 @@ pub(crate) fn encode_ops(ops: &[MultiOp], out: &mut BytesMut) {
 
 pub(crate) fn decode_ops(input: &mut Reader) -> Result<Vec<MultiOp>, DecodeError> {
     decode_list(input, |op, input| {
-        Ok(match op {
+        Ok(Some(match op {
             OpCode::CHECK => MultiOp::Check(Record::decode(input)?),
             OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
                 MultiOp::Create(CreateRequest::decode(op, input)?)
             }
             OpCode::DELETE => MultiOp::Delete(Record::decode(input)?),
             OpCode::SET_DATA => MultiOp::SetData(Record::decode(input)?),
-            _ => return Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
-        })
+            _ => return Ok(None),
+        }))
     })
 }
 
@@ -161,17 +162,18 @@ pub(crate) fn encode_results(results: &[MultiResult], out: &mut BytesMut) {
 
 pub(crate) fn decode_results(input: &mut Reader) -> Result<Vec<MultiResult>, DecodeError> {
     decode_list(input, |op, input| {
-        Ok(match op {
+        Ok(Some(match op {
             OpCode::CHECK => MultiResult::Check,
-            OpCode::CREATE => MultiResult::Create { path: Record::decode(input)? },
+            OpCode::CREATE => MultiResult::Create { path: input.field("CreateResponse", "path")? },
             OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
-                MultiResult::Create2 { path: Record::decode(input)?, stat: Record::decode(input)? }
+                let Create2Reply { path, stat } = Record::decode(input)?;
+                MultiResult::Create2 { path, stat }
             }
             OpCode::DELETE => MultiResult::Delete,
-            OpCode::ERROR => MultiResult::Error(Record::decode(input)?),
+            OpCode::ERROR => MultiResult::Error(input.field("ErrorResponse", "err")?),
             OpCode::SET_DATA => MultiResult::SetData(Record::decode(input)?),
-            _ => return Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
-        })
+            _ => return Ok(None),
+        }))
     })
 }
 
@@ -189,9 +191,9 @@ pub(crate) fn encode_reads(ops: &[ReadOp], out: &mut BytesMut) {
 
 pub(crate) fn decode_reads(input: &mut Reader) -> Result<Vec<ReadOp>, DecodeError> {
     decode_list(input, |op, input| match op {
-        OpCode::GET_CHILDREN => Ok(ReadOp::GetChildren(ReadRequest::decode(input)?.path)),
-        OpCode::GET_DATA => Ok(ReadOp::GetData(ReadRequest::decode(input)?.path)),
-        _ => Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
+        OpCode::GET_CHILDREN => Ok(Some(ReadOp::GetChildren(ReadRequest::decode(input)?.path))),
+        OpCode::GET_DATA => Ok(Some(ReadOp::GetData(ReadRequest::decode(input)?.path))),
+        _ => Ok(None),
     })
 }
 
@@ -218,14 +220,17 @@ pub(crate) fn encode_read_results(results: &[ReadResult], out: &mut BytesMut) {
 
 pub(crate) fn decode_read_results(input: &mut Reader) -> Result<Vec<ReadResult>, DecodeError> {
     decode_list(input, |op, input| {
-        Ok(match op {
-            OpCode::GET_CHILDREN => ReadResult::Children(Record::decode(input)?),
-            OpCode::GET_DATA => {
-                ReadResult::Data { data: Record::decode(input)?, stat: Record::decode(input)? }
+        Ok(Some(match op {
+            OpCode::GET_CHILDREN => {
+                ReadResult::Children(input.field("GetChildrenResponse", "children")?)
             }
-            OpCode::ERROR => ReadResult::Error(Record::decode(input)?),
-            _ => return Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
-        })
+            OpCode::GET_DATA => {
+                let DataReply { data, stat } = Record::decode(input)?;
+                ReadResult::Data { data, stat }
+            }
+            OpCode::ERROR => ReadResult::Error(input.field("ErrorResponse", "err")?),
+            _ => return Ok(None),
+        }))
     })
 }
 
@@ -240,18 +245,22 @@ fn end(out: &mut BytesMut) {
     MultiHeader { op: OpCode::ERROR, done: true, err: NO_ERROR_YET }.encode(out);
 }
 
+/// Reads up to the end mark. `element` answers `None` to an opcode that may not stand there.
 fn decode_list<T>(
     input: &mut Reader,
-    mut element: impl FnMut(OpCode, &mut Reader) -> Result<T, DecodeError>,
+    mut element: impl FnMut(OpCode, &mut Reader) -> Result<Option<T>, DecodeError>,
 ) -> Result<Vec<T>, DecodeError> {
     let mut elements = Vec::new();
     loop {
+        let offset = input.position();
         let header = MultiHeader::decode(input)?;
         if header.done {
             return Ok(elements);
         }
-        let element =
-            element(header.op, input).map_err(|error| error.within("Multi", "operation"))?;
+        let Some(element) = element(header.op, input)? else {
+            let kind = DecodeErrorKind::UnexpectedOp(header.op.0);
+            return Err(DecodeError::new(kind, offset).within("MultiHeader", "op"));
+        };
         elements.push(element);
     }
 }

@@ -136,11 +136,11 @@ impl Response {
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::UnexpectedOp`] for an opcode without a known answer, others for bytes
-    /// that are no such record.
+    /// [`DecodeErrorKind::UnexpectedOp`] for an opcode without a known answer, at the first byte
+    /// behind the header; others for bytes that are no such record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match op {
-            OpCode::ADD_WATCH => Self::AddWatch(field(input, "ErrorResponse", "err")?),
+            OpCode::ADD_WATCH => Self::AddWatch(input.field("ErrorResponse", "err")?),
             OpCode::AUTH
             | OpCode::CHECK_WATCHES
             | OpCode::CLOSE_SESSION
@@ -149,42 +149,37 @@ impl Response {
             | OpCode::REMOVE_WATCHES
             | OpCode::SET_WATCHES
             | OpCode::SET_WATCHES2 => Self::Empty,
-            OpCode::CREATE => Self::Create(field(input, "CreateResponse", "path")?),
+            OpCode::CREATE => Self::Create(input.field("CreateResponse", "path")?),
             OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
                 Self::Create2(Record::decode(input)?)
             }
             OpCode::EXISTS => Self::Exists(Record::decode(input)?),
             OpCode::GET_ACL => Self::GetAcl(Record::decode(input)?),
-            OpCode::GET_ALL_CHILDREN_NUMBER => Self::GetAllChildrenNumber(field(
-                input,
-                "GetAllChildrenNumberResponse",
-                "total_number",
-            )?),
+            OpCode::GET_ALL_CHILDREN_NUMBER => Self::GetAllChildrenNumber(
+                input.field("GetAllChildrenNumberResponse", "total_number")?,
+            ),
             OpCode::GET_CHILDREN => {
-                Self::GetChildren(field(input, "GetChildrenResponse", "children")?)
+                Self::GetChildren(input.field("GetChildrenResponse", "children")?)
             }
             OpCode::GET_CHILDREN2 => Self::GetChildren2(Record::decode(input)?),
             OpCode::GET_DATA => Self::GetData(Record::decode(input)?),
             OpCode::GET_EPHEMERALS => {
-                Self::GetEphemerals(field(input, "GetEphemeralsResponse", "ephemerals")?)
+                Self::GetEphemerals(input.field("GetEphemeralsResponse", "ephemerals")?)
             }
             OpCode::MULTI => Self::Multi(multi::decode_results(input)?),
             OpCode::MULTI_READ => Self::MultiRead(multi::decode_read_results(input)?),
             OpCode::RECONFIG => Self::Reconfig(Record::decode(input)?),
-            OpCode::SASL => Self::Sasl(field(input, "SetSASLResponse", "token")?),
+            OpCode::SASL => Self::Sasl(input.field("SetSASLResponse", "token")?),
             OpCode::SET_ACL => Self::SetAcl(Record::decode(input)?),
             OpCode::SET_DATA => Self::SetData(Record::decode(input)?),
-            OpCode::SYNC => Self::Sync(field(input, "SyncResponse", "path")?),
-            OpCode::WHO_AM_I => Self::WhoAmI(field(input, "WhoAmIResponse", "client_info")?),
-            _ => return Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
+            OpCode::SYNC => Self::Sync(input.field("SyncResponse", "path")?),
+            OpCode::WHO_AM_I => Self::WhoAmI(input.field("WhoAmIResponse", "client_info")?),
+            _ => {
+                return Err(DecodeError::new(
+                    DecodeErrorKind::UnexpectedOp(op.0),
+                    input.position(),
+                ));
+            }
         })
     }
-}
-
-fn field<T: Record>(
-    input: &mut Reader,
-    record: &'static str,
-    name: &'static str,
-) -> Result<T, DecodeError> {
-    T::decode(input).map_err(|error| error.within(record, name))
 }

@@ -162,11 +162,10 @@ impl Record for AuthPacket {
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        let at = |field| move |error: DecodeError| error.within("AuthPacket", field);
-        i32::decode(input).map_err(at("type"))?;
+        input.field::<i32>("AuthPacket", "type")?;
         Ok(Self {
-            scheme: ByteString::decode(input).map_err(at("scheme"))?,
-            auth: Option::decode(input).map_err(at("auth"))?,
+            scheme: input.field("AuthPacket", "scheme")?,
+            auth: input.field("AuthPacket", "auth")?,
         })
     }
 }
@@ -298,12 +297,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::UnexpectedOp`] for opcodes that no client may send, others for bytes
-    /// that are no such record.
+    /// [`DecodeErrorKind::UnexpectedOp`] for opcodes that no client may send, at the first byte
+    /// behind the header; others for bytes that are no such record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
-        let path = |input: &mut Reader, record| {
-            ByteString::decode(input).map_err(|error| error.within(record, "path"))
-        };
         Ok(match op {
             OpCode::ADD_WATCH => Self::AddWatch(Record::decode(input)?),
             OpCode::AUTH => Self::Auth(Record::decode(input)?),
@@ -314,32 +310,34 @@ impl Request {
             }
             OpCode::DELETE => Self::Delete(Record::decode(input)?),
             OpCode::EXISTS => Self::Exists(Record::decode(input)?),
-            OpCode::GET_ACL => Self::GetAcl(path(input, "GetACLRequest")?),
+            OpCode::GET_ACL => Self::GetAcl(input.field("GetACLRequest", "path")?),
             OpCode::GET_ALL_CHILDREN_NUMBER => {
-                Self::GetAllChildrenNumber(path(input, "GetAllChildrenNumberRequest")?)
+                Self::GetAllChildrenNumber(input.field("GetAllChildrenNumberRequest", "path")?)
             }
             OpCode::GET_CHILDREN => Self::GetChildren(Record::decode(input)?),
             OpCode::GET_CHILDREN2 => Self::GetChildren2(Record::decode(input)?),
             OpCode::GET_DATA => Self::GetData(Record::decode(input)?),
-            OpCode::GET_EPHEMERALS => Self::GetEphemerals(
-                Option::decode(input)
-                    .map_err(|error| error.within("GetEphemeralsRequest", "prefix_path"))?,
-            ),
+            OpCode::GET_EPHEMERALS => {
+                Self::GetEphemerals(input.field("GetEphemeralsRequest", "prefix_path")?)
+            }
             OpCode::MULTI => Self::Multi(multi::decode_ops(input)?),
             OpCode::MULTI_READ => Self::MultiRead(multi::decode_reads(input)?),
             OpCode::PING => Self::Ping,
             OpCode::RECONFIG => Self::Reconfig(Record::decode(input)?),
             OpCode::REMOVE_WATCHES => Self::RemoveWatches(Record::decode(input)?),
-            OpCode::SASL => Self::Sasl(
-                Option::decode(input).map_err(|error| error.within("GetSASLRequest", "token"))?,
-            ),
+            OpCode::SASL => Self::Sasl(input.field("GetSASLRequest", "token")?),
             OpCode::SET_ACL => Self::SetAcl(Record::decode(input)?),
             OpCode::SET_DATA => Self::SetData(Record::decode(input)?),
             OpCode::SET_WATCHES => Self::SetWatches(Record::decode(input)?),
             OpCode::SET_WATCHES2 => Self::SetWatches2(Record::decode(input)?),
-            OpCode::SYNC => Self::Sync(path(input, "SyncRequest")?),
+            OpCode::SYNC => Self::Sync(input.field("SyncRequest", "path")?),
             OpCode::WHO_AM_I => Self::WhoAmI,
-            _ => return Err(input.error(DecodeErrorKind::UnexpectedOp(op.0))),
+            _ => {
+                return Err(DecodeError::new(
+                    DecodeErrorKind::UnexpectedOp(op.0),
+                    input.position(),
+                ));
+            }
         })
     }
 }

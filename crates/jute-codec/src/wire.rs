@@ -49,23 +49,29 @@ impl Reader {
         self.rest
     }
 
-    /// An error at the current position.
-    pub(crate) fn error(&self, kind: DecodeErrorKind) -> DecodeError {
-        DecodeError { kind, offset: self.position(), record: "", field: "" }
+    /// Reads a field and names it in an error that has no name yet.
+    pub(crate) fn field<T: Record>(
+        &mut self,
+        record: &'static str,
+        field: &'static str,
+    ) -> Result<T, DecodeError> {
+        T::decode(self).map_err(|error| error.within(record, field))
     }
 
     fn need(&self, need: usize) -> Result<(), DecodeError> {
         let have = self.rest.len();
         if have < need {
-            return Err(self.error(DecodeErrorKind::UnexpectedEnd { need, have }));
+            let kind = DecodeErrorKind::UnexpectedEnd { need, have };
+            return Err(DecodeError::new(kind, self.position()));
         }
         Ok(())
     }
 
     /// Reads a length and then that many bytes; `None` for null.
     fn buffer(&mut self) -> Result<Option<Bytes>, DecodeError> {
+        let offset = self.position();
         let Some(length) = self.length()? else { return Ok(None) };
-        self.need(length)?;
+        self.need(length).map_err(|error| DecodeError { offset, ..error })?;
         Ok(Some(self.rest.split_to(length)))
     }
 
@@ -77,12 +83,7 @@ impl Reader {
         match usize::try_from(length) {
             Ok(length) => Ok(Some(length)),
             Err(_) if length == -1 => Ok(None),
-            Err(_) => Err(DecodeError {
-                kind: DecodeErrorKind::NegativeLength(length),
-                offset,
-                record: "",
-                field: "",
-            }),
+            Err(_) => Err(DecodeError::new(DecodeErrorKind::NegativeLength(length), offset)),
         }
     }
 }
@@ -154,9 +155,7 @@ impl Record for Option<ByteString> {
         let Some(bytes) = input.buffer()? else { return Ok(None) };
         match text(bytes) {
             Some(text) => Ok(Some(text)),
-            None => {
-                Err(DecodeError { kind: DecodeErrorKind::NotText, offset, record: "", field: "" })
-            }
+            None => Err(DecodeError::new(DecodeErrorKind::NotText, offset)),
         }
     }
 }
@@ -169,12 +168,7 @@ impl Record for ByteString {
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let offset = input.position();
-        Option::<Self>::decode(input)?.ok_or(DecodeError {
-            kind: DecodeErrorKind::Null,
-            offset,
-            record: "",
-            field: "",
-        })
+        Option::decode(input)?.ok_or_else(|| DecodeError::new(DecodeErrorKind::Null, offset))
     }
 }
 

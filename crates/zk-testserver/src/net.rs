@@ -232,10 +232,12 @@ impl TestServer {
 }
 
 impl Shared {
-    /// Calls the server, then routes what it has to say.
+    /// Calls the server, then routes what it has to say. What is due by now happens before, so
+    /// that nobody can see that the time task has not run yet.
     fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
         let mut state = self.lock();
         let now = self.start.elapsed();
+        state.server.handle_timeout(now);
         let result = call(&mut state.server, now);
         self.route(&mut state, now);
         result

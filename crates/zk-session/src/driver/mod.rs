@@ -14,8 +14,8 @@ pub(crate) mod transport;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -23,9 +23,10 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
-use tracing::{debug, info};
+use tracing::{Instrument as _, Span, debug, info};
 
 use self::clock::Clock;
+use self::janitor::Janitor;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
 use crate::machine::{Change, EndCause, Event, Session, SessionState, Status, Token};
@@ -63,7 +64,7 @@ pub(crate) struct Driver {
     lanes: BTreeMap<u64, mpsc::UnboundedSender<LaneEvent>>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
-    end: EndCause,
+    end: Arc<Mutex<EndCause>>,
 }
 
 /// Channels between the task and its handles.
@@ -72,6 +73,7 @@ pub(crate) struct Ends {
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) last_failure: watch::Sender<Option<String>>,
+    pub(crate) end: Arc<Mutex<EndCause>>,
 }
 
 impl Driver {
@@ -102,12 +104,18 @@ impl Driver {
             lanes: BTreeMap::new(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
-            end: EndCause::Abandoned,
+            end: ends.end,
         }
     }
 
+    /// Spawns the task of the session, and its janitor, on the current runtime.
+    pub(crate) fn spawn(self, span: &Span) -> Janitor {
+        tokio::spawn(self.run().instrument(span.clone()));
+        span.in_scope(Janitor::spawn)
+    }
+
     /// Runs until the session is closed and everybody was told.
-    pub(crate) async fn run(mut self) {
+    async fn run(mut self) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
@@ -118,7 +126,7 @@ impl Driver {
             let _ = lane.send(LaneEvent::Stopped);
         }
         for closer in self.closers.drain(..) {
-            let _ = closer.send(self.end);
+            let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -331,7 +339,7 @@ impl Driver {
             Change::Closing => debug!("closing"),
         }
         if let Change::Ended { cause, .. } = change {
-            self.end = cause;
+            *self.end.lock().unwrap_or_else(PoisonError::into_inner) = cause;
             let ended = match cause {
                 EndCause::Closed | EndCause::Abandoned => WatchEnded::Closed,
                 EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {

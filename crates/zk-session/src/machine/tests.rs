@@ -1,1 +1,9 @@
-//! x
+//! Scenarios of the session machine against a scripted server, in virtual time.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for")]
+
+mod peer;
+
+mod deadlines;
+mod requests;
+mod resume;

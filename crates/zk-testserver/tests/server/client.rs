@@ -1,4 +1,5 @@
 //! A client of raw frames: it sends what it is told and shows what comes back.
+#![allow(clippy::wildcard_enum_match_arm, reason = "anything unexpected fails the test")]
 
 use std::time::Duration;
 

@@ -1,4 +1,14 @@
 //! Behaviour of the server, seen through raw frames.
+#![cfg(feature = "tokio")]
 
 mod client;
-mod smoke;
+mod closing;
+mod errors;
+mod faults;
+mod golden;
+mod hostile;
+mod late;
+mod multi;
+mod sessions;
+mod state;
+mod watches;

@@ -1,0 +1,230 @@
+//! Frames captured on live servers mean what their entry says, and are written byte for byte.
+//!
+//! `golden_frames.json` was made with an encoder and a decoder that share no code with this
+//! crate. Each entry belongs to exactly one kind below; an entry of no kind fails the test, so
+//! none is skipped.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/json.rs"]
+mod json;
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, DecodeError, DecodeErrorKind, ErrorCode, Frame, FrameDecoder,
+    Reader, Record, ReplyHeader, Request, RequestHeader, Response, WatcherEvent, encode_frame, xid,
+};
+use serde_json::{Value, json};
+
+#[test]
+fn every_captured_frame_decodes_as_stated_and_encodes_to_the_same_bytes() {
+    let entries: Value = serde_json::from_str(include_str!("golden_frames.json")).unwrap();
+    let mut counts = BTreeMap::new();
+    for entry in entries.as_array().unwrap() {
+        let name = entry["name"].as_str().unwrap();
+        let kind = Kind::of(entry).unwrap_or_else(|| panic!("{name}: an entry of no known kind"));
+        kind.check(name, &unhex(entry["hex"].as_str().unwrap()), &entry["decoded"]);
+        *counts.entry(kind).or_insert(0) += 1;
+    }
+    eprintln!("{counts:?}");
+    let expected = BTreeMap::from([
+        (Kind::ConnectRequest, 2),
+        (Kind::ConnectResponse, 4),
+        (Kind::Request, 30),
+        (Kind::TruncatedRequest, 1),
+        (Kind::UnknownRequest, 1),
+        (Kind::Reply, 40),
+        (Kind::Refusal, 16),
+        (Kind::Event, 6),
+        (Kind::FourLetterWord, 3),
+    ]);
+    assert_eq!(counts, expected);
+    assert_eq!(counts.values().sum::<i32>(), 103);
+}
+
+/// What an entry is an example of.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Kind {
+    ConnectRequest,
+    ConnectResponse,
+    /// A header and a whole record.
+    Request,
+    /// A header, and a record that ends inside its path.
+    TruncatedRequest,
+    /// A header with an opcode that no server knows.
+    UnknownRequest,
+    /// A header that reports success, and the record of the operation.
+    Reply,
+    /// A header that reports a failure, and nothing else.
+    Refusal,
+    Event,
+    /// Text without a frame.
+    FourLetterWord,
+}
+
+impl Kind {
+    fn of(entry: &Value) -> Option<Self> {
+        let decoded = entry["decoded"].as_object()?;
+        let has = |field| decoded.contains_key(field);
+        let to_server = match entry["direction"].as_str()? {
+            "c2s" => true,
+            "s2c" => false,
+            _ => return None,
+        };
+        let truncated = decoded.get("note").is_some_and(|note| note.as_str().is_some());
+        Some(match to_server {
+            _ if has("text") => Self::FourLetterWord,
+            true if has("ConnectRequest") => Self::ConnectRequest,
+            true if has("RequestHeader") && has("op") => Self::Request,
+            true if has("RequestHeader") && truncated => Self::TruncatedRequest,
+            true if has("RequestHeader") => Self::UnknownRequest,
+            false if has("ConnectResponse") => Self::ConnectResponse,
+            false if has("WatcherEvent") => Self::Event,
+            false if decoded["ReplyHeader"]["err"] == 0 => Self::Reply,
+            false if has("ReplyHeader") => Self::Refusal,
+            _ => return None,
+        })
+    }
+
+    #[track_caller]
+    fn check(self, name: &str, wire: &[u8], decoded: &Value) {
+        if self == Self::FourLetterWord {
+            return four_letter_word_is_no_frame(name, wire, decoded);
+        }
+        let mut reader = Reader::new(only_payload(name, wire));
+        let mut again = BytesMut::new();
+        encode_frame(&mut again, LIMIT, |out| match self {
+            Self::ConnectRequest => {
+                let record = ConnectRequest::decode(&mut reader).unwrap();
+                assert_eq!(json::connect_request(&record), decoded["ConnectRequest"], "{name}");
+                record.encode(out);
+            }
+            Self::ConnectResponse => {
+                let record = ConnectResponse::decode(&mut reader).unwrap();
+                assert_eq!(json::connect_response(&record), decoded["ConnectResponse"], "{name}");
+                record.encode(out);
+            }
+            Self::Request => request_as_stated(name, &mut reader, decoded, out),
+            Self::TruncatedRequest => refused_as(name, &mut reader, decoded, out, TRUNCATED),
+            Self::UnknownRequest => refused_as(name, &mut reader, decoded, out, UNKNOWN),
+            Self::Reply => reply_as_stated(name, &mut reader, decoded, out),
+            Self::Refusal => {
+                let header = reply_header(name, &mut reader, decoded, out);
+                assert_ne!(header.err, ErrorCode::OK, "{name}");
+                assert!(decoded.get("body").is_none_or(Value::is_null), "{name}");
+            }
+            Self::Event => {
+                let header = reply_header(name, &mut reader, decoded, out);
+                assert_eq!(header.xid, xid::NOTIFICATION, "{name}");
+                let event = WatcherEvent::decode(&mut reader).unwrap();
+                assert_eq!(json::watcher_event(&event), decoded["WatcherEvent"], "{name}");
+                event.encode(out);
+            }
+            Self::FourLetterWord => unreachable!("returned above"),
+        })
+        .unwrap();
+        assert_eq!(reader.remaining(), 0, "{name}: bytes behind the record");
+        assert_eq!(again, wire, "{name}: bytes written");
+    }
+}
+
+fn request_as_stated(name: &str, reader: &mut Reader, decoded: &Value, out: &mut BytesMut) {
+    let header = request_header(name, reader, decoded, out);
+    assert_eq!(Some(header.op), json::op_named(decoded["op"].as_str().unwrap()), "{name}");
+    let request = Request::decode(header.op, reader).unwrap();
+    assert_eq!(request.op(), header.op, "{name}");
+    assert_eq!(json::request(&request), decoded["body"], "{name}");
+    request.encode(out);
+}
+
+/// Checks the error, then passes the bytes of the body on as they are.
+fn refused_as(
+    name: &str,
+    reader: &mut Reader,
+    decoded: &Value,
+    out: &mut BytesMut,
+    expected: DecodeError,
+) {
+    let header = request_header(name, reader, decoded, out);
+    let body = reader.clone().into_rest();
+    assert_eq!(Request::decode(header.op, reader), Err(expected), "{name}");
+    *reader = Reader::new(Bytes::new());
+    out.extend_from_slice(&body);
+}
+
+fn reply_as_stated(name: &str, reader: &mut Reader, decoded: &Value, out: &mut BytesMut) {
+    let header = reply_header(name, reader, decoded, out);
+    assert_eq!(header.err, ErrorCode::OK, "{name}");
+    let op = json::op_named(decoded["op"].as_str().unwrap()).expect("an opcode of the table");
+    let response = Response::decode(op, reader).unwrap();
+    assert_eq!(json::response(&response), decoded["body"], "{name}");
+    if let (Response::Sasl(token), Some(text)) = (&response, decoded["token_text"].as_str()) {
+        assert_eq!(token.as_deref(), Some(text.as_bytes()), "{name}");
+    }
+    response.encode(out);
+}
+
+fn request_header(
+    name: &str,
+    reader: &mut Reader,
+    decoded: &Value,
+    out: &mut BytesMut,
+) -> RequestHeader {
+    let header = RequestHeader::decode(reader).unwrap();
+    let value = json!({ "xid": header.xid, "type": header.op.0 });
+    assert_eq!(value, decoded["RequestHeader"], "{name}");
+    header.encode(out);
+    header
+}
+
+fn reply_header(
+    name: &str,
+    reader: &mut Reader,
+    decoded: &Value,
+    out: &mut BytesMut,
+) -> ReplyHeader {
+    let header = ReplyHeader::decode(reader).unwrap();
+    let value = json!({ "xid": header.xid, "zxid": header.zxid, "err": header.err.0 });
+    assert_eq!(value, decoded["ReplyHeader"], "{name}");
+    header.encode(out);
+    header
+}
+
+/// Read as a length, the letters of such a word are far above any limit.
+fn four_letter_word_is_no_frame(name: &str, wire: &[u8], decoded: &Value) {
+    assert_eq!(Some(wire), decoded["text"].as_str().map(str::as_bytes), "{name}");
+    let mut buffer = BytesMut::from(wire);
+    assert_eq!(FrameDecoder::new(LIMIT).next(&mut buffer), Ok(None), "{name}");
+    buffer.extend_from_slice(&[0; 64]);
+    let frame = FrameDecoder::new(LIMIT).next(&mut buffer).unwrap();
+    assert!(matches!(frame, Some(Frame::Oversized { .. })), "{name}: {frame:?}");
+}
+
+fn only_payload(name: &str, wire: &[u8]) -> Bytes {
+    let mut buffer = BytesMut::from(wire);
+    let frame = FrameDecoder::new(LIMIT).next(&mut buffer).unwrap();
+    assert!(buffer.is_empty(), "{name}: bytes behind the frame");
+    let Some(Frame::Complete(payload)) = frame else { panic!("{name}: {frame:?}") };
+    payload
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    assert_eq!(hex.len() % 2, 0);
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+const LIMIT: usize = 0xfffff;
+
+/// "path length says 5, only 2 bytes follow": the path begins behind the header.
+const TRUNCATED: DecodeError = DecodeError {
+    kind: DecodeErrorKind::UnexpectedEnd { need: 5, have: 2 },
+    offset: 8,
+    record: "ReadRequest",
+    field: "path",
+};
+
+/// Opcode 99.
+const UNKNOWN: DecodeError =
+    DecodeError { kind: DecodeErrorKind::UnexpectedOp(99), offset: 8, record: "", field: "" };

@@ -1,0 +1,227 @@
+//! What is written is read back, and nothing that is read can do harm.
+//!
+//! Every request, answer, header, handshake record and event goes through four properties: it
+//! survives the wire, bytes behind it are left alone, each of its beginnings is an error that
+//! says where it ends, and damaged or arbitrary bytes never panic. The one record with a legal
+//! beginning is the handshake's, whose last field is optional.
+
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "support/strategies.rs"]
+mod strategies;
+
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, DecodeError, DecodeErrorKind, OpCode, Reader, Record,
+    ReplyHeader, Request, RequestHeader, Response, WatcherEvent,
+};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    #[test]
+    fn requests_survive_the_wire(request in strategies::requests(), tail in tail()) {
+        let op = request.op();
+        let wire = written(|out| request.encode(out));
+        check_whole(&request, &wire, &tail, |input| Request::decode(op, input))?;
+        check_beginnings(&wire, |input| Request::decode(op, input))?;
+    }
+
+    #[test]
+    fn answers_survive_the_wire((op, response) in strategies::responses(), tail in tail()) {
+        let wire = written(|out| response.encode(out));
+        check_whole(&response, &wire, &tail, |input| Response::decode(op, input))?;
+        check_beginnings(&wire, |input| Response::decode(op, input))?;
+    }
+
+    #[test]
+    fn headers_and_events_survive_the_wire(
+        request in strategies::request_header(),
+        reply in strategies::reply_header(),
+        event in strategies::event(),
+        tail in tail(),
+    ) {
+        check_record(&request, &tail, RequestHeader::decode)?;
+        check_record(&reply, &tail, ReplyHeader::decode)?;
+        check_record(&event, &tail, WatcherEvent::decode)?;
+    }
+
+    #[test]
+    fn handshakes_survive_the_wire(
+        request in strategies::connect_request(),
+        response in strategies::connect_response(),
+        tail in tail(),
+    ) {
+        if request.read_only.is_some() {
+            check_whole(&request, &written(|out| request.encode(out)), &tail, Record::decode)?;
+        }
+        if response.read_only.is_some() {
+            check_whole(&response, &written(|out| response.encode(out)), &tail, Record::decode)?;
+        }
+        // Without the optional field there is no other legal beginning.
+        let request = ConnectRequest { read_only: None, ..request };
+        check_record(&request, &[], ConnectRequest::decode)?;
+        let response = ConnectResponse { read_only: None, ..response };
+        check_record(&response, &[], ConnectResponse::decode)?;
+    }
+
+    #[test]
+    fn a_handshake_without_its_last_byte_is_one_without_read_only(
+        request in strategies::connect_request(),
+        response in strategies::connect_response(),
+        read_only: bool,
+    ) {
+        let request = ConnectRequest { read_only: Some(read_only), ..request };
+        let mut wire = written(|out| request.encode(out));
+        wire.truncate(wire.len() - 1);
+        let decoded = ConnectRequest::decode(&mut Reader::new(wire)).unwrap();
+        prop_assert_eq!(decoded, ConnectRequest { read_only: None, ..request });
+
+        let response = ConnectResponse { read_only: Some(read_only), ..response };
+        let mut wire = written(|out| response.encode(out));
+        wire.truncate(wire.len() - 1);
+        let decoded = ConnectResponse::decode(&mut Reader::new(wire)).unwrap();
+        prop_assert_eq!(decoded, ConnectResponse { read_only: None, ..response });
+    }
+
+    #[test]
+    fn damaged_requests_never_panic(request in strategies::requests(), damage in damage()) {
+        let op = request.op();
+        check_hostile(op, &damaged(written(|out| request.encode(out)), &damage))?;
+    }
+
+    #[test]
+    fn damaged_answers_never_panic((op, response) in strategies::responses(), damage in damage()) {
+        check_hostile(op, &damaged(written(|out| response.encode(out)), &damage))?;
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..160), unknown: i32) {
+        for op in strategies::OPS.into_iter().chain([OpCode(unknown)]) {
+            check_hostile(op, &bytes)?;
+        }
+        check_decoded(&bytes, ConnectRequest::decode, Record::encode)?;
+        check_decoded(&bytes, ConnectResponse::decode, Record::encode)?;
+        check_decoded(&bytes, RequestHeader::decode, Record::encode)?;
+        check_decoded(&bytes, ReplyHeader::decode, Record::encode)?;
+        check_decoded(&bytes, WatcherEvent::decode, Record::encode)?;
+    }
+}
+
+#[test]
+fn every_opcode_that_can_be_read_has_a_strategy() {
+    let unknown = |result: Result<(), DecodeError>| {
+        matches!(result, Err(DecodeError { kind: DecodeErrorKind::UnexpectedOp(_), .. }))
+    };
+    for op in (-1000..1000).map(OpCode) {
+        let request = Request::decode(op, &mut Reader::new(Bytes::new())).map(drop);
+        let response = Response::decode(op, &mut Reader::new(Bytes::new())).map(drop);
+        let covered = strategies::OPS.contains(&op);
+        assert_eq!(unknown(request), !covered, "request {op}");
+        assert_eq!(unknown(response), !covered, "answer {op}");
+    }
+}
+
+/// All properties of a record without optional fields.
+fn check_record<T: Record + Debug + PartialEq>(
+    value: &T,
+    tail: &[u8],
+    decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
+) -> Result<(), TestCaseError> {
+    let wire = written(|out| value.encode(out));
+    check_whole(value, &wire, tail, &decode)?;
+    check_beginnings(&wire, &decode)
+}
+
+/// The value is read back, and bytes behind it stay in the input.
+fn check_whole<T: Debug + PartialEq>(
+    value: &T,
+    wire: &[u8],
+    tail: &[u8],
+    decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
+) -> Result<(), TestCaseError> {
+    let mut reader = Reader::new([wire, tail].concat().into());
+    let decoded = decode(&mut reader);
+    prop_assert_eq!(decoded.as_ref(), Ok(value));
+    prop_assert_eq!(reader.position(), wire.len());
+    prop_assert_eq!(&reader.into_rest()[..], tail);
+    Ok(())
+}
+
+/// Every beginning of the bytes is an error that says what is missing, in which field.
+fn check_beginnings<T: Debug + PartialEq>(
+    wire: &[u8],
+    decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
+) -> Result<(), TestCaseError> {
+    for length in 0..wire.len() {
+        let mut reader = Reader::new(Bytes::copy_from_slice(&wire[..length]));
+        let error = decode(&mut reader).map(|value| format!("{length} bytes gave {value:?}"));
+        let error = error.expect_err("a beginning is no whole record");
+        let DecodeErrorKind::UnexpectedEnd { need, have } = error.kind else {
+            return Err(TestCaseError::fail(format!("{length} bytes gave {error:?}")));
+        };
+        prop_assert!(have < need && have <= length, "{error:?}");
+        prop_assert!(error.offset <= length - have, "{error:?}");
+        prop_assert!(!error.record.is_empty() && !error.field.is_empty(), "{error:?}");
+    }
+    Ok(())
+}
+
+/// Bytes of unknown worth, as the body of a request and of an answer.
+fn check_hostile(op: OpCode, bytes: &[u8]) -> Result<(), TestCaseError> {
+    let decode = |input: &mut Reader| Request::decode(op, input);
+    check_decoded(bytes, decode, Request::encode)?;
+    let decode = |input: &mut Reader| Response::decode(op, input);
+    check_decoded(bytes, decode, Response::encode)
+}
+
+/// Bytes of unknown worth give an error inside the input, or a value that stays what it is when
+/// it is written and read again, and is not longer then than it was.
+fn check_decoded<T: Debug + PartialEq>(
+    bytes: &[u8],
+    decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
+    encode: impl Fn(&T, &mut BytesMut),
+) -> Result<(), TestCaseError> {
+    let mut reader = Reader::new(Bytes::copy_from_slice(bytes));
+    match decode(&mut reader) {
+        Ok(value) => {
+            let wire = written(|out| encode(&value, out));
+            prop_assert!(wire.len() <= reader.position());
+            let mut reader = Reader::new(wire);
+            prop_assert_eq!(decode(&mut reader), Ok(value));
+            prop_assert_eq!(reader.remaining(), 0);
+        }
+        Err(error) => prop_assert!(error.offset <= bytes.len(), "{error:?}"),
+    }
+    Ok(())
+}
+
+fn written(encode: impl FnOnce(&mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::new();
+    encode(&mut out);
+    out.freeze()
+}
+
+fn tail() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..20)
+}
+
+/// Places and values; small values and -1 make plausible lengths.
+fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
+    vec((any::<prop::sample::Index>(), prop_oneof![0_u8..8, Just(0xff), any::<u8>()]), 1..6)
+}
+
+fn damaged(wire: Bytes, damage: &[(prop::sample::Index, u8)]) -> Vec<u8> {
+    let mut bytes = wire.to_vec();
+    for (place, value) in damage {
+        if !bytes.is_empty() {
+            let at = place.index(bytes.len());
+            bytes[at] = *value;
+        }
+    }
+    bytes
+}

@@ -1,0 +1,144 @@
+//! Heartbeats, silence, and how long a session may be trusted.
+
+use std::time::Duration;
+
+use jute_codec::{EventType, Request, Response, xid};
+
+use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
+use crate::machine::{Change, Event, SessionState};
+use crate::types::SessionId;
+
+fn pings(pair: &mut Pair) -> usize {
+    pair.flush();
+    pair.requests().iter().filter(|(xid, _)| *xid == xid::PING).count()
+}
+
+#[test]
+fn pings_go_by_the_schedule_whatever_else_is_sent() {
+    let mut pair = Pair::connected();
+    let mut count = 0;
+    for _ in 0..90 {
+        pair.submit(vec![sync("/a")]);
+        pair.sleep(TIMEOUT / 30);
+        pair.flush();
+        for (xid, request) in pair.requests() {
+            match request {
+                Request::Ping => {
+                    count += 1;
+                    pair.pong();
+                }
+                _ => pair.reply(xid, Ok(Response::Sync("/a".into()))),
+            }
+        }
+    }
+    assert_eq!(count, 9, "one in each third of the timeout");
+    assert_eq!(pair.session.status().connection, 1);
+}
+
+#[test]
+fn silence_of_two_thirds_of_the_timeout_ends_the_connection() {
+    let mut pair = Pair::connected();
+    pair.sleep(TIMEOUT * 2 / 3 - Duration::from_millis(1));
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+    pair.sleep(Duration::from_millis(1));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+}
+
+#[test]
+fn events_alone_do_not_keep_a_connection() {
+    let mut pair = Pair::connected();
+    for _ in 0..12 {
+        pair.sleep(TIMEOUT / 10);
+        if pair.session.status().state == SessionState::Connected {
+            pair.event(-1, EventType::NODE_CREATED, "/a");
+        }
+    }
+    assert_eq!(pair.session.status().state, SessionState::Suspended, "no ping was answered");
+}
+
+#[test]
+fn the_guard_deadline_counts_from_the_sending_of_the_newest_acknowledged_request() {
+    let mut pair = Pair::connected();
+    assert_eq!(pair.session.status().guard_deadline(), Some(pair.now + TIMEOUT));
+    pair.sleep(Duration::from_secs(1));
+    pair.submit(vec![sync("/a")]);
+    let sent = pair.now;
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.sleep(Duration::from_secs(1));
+    // An event is no acknowledgement.
+    pair.event(-1, EventType::NODE_CREATED, "/a");
+    assert!(pair.session.status().guard_deadline() < Some(sent + TIMEOUT));
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert_eq!(pair.session.status().guard_deadline(), Some(sent + TIMEOUT));
+}
+
+#[test]
+fn a_resume_is_no_proof_and_a_deadline_that_has_passed_is_not_forgotten() {
+    let mut pair = Pair::connected();
+    let deadline = pair.session.status().guard_deadline();
+    pair.cut();
+    pair.sleep(TIMEOUT / 2);
+    pair.events.clear();
+    pair.session.handle_disconnected(pair.now);
+    pair.drain();
+    pair.connect(SESSION);
+    assert_eq!(pair.session.status().guard_deadline(), deadline);
+    assert!(pair.session.status().is_alive(pair.now));
+    pair.cut();
+    pair.changes();
+    pair.sleep(TIMEOUT / 2);
+    let session = SessionId(SESSION);
+    assert_eq!(pair.changes(), [Change::Lapsed { session }]);
+    assert_eq!(pair.session.status().lapses, 1);
+    // It comes back, alive; whoever gave it up has to stay with that.
+    pair.events.clear();
+    pair.session.handle_disconnected(pair.now);
+    pair.drain();
+    pair.connect(SESSION);
+    assert!(!pair.session.status().is_alive(pair.now));
+    assert_eq!(pings(&mut pair), 0);
+    pair.sleep(TIMEOUT / 3);
+    pair.flush();
+    pair.pong();
+    assert!(pair.session.status().is_alive(pair.now));
+    assert_eq!(pair.session.status().lapses, 1);
+}
+
+#[test]
+fn after_a_pause_bytes_count_before_deadlines_and_nothing_old_is_believed() {
+    let mut pair = Pair::connected();
+    pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    // The process stands still; no timer runs. The answer lies in the socket.
+    pair.now = pair.now + TIMEOUT * 3 / 2;
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert_eq!(pair.session.status().state, SessionState::Connected, "it was heard just now");
+    assert_eq!(pair.session.status().lapses, 1, "but the answer is old");
+    assert!(!pair.session.status().is_alive(pair.now));
+}
+
+#[test]
+fn the_timeout_that_a_server_grants_rules_everything() {
+    let mut pair = Pair::new(config());
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, Duration::from_secs(3));
+    assert_eq!(pair.session.status().timeout, Duration::from_secs(3));
+    pair.sleep(Duration::from_secs(1));
+    assert_eq!(pings(&mut pair), 1);
+    pair.sleep(Duration::from_secs(1));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+}
+
+#[test]
+fn a_server_that_does_not_answer_the_handshake_is_left() {
+    let mut pair = Pair::new(config());
+    pair.open();
+    pair.sleep(Duration::from_secs(3));
+    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+    pair.connect(SESSION);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}

@@ -1,0 +1,296 @@
+//! A session machine and a server that does what a test says.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, ErrorCode, EventType, Frame, FrameDecoder, KeeperState,
+    ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response, WatcherEvent,
+    encode_frame, xid,
+};
+
+use crate::connect_string::Host;
+use crate::error::OpError;
+use crate::machine::{
+    Change, Event, Flight, Operation, Reply, Session, SessionConfig, Token, WatchId,
+};
+use crate::time::Time;
+
+/// Session timeout that the server grants.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(9);
+/// Session that the server grants.
+pub(super) const SESSION: i64 = 0x100;
+
+pub(super) fn config() -> SessionConfig {
+    SessionConfig {
+        hosts: vec![Host { name: "zk".into(), port: 2181 }],
+        seed: 1,
+        session_timeout: TIMEOUT,
+        connect_timeout: Duration::from_secs(3),
+        give_up: TIMEOUT * 2,
+        auth: vec![],
+        request_limit: 4096,
+        response_limit: 4096,
+        outstanding_limit: 100,
+        renew: true,
+    }
+}
+
+/// The pair. Every method drains the machine, as its contract demands.
+pub(super) struct Pair {
+    pub(super) session: Session,
+    pub(super) now: Time,
+    /// Events that no test has looked at.
+    pub(super) events: Vec<Event>,
+    /// Bytes that the transport has not taken.
+    pub(super) unsent: BytesMut,
+    /// Bytes that the server has received and not read.
+    pub(super) received: BytesMut,
+    pub(super) server_zxid: i64,
+    next_token: u64,
+}
+
+impl Pair {
+    pub(super) fn new(config: SessionConfig) -> Self {
+        let now = Time::default();
+        Self {
+            session: Session::new(config, now),
+            now,
+            events: vec![],
+            unsent: BytesMut::new(),
+            received: BytesMut::new(),
+            server_zxid: 0,
+            next_token: 1,
+        }
+    }
+
+    /// A pair whose first session is connected.
+    pub(super) fn connected() -> Self {
+        let mut pair = Self::new(config());
+        pair.connect(SESSION);
+        pair
+    }
+
+    pub(super) fn drain(&mut self) {
+        while let Some(bytes) = self.session.poll_transmit() {
+            self.unsent.extend_from_slice(&bytes);
+        }
+        while let Some(event) = self.session.poll_event() {
+            if event == Event::Disconnect {
+                self.unsent.clear();
+                self.received.clear();
+            }
+            self.events.push(event);
+        }
+    }
+
+    /// The transport takes this many bytes.
+    pub(super) fn transmit(&mut self, bytes: usize) {
+        let taken = self.unsent.split_to(bytes);
+        self.received.extend_from_slice(&taken);
+        self.session.handle_transmitted(self.now, bytes);
+        self.drain();
+    }
+
+    /// The transport takes everything.
+    pub(super) fn flush(&mut self) {
+        while !self.unsent.is_empty() {
+            self.transmit(self.unsent.len());
+        }
+    }
+
+    /// Lets time pass, with the timers that fall into it.
+    pub(super) fn sleep(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        for _ in 0..10_000 {
+            match self.session.poll_timeout() {
+                Some(at) if at <= end => {
+                    self.now = self.now.max(at);
+                    self.session.handle_timeout(self.now);
+                    self.drain();
+                }
+                _ => {
+                    self.now = end;
+                    return;
+                }
+            }
+        }
+        panic!("the timers do not move on");
+    }
+
+    /// Lets the machine reach for a server, and opens the transport.
+    pub(super) fn open(&mut self) {
+        for _ in 0..100 {
+            self.drain();
+            if self.take(|event| matches!(event, Event::Connect(_))).is_some() {
+                self.session.handle_connected(self.now);
+                self.drain();
+                self.flush();
+                return;
+            }
+            let at = self.session.poll_timeout().expect("the machine wants a connection");
+            self.sleep(at.saturating_since(self.now));
+        }
+        panic!("no connection was wanted");
+    }
+
+    /// Connects, with a session the server chooses; the request.
+    pub(super) fn connect(&mut self, session: i64) -> ConnectRequest {
+        self.open();
+        let request = self.handshake();
+        self.answer_handshake(session, TIMEOUT);
+        request
+    }
+
+    pub(super) fn handshake(&mut self) -> ConnectRequest {
+        let payload = self.next_frame().expect("a handshake was sent");
+        ConnectRequest::decode(&mut Reader::new(payload)).unwrap()
+    }
+
+    pub(super) fn answer_handshake(&mut self, session: i64, timeout: Duration) {
+        let response = ConnectResponse {
+            protocol_version: 0,
+            timeout_ms: i32::try_from(timeout.as_millis()).unwrap(),
+            session_id: session,
+            password: Bytes::from(format!("password of {session}")),
+            read_only: Some(false),
+        };
+        self.send(|out| response.encode(out));
+    }
+
+    /// The server answers that the session is gone.
+    pub(super) fn answer_expired(&mut self) {
+        self.answer_handshake(0, Duration::ZERO);
+    }
+
+    fn next_frame(&mut self) -> Option<Bytes> {
+        match FrameDecoder::new(usize::MAX).next(&mut self.received).unwrap() {
+            Some(Frame::Complete(payload)) => Some(payload),
+            _ => None,
+        }
+    }
+
+    /// The next request the server has received.
+    pub(super) fn request(&mut self) -> Option<(i32, Request)> {
+        let mut reader = Reader::new(self.next_frame()?);
+        let header = RequestHeader::decode(&mut reader).unwrap();
+        Some((header.xid, Request::decode(header.op, &mut reader).unwrap()))
+    }
+
+    /// All requests the server has received.
+    pub(super) fn requests(&mut self) -> Vec<(i32, Request)> {
+        std::iter::from_fn(|| self.request()).collect()
+    }
+
+    /// Bytes from the server.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        let mut bytes = BytesMut::from(bytes);
+        self.session.handle_bytes(self.now, &mut bytes);
+        assert!(bytes.is_empty(), "the server sends whole frames here");
+        self.drain();
+        self.flush();
+    }
+
+    fn send(&mut self, write: impl FnOnce(&mut BytesMut)) {
+        let mut frame = BytesMut::new();
+        encode_frame(&mut frame, usize::MAX, write).unwrap();
+        self.receive(&frame);
+    }
+
+    /// The server answers a request, with a new zxid.
+    pub(super) fn reply(&mut self, xid: i32, response: Result<Response, ErrorCode>) {
+        self.server_zxid += 1;
+        self.reply_at(xid, self.server_zxid, response);
+    }
+
+    pub(super) fn reply_at(&mut self, xid: i32, zxid: i64, response: Result<Response, ErrorCode>) {
+        let err = response.as_ref().err().copied().unwrap_or(ErrorCode::OK);
+        self.send(|out| {
+            ReplyHeader { xid, zxid, err }.encode(out);
+            if let Ok(response) = &response {
+                response.encode(out);
+            }
+        });
+    }
+
+    pub(super) fn pong(&mut self) {
+        self.reply_at(xid::PING, 0, Ok(Response::Empty));
+    }
+
+    pub(super) fn event(&mut self, zxid: i64, kind: EventType, path: &str) {
+        self.send(|out| {
+            ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK }.encode(out);
+            let state = KeeperState::SYNC_CONNECTED;
+            WatcherEvent { kind, state, path: path.into() }.encode(out);
+        });
+    }
+
+    /// The connection ends.
+    pub(super) fn cut(&mut self) {
+        self.unsent.clear();
+        self.received.clear();
+        self.session.handle_disconnected(self.now);
+        self.drain();
+    }
+
+    pub(super) fn submit(&mut self, operations: Vec<Operation>) -> Token {
+        self.submit_flight(Flight { operations, session: None, deadline: None })
+    }
+
+    pub(super) fn submit_flight(&mut self, flight: Flight) -> Token {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        self.session.submit(self.now, token, flight);
+        self.drain();
+        token
+    }
+
+    /// Takes the first event that fits.
+    pub(super) fn take(&mut self, fits: impl Fn(&Event) -> bool) -> Option<Event> {
+        let at = self.events.iter().position(fits)?;
+        Some(self.events.remove(at))
+    }
+
+    /// Takes the answer to a flight.
+    #[track_caller]
+    pub(super) fn answer(&mut self, token: Token) -> Reply {
+        match self.take(|event| matches!(event, Event::Reply { token: t, .. } if *t == token)) {
+            Some(Event::Reply { reply, .. }) => reply,
+            _ => panic!("no answer among {:?}", self.events),
+        }
+    }
+
+    /// Takes the only error of a flight of one operation.
+    #[track_caller]
+    pub(super) fn error(&mut self, token: Token) -> OpError {
+        self.answer(token).results.remove(0).expect_err("the operation failed")
+    }
+
+    pub(super) fn changes(&mut self) -> Vec<Change> {
+        let changes = self.events.iter().filter_map(|event| match event {
+            Event::Change(change) => Some(*change),
+            _ => None,
+        });
+        let changes = changes.collect();
+        self.events.retain(|event| !matches!(event, Event::Change(_)));
+        changes
+    }
+}
+
+pub(super) fn get(path: &str) -> Operation {
+    let read = ReadRequest { path: path.into(), watch: false };
+    Operation { request: Request::GetData(read), watch: None }
+}
+
+pub(super) fn watch(local: u64, request: fn(ReadRequest) -> Request, path: &str) -> Operation {
+    let read = ReadRequest { path: path.into(), watch: true };
+    Operation { request: request(read), watch: Some(WatchId { owner: 1, local }) }
+}
+
+pub(super) fn sync(path: &str) -> Operation {
+    Operation { request: Request::Sync(path.into()), watch: None }
+}
+
+pub(super) fn data() -> Response {
+    Response::GetData(jute_codec::DataReply { data: None, stat: jute_codec::Stat::default() })
+}

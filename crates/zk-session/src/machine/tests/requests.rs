@@ -1,0 +1,354 @@
+//! Requests, their answers, and what is known when none comes.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    DataReply, ErrorCode, EventType, ReadRequest, Request, Response, SetDataRequest, Stat,
+    encode_frame,
+};
+use proptest::prelude::*;
+
+use super::peer::{Pair, SESSION, config, data, get, sync, watch};
+use crate::error::{OpError, Outcome};
+use crate::machine::{Event, Flight, Operation, SessionState, WatchId};
+use crate::types::SessionId;
+
+const LOST: OpError = OpError::ConnectionLoss(Outcome::Unknown);
+const NOT_SENT: OpError = OpError::ConnectionLoss(Outcome::NotApplied);
+
+#[test]
+fn flights_are_sent_in_the_order_of_calls_and_answered_as_units() {
+    let mut pair = Pair::connected();
+    let first = pair.submit(vec![get("/a"), get("/b")]);
+    let second = pair.submit(vec![get("/c")]);
+    pair.flush();
+    let requests = pair.requests();
+    let paths: Vec<_> = requests
+        .iter()
+        .map(|(_, request)| match request {
+            Request::GetData(read) => read.path.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(paths, ["/a", "/b", "/c"]);
+    pair.reply(requests[0].0, Ok(data()));
+    assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
+    pair.reply(requests[1].0, Err(ErrorCode::NO_NODE));
+    let reply = pair.answer(first);
+    assert_eq!(reply.results, [Ok(data()), Err(OpError::Server(ErrorCode::NO_NODE))]);
+    assert_eq!((reply.session, reply.connection), (Some(SessionId(SESSION)), 1));
+    pair.reply(requests[2].0, Ok(data()));
+    assert_eq!(pair.answer(second).results, [Ok(data())]);
+}
+
+#[test]
+fn a_request_is_unknown_once_its_last_byte_has_left_and_not_applied_before() {
+    let mut frame = BytesMut::new();
+    encode_frame(&mut frame, 99, |out| {
+        use jute_codec::Record as _;
+        jute_codec::RequestHeader { xid: 1, op: jute_codec::OpCode::SYNC }.encode(out);
+        Request::Sync("/a".into()).encode(out);
+    })
+    .unwrap();
+    for taken in 0..=frame.len() {
+        let mut pair = Pair::connected();
+        let token = pair.submit(vec![sync("/a")]);
+        assert_eq!(pair.unsent.len(), frame.len());
+        pair.transmit(taken);
+        pair.cut();
+        let expected = if taken == frame.len() { LOST } else { NOT_SENT };
+        assert_eq!(pair.error(token), expected, "{taken} bytes taken");
+    }
+}
+
+#[test]
+fn what_stands_behind_a_lost_request_does_not_overtake_it() {
+    let mut pair = Pair::connected();
+    let first = pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let second = pair.submit(vec![sync("/b")]);
+    pair.cut();
+    assert_eq!((pair.error(first), pair.error(second)), (LOST, NOT_SENT));
+    let third = pair.submit(vec![sync("/c")]);
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert_eq!(requests.len(), 1, "only what was asked for after the loss: {requests:?}");
+    pair.reply(requests[0].0, Ok(Response::Sync("/c".into())));
+    assert_eq!(pair.answer(third).connection, 2);
+}
+
+#[test]
+fn a_reply_out_of_order_ends_the_connection() {
+    for wrong in [0, 7, i32::MAX, -3] {
+        let mut pair = Pair::connected();
+        let token = pair.submit(vec![sync("/a"), sync("/b")]);
+        pair.flush();
+        pair.reply(wrong, Ok(Response::Sync("/a".into())));
+        assert_eq!(pair.answer(token).results, [Err(LOST), Err(LOST)], "xid {wrong}");
+        assert_eq!(pair.session.status().state, SessionState::Suspended);
+    }
+}
+
+#[test]
+fn xids_go_on_over_connections_and_wrap_around_the_reserved_ones() {
+    let mut pair = Pair::connected();
+    pair.session.next_xid = i32::MAX - 1;
+    let mut xids = Vec::new();
+    for _ in 0..4 {
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        xids.push(pair.requests()[0].0);
+        pair.cut();
+        pair.connect(SESSION);
+    }
+    assert_eq!(xids, [i32::MAX - 1, i32::MAX, 1, 2]);
+}
+
+#[test]
+fn only_ordinary_replies_count_as_seen() {
+    let mut pair = Pair::connected();
+    pair.submit(vec![sync("/a"), sync("/b"), sync("/c")]);
+    pair.flush();
+    let xids: Vec<_> = pair.requests().iter().map(|(xid, _)| *xid).collect();
+    pair.reply_at(xids[0], 50, Ok(Response::Sync("/a".into())));
+    pair.event(90, EventType::NODE_CREATED, "/a");
+    pair.event(-1, EventType::NODE_CREATED, "/a");
+    pair.reply_at(xids[1], 40, Err(ErrorCode::NO_NODE));
+    pair.reply_at(xids[2], -1, Err(ErrorCode::UNIMPLEMENTED));
+    pair.cut();
+    assert_eq!(pair.connect(SESSION).last_zxid_seen, 50);
+}
+
+#[test]
+fn requests_without_a_connection_wait_for_one_in_their_order() {
+    let mut pair = Pair::new(config());
+    let tokens = [pair.submit(vec![sync("/a")]), pair.submit(vec![sync("/b")])];
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert_eq!(requests.len(), 2);
+    for ((xid, request), token) in requests.into_iter().zip(tokens) {
+        let Request::Sync(path) = request else { panic!("{request:?}") };
+        pair.reply(xid, Ok(Response::Sync(path.clone())));
+        assert_eq!(pair.answer(token).results, [Ok(Response::Sync(path))]);
+    }
+}
+
+#[test]
+fn a_flight_of_another_session_is_not_sent() {
+    let mut pair = Pair::connected();
+    let session = Some(SessionId(SESSION + 1));
+    let flight = Flight { operations: vec![sync("/a")], session, deadline: None };
+    let token = pair.submit_flight(flight);
+    assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+    pair.flush();
+    assert!(pair.requests().is_empty());
+}
+
+#[test]
+fn cancelled_and_recalled_requests_are_not_sent_if_they_were_not() {
+    let mut pair = Pair::new(config());
+    let [cancelled, recalled, kept] = ["/a", "/b", "/c"].map(|path| pair.submit(vec![sync(path)]));
+    pair.session.cancel(pair.now, cancelled);
+    pair.session.recall(pair.now, recalled);
+    pair.drain();
+    assert_eq!(pair.error(recalled), OpError::Recalled);
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert_eq!(requests.len(), 1);
+    // Once sent, it is answered all the same.
+    pair.session.recall(pair.now, kept);
+    pair.reply(requests[0].0, Ok(Response::Sync("/c".into())));
+    assert_eq!(pair.answer(kept).results.len(), 1);
+    assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
+}
+
+#[test]
+fn a_deadline_ends_the_wait_and_not_the_connection() {
+    let mut pair = Pair::connected();
+    let soon = Some(pair.now + Duration::from_millis(100));
+    let flight = |path| Flight { operations: vec![sync(path)], session: None, deadline: soon };
+    let sent = pair.submit_flight(flight("/a"));
+    pair.flush();
+    pair.sleep(Duration::from_millis(100));
+    assert_eq!(pair.error(sent), OpError::TimedOut(Outcome::Unknown));
+    // Its answer still comes, and is counted, but goes to nobody.
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+
+    pair.cut();
+    let deadline = Some(pair.now + Duration::from_millis(1));
+    let flight = Flight { operations: vec![sync("/b")], session: None, deadline };
+    let waiting = pair.submit_flight(flight);
+    pair.sleep(Duration::from_millis(1));
+    assert_eq!(pair.error(waiting), OpError::TimedOut(Outcome::NotApplied));
+    pair.connect(SESSION);
+    assert!(pair.requests().is_empty());
+}
+
+#[test]
+fn an_oversized_reply_fails_its_own_request_only() {
+    let mut pair = Pair::connected();
+    let big = pair.submit(vec![get("/big")]);
+    let small = pair.submit(vec![get("/small")]);
+    pair.flush();
+    let requests = pair.requests();
+    let data = Some(Bytes::from(vec![0; 10_000]));
+    let reply = DataReply { data, stat: Stat::default() };
+    pair.reply_at(requests[0].0, 77, Ok(Response::GetData(reply)));
+    assert!(matches!(pair.error(big), OpError::ResponseTooLarge(length) if length > 10_000));
+    pair.reply(requests[1].0, Ok(super::peer::data()));
+    assert_eq!(pair.answer(small).results, [Ok(super::peer::data())]);
+    pair.cut();
+    assert_eq!(pair.connect(SESSION).last_zxid_seen, 77, "its header counts");
+}
+
+#[test]
+fn an_oversized_request_fails_before_anything_of_its_flight_is_sent() {
+    let mut pair = Pair::connected();
+    let data = Some(Bytes::from(vec![0; 5000]));
+    let request = Request::SetData(SetDataRequest { path: "/a".into(), data, version: -1 });
+    let token = pair.submit(vec![sync("/a"), Operation { request, watch: None }]);
+    let reply = pair.answer(token);
+    for result in reply.results {
+        assert!(matches!(result, Err(OpError::RequestTooLarge { limit: 4096, .. })), "{result:?}");
+    }
+    pair.flush();
+    assert!(pair.requests().is_empty());
+    let next = pair.submit(vec![sync("/b")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(Response::Sync("/b".into())));
+    assert!(pair.answer(next).results[0].is_ok());
+}
+
+#[test]
+fn too_many_requests_are_refused_and_counted_down_again() {
+    let mut pair = Pair::new(config());
+    let tokens: Vec<_> = (0..100).map(|_| pair.submit(vec![sync("/a")])).collect();
+    let refused = pair.submit(vec![sync("/a")]);
+    assert_eq!(pair.error(refused), OpError::QueueFull(100));
+    pair.session.cancel(pair.now, tokens[0]);
+    pair.submit(vec![sync("/a")]);
+    assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
+}
+
+#[test]
+fn a_broken_reply_fails_its_own_request_only() {
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![get("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    // A sync's answer is too short for data and stat.
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert!(matches!(pair.error(token), OpError::Undecodable(_)));
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+#[test]
+fn a_negative_length_ends_the_connection() {
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![sync("/a")]);
+    pair.flush();
+    pair.receive(&[0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(pair.error(token), LOST);
+}
+
+#[test]
+fn a_moved_session_is_a_lost_connection_and_no_expiry() {
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Err(ErrorCode::SESSION_MOVED));
+    assert_eq!(pair.error(token), LOST);
+    assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+}
+
+/// A read, its answer, and the events that the server's watch then waits for.
+type WatchCase = (fn(ReadRequest) -> Request, Result<Response, ErrorCode>, &'static [EventType]);
+
+#[test]
+fn watches_are_registered_by_what_the_server_registers() {
+    let cases: [WatchCase; 6] = [
+        (Request::Exists, Ok(Response::Exists(Stat::default())), &[EventType::NODE_DELETED]),
+        (Request::Exists, Err(ErrorCode::NO_NODE), &[EventType::NODE_CREATED]),
+        (Request::Exists, Err(ErrorCode::NO_AUTH), &[]),
+        (Request::GetData, Ok(data()), &[EventType::NODE_DATA_CHANGED]),
+        (Request::GetData, Err(ErrorCode::NO_NODE), &[]),
+        (
+            Request::GetChildren,
+            Ok(Response::GetChildren(vec![])),
+            &[EventType::NODE_CHILDREN_CHANGED, EventType::NODE_DELETED],
+        ),
+    ];
+    for (request, response, fired_by) in cases {
+        for kind in [
+            EventType::NODE_CREATED,
+            EventType::NODE_DELETED,
+            EventType::NODE_DATA_CHANGED,
+            EventType::NODE_CHILDREN_CHANGED,
+        ] {
+            let mut pair = Pair::connected();
+            pair.submit(vec![watch(7, request, "/a")]);
+            pair.flush();
+            let (xid, _) = pair.requests()[0].clone();
+            pair.reply(xid, response.clone());
+            assert_eq!(pair.session.watch_count(), usize::from(!fired_by.is_empty()));
+            pair.event(-1, kind, "/a");
+            let id = WatchId { owner: 1, local: 7 };
+            let fired = pair.take(|event| matches!(event, Event::Watch { id: i, .. } if *i == id));
+            // A data watch covers creation too: the server consumes it, so we do.
+            let is_data = matches!(response, Ok(Response::Exists(_) | Response::GetData(_)));
+            let expected = fired_by.contains(&kind)
+                || is_data && kind != EventType::NODE_CHILDREN_CHANGED
+                || response == Err(ErrorCode::NO_NODE)
+                    && !fired_by.is_empty()
+                    && kind != EventType::NODE_CHILDREN_CHANGED;
+            assert_eq!(fired.is_some(), expected, "{response:?} {kind:?}");
+        }
+    }
+}
+
+#[test]
+fn reply_and_event_in_one_segment_come_out_in_the_order_of_the_server() {
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![watch(7, Request::GetData, "/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(data()));
+    pair.event(-1, EventType::NODE_DELETED, "/a");
+    let order: Vec<_> = pair
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Reply { token: t, .. } => Some(t.0 == token.0),
+            Event::Watch { .. } => Some(false),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, [true, false]);
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_server_sends_is_survived(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        cut in 0_usize..300,
+    ) {
+        let mut pair = Pair::connected();
+        pair.submit(vec![watch(1, Request::GetData, "/a"), sync("/b")]);
+        pair.flush();
+        for part in [&bytes[..cut.min(bytes.len())], &bytes[cut.min(bytes.len())..]] {
+            let mut part = BytesMut::from(part);
+            pair.session.handle_bytes(pair.now, &mut part);
+            pair.drain();
+        }
+        pair.cut();
+        // And the session goes on.
+        pair.connect(SESSION);
+        prop_assert_eq!(pair.session.status().state, SessionState::Connected);
+    }
+}

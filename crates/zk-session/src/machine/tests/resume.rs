@@ -1,0 +1,265 @@
+//! Connections that end, and sessions that survive them, or do not.
+
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, EventType, Request, Response, xid};
+
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, sync, watch};
+use crate::error::{OpError, Outcome};
+use crate::machine::{Change, EndCause, Event, SessionState};
+use crate::types::SessionId;
+
+#[test]
+fn a_resume_presents_id_password_and_zxid() {
+    let mut pair = Pair::new(config());
+    let first = pair.connect(SESSION);
+    assert_eq!((first.session_id, first.last_zxid_seen), (0, 0));
+    assert_eq!(first.read_only, Some(false), "a lock has no use for a read-only server");
+    pair.cut();
+    let second = pair.connect(SESSION);
+    assert_eq!(second.session_id, SESSION);
+    assert_eq!(second.password, format!("password of {SESSION}"));
+    assert_eq!(second.timeout_ms, first.timeout_ms, "always the timeout that was asked for");
+    let session = SessionId(SESSION);
+    assert_eq!(
+        pair.changes(),
+        [
+            Change::Connected { session, connection: 1, resumed: false },
+            Change::Suspended { session },
+            Change::Connected { session, connection: 2, resumed: true },
+        ]
+    );
+}
+
+/// Registers one watch of each kind, with the server at zxid 3.
+fn with_watches() -> Pair {
+    let mut pair = Pair::connected();
+    pair.submit(vec![
+        watch(1, Request::GetData, "/data"),
+        watch(2, Request::Exists, "/exist"),
+        watch(3, Request::GetChildren, "/child"),
+    ]);
+    pair.flush();
+    let answers = [Ok(data()), Err(ErrorCode::NO_NODE), Ok(Response::GetChildren(vec![]))];
+    for ((xid, _), answer) in pair.requests().into_iter().zip(answers) {
+        pair.reply(xid, answer);
+    }
+    pair
+}
+
+#[test]
+fn watches_are_restored_before_requests_with_the_zxid_of_the_disconnect() {
+    let mut pair = with_watches();
+    pair.cut();
+    pair.submit(vec![sync("/a")]);
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    let (-8, Request::SetWatches(watches)) = &requests[0] else { panic!("{requests:?}") };
+    assert_eq!(watches.relative_zxid, 3);
+    assert_eq!((&*watches.data, &*watches.exist), (&["/data".into()][..], &["/exist".into()][..]));
+    assert_eq!(&*watches.child, ["/child"]);
+    assert!(matches!(requests[1].1, Request::Sync(_)));
+}
+
+#[test]
+fn the_zxid_stays_frozen_until_the_watches_are_acknowledged() {
+    let mut pair = with_watches();
+    pair.cut();
+    pair.submit(vec![sync("/a")]);
+    pair.connect(SESSION);
+    // The connection ends before SetWatches is answered. Had the zxid moved on with anything
+    // heard meanwhile, a change of the first gap could be missed.
+    pair.session.last_zxid = 99;
+    pair.cut();
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert!(
+        matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == 3),
+        "{requests:?}"
+    );
+    pair.reply_at(xid::SET_WATCHES, 99, Ok(Response::Empty));
+    pair.cut();
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert!(matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == 99));
+}
+
+#[test]
+fn a_watch_that_fired_during_the_gap_is_not_restored_again() {
+    let mut pair = with_watches();
+    pair.cut();
+    pair.connect(SESSION);
+    pair.event(-1, EventType::NODE_DELETED, "/data");
+    assert!(pair.take(|event| matches!(event, Event::Watch { id, .. } if id.local == 1)).is_some());
+    pair.reply_at(xid::SET_WATCHES, 4, Ok(Response::Empty));
+    pair.cut();
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert!(matches!(&requests[0].1, Request::SetWatches(watches) if watches.data.is_empty()));
+}
+
+#[test]
+fn the_answer_that_a_session_is_gone_ends_everything_of_it() {
+    let mut pair = with_watches();
+    pair.cut();
+    let waiting = pair.submit(vec![sync("/a")]);
+    pair.changes();
+    pair.open();
+    pair.handshake();
+    pair.answer_expired();
+    assert_eq!(pair.error(waiting), OpError::SessionExpired(Outcome::NotApplied));
+    assert_eq!(pair.session.watch_count(), 0);
+    let session = SessionId(SESSION);
+    assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Expired }]);
+    // The next session starts from nothing, and at once.
+    let before = pair.now;
+    let request = pair.connect(SESSION + 1);
+    assert_eq!((request.session_id, request.last_zxid_seen), (0, 0));
+    assert_eq!(pair.now, before);
+    assert_eq!(pair.session.status().session, Some(SessionId(SESSION + 1)));
+    assert!(pair.requests().is_empty(), "no watch crosses over");
+}
+
+#[test]
+fn a_session_that_comes_back_under_another_id_has_expired() {
+    let mut pair = Pair::connected();
+    pair.cut();
+    pair.changes();
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION + 7, TIMEOUT);
+    let session = SessionId(SESSION);
+    assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Swapped }]);
+    assert_eq!(pair.connect(SESSION + 8).session_id, 0);
+}
+
+#[test]
+fn without_renewal_the_client_stops_at_expiry() {
+    let mut pair = Pair::new(crate::machine::SessionConfig { renew: false, ..config() });
+    pair.connect(SESSION);
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_expired();
+    assert_eq!(pair.session.status().state, SessionState::Expired);
+    assert_eq!(pair.session.poll_timeout(), None);
+    let token = pair.submit(vec![sync("/a")]);
+    assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+}
+
+#[test]
+fn credentials_go_first_on_every_connection_and_requests_wait_for_their_answer() {
+    let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) };
+    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    for _ in 0..2 {
+        pair.submit(vec![sync("/a")]);
+        pair.connect(SESSION);
+        let requests = pair.requests();
+        assert!(matches!(&requests[..], [(xid::AUTH, Request::Auth(_))]), "{requests:?}");
+        pair.reply_at(xid::AUTH, 0, Ok(Response::Empty));
+        let requests = pair.requests();
+        assert!(matches!(&requests[..], [(1.., Request::Sync(_))]), "{requests:?}");
+        pair.cut();
+    }
+}
+
+#[test]
+fn refused_credentials_are_final() {
+    let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: None };
+    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    let waiting = pair.submit(vec![sync("/a")]);
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, 0, Err(ErrorCode::AUTH_FAILED));
+    assert_eq!(pair.error(waiting), OpError::AuthFailed);
+    assert_eq!(pair.session.status().state, SessionState::AuthFailed);
+    let late = pair.submit(vec![sync("/a")]);
+    assert_eq!(pair.error(late), OpError::AuthFailed);
+    pair.sleep(TIMEOUT * 10);
+    assert!(pair.take(|event| matches!(event, Event::Connect(_))).is_none());
+}
+
+#[test]
+fn a_close_is_sent_behind_what_was_asked_for_and_confirmed() {
+    let mut pair = Pair::connected();
+    let before = pair.submit(vec![sync("/a")]);
+    pair.session.close(pair.now);
+    assert_eq!(pair.session.status().state, SessionState::Closed, "before a byte of it has left");
+    pair.drain();
+    pair.flush();
+    let late = pair.submit(vec![sync("/b")]);
+    assert_eq!(pair.error(late), OpError::Closed(Outcome::NotApplied));
+    let requests = pair.requests();
+    assert!(matches!(&requests[..], [(_, Request::Sync(_)), (_, Request::CloseSession)]));
+    pair.reply(requests[0].0, Ok(Response::Sync("/a".into())));
+    assert!(pair.answer(before).results[0].is_ok());
+    pair.reply(requests[1].0, Ok(Response::Empty));
+    let session = SessionId(SESSION);
+    assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Closed }));
+    assert_eq!(pair.session.poll_timeout(), None);
+}
+
+#[test]
+fn a_close_survives_a_lost_connection_but_does_not_wait_for_ever() {
+    let mut pair = Pair::connected();
+    pair.session.close(pair.now);
+    pair.drain();
+    pair.flush();
+    pair.cut();
+    pair.connect(SESSION);
+    assert!(matches!(&pair.requests()[..], [(_, Request::CloseSession)]));
+    pair.cut();
+    pair.sleep(TIMEOUT);
+    let session = SessionId(SESSION);
+    assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Abandoned }));
+    assert_eq!(pair.session.poll_timeout(), None);
+}
+
+#[test]
+fn a_session_that_was_given_up_is_closed_before_the_next_is_opened() {
+    let mut pair = Pair::connected();
+    pair.cut();
+    pair.changes();
+    // No server for so long that it must have expired.
+    for _ in 0..1000 {
+        if pair.changes().iter().any(|change| matches!(change, Change::Ended { .. })) {
+            break;
+        }
+        let at = pair.session.poll_timeout().unwrap();
+        pair.sleep(at.saturating_since(pair.now));
+        pair.events.retain(|event| !matches!(event, Event::Connect(_)));
+        pair.session.handle_disconnected(pair.now);
+        pair.drain();
+    }
+    assert!(pair.now.since_start() >= TIMEOUT * 2);
+    assert_eq!(pair.session.status().state, SessionState::Connecting);
+    let waiting = pair.submit(vec![sync("/a")]);
+    // It still lives after all: close it, so that its ephemerals go.
+    let request = pair.connect(SESSION);
+    assert_eq!(request.session_id, SESSION);
+    let requests = pair.requests();
+    assert!(matches!(&requests[..], [(_, Request::CloseSession)]), "{requests:?}");
+    pair.reply(requests[0].0, Ok(Response::Empty));
+    assert_eq!(pair.connect(SESSION + 1).session_id, 0);
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert_eq!(pair.answer(waiting).session, Some(SessionId(SESSION + 1)));
+}
+
+#[test]
+fn a_server_that_ends_every_connection_is_not_hammered() {
+    // The connection ends before the answer, or right after it.
+    for answers in [false, true] {
+        let mut pair = Pair::new(config());
+        let mut attempts = 0;
+        while pair.now.since_start() < Duration::from_secs(10) {
+            pair.open();
+            attempts += 1;
+            if answers {
+                pair.handshake();
+                pair.answer_handshake(SESSION, TIMEOUT);
+            }
+            pair.cut();
+        }
+        assert!(attempts <= 10 * 40, "{attempts} attempts in 10 s");
+    }
+}

@@ -1,0 +1,225 @@
+//! Each fault does what it says, once.
+
+use std::time::Duration;
+
+use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response};
+use zk_testserver::{Action, At, Fault, Filter, Outcome, TestServer, Until};
+
+use crate::client::*;
+
+/// A session in front of a server with a fault at its next create.
+async fn scene(action: Action) -> (TestServer, Client) {
+    let server = start();
+    let client = Client::new(&server).await;
+    server.inject(Fault::new(At::op(OpCode::CREATE), action));
+    (server, client)
+}
+
+fn outcome(server: &TestServer) -> Outcome {
+    server.requests().last().expect("a request was logged").outcome
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_before_leaves_no_trace_but_earlier_replies() {
+    let (server, mut client) = scene(Action::CutBefore).await;
+    let mut bytes = encode(1, &exists("/", false));
+    bytes.extend_from_slice(&encode(2, &create("/a", CreateMode::Persistent)));
+    bytes.extend_from_slice(&encode(3, &create("/b", CreateMode::Persistent)));
+    client.write(&bytes).await;
+    let Got::Reply(header, _) = client.next(OpCode::EXISTS).await else { panic!() };
+    assert_eq!(header.xid, 1);
+    client.assert_eof().await;
+    assert_eq!(server.children("/").unwrap(), ["zookeeper"]);
+    assert_eq!(outcome(&server), Outcome::Dropped);
+    assert_eq!(server.pending_faults(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_after_applies_and_delivers_events() {
+    let (server, mut client) = scene(Action::CutAfter).await;
+    client.code(&exists("/a", true)).await;
+    client.send(&create("/a", CreateMode::Persistent)).await;
+    assert_eq!(client.event().await.0, EventType::NODE_CREATED);
+    client.assert_eof().await;
+    assert_eq!(server.children("/").unwrap(), ["a", "zookeeper"]);
+    assert_eq!(outcome(&server), Outcome::AppliedUnanswered(ErrorCode::OK));
+}
+
+#[tokio::test(start_paused = true)]
+async fn reply_is_cut_at_the_byte() {
+    for length in [0, 3, 4, 11, 25] {
+        let (server, mut client) = scene(Action::CutAtReplyByte(length)).await;
+        client.send(&create("/a", CreateMode::Persistent)).await;
+        assert_eq!(client.rest().await.len(), length);
+        assert_eq!(server.children("/").unwrap().len(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_commit_of_a_read_is_a_cut_after_it() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let fault = Action::LateCommit(Until::NextWrite);
+    server.inject(Fault::new(At::op(OpCode::EXISTS), fault));
+    client.send(&exists("/", false)).await;
+    client.assert_eof().await;
+    assert_eq!(outcome(&server), Outcome::AppliedUnanswered(ErrorCode::OK));
+}
+
+#[tokio::test(start_paused = true)]
+async fn expire_ends_the_session_instead() {
+    let (server, mut client) = scene(Action::Expire).await;
+    client.send(&create("/a", CreateMode::Persistent)).await;
+    client.assert_eof().await;
+    assert!(server.sessions().is_empty());
+    assert_eq!(server.children("/").unwrap(), ["zookeeper"]);
+    let mut again = Client::raw(&server);
+    let request = handshake(client.session, &client.password, 0);
+    assert_eq!(again.connect(request).await.unwrap().timeout_ms, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn delay_holds_everything_behind_it_in_order() {
+    let (server, mut client) = scene(Action::Delay(Duration::from_secs(3))).await;
+    let started = server.requests().len();
+    let mut bytes = encode(1, &create("/a", CreateMode::Persistent));
+    bytes.extend_from_slice(&encode(2, &exists("/a", false)));
+    client.write(&bytes).await;
+    sleep(Duration::from_millis(2999)).await;
+    assert_eq!(server.requests().len() - started, 2, "processed at once");
+    let early = tokio::time::timeout(Duration::ZERO, client.next(OpCode::CREATE)).await;
+    assert!(early.is_err(), "{early:?}");
+    for (xid, op) in [(1, OpCode::CREATE), (2, OpCode::EXISTS)] {
+        let Got::Reply(header, _) = client.next(op).await else { panic!() };
+        assert_eq!(header.xid, xid);
+    }
+    client.ok(&Request::Ping).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn frozen_connection_stays_silent_past_the_end_of_its_session() {
+    let (server, mut client) = scene(Action::Freeze).await;
+    client.send(&create("/a", CreateMode::Persistent)).await;
+    client.send(&Request::Ping).await;
+    let silence = tokio::time::timeout(Duration::from_secs(60), client.next(OpCode::CREATE)).await;
+    assert!(silence.is_err(), "{silence:?}");
+    assert!(server.sessions().is_empty(), "nothing reached it");
+    assert_eq!(server.children("/").unwrap(), ["zookeeper"]);
+    server.disconnect_all();
+    client.assert_eof().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_is_answered_and_nothing_done() {
+    let (server, mut client) = scene(Action::Error(ErrorCode::THROTTLED_OP)).await;
+    let (header, result) = client.call_full(&create("/a", CreateMode::Persistent)).await;
+    assert_eq!((header.zxid, result), (1, Err(ErrorCode::THROTTLED_OP)));
+    assert_eq!(client.code(&create("/a", CreateMode::Persistent)).await, ErrorCode::OK);
+    assert_eq!(server.requests()[0].outcome, Outcome::Refused(ErrorCode::THROTTLED_OP));
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_cut_before_after_and_inside() {
+    for (action, whole, part) in [
+        (Action::CutBefore, false, 0),
+        (Action::CutAfter, true, 0),
+        (Action::CutAtReplyByte(7), false, 7),
+        (Action::Expire, false, 0),
+    ] {
+        let server = start();
+        let mut client = Client::new(&server).await;
+        client.code(&exists("/a", true)).await;
+        server.inject(Fault::new(At::event(0), action.clone()));
+        server.admin_create("/a", b"", None);
+        if whole {
+            assert_eq!(client.event().await.0, EventType::NODE_CREATED);
+        }
+        assert_eq!(client.rest().await.len(), part, "{action:?}");
+        assert_eq!(server.sessions().is_empty(), action == Action::Expire);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn handshakes_fail_too() {
+    let server = start();
+    for (action, sessions) in [(Action::CutBefore, 0), (Action::CutAfter, 1)] {
+        server.inject(Fault::new(At::connect(0), action));
+        assert_eq!(Client::raw(&server).connect(handshake(0, &[], 0)).await, None);
+        assert_eq!(server.sessions().len(), sessions);
+    }
+    server.inject(Fault::new(At::connect(1), Action::SwapSession));
+    let client = Client::new(&server).await;
+    let mut again = Client::raw(&server);
+    let request = handshake(client.session, &client.password, 0);
+    let response = again.connect(request.clone()).await.unwrap();
+    assert!(![0, client.session].contains(&response.session_id));
+    server.inject(Fault::new(At::connect(0), Action::Expire));
+    assert_eq!(Client::raw(&server).connect(request).await.unwrap().session_id, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn filters_count_what_they_match() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let filter = Filter {
+        session: Some(client.session),
+        op: Some(OpCode::EXISTS),
+        path_prefix: Some("/zoo".to_owned()),
+    };
+    let fault = Fault::new(At::Request { nth: 1, filter }, Action::CutBefore);
+    server.inject(fault.clone());
+    let mut other = Client::new(&server).await;
+    for _ in 0..3 {
+        other.ok(&exists("/zookeeper", false)).await;
+        client.ok(&exists("/", false)).await;
+        client.ok(&get_data("/zookeeper", false)).await;
+    }
+    client.ok(&exists("/zookeeper", false)).await;
+    assert_eq!(server.pending_faults(), [fault]);
+    client.send(&exists("/zookeeper", false)).await;
+    client.assert_eof().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_count_only_by_name() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    server.inject(Fault::new(At::request(0), Action::CutBefore));
+    assert_eq!(client.ok(&Request::Ping).await, Response::Empty);
+    server.clear_faults();
+    server.inject(Fault::new(At::op(OpCode::PING), Action::CutBefore));
+    client.ok(&exists("/", false)).await;
+    client.send(&Request::Ping).await;
+    client.assert_eof().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_are_refused_after_a_fault() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let fault = Fault::new(At::request(0), Action::CutAfter);
+    server.inject(fault.refuse_for(Duration::from_secs(2)));
+    client.send(&exists("/", false)).await;
+    client.assert_eof().await;
+    let refused = server.connect().map(drop).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    sleep(Duration::from_secs(2)).await;
+    Client::resume(&server, &client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn administrator_writes_like_everybody() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    client.code(&exists("/a", true)).await;
+    server.admin_create("/a", b"1", Some(client.session));
+    assert_eq!(client.event().await, (EventType::NODE_CREATED, "/a".to_owned()));
+    client.ok(&get_data("/a", true)).await;
+    server.admin_set_data("/a", b"2");
+    assert_eq!(client.event().await.0, EventType::NODE_DATA_CHANGED);
+    assert_eq!(server.data("/a").as_deref(), Some(&b"2"[..]));
+    assert_eq!(server.ephemerals(), [("/a".to_owned(), client.session)]);
+    assert!(server.admin_delete("/a"));
+    assert!(!server.admin_delete("/a"));
+    assert_eq!(server.zxid(), 5);
+}

@@ -1,0 +1,128 @@
+//! Commits that come after the connection that asked for them.
+
+use std::time::Duration;
+
+use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response};
+use zk_testserver::{Action, At, Fault, Outcome, TestServer, Until};
+
+use crate::client::*;
+
+/// A session whose create of `/late-` is in the log, on a new connection.
+async fn scene(until: Until) -> (TestServer, Client) {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    server.inject(Fault::new(At::op(OpCode::CREATE), Action::LateCommit(until)));
+    client.send(&create("/late-", CreateMode::EphemeralSequential)).await;
+    client.assert_eof().await;
+    assert_eq!(server.requests().last().map(|request| request.outcome), Some(Outcome::Held));
+    let client = Client::resume(&server, &client).await;
+    (server, client)
+}
+
+async fn names(client: &mut Client) -> usize {
+    let Response::GetChildren(names) = client.ok(&get_children("/", false)).await else {
+        panic!("getChildren has its own answer")
+    };
+    names.len() - 1
+}
+
+#[tokio::test(start_paused = true)]
+async fn bare_look_misses_the_create_and_a_second_one_doubles_it() {
+    let (server, mut client) = scene(Until::NextWrite).await;
+    assert_eq!(names(&mut client).await, 0);
+    assert_eq!(client.ok(&Request::Ping).await, Response::Empty);
+    let path = client.create("/late-", CreateMode::EphemeralSequential).await;
+    assert_eq!(path.as_deref(), Ok("/late-0000000001"));
+    assert_eq!(names(&mut client).await, 2);
+    let zxids: Vec<_> = server.commits().iter().map(|commit| commit.zxid).collect();
+    assert_eq!(zxids, [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sync_makes_the_create_visible() {
+    let (_server, mut client) = scene(Until::NextWrite).await;
+    client.ok(&sync("/")).await;
+    assert_eq!(names(&mut client).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_write_of_anybody_makes_the_create_visible() {
+    let (server, mut client) = scene(Until::NextWrite).await;
+    let mut other = Client::resume(&server, &client).await;
+    client.assert_eof().await;
+    assert_eq!(other.code(&delete("/missing", -1)).await, ErrorCode::NO_NODE);
+    assert_eq!(names(&mut other).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commit_comes_after_so_many_reads_and_fires_watches() {
+    let (server, mut client) = scene(Until::Reads(2)).await;
+    assert_eq!(names(&mut client).await, 0);
+    client.ok(&Request::Ping).await;
+    client.ok(&get_children("/", true)).await;
+    assert_eq!(client.event().await, (EventType::NODE_CHILDREN_CHANGED, "/".to_owned()));
+    assert_eq!(names(&mut client).await, 1);
+    assert_eq!(server.zxid(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn commit_comes_after_a_time() {
+    let (server, mut client) = scene(Until::After(Duration::from_secs(3))).await;
+    sleep(Duration::from_millis(2999)).await;
+    assert_eq!(names(&mut client).await, 0);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(server.ephemerals().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_that_ends_commits_first() {
+    let (server, client) = scene(Until::NextWrite).await;
+    server.expire(client.session);
+    let ops: Vec<_> = server.commits().into_iter().map(|commit| (commit.zxid, commit.op)).collect();
+    let close = (3, OpCode::CLOSE_SESSION);
+    assert_eq!(ops, [(1, OpCode::CREATE_SESSION), (2, OpCode::CREATE), close, close]);
+    assert_eq!(server.ephemerals(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reused_xid_gets_the_answer_of_the_late_commit() {
+    let (server, mut client) = scene(Until::NextWrite).await;
+    client.send_as(1, &delete("/missing", -1)).await;
+    let Got::Reply(header, response) = client.next(OpCode::DELETE).await else { panic!() };
+    assert_eq!((header.err, header.zxid), (ErrorCode::OK, 2), "and not NO_NODE");
+    assert_eq!(response, Some(Response::Empty));
+    assert_eq!(server.zxid(), 3, "the delete itself was committed, and answered nobody");
+    assert_eq!(client.code(&delete("/missing", -1)).await, ErrorCode::NO_NODE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reused_xid_gets_the_path_of_the_first_create() {
+    let (server, mut client) = scene(Until::NextWrite).await;
+    client.send_as(1, &create("/other-", CreateMode::EphemeralSequential)).await;
+    let Got::Reply(_, response) = client.next(OpCode::CREATE).await else { panic!() };
+    assert_eq!(response, Some(Response::Create("/late-0000000000".into())));
+    assert_eq!(server.ephemerals().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fresh_xid_gets_its_own_answer() {
+    let (_server, mut client) = scene(Until::NextWrite).await;
+    let (header, result) = client.call_full(&delete("/missing", -1)).await;
+    assert_eq!((header.zxid, result), (3, Err(ErrorCode::NO_NODE)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_session_cannot_be_resumed() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let close = At::op(OpCode::CLOSE_SESSION);
+    server.inject(Fault::new(close, Action::LateCommit(Until::NextWrite)));
+    client.send(&Request::CloseSession).await;
+    client.assert_eof().await;
+    assert_eq!(server.sessions(), [client.session]);
+    let mut again = Client::raw(&server);
+    let request = handshake(client.session, &client.password, 0);
+    assert_eq!(again.connect(request).await.unwrap().session_id, 0);
+    Client::new(&server).await;
+    assert_eq!(server.sessions(), [client.session + 1]);
+}

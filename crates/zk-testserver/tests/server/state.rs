@@ -1,0 +1,208 @@
+//! zxids, counters, sequences, built-in znodes, and what reads show of them.
+
+use std::time::Duration;
+
+use jute_codec::{
+    Acl, AclReply, CreateMode, CreateRequest, ErrorCode, OpCode, Permissions, ReconfigRequest,
+    Request, Response, SetAclRequest, Ttl,
+};
+use zk_testserver::{SequenceOverflow, ServerConfig, TestServer};
+
+use crate::client::*;
+
+#[tokio::test(start_paused = true)]
+async fn every_write_attempt_takes_a_zxid_and_reads_take_none() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let reconfig = Request::Reconfig(ReconfigRequest {
+        joining_servers: None,
+        leaving_servers: None,
+        new_members: None,
+        config_id: -1,
+    });
+    let script = [
+        (create("/a", CreateMode::Persistent), ErrorCode::OK, 2),
+        (create("/a", CreateMode::Persistent), ErrorCode::NODE_EXISTS, 3),
+        (delete("/b", -1), ErrorCode::NO_NODE, 4),
+        (set_data("/a", 7), ErrorCode::BAD_VERSION, 5),
+        (get_data("/a", false), ErrorCode::OK, 5),
+        (exists("/b", true), ErrorCode::NO_NODE, 5),
+        (sync("nonsense"), ErrorCode::OK, 5),
+        (Request::Ping, ErrorCode::OK, 5),
+        (Request::WhoAmI, ErrorCode::OK, 5),
+        (Request::Multi(Vec::new()), ErrorCode::OK, 6),
+        (reconfig, ErrorCode::RECONFIG_DISABLED, 7),
+        (create("/c", CreateMode::Container), ErrorCode::OK, 8),
+    ];
+    for (request, error, zxid) in script {
+        let (header, _) = client.call_full(&request).await;
+        assert_eq!((header.err, header.zxid), (error, zxid), "{request:?}");
+    }
+    Client::resume(&server, &client).await;
+    assert_eq!(server.zxid(), 8, "resuming takes none");
+    Client::new(&server).await;
+    assert_eq!(server.zxid(), 9);
+    let zxids: Vec<i64> = server.commits().iter().map(|commit| commit.zxid).collect();
+    assert_eq!(zxids, (1..=9).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn sequence_counts_creates_and_cversion_counts_deletes_too() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    client.create("/p", CreateMode::Persistent).await.unwrap();
+    for name in ["/p/a", "/p/b", "/p/c", "/p/d"] {
+        client.create(name, CreateMode::Persistent).await.unwrap();
+    }
+    client.ok(&delete("/p/a", -1)).await;
+    client.ok(&delete("/p/b", -1)).await;
+    let stat = server.stat("/p").unwrap();
+    assert_eq!((stat.cversion, stat.num_children, stat.version), (6, 2, 0));
+    assert_eq!((stat.czxid, stat.mzxid, stat.pzxid), (2, 2, 8));
+    let path = client.create("/p/n-", CreateMode::EphemeralSequential).await;
+    assert_eq!(path.as_deref(), Ok("/p/n-0000000004"));
+    let path = client.create("/p/", CreateMode::PersistentSequential).await;
+    assert_eq!(path.as_deref(), Ok("/p/0000000005"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_and_acl_have_versions_of_their_own() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    client.create("/a", CreateMode::Persistent).await.unwrap();
+    sleep(Duration::from_millis(5)).await;
+    client.ok(&set_data("/a", 0)).await;
+    let acl = Acl::open();
+    let set_acl = SetAclRequest { path: "/a".into(), acl: acl.clone(), version: 0 };
+    client.ok(&Request::SetAcl(set_acl)).await;
+    let stat = server.stat("/a").unwrap();
+    assert_eq!((stat.version, stat.aversion, stat.cversion), (1, 1, 0));
+    assert_eq!((stat.mzxid, stat.mtime - stat.ctime, stat.data_length), (3, 5, 3));
+    let answer = client.ok(&Request::GetAcl("/a".into())).await;
+    assert_eq!(answer, Response::GetAcl(AclReply { acl, stat }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn used_up_sequence_sticks_or_wraps() {
+    let new = |overflow| TestServer::start(ServerConfig::default().sequence_overflow(overflow));
+    for (overflow, names) in [
+        (SequenceOverflow::Sticky, ["2147483646", "2147483647", "2147483647"]),
+        (SequenceOverflow::Wrapping, ["2147483646", "2147483647", "-2147483648"]),
+    ] {
+        let server = new(overflow);
+        let mut client = Client::new(&server).await;
+        server.set_create_count("/", i32::MAX - 1);
+        for (number, expected) in names.iter().enumerate() {
+            let prefix = format!("/{number}-");
+            let path = client.create(&prefix, CreateMode::PersistentSequential).await;
+            assert_eq!(path, Ok(format!("{prefix}{expected}")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fresh_server_has_the_built_in_znodes() {
+    let server = start();
+    let seen = |path: &str| {
+        let stat = server.stat(path).unwrap();
+        (stat.cversion, stat.num_children, stat.aversion, stat.czxid)
+    };
+    assert_eq!(seen("/"), (-1, 1, 0, 0));
+    assert_eq!(seen("/zookeeper"), (-2, 2, 0, 0));
+    assert_eq!(seen("/zookeeper/quota"), (0, 0, 0, 0));
+    assert_eq!(seen("/zookeeper/config"), (0, 0, -1, 0));
+    let mut client = Client::new(&server).await;
+    assert_eq!(client.code(&set_data("/zookeeper/config", -1)).await, ErrorCode::NO_AUTH);
+    assert_eq!(client.code(&set_data("/", -1)).await, ErrorCode::OK);
+    let all = client.ok(&Request::GetAllChildrenNumber("/".into())).await;
+    assert_eq!(all, Response::GetAllChildrenNumber(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ephemerals_are_listed_by_plain_prefix() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    for path in ["/ab", "/abc", "/b"] {
+        client.create(path, CreateMode::Ephemeral).await.unwrap();
+    }
+    for (prefix, expected) in [
+        (Some("/ab"), vec!["/ab", "/abc"]),
+        (Some("/"), vec!["/ab", "/abc", "/b"]),
+        (None, vec!["/ab", "/abc", "/b"]),
+        (Some("/x"), vec![]),
+    ] {
+        let answer = client.ok(&Request::GetEphemerals(prefix.map(Into::into))).await;
+        let expected = expected.into_iter().map(Into::into).collect();
+        assert_eq!(answer, Response::GetEphemerals(expected));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn mortal_znodes_are_reaped() {
+    let server = TestServer::start(ServerConfig::default().extended_types(true));
+    let mut client = Client::new(&server).await;
+    let ttl = CreateMode::PersistentTtl(Ttl::from_millis(100_000).unwrap());
+    for (path, mode) in [("/used", CreateMode::Container), ("/unused", CreateMode::Container)] {
+        client.ok(&create(path, mode)).await;
+    }
+    client.ok(&create("/ttl", ttl)).await;
+    client.create("/used/child", CreateMode::Ephemeral).await.unwrap();
+    let names = |server: &TestServer| server.children("/").unwrap();
+    server.reap();
+    assert_eq!(names(&server), ["ttl", "unused", "used", "zookeeper"]);
+    client.ok(&delete("/used/child", -1)).await;
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(names(&server), ["ttl", "unused", "zookeeper"]);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(names(&server), ["unused", "zookeeper"]);
+    let reaped: Vec<_> = server
+        .commits()
+        .into_iter()
+        .filter(|commit| commit.op == OpCode::DELETE_CONTAINER)
+        .filter_map(|commit| commit.path)
+        .collect();
+    assert_eq!(reaped, ["/used", "/ttl"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn identities_grant_access_and_hide_their_secrets() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("bob:secret".into()) };
+    assert_eq!(
+        client.code(&create_with_acl("/a", Acl::creator_all())).await,
+        ErrorCode::INVALID_ACL
+    );
+    client.ok(&Request::Auth(auth)).await;
+    client.ok(&create_with_acl("/a", Acl::creator_all())).await;
+    client.ok(&get_data("/a", false)).await;
+    let mixed = vec![
+        Acl::new(Permissions::READ, "world", "anyone"),
+        Acl::new(Permissions::ALL, "digest", "bob:fyVmFCwVbTJYrznoSu1koqYEYF0="),
+    ];
+    client.ok(&create_with_acl("/b", mixed)).await;
+
+    let mut other = Client::new(&server).await;
+    assert_eq!(other.code(&get_data("/a", false)).await, ErrorCode::NO_AUTH);
+    assert_eq!(other.code(&exists("/a", false)).await, ErrorCode::OK, "not on 3.8.0");
+    let Response::GetAcl(reply) = other.ok(&Request::GetAcl("/b".into())).await else { panic!() };
+    assert_eq!(&*reply.acl[1].id.id, "bob:x");
+    let Response::WhoAmI(who) = client.ok(&Request::WhoAmI).await else { panic!() };
+    let who: Vec<(&str, &str)> = who.iter().map(|id| (&*id.auth_scheme, &*id.user)).collect();
+    assert_eq!(who, [("digest", "bob"), ("ip", "127.0.0.1")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create2_answers_the_stat_and_null_data_stays_null() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let request = CreateRequest {
+        data: None,
+        with_stat: true,
+        ..create_request("/a", CreateMode::Ephemeral)
+    };
+    let Response::Create2(reply) = client.ok(&Request::Create(request)).await else { panic!() };
+    assert_eq!((&*reply.path, reply.stat.ephemeral_owner), ("/a", client.session));
+    let Response::GetData(reply) = client.ok(&get_data("/a", false)).await else { panic!() };
+    assert_eq!((reply.data, reply.stat.data_length), (None, 0));
+}

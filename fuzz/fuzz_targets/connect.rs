@@ -1,0 +1,6 @@
+//! The handshake, in both directions.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| jute_codec_fuzz::connect(data));

@@ -1,0 +1,6 @@
+//! What a client sends: header, then request.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| jute_codec_fuzz::request(data));

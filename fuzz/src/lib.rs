@@ -1,0 +1,264 @@
+//! What must hold for any bytes; one function for each fuzz target.
+//!
+//! The properties live here and not in the targets so that `cargo test --lib` checks the seeds
+//! without a fuzzer.
+
+#![forbid(unsafe_code)]
+
+pub mod seeds;
+
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, DecodeError, DecodeErrorKind, Frame, FrameDecoder, FrameError,
+    MultiOp, MultiResult, OpCode, ReadOp, ReadResult, Reader, Record, ReplyHeader, Request,
+    RequestHeader, Response, WatcherEvent, encode_frame, xid,
+};
+
+/// Opcodes that a selecting byte chooses from. The seeds depend on the order.
+pub const OPS: [OpCode; 30] = [
+    OpCode::CREATE,
+    OpCode::DELETE,
+    OpCode::EXISTS,
+    OpCode::GET_DATA,
+    OpCode::SET_DATA,
+    OpCode::GET_ACL,
+    OpCode::SET_ACL,
+    OpCode::GET_CHILDREN,
+    OpCode::SYNC,
+    OpCode::PING,
+    OpCode::GET_CHILDREN2,
+    OpCode::CHECK,
+    OpCode::MULTI,
+    OpCode::CREATE2,
+    OpCode::RECONFIG,
+    OpCode::CHECK_WATCHES,
+    OpCode::REMOVE_WATCHES,
+    OpCode::CREATE_CONTAINER,
+    OpCode::CREATE_TTL,
+    OpCode::MULTI_READ,
+    OpCode::AUTH,
+    OpCode::SET_WATCHES,
+    OpCode::SASL,
+    OpCode::GET_EPHEMERALS,
+    OpCode::GET_ALL_CHILDREN_NUMBER,
+    OpCode::SET_WATCHES2,
+    OpCode::ADD_WATCH,
+    OpCode::WHO_AM_I,
+    OpCode::CLOSE_SESSION,
+    OpCode(99),
+];
+
+/// `[limit / 4, chunk - 1, stream...]`: frames do not depend on how the stream is cut, agree
+/// with a plain reading of the stream, respect the limit and survive being written again.
+pub fn frame(data: &[u8]) {
+    let [limit, chunk, stream @ ..] = data else { return };
+    let limit = usize::from(*limit) * 4;
+    let frames = frames_of(stream, limit, stream.len().max(1));
+    assert_eq!(frames, frames_of(stream, limit, usize::from(*chunk) + 1), "cut differently");
+    assert_eq!(frames, plain_reading(stream, limit), "read plainly");
+
+    let mut again = BytesMut::new();
+    let mut whole = Vec::new();
+    for frame in frames.0 {
+        if let Frame::Complete(payload) = &frame {
+            let limit = limit.max(FrameDecoder::HEAD);
+            let written = encode_frame(&mut again, limit, |out| out.extend_from_slice(payload));
+            assert_eq!(written, Ok(()), "a frame that was read fits the limit");
+            whole.push(frame);
+        }
+    }
+    assert_eq!(frames_of(&again, limit, 7), (whole, None), "written and read again");
+}
+
+/// `[place, record...]`: the handshake in both directions.
+pub fn connect(data: &[u8]) {
+    let [place, record @ ..] = data else { return };
+    if let Some(request) = fixpoint(record, *place, ConnectRequest::decode, Record::encode) {
+        assert!(request.password.len() <= record.len());
+    }
+    if let Some(response) = fixpoint(record, *place, ConnectResponse::decode, Record::encode) {
+        assert!(response.password.len() <= record.len());
+    }
+}
+
+/// `[opcode, place, header, record...]`: an event if the xid says so, or the answer to a request
+/// with this opcode.
+pub fn reply(data: &[u8]) {
+    let [op, place, payload @ ..] = data else { return };
+    let op = selected(*op);
+    let Some(header) = fixpoint(payload, 0, ReplyHeader::decode, Record::encode) else { return };
+    let record = payload.get(HEADER_REPLY..).expect("the header was read");
+    if header.xid == xid::NOTIFICATION {
+        fixpoint(record, *place, WatcherEvent::decode, Record::encode);
+    } else {
+        let decode = |input: &mut Reader| Response::decode(op, input);
+        let response = fixpoint(record, *place, decode, Response::encode);
+        if let Some(Response::GetChildren(names) | Response::GetEphemerals(names)) = response {
+            in_proportion(&names, record.len());
+        }
+    }
+}
+
+/// `[place, header, record...]`: a request, as a server reads it.
+pub fn request(data: &[u8]) {
+    let [place, payload @ ..] = data else { return };
+    let Some(header) = fixpoint(payload, 0, RequestHeader::decode, Record::encode) else { return };
+    let record = payload.get(HEADER_REQUEST..).expect("the header was read");
+    let decode = |input: &mut Reader| Request::decode(header.op, input);
+    let Some(request) = fixpoint(record, *place, decode, Request::encode) else { return };
+    assert_eq!(request.op(), header.op, "a request is written with the opcode it was read with");
+    if let Request::SetWatches(watches) = &request {
+        in_proportion(&watches.data, record.len());
+        in_proportion(&watches.exist, record.len());
+        in_proportion(&watches.child, record.len());
+    }
+}
+
+/// `[list, place, elements...]`: a list of operations, results, reads or read results. Two lists
+/// in a row, without the end mark between them, are one list.
+pub fn multi(data: &[u8]) {
+    let [list, place, record @ ..] = data else { return };
+    let op = if list % 2 == 0 { OpCode::MULTI } else { OpCode::MULTI_READ };
+    if list % 4 < 2 {
+        let decode = |input: &mut Reader| Request::decode(op, input);
+        let Some(request) = fixpoint(record, *place, decode, Request::encode) else { return };
+        let twice = doubled(&request, Request::encode);
+        match (request, decode(&mut Reader::new(twice)).expect("two lists in a row")) {
+            (Request::Multi(once), Request::Multi(twice)) => {
+                in_proportion::<MultiOp>(&once, record.len());
+                assert_eq!(twice, [&once[..], &once[..]].concat());
+            }
+            (Request::MultiRead(once), Request::MultiRead(twice)) => {
+                in_proportion::<ReadOp>(&once, record.len());
+                assert_eq!(twice, [&once[..], &once[..]].concat());
+            }
+            other => panic!("no lists: {other:?}"),
+        }
+    } else {
+        let decode = |input: &mut Reader| Response::decode(op, input);
+        let Some(response) = fixpoint(record, *place, decode, Response::encode) else { return };
+        let twice = doubled(&response, Response::encode);
+        match (response, decode(&mut Reader::new(twice)).expect("two lists in a row")) {
+            (Response::Multi(once), Response::Multi(twice)) => {
+                in_proportion::<MultiResult>(&once, record.len());
+                assert_eq!(twice, [&once[..], &once[..]].concat());
+            }
+            (Response::MultiRead(once), Response::MultiRead(twice)) => {
+                in_proportion::<ReadResult>(&once, record.len());
+                assert_eq!(twice, [&once[..], &once[..]].concat());
+            }
+            other => panic!("no lists: {other:?}"),
+        }
+    }
+}
+
+/// Decodes. A value must be the same when it is written and read again, must not be longer then,
+/// and must leave bytes behind it alone; one of its beginnings, chosen by `place`, must be an
+/// error, or (the handshake's) a value that is written as that beginning. An error must lie
+/// inside the input.
+fn fixpoint<T: Debug + PartialEq>(
+    input: &[u8],
+    place: u8,
+    decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
+    encode: impl Fn(&T, &mut BytesMut),
+) -> Option<T> {
+    let mut reader = Reader::new(Bytes::copy_from_slice(input));
+    let value = match decode(&mut reader) {
+        Ok(value) => value,
+        Err(error) => {
+            assert!(error.offset <= input.len(), "{error:?}");
+            assert_ne!(error.to_string(), "");
+            return None;
+        }
+    };
+    let wire = written(&value, &encode);
+    assert!(wire.len() <= reader.position(), "longer than what was read: {value:?}");
+
+    let mut reader = Reader::new(wire.clone());
+    assert_eq!(decode(&mut reader).as_ref(), Ok(&value), "written and read again");
+    assert_eq!(reader.remaining(), 0, "bytes left over: {value:?}");
+
+    let length = wire.len() * usize::from(place) / 256;
+    if length < wire.len() {
+        let beginning = wire.slice(..length);
+        match decode(&mut Reader::new(beginning.clone())) {
+            Ok(shorter) => assert_eq!(written(&shorter, &encode), beginning),
+            Err(DecodeError { kind: DecodeErrorKind::UnexpectedEnd { need, have }, .. }) => {
+                assert!(have < need);
+            }
+            Err(error) => panic!("a beginning ends too early, but: {error}"),
+        }
+    }
+    Some(value)
+}
+
+fn written<T>(value: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::new();
+    encode(value, &mut out);
+    out.freeze()
+}
+
+/// The list twice, with one end mark.
+fn doubled<T>(list: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
+    let mut out = BytesMut::new();
+    encode(list, &mut out);
+    out.truncate(out.len() - END_MARK);
+    encode(list, &mut out);
+    out.freeze()
+}
+
+/// Memory follows the bytes that are there, not the counts they claim.
+#[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
+fn in_proportion<T>(list: &Vec<T>, input: usize) {
+    assert!(list.capacity() * size_of::<T>() <= 40 * input + 1024);
+}
+
+fn frames_of(stream: &[u8], limit: usize, chunk: usize) -> (Vec<Frame>, Option<FrameError>) {
+    let mut decoder = FrameDecoder::new(limit);
+    let mut buffer = BytesMut::new();
+    let mut frames = Vec::new();
+    for chunk in stream.chunks(chunk) {
+        buffer.extend_from_slice(chunk);
+        loop {
+            match decoder.next(&mut buffer) {
+                Ok(Some(frame)) => frames.push(frame),
+                Ok(None) => break,
+                Err(error) => return (frames, Some(error)),
+            }
+        }
+        assert!(buffer.len() < 4 + limit.max(FrameDecoder::HEAD), "bytes pile up");
+    }
+    (frames, None)
+}
+
+/// The same without state: what the stream means by definition.
+fn plain_reading(mut stream: &[u8], limit: usize) -> (Vec<Frame>, Option<FrameError>) {
+    let mut frames = Vec::new();
+    while let Some((prefix, rest)) = stream.split_first_chunk() {
+        let length = i32::from_be_bytes(*prefix);
+        let Ok(size) = usize::try_from(length) else {
+            return (frames, Some(FrameError { length }));
+        };
+        if size > limit.max(FrameDecoder::HEAD) {
+            let Some(head) = rest.get(..FrameDecoder::HEAD) else { break };
+            let head = Bytes::copy_from_slice(head);
+            frames.push(Frame::Oversized { head, length: size });
+        } else {
+            let Some(payload) = rest.get(..size) else { break };
+            frames.push(Frame::Complete(Bytes::copy_from_slice(payload)));
+        }
+        stream = rest.get(size..).unwrap_or_default();
+    }
+    (frames, None)
+}
+
+fn selected(byte: u8) -> OpCode {
+    *OPS.get(usize::from(byte) % OPS.len()).expect("less than the length")
+}
+
+/// Lengths of a request's header, of a reply's, and of the end mark of a list.
+const HEADER_REQUEST: usize = 8;
+const HEADER_REPLY: usize = 16;
+const END_MARK: usize = 9;

@@ -1,0 +1,307 @@
+//! A world in virtual time: the shipped client and locks, an in-process server, pipes between
+//! them, and a clock that jumps when everybody waits.
+//!
+//! A run is repeatable to the last step: one thread, no real I/O, seeds instead of random
+//! numbers. So a schedule that breaks something is known by its number ([`Enumeration`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::future::Future;
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_recipes::{Client, Clock, FairLock};
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
+
+/// Directory of the lock under test.
+pub const DIRECTORY: &str = "/locks/x";
+/// Session timeout of the clients.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connections are refused after a cut, in the variants that do so.
+pub const REFUSED: Duration = Duration::from_millis(300);
+/// Virtual time within which everything has to be over, faults included.
+const RUN_MAX: Duration = Duration::from_secs(120);
+
+/// A server, and clients that reach it by pipes.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The server.
+    pub server: TestServer,
+}
+
+impl World {
+    /// A world with a fresh server.
+    pub fn new() -> Self {
+        Self { server: TestServer::start(ServerConfig::default()) }
+    }
+
+    /// A connected client. The seed decides its ids.
+    pub async fn client(&self, seed: u64) -> Client {
+        let server = self.server.clone();
+        Client::builder("in-process")
+            .session_timeout(SESSION_TIMEOUT)
+            .clock(Clock::tokio())
+            .seed(seed)
+            .transport(move |_| {
+                let connection = server.connect();
+                async move { connection }
+            })
+            .connect()
+            .await
+            .expect("nothing goes wrong before the test begins")
+    }
+
+    /// The lock under test, without the safety timer that would hide a lost wake-up.
+    pub fn lock(client: &Client) -> FairLock {
+        FairLock::builder(client, DIRECTORY)
+            .and_then(|lock| lock.safety_relist(None).build())
+            .expect("the options are legal")
+    }
+
+    /// Waits, in virtual time, until a condition holds. Fails after a time that no legal run
+    /// needs.
+    pub async fn until(&self, what: &str, condition: impl Fn(&TestServer) -> bool) {
+        for _ in 0..60_000 {
+            if condition(&self.server) {
+                return;
+            }
+            sleep_ms(1).await;
+        }
+        panic!("never came true: {what}\n{}", self.trace());
+    }
+
+    /// Names in the directory of the lock, but for the ephemerals of `others`.
+    pub fn contenders(&self) -> Vec<String> {
+        self.server.children(DIRECTORY).unwrap_or_default()
+    }
+
+    /// Lets cleanup come to its end and checks that nothing is left: no contender znode, no duty
+    /// of the janitor.
+    pub async fn check_clean(&self, clients: &[&Client]) {
+        for _ in 0..60_000 {
+            let is_busy = clients.iter().any(|client| client.janitor_slots_busy() > 0);
+            if !is_busy && self.contenders().is_empty() {
+                break;
+            }
+            sleep_ms(1).await;
+        }
+        // A late commit would come to light now.
+        sleep_ms(2_000).await;
+        assert_eq!(self.contenders(), [""; 0], "orphans\n{}", self.trace());
+        for client in clients {
+            assert_eq!(client.janitor_slots_busy(), 0, "unfinished duties\n{}", self.trace());
+        }
+        self.check_history();
+    }
+
+    /// What must hold of every history, whatever was injected.
+    pub fn check_history(&self) {
+        // An attempt creates again only when a barrier has shown that nothing was created.
+        let mut creates: BTreeMap<String, usize> = BTreeMap::new();
+        for commit in self.server.commits() {
+            let is_create = matches!(commit.op, OpCode::CREATE | OpCode::CREATE2);
+            if let Some(path) = commit.path
+                && is_create
+                && commit.error == ErrorCode::OK
+                && let Some((prefix, _)) = path.rsplit_once("-lock-")
+            {
+                *creates.entry(prefix.to_owned()).or_default() += 1;
+            }
+        }
+        for (prefix, count) in creates {
+            assert!(count <= 1, "{prefix} was created {count} times\n{}", self.trace());
+        }
+        // A reused xid could be answered with the result of an older request.
+        let mut xids = BTreeSet::new();
+        for request in self.server.requests() {
+            let is_new = request.xid <= 0 || xids.insert((request.session, request.xid));
+            assert!(is_new, "xid {} was used again\n{}", request.xid, self.trace());
+        }
+    }
+
+    /// What the server has seen, one line a request.
+    pub fn trace(&self) -> String {
+        let mut trace = String::new();
+        for request in self.server.requests() {
+            let _ = writeln!(
+                trace,
+                "  {:>7} ms  session {:#x} connection {} xid {:>3} {:?} {} -> {:?}",
+                request.at.as_millis(),
+                request.session,
+                request.connection,
+                request.xid,
+                request.op,
+                request.path.as_deref().unwrap_or(""),
+                request.outcome,
+            );
+        }
+        trace
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Sleeps in virtual time.
+#[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+pub async fn sleep_ms(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+/// Runs a future on a paused clock, to its end or to the end of virtual patience.
+pub fn run<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without I/O")
+        .block_on(async {
+            tokio::time::timeout(RUN_MAX, future).await.expect("the run hangs, in virtual time")
+        })
+}
+
+/// Every way to lose one request of a session: before it is processed, after, or with a commit
+/// that comes late; with and without a while in which no connection is accepted.
+pub fn cuts_at_request(session: i64, nth: usize) -> Vec<Fault> {
+    let filter = Filter { session: Some(session), ..Filter::default() };
+    let at = At::Request { nth, filter };
+    let actions = [
+        Action::CutBefore,
+        Action::CutAfter,
+        Action::LateCommit(Until::NextWrite),
+        Action::LateCommit(Until::Reads(1)),
+        Action::LateCommit(Until::Reads(2)),
+        Action::LateCommit(Until::After(REFUSED / 2)),
+    ];
+    with_and_without_refusal(&at, &actions)
+}
+
+/// Every way to lose the connection around one event of a session.
+pub fn cuts_at_event(session: i64, nth: usize) -> Vec<Fault> {
+    let filter = Filter { session: Some(session), ..Filter::default() };
+    let at = At::Event { nth, filter };
+    with_and_without_refusal(&at, &[Action::CutBefore, Action::CutAfter])
+}
+
+fn with_and_without_refusal(at: &At, actions: &[Action]) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for action in actions {
+        for refuse_for in [None, Some(REFUSED)] {
+            faults.push(Fault { at: at.clone(), action: action.clone(), refuse_for });
+        }
+    }
+    faults
+}
+
+/// A scenario: it injects the faults when it is ready for them, runs to its end, and says which of
+/// them have not fired and what the server has seen.
+pub type Scenario<'a> = &'a dyn Fn(Vec<Fault>) -> Ran;
+
+/// How a scenario ran.
+#[derive(Debug)]
+pub struct Ran {
+    /// Faults that have not fired.
+    pub left: usize,
+    /// What the server has seen.
+    pub trace: String,
+}
+
+/// All singles and pairs of cuts over one scenario.
+///
+/// The second of a pair is counted in the run that the first has changed, so that replay is cut
+/// too. A position at which nothing fires is behind the end of the run.
+#[derive(Debug)]
+pub struct Enumeration {
+    name: &'static str,
+    session: i64,
+    runs: usize,
+    only: Option<usize>,
+    /// Runs in which one cut has fired.
+    pub singles: usize,
+    /// Runs in which two cuts have fired.
+    pub pairs: usize,
+}
+
+impl Enumeration {
+    /// Of a scenario with this name, with cuts of this session. With
+    /// `ENUMERATION_RUN=<name>:<number>` in the environment only that run is looked at closely:
+    /// its trace is printed.
+    pub fn new(name: &'static str, session: i64) -> Self {
+        let only = std::env::var("ENUMERATION_RUN").ok().and_then(|text| {
+            let (wanted, number) = text.split_once(':')?;
+            (wanted == name).then(|| number.parse().expect("a number behind the colon"))
+        });
+        Self { name, session, runs: 0, only, singles: 0, pairs: 0 }
+    }
+
+    /// Runs the scenario with every single cut and every pair.
+    pub fn run(&mut self, scenario: Scenario<'_>) {
+        for cuts in [cuts_at_request, cuts_at_event] {
+            for nth in 0.. {
+                let fired: Vec<_> = cuts(self.session, nth)
+                    .into_iter()
+                    .filter(|first| self.fires(vec![first.clone()], scenario))
+                    .collect();
+                self.singles += fired.len();
+                if fired.is_empty() {
+                    break;
+                }
+                for first in fired {
+                    self.run_pairs(&first, scenario);
+                }
+            }
+        }
+        let Self { name, singles, pairs, .. } = self;
+        eprintln!("{name}: {singles} single cuts, {pairs} pairs of cuts");
+    }
+
+    fn run_pairs(&mut self, first: &Fault, scenario: Scenario<'_>) {
+        for cuts in [cuts_at_request, cuts_at_event] {
+            // A pair is unordered, but for two of one kind the second comes later.
+            let at_requests =
+                cuts(self.session, 0).iter().all(|fault| matches!(fault.at, At::Request { .. }));
+            let start = match first.at {
+                At::Request { nth, .. } if at_requests => nth + 1,
+                At::Event { nth, .. } if !at_requests => nth + 1,
+                At::Event { .. } => continue,
+                At::Request { .. } | At::Connect { .. } => 0,
+            };
+            for nth in start.. {
+                let seconds = cuts(self.session, nth);
+                let fired = seconds
+                    .into_iter()
+                    .filter(|second| self.fires(vec![first.clone(), second.clone()], scenario))
+                    .count();
+                self.pairs += fired;
+                if fired == 0 {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn fires(&mut self, faults: Vec<Fault>, scenario: Scenario<'_>) -> bool {
+        self.runs += 1;
+        let label = format!("{}:{} {faults:?}", self.name, self.runs);
+        let on_failure = Label(&label);
+        let ran = scenario(faults);
+        std::mem::forget(on_failure);
+        if self.only == Some(self.runs) {
+            eprintln!("{label}\n{}", ran.trace);
+        }
+        ran.left == 0
+    }
+}
+
+/// Says which run has failed, if it has.
+struct Label<'a>(&'a str);
+
+impl Drop for Label<'_> {
+    fn drop(&mut self) {
+        let (number, _) = self.0.split_once(' ').unwrap_or((self.0, ""));
+        eprintln!("failed: {}\nits number: ENUMERATION_RUN={number}", self.0);
+    }
+}

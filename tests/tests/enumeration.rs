@@ -1,0 +1,133 @@
+//! Every single cut and every pair of cuts of the connection, at every request and event of
+//! acquire, queued acquire, timed acquire and release.
+//!
+//! The shipped code runs, from the lock to the driver, on a virtual clock and against the
+//! in-process server. After each run the same must hold: the lock was acquired and released, or
+//! timed out; nobody held it together with somebody else; no contender znode is left; nothing was
+//! created twice.
+
+use std::time::Duration;
+
+use zk_recipes::{LockError, LockState, Released};
+use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_testserver::Fault;
+
+const CONTENDER: u64 = 1;
+const HOLDER: u64 = 2;
+
+fn first_session() -> i64 {
+    run(async {
+        let world = World::new();
+        world.client(CONTENDER).await.session_id().expect("connected").0
+    })
+}
+
+fn inject(world: &World, faults: Vec<Fault>) {
+    for fault in faults {
+        world.server.inject(fault);
+    }
+}
+
+fn ran(world: &World) -> Ran {
+    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+}
+
+#[test]
+fn acquire_and_release_survive_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("uncontended", first_session());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            inject(&world, faults);
+            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+            assert_ne!(guard.state(), LockState::AtRisk, "\n{}", world.trace());
+            guard.validate().await.expect("it is held");
+            let released = guard.release().await.expect("it can be deleted");
+            assert_eq!(released, Released::Released, "\n{}", world.trace());
+            world.check_clean(&[&client]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 36 && enumeration.pairs >= 500, "{enumeration:?}");
+}
+
+#[test]
+fn release_alone_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("release", first_session());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+            inject(&world, faults);
+            // Some are dropped, by the way of the janitor; the rest is released.
+            if world.server.pending_faults().len() == 1 {
+                drop(guard);
+            } else {
+                guard.release().await.expect("it can be deleted");
+            }
+            world.check_clean(&[&client]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 12 && enumeration.pairs >= 100, "{enumeration:?}");
+}
+
+#[test]
+fn queued_acquire_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("queued", first_session());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            let other = world.client(HOLDER).await;
+            let held = World::lock(&other).acquire().await.expect("nobody else wants it");
+            inject(&world, faults);
+            let lock = World::lock(&client);
+            let waiting = async {
+                let guard = lock.acquire().await.expect("it becomes free");
+                (guard, world.contenders())
+            };
+            let holding = async {
+                sleep_ms(1500).await;
+                assert_eq!(held.state(), LockState::Held);
+                let token = held.fencing_token();
+                held.release().await.expect("it can be deleted");
+                token
+            };
+            let ((guard, contenders), token) = tokio::join!(waiting, holding);
+            assert!(guard.fencing_token() > token);
+            assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
+            guard.release().await.expect("it can be deleted");
+            world.check_clean(&[&client, &other]).await;
+            assert_eq!(lock.watches_missed(), 0);
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
+}
+
+#[test]
+fn timed_acquire_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("timed", first_session());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            let other = world.client(HOLDER).await;
+            let held = World::lock(&other).acquire().await.expect("nobody else wants it");
+            inject(&world, faults);
+            let timed = World::lock(&client).acquire().timeout(Duration::from_millis(700)).await;
+            assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
+            // The holder stays undisturbed, and the place behind it becomes free.
+            sleep_ms(3000).await;
+            assert_eq!(held.state(), LockState::Held);
+            assert_eq!(world.contenders().len(), 1, "orphan\n{}", world.trace());
+            held.release().await.expect("it can be deleted");
+            world.check_clean(&[&client, &other]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
+}
