@@ -95,7 +95,7 @@ impl Target {
 
 /// What a test has to itself: a part of the tree, which is removed when this is dropped.
 #[derive(Debug)]
-pub struct World {
+pub struct Fixture {
     /// The servers.
     pub target: Target,
     /// A client without a chroot.
@@ -103,8 +103,8 @@ pub struct World {
     chroot: String,
 }
 
-impl World {
-    /// A world for the test that runs on this thread.
+impl Fixture {
+    /// A fixture for the test that runs on this thread.
     ///
     /// # Panics
     ///
@@ -167,7 +167,7 @@ impl World {
 
 /// The test's runtime is occupied by the drop, and after a failure nothing of it is to be relied
 /// on: the clean-up has a thread, a runtime and a client to itself.
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !self.target.is_external() {
             return;
