@@ -150,7 +150,7 @@ async fn a_client_that_is_not_to_renew_stops() {
 
 #[tokio::test]
 async fn a_client_that_gives_up_buries_its_session_before_the_next() {
-    let victim = Victim::start(Duration::from_secs(1), true).await;
+    let victim = Victim::start(SHORT_SESSION, true).await;
     let client = &victim.client;
     victim.proxy.pause();
     status(client, "the giving up", |now| now.session.is_none()).await;
