@@ -111,7 +111,7 @@ async fn keep(
     // A guard that was lost may still be released by its owner, who wants to know.
     let wish = match end {
         End::Dropped => None,
-        End::Lost => wished.await.ok(),
+        End::Lost => wish_of_loser(&mut feed, wished).await,
         End::Released(wish) => Some(wish),
     };
     if let Some(wish) = wish {
@@ -132,6 +132,23 @@ enum End {
     Dropped,
     Lost,
     Released(ReleaseWish),
+}
+
+/// Waits until the owner of a lost guard lets go of it, and takes what the lane brings meanwhile.
+async fn wish_of_loser(
+    feed: &mut Feed,
+    mut wished: oneshot::Receiver<ReleaseWish>,
+) -> Option<ReleaseWish> {
+    loop {
+        let fed = tokio::select! {
+            biased;
+            wish = &mut wished => return wish.ok(),
+            fed = feed.next(None) => fed,
+        };
+        if matches!(fed, Fed::AuthFailed | Fed::Closed) {
+            return wished.await.ok();
+        }
+    }
 }
 
 impl Keeper {
