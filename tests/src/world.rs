@@ -62,10 +62,7 @@ impl World {
                 let connection = server.connect();
                 async move { connection }
             });
-        options(builder)
-            .connect()
-            .await
-            .expect("nothing goes wrong before the test begins")
+        options(builder).connect().await.expect("nothing goes wrong before the test begins")
     }
 
     /// The lock under test, without the safety timer that would hide a lost wake-up.

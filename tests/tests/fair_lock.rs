@@ -26,8 +26,8 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use tokio::task::JoinHandle;
 use zk_recipes::{Client, FairLock, Guard, LockError, Released};
-use zk_testserver::{Action, At, Fault, Filter, RequestRecord};
 use zk_tests::world::{DIRECTORY, World, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter, RequestRecord};
 
 /// Seed of the client that is looked at.
 const FIRST: u64 = 1;

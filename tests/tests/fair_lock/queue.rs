@@ -1,8 +1,8 @@
 //! What stands in the directory: strangers, other locks, a counter at its end.
 
 use zk_recipes::{LockError, LockState};
-use zk_testserver::{SequenceOverflow, ServerConfig};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_testserver::{SequenceOverflow, ServerConfig};
 
 use crate::{
     FIRST, SECOND, granted_now, holder, make_directory, queue_up, release, session, spawn,

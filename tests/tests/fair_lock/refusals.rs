@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{ErrorCode, LockError, LockState, Released};
-use zk_testserver::{Action, At, Fault, Filter};
 use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{FIRST, SECOND, at_op, at_request, holder, release, session, spawn};
 

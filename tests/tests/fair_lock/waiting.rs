@@ -2,8 +2,8 @@
 
 use jute_codec::OpCode;
 use zk_recipes::{Acl, FairLock, LockError, LockState, LostReason, Permissions};
-use zk_testserver::{Action, ServerConfig};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_testserver::{Action, ServerConfig};
 
 use crate::{
     FIRST, SECOND, THIRD, at_op, at_request, delete_directory, granted, granted_now, holder, ops,
@@ -425,8 +425,8 @@ fn place_of(world: &World, session: i64) -> String {
 
 /// Path of the contender that does not hold.
 fn place_of_waiter(world: &World, held: &str) -> String {
-    let paths = world.contenders().into_iter().map(|name| format!("{DIRECTORY}/{name}"));
-    paths.filter(|path| path != held).next_back().expect("somebody waits")
+    let mut paths = world.contenders().into_iter().map(|name| format!("{DIRECTORY}/{name}"));
+    paths.rfind(|path| path != held).expect("somebody waits")
 }
 
 /// Number at the end of a contender's name.
