@@ -65,8 +65,7 @@ fn acquire_refused(code: ErrorCode, at: &[usize], has_holder: bool) -> bool {
         match ended {
             Ok(guard) => release(guard).await,
             Err(LockError::Refused { code: told, path, .. }) => {
-                // A refused ancestor may be told by what it leads to.
-                assert!(told == code || told == ErrorCode::NO_NODE, "{told}, not {code}");
+                assert_eq!(told, code, "{path}");
                 assert!(path.starts_with("/locks"), "{path}");
                 let is_wrong = is_survived(code);
                 assert!(!is_wrong, "{code} at {at:?} passes\n{}", world.trace());
