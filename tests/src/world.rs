@@ -4,13 +4,15 @@
 //! A run is repeatable to the last step: one thread, no real I/O, seeds instead of random
 //! numbers. So a schedule that breaks something is known by its number ([`Enumeration`]).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::future::Future;
+use std::sync::Once;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
-use zk_recipes::{Client, Clock, FairLock};
+use zk_recipes::{Client, ClientBuilder, Clock, FairLock};
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
 
 /// Directory of the lock under test.
@@ -32,23 +34,35 @@ pub struct World {
 impl World {
     /// A world with a fresh server.
     pub fn new() -> Self {
-        Self { server: TestServer::start(ServerConfig::default()) }
+        Self::with(ServerConfig::default())
+    }
+
+    /// A world with a server like this.
+    pub fn with(config: ServerConfig) -> Self {
+        Self { server: TestServer::start(config) }
     }
 
     /// A connected client. The seed decides its ids.
     pub async fn client(&self, seed: u64) -> Client {
+        self.client_with(seed, |builder| builder).await
+    }
+
+    /// A connected client with other options.
+    pub async fn client_with(
+        &self,
+        seed: u64,
+        options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+    ) -> Client {
         let server = self.server.clone();
-        Client::builder("in-process")
+        let builder = Client::builder("in-process")
             .session_timeout(SESSION_TIMEOUT)
             .clock(Clock::tokio())
             .seed(seed)
             .transport(move |_| {
                 let connection = server.connect();
                 async move { connection }
-            })
-            .connect()
-            .await
-            .expect("nothing goes wrong before the test begins")
+            });
+        options(builder).connect().await.expect("nothing goes wrong before the test begins")
     }
 
     /// The lock under test, without the safety timer that would hide a lost wake-up.
@@ -151,16 +165,47 @@ pub async fn sleep_ms(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// Runs a future on a paused clock, to its end or to the end of virtual patience.
+/// Runs a future on a paused clock, to its end or to the end of virtual patience. A task that
+/// panicked in the background fails the run too.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
+    count_panics();
+    forget_panics();
+    let output = runtime().block_on(async {
+        tokio::time::timeout(RUN_MAX, future).await.expect("the run hangs, in virtual time")
+    });
+    assert_eq!(PANICS.get(), 0, "a task has panicked");
+    output
+}
+
+/// A runtime of one thread with a paused clock.
+pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime without I/O")
-        .block_on(async {
-            tokio::time::timeout(RUN_MAX, future).await.expect("the run hangs, in virtual time")
-        })
+}
+
+thread_local! {
+    /// Panics on this thread, where all tasks of its run live.
+    static PANICS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Panics so far were wanted.
+pub fn forget_panics() {
+    PANICS.set(0);
+}
+
+fn count_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let print = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            // A thread that is ending has nobody to ask.
+            let _ = PANICS.try_with(|panics| panics.set(panics.get() + 1));
+            print(panic);
+        }));
+    });
 }
 
 /// Every way to lose one request of a session: before it is processed, after, or with a commit
