@@ -2,4 +2,6 @@
 
 pub mod proxy;
 pub mod random;
+pub mod target;
+pub mod wait;
 pub mod world;

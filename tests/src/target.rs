@@ -1,0 +1,219 @@
+//! The server that a suite runs against: one and the same list of tests for every target.
+//!
+//! The environment variable `ZK_CONNECT` (`host:port,host:port`) names an ensemble. Without it
+//! each test gets an in-process server of its own, on loopback TCP. There is no third way: if the
+//! ensemble cannot be reached, every test fails and says so.
+//!
+//! The ensemble should grant short session timeouts (`tickTime=500`), or tests of expiry take as
+//! long as it grants.
+
+use std::env;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use zk_session::{Client, ClientBuilder, ErrorCode, OpError};
+use zk_testserver::{ServerConfig, TestServer};
+
+use crate::proxy::Proxy;
+
+/// Session timeout of clients that are not meant to expire: the most that servers with a tick of
+/// half a second grant, so that a machine under load does not end a session.
+pub const LONG_SESSION: Duration = Duration::from_secs(10);
+/// Session timeout of clients that are meant to expire: short, and yet long enough that a machine
+/// under load does not end a session too early.
+pub const SHORT_SESSION: Duration = Duration::from_secs(2);
+
+/// Credentials by which the clean-up gets at what a test has locked away.
+pub const CREDENTIALS: &str = "conformance:secret";
+
+/// Servers to test.
+#[derive(Debug)]
+pub struct Target {
+    hosts: String,
+    in_process: Option<TestServer>,
+}
+
+impl Target {
+    /// The ensemble that the environment names, or a new in-process server.
+    ///
+    /// # Panics
+    ///
+    /// If `ZK_CONNECT` has a chroot, or the in-process server cannot listen.
+    pub async fn start() -> Self {
+        match env::var("ZK_CONNECT") {
+            Ok(hosts) => {
+                assert!(!hosts.contains('/'), "ZK_CONNECT={hosts}: name hosts, without a chroot");
+                Self { hosts, in_process: None }
+            }
+            Err(_) => {
+                let tick = Duration::from_millis(500);
+                let config = ServerConfig::default().tick(tick).extended_types(true);
+                let server = TestServer::start(config);
+                let address = server.listen("127.0.0.1:0").await.expect("a free loopback port");
+                Self { hosts: address.to_string(), in_process: Some(server) }
+            }
+        }
+    }
+
+    /// The servers as a connect string.
+    pub fn hosts(&self) -> &str {
+        &self.hosts
+    }
+
+    /// True for an ensemble that others may use too.
+    pub fn is_external(&self) -> bool {
+        self.in_process.is_none()
+    }
+
+    /// Address of the first server, for those who do without the client.
+    ///
+    /// # Panics
+    ///
+    /// If its name cannot be resolved.
+    pub async fn address(&self) -> SocketAddr {
+        let first = self.hosts.split(',').next().unwrap_or_default();
+        let mut addresses = tokio::net::lookup_host(first)
+            .await
+            .unwrap_or_else(|error| panic!("cannot resolve {first} of ZK_CONNECT: {error}"));
+        addresses.next().unwrap_or_else(|| panic!("{first} of ZK_CONNECT has no address"))
+    }
+
+    async fn client(&self) -> Client {
+        let builder = Client::builder(&self.hosts).session_timeout(LONG_SESSION);
+        // As little as possible to go wrong for whoever reads why.
+        builder.connect().await.unwrap_or_else(|error| {
+            panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
+        })
+    }
+}
+
+/// What a test has to itself: a part of the tree, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct World {
+    /// The servers.
+    pub target: Target,
+    /// A client without a chroot.
+    pub observer: Client,
+    chroot: String,
+}
+
+impl World {
+    /// A world for the test that runs on this thread.
+    ///
+    /// # Panics
+    ///
+    /// If the target cannot be used.
+    pub async fn start() -> Self {
+        let target = Target::start().await;
+        let observer = target.client().await;
+        let thread = std::thread::current();
+        let test = thread.name().unwrap_or("test").replace("::", ".");
+        let chroot = format!("/conformance-{:016x}/{test}", observer.unique_id() as u64);
+        Self { target, observer, chroot }
+    }
+
+    /// The part of the tree, as the servers know it. The first client creates it.
+    pub fn chroot(&self) -> &str {
+        &self.chroot
+    }
+
+    /// A path of the test's clients, as the servers and the observer know it.
+    pub fn full(&self, path: &str) -> String {
+        format!("{}{path}", self.chroot)
+    }
+
+    /// Starts to describe a client that has the chroot for its root.
+    pub fn builder(&self) -> ClientBuilder {
+        self.builder_at(self.target.hosts())
+    }
+
+    /// The same with other hosts, such as a proxy.
+    pub fn builder_at(&self, hosts: impl std::fmt::Display) -> ClientBuilder {
+        Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(LONG_SESSION)
+    }
+
+    /// A client that has the chroot for its root.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot connect.
+    pub async fn client(&self) -> Client {
+        self.builder().connect().await.expect("the observer was connected")
+    }
+
+    /// A proxy in front of the first server, and a client behind it.
+    ///
+    /// # Panics
+    ///
+    /// If the client cannot connect.
+    pub async fn proxied(&self) -> (Proxy, Client) {
+        let proxy = self.proxy().await;
+        let builder = self.builder_at(proxy.addr()).connect_timeout(Duration::from_millis(500));
+        let client = builder.connect().await.expect("the observer was connected");
+        (proxy, client)
+    }
+
+    /// A proxy in front of the first server.
+    pub async fn proxy(&self) -> Proxy {
+        Proxy::start(self.target.address().await).await
+    }
+}
+
+/// The test's runtime is occupied by the drop, and after a failure nothing of it is to be relied
+/// on: the clean-up has a thread, a runtime and a client to itself.
+impl Drop for World {
+    fn drop(&mut self) {
+        if !self.target.is_external() {
+            return;
+        }
+        let (hosts, chroot) = (self.target.hosts.clone(), self.chroot.clone());
+        let cleanup = std::thread::Builder::new().name("cleanup".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime can be built").block_on(async {
+                let builder = Client::builder(hosts).session_timeout(LONG_SESSION);
+                let client = builder.auth("digest", CREDENTIALS).connect().await?;
+                let parent = chroot.rsplit_once('/').map_or("", |(parent, _)| parent);
+                remove(&client, parent).await.map_err(|error| format!("{parent}: {error}"))?;
+                client.close().await;
+                Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+            })
+        });
+        let result = cleanup.expect("a thread can be started").join();
+        if !std::thread::panicking() {
+            result.expect("the clean-up does not panic").expect("the test's znodes can be removed");
+        }
+    }
+}
+
+/// Removes a znode and everything below it, level by level.
+///
+/// # Errors
+///
+/// A server refused it, for another reason than that the znode is gone.
+pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
+    loop {
+        let children = match client.get_children(path).await {
+            Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
+            children => children?,
+        };
+        let deletes: Vec<_> = children
+            .iter()
+            .map(|name| (name, client.delete(&format!("{path}/{name}"), None)))
+            .collect();
+        for (name, delete) in deletes {
+            match delete.await {
+                Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {
+                    Box::pin(remove(client, &format!("{path}/{name}"))).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match client.delete(path, None).await {
+            Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
+            // A session that had not ended yet came in between.
+            Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

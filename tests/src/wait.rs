@@ -1,0 +1,91 @@
+//! Waiting for events with a bound, so that what never comes fails a test instead of stopping it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use zk_session::{Client, EventType, SessionState, Status, WatchedEvent, Watcher};
+
+/// Longer than anything here takes on the slowest machine: only failures wait for its end.
+pub const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Waits for what is bound to come soon.
+///
+/// # Panics
+///
+/// If it does not come.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
+}
+
+/// Waits for the event of a watch.
+///
+/// # Panics
+///
+/// If none comes, or the watch ends without one.
+pub async fn event(watcher: &mut Watcher) -> WatchedEvent {
+    let path = watcher.path().to_owned();
+    soon(&format!("an event on {path}"), watcher.changed()).await.expect("the session lives on")
+}
+
+/// Waits for the event of a watch and says what happened.
+///
+/// # Panics
+///
+/// As [`event`].
+pub async fn kind(watcher: &mut Watcher) -> EventType {
+    event(watcher).await.kind
+}
+
+/// The value of a future that is ready now; `None` if it is not.
+pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Asserts that no event has come up to now. Events precede replies, so the round trip to the
+/// server makes sure that one which has happened would be here.
+///
+/// # Panics
+///
+/// If an event has come, or the watch has ended.
+pub async fn assert_silent(client: &Client, watcher: &mut Watcher) {
+    client.sync("/").await.expect("the connection holds");
+    let path = watcher.path().to_owned();
+    let event = now(watcher.changed());
+    assert!(event.is_none(), "the watch on {path} got {event:?}");
+}
+
+/// Waits until the status satisfies `condition`, and returns it.
+///
+/// # Panics
+///
+/// If it never does, or the client stops before.
+pub async fn status(client: &Client, what: &str, condition: impl Fn(&Status) -> bool) -> Status {
+    let mut states = client.states();
+    soon(what, async {
+        let mut status = states.current();
+        while !condition(&status) {
+            status = states.next().await.unwrap_or_else(|| panic!("stopped before {what}"));
+        }
+        status
+    })
+    .await
+}
+
+/// Waits until the client is connected by a later connection than the one of `before`.
+///
+/// # Panics
+///
+/// If that never happens.
+pub async fn reconnected(client: &Client, before: Status) -> Status {
+    status(client, "another connection", |now| {
+        now.state == SessionState::Connected && now.connection > before.connection
+    })
+    .await
+}

@@ -1,0 +1,30 @@
+//! What the client and the locks rely on, said once and run against every server.
+//!
+//! The list of tests is the same for every target; see [`zk_tests::target`] for how one is chosen.
+//! A difference between two targets is a bug of the in-process server, or an assumption of ours
+//! that does not hold.
+
+#[path = "conformance/acl.rs"]
+mod acl;
+#[path = "conformance/chroot.rs"]
+mod chroot;
+#[path = "conformance/create.rs"]
+mod create;
+#[path = "conformance/data.rs"]
+mod data;
+#[path = "conformance/expiry.rs"]
+mod expiry;
+#[path = "conformance/limits.rs"]
+mod limits;
+#[path = "conformance/lock.rs"]
+mod lock;
+#[path = "conformance/multi.rs"]
+mod multi;
+#[path = "conformance/raw.rs"]
+mod raw;
+#[path = "conformance/restore.rs"]
+mod restore;
+#[path = "conformance/session.rs"]
+mod session;
+#[path = "conformance/watch.rs"]
+mod watch;

@@ -1,0 +1,261 @@
+//! Access control lists and credentials.
+
+use zk_session::{
+    Acl, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi, MultiError, OpError,
+    Permissions, SessionState, Version,
+};
+use zk_tests::target::{CREDENTIALS, World};
+use zk_tests::wait::{reconnected, status};
+
+const PERSISTENT: CreateMode = CreateMode::Persistent;
+/// What the server makes of [`CREDENTIALS`]: the name, and a hash of both.
+const DIGEST_ID: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
+
+fn locked() -> CreateOptions {
+    CreateOptions::from(PERSISTENT).acl(Acl::creator_all())
+}
+
+fn no_auth<T>() -> Result<T, OpError> {
+    Err(OpError::Server(ErrorCode::NO_AUTH))
+}
+
+async fn owner(world: &World) -> Client {
+    world.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
+}
+
+fn world(permissions: Permissions) -> Vec<Acl> {
+    vec![Acl::new(permissions, "world", "anyone")]
+}
+
+#[tokio::test]
+async fn a_list_is_open_unless_told_otherwise() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let created = client.create("/a", "", PERSISTENT).await.unwrap();
+    assert_eq!(client.get_acl("/a").await, Ok((Acl::open(), created.stat)));
+}
+
+#[tokio::test]
+async fn set_acl_changes_the_list_and_its_version_only() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let before = client.create("/a", "x", PERSISTENT).await.unwrap().stat;
+    let list = vec![
+        Acl::new(Permissions::READ | Permissions::ADMIN, "world", "anyone"),
+        Acl::new(Permissions::ALL, "ip", "10.0.0.0/8"),
+    ];
+    let after = client.set_acl("/a", list.clone(), Some(Version(0))).await.unwrap();
+    let mut expected = before;
+    expected.aversion = Version(1);
+    assert_eq!(after, expected);
+    assert_eq!(client.get_acl("/a").await, Ok((list, after)));
+}
+
+#[tokio::test]
+async fn set_acl_needs_the_version_it_is_given() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    client.set_data("/a", "", None).await.unwrap();
+    let set = |version| client.set_acl("/a", Acl::open(), version);
+    assert_eq!(set(Some(Version(1))).await, Err(OpError::Server(ErrorCode::BAD_VERSION)));
+    assert_eq!(set(Some(Version(0))).await.unwrap().aversion, Version(1));
+    assert_eq!(set(None).await.unwrap().aversion, Version(2));
+}
+
+#[tokio::test]
+async fn only_the_owner_gets_at_a_znode_of_the_owner() {
+    let world = World::start().await;
+    let (owner, other) = (owner(&world).await, world.client().await);
+    owner.create("/a", "secret", locked()).await.unwrap();
+    owner.create("/a/b", "", PERSISTENT).await.unwrap();
+    other.sync("/a").await.unwrap();
+    assert_eq!(other.get_data("/a").await, no_auth());
+    assert_eq!(other.set_data("/a", "x", None).await, no_auth());
+    assert_eq!(other.set_data("/a", "x", Some(Version(9))).await, no_auth());
+    assert_eq!(other.get_children("/a").await, no_auth());
+    assert_eq!(other.get_children_with_stat("/a").await, no_auth());
+    assert_eq!(other.get_acl("/a").await, no_auth());
+    assert_eq!(other.set_acl("/a", Acl::open(), None).await, no_auth());
+    assert_eq!(other.create("/a/c", "", PERSISTENT).await, no_auth());
+    assert_eq!(other.delete("/a/b", None).await, no_auth());
+    let check = other.commit(Multi::new().check("/a", None)).await;
+    assert_eq!(check, Err(MultiError::Refused { index: 0, code: ErrorCode::NO_AUTH }));
+    // Lists are not inherited.
+    assert_eq!(other.set_data("/a/b", "x", None).await.unwrap().version, Version(1));
+
+    let (data, stat) = owner.get_data("/a").await.unwrap();
+    assert_eq!((data, stat.version, stat.num_children), ("secret".into(), Version(0), 1));
+    assert_eq!(owner.set_data("/a", "x", None).await.unwrap().version, Version(1));
+}
+
+#[tokio::test]
+async fn the_same_credentials_are_the_same_owner() {
+    let world = World::start().await;
+    let (first, second) = (owner(&world).await, owner(&world).await);
+    let stat = first.create("/a", "x", locked()).await.unwrap().stat;
+    second.sync("/a").await.unwrap();
+    assert_eq!(second.get_data("/a").await.unwrap().0, "x");
+    let list = vec![Acl::new(Permissions::ALL, "digest", DIGEST_ID)];
+    assert_eq!(second.get_acl("/a").await, Ok((list, stat)));
+
+    let builder = world.builder().auth("digest", "conformance:wrong");
+    let stranger = builder.connect().await.unwrap();
+    assert_eq!(stranger.get_data("/a").await, no_auth());
+}
+
+#[tokio::test]
+async fn a_client_may_have_several_credentials() {
+    let world = World::start().await;
+    let builder = world.builder().auth("digest", "someone:else").auth("digest", CREDENTIALS);
+    let client = builder.connect().await.unwrap();
+    client.create("/a", "", locked()).await.unwrap();
+    let (list, _) = client.get_acl("/a").await.unwrap();
+    assert_eq!(list.len(), 2);
+    assert!(list.iter().any(|entry| entry.id.id == DIGEST_ID), "{list:?}");
+    assert_eq!(owner(&world).await.get_data("/a").await.unwrap().0, "");
+}
+
+#[tokio::test]
+async fn a_reader_does_not_see_the_hashes_of_passwords() {
+    let world = World::start().await;
+    let (owner, reader) = (owner(&world).await, world.client().await);
+    let mut list = Acl::read();
+    list.push(Acl::new(Permissions::ALL, "digest", DIGEST_ID));
+    owner.create("/a", "", CreateOptions::from(PERSISTENT).acl(list.clone())).await.unwrap();
+    assert_eq!(owner.get_acl("/a").await.unwrap().0, list);
+    reader.sync("/a").await.unwrap();
+    let (seen, _) = reader.get_acl("/a").await.unwrap();
+    assert_eq!(seen.first(), list.first());
+    assert_eq!(seen.get(1).map(|entry| entry.id.id.as_ref()), Some("conformance:x"));
+}
+
+#[tokio::test]
+async fn every_permission_allows_its_own_operations_only() {
+    let world_ = World::start().await;
+    let client = owner(&world_).await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    client.create("/a/b", "", PERSISTENT).await.unwrap();
+    let other = world_.client().await;
+    let all = [
+        Permissions::READ,
+        Permissions::WRITE,
+        Permissions::CREATE,
+        Permissions::DELETE,
+        Permissions::ADMIN,
+    ];
+    for granted in all {
+        let mut list = world(granted);
+        list.push(Acl::new(Permissions::ADMIN, "digest", DIGEST_ID));
+        client.set_acl("/a", list.clone(), None).await.unwrap();
+        other.sync("/a").await.unwrap();
+        let allowed = |permission| granted == permission;
+        assert_eq!(other.get_data("/a").await.is_ok(), allowed(Permissions::READ));
+        assert_eq!(other.get_children("/a").await.is_ok(), allowed(Permissions::READ));
+        assert_eq!(other.set_data("/a", "", None).await.is_ok(), allowed(Permissions::WRITE));
+        let created = other.create("/a/c", "", PERSISTENT).await.is_ok();
+        assert_eq!(created, allowed(Permissions::CREATE));
+        let deleted = other.delete("/a/b", None).await.is_ok();
+        assert_eq!(deleted, allowed(Permissions::DELETE));
+        let read = other.get_acl("/a").await.is_ok();
+        assert_eq!(read, allowed(Permissions::READ) || allowed(Permissions::ADMIN));
+        let changed = other.set_acl("/a", list, None).await.is_ok();
+        assert_eq!(changed, allowed(Permissions::ADMIN), "{granted:?}");
+    }
+    client.set_acl("/a", Acl::open(), None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_znode_is_deleted_by_leave_of_its_parent() {
+    let world = World::start().await;
+    let (owner, other) = (owner(&world).await, world.client().await);
+    owner.create("/a", "", locked()).await.unwrap();
+    other.sync("/a").await.unwrap();
+    assert_eq!(other.get_data("/a").await, no_auth());
+    assert_eq!(other.delete("/a", None).await, Ok(()));
+}
+
+/// What is missing is told before permissions are looked at, and these before all else.
+#[tokio::test]
+async fn permissions_have_their_place_among_the_refusals() {
+    let world = World::start().await;
+    let (owner, other) = (owner(&world).await, world.client().await);
+    owner.create("/a", "", locked()).await.unwrap();
+    owner.create("/a/b", "", PERSISTENT).await.unwrap();
+    other.sync("/a").await.unwrap();
+    let no_node = OpError::Server(ErrorCode::NO_NODE);
+    assert_eq!(other.create("/a/b", "", PERSISTENT).await, no_auth());
+    assert_eq!(other.create("/a/missing/x", "", PERSISTENT).await, Err(no_node.clone()));
+    assert_eq!(other.delete("/a/missing", None).await, no_auth());
+    assert_eq!(other.delete("/a/missing/x", None).await, Err(no_node));
+    assert_eq!(other.delete("/a/b", Some(Version(9))).await, no_auth());
+    let bad = CreateOptions::from(PERSISTENT).acl(vec![]);
+    let refusal = other.create("/a/c", "", bad).await.unwrap_err();
+    assert_eq!(refusal, OpError::Server(ErrorCode::INVALID_ACL));
+}
+
+#[tokio::test]
+async fn identities_that_cannot_be_are_refused() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    let invalid = OpError::Server(ErrorCode::INVALID_ACL);
+    for (scheme, id) in [
+        ("world", "someone"),
+        ("world", ""),
+        ("digest", "name-without-hash"),
+        ("digest", "one:two:three"),
+        ("ip", "not-an-address"),
+        ("ip", "10.0.0.0/64"),
+        ("nosuchscheme", "x"),
+        // Nobody has logged in.
+        ("auth", ""),
+    ] {
+        let list = vec![Acl::new(Permissions::ALL, scheme, id)];
+        let set = client.set_acl("/a", list.clone(), None).await;
+        assert_eq!(set, Err(invalid.clone()), "{scheme}:{id}");
+        let options = CreateOptions::from(PERSISTENT).acl(list);
+        assert_eq!(client.create("/b", "", options).await.unwrap_err(), invalid, "{scheme}:{id}");
+    }
+    assert_eq!(client.set_acl("/a", vec![], None).await, Err(invalid));
+    assert_eq!(client.exists("/a").await.unwrap().unwrap().aversion, Version(0));
+}
+
+#[tokio::test]
+async fn repeated_entries_are_stored_once() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let (open, read) = (Acl::open().remove(0), Acl::read().remove(0));
+    let list = vec![read.clone(), open.clone(), read.clone(), open.clone()];
+    client.create("/a", "", CreateOptions::from(PERSISTENT).acl(list)).await.unwrap();
+    assert_eq!(client.get_acl("/a").await.unwrap().0, [read, open]);
+}
+
+#[tokio::test]
+async fn credentials_are_sent_again_on_every_connection() {
+    let world = World::start().await;
+    let proxy = world.proxy().await;
+    let builder = world.builder_at(proxy.addr()).auth("digest", CREDENTIALS);
+    let client = builder.connect().await.unwrap();
+    client.create("/a", "secret", locked()).await.unwrap();
+    for _ in 0..3 {
+        let before = client.status();
+        proxy.cut_all();
+        let after = reconnected(&client, before).await;
+        assert_eq!(after.session, before.session);
+        assert_eq!(client.get_data("/a").await.unwrap().0, "secret");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_scheme_ends_the_client() {
+    let world = World::start().await;
+    let refused = world.builder().auth("nosuchscheme", "x").connect().await;
+    assert_eq!(refused.unwrap_err(), ConnectError::AuthFailed);
+
+    let client = world.builder().auth("nosuchscheme", "x").start().unwrap();
+    let waiting = client.get_data("/");
+    assert_eq!(waiting.await, Err(OpError::AuthFailed));
+    status(&client, "the refusal", |now| now.state == SessionState::AuthFailed).await;
+    assert_eq!(client.exists("/").await, Err(OpError::AuthFailed));
+}

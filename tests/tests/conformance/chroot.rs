@@ -1,0 +1,146 @@
+//! The part of the tree that a client takes for all of it, and the connect string that names it.
+
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use zk_session::{
+    Client, ConfigError, ConnectError, ConnectString, CreateMode, ErrorCode, EventType, Multi,
+    MultiOutcome, OpError,
+};
+use zk_tests::target::{LONG_SESSION, World};
+use zk_tests::wait::event;
+
+const PERSISTENT: CreateMode = CreateMode::Persistent;
+
+/// An address at which nobody listens.
+async fn dead_host() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn connecting_creates_the_chroot_and_its_ancestors() {
+    let world = World::start().await;
+    let deep = world.full("/one/two/three");
+    assert_eq!(world.observer.exists(&deep).await, Ok(None));
+    for _ in 0..2 {
+        let builder = Client::builder(format!("{}{deep}", world.target.hosts()));
+        let client = builder.session_timeout(LONG_SESSION).connect().await.unwrap();
+        assert_eq!(client.get_children("/").await, Ok(vec![]));
+    }
+    world.observer.sync("/").await.unwrap();
+    let stat = world.observer.exists(&deep).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, None);
+}
+
+#[tokio::test]
+async fn a_missing_chroot_is_left_alone_if_so_wanted() {
+    let world = World::start().await;
+    let client = world.builder().create_chroot(false).connect().await.unwrap();
+    assert_eq!(client.exists("/").await, Ok(None));
+    let refusal = client.create("/a", "", PERSISTENT).await.unwrap_err();
+    assert_eq!(refusal, OpError::Server(ErrorCode::NO_NODE));
+    assert_eq!(world.observer.exists(world.chroot()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_chroot_below_an_ephemeral_is_an_error_of_connecting() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
+    let connect = Client::builder(format!("{}{}", world.target.hosts(), world.full("/e/below")));
+    let error = connect.session_timeout(LONG_SESSION).connect().await.unwrap_err();
+    let code = OpError::Server(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
+    assert_eq!(error, ConnectError::Chroot { path: world.full("/e/below"), error: code });
+}
+
+#[tokio::test]
+async fn paths_begin_at_the_chroot_in_both_directions() {
+    let world = World::start().await;
+    let client = world.client().await;
+    assert_eq!(client.create("/a", "", PERSISTENT).await.unwrap().path, "/a");
+    let sequential = CreateMode::PersistentSequential;
+    assert_eq!(client.create("/a/s-", "", sequential).await.unwrap().path, "/a/s-0000000000");
+    let multi = Multi::new()
+        .create("/a/b", "x", PERSISTENT)
+        .create("/a/s-", "", sequential)
+        .check("/a/b", None)
+        .set_data("/a/b", "y", None)
+        .delete("/a/s-0000000000", None);
+    let outcomes = client.commit(multi).await.unwrap();
+    let created = |outcome: &MultiOutcome| match outcome {
+        MultiOutcome::Created { path, .. } => Some(path.to_string()),
+        _ => None,
+    };
+    let paths: Vec<_> = outcomes.iter().filter_map(created).collect();
+    assert_eq!(paths, ["/a/b", "/a/s-0000000002"]);
+
+    let (data, _) = world.observer.get_data(&world.full("/a/b")).await.unwrap();
+    assert_eq!(data, "y");
+    let mut names = client.get_children("/").await.unwrap();
+    names.sort();
+    assert_eq!(names, ["a"]);
+}
+
+#[tokio::test]
+async fn the_root_of_the_client_is_the_chroot() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let stat = client.set_data("/", "root", None).await.unwrap();
+    assert_eq!(world.observer.get_data(world.chroot()).await, Ok(("root".into(), stat)));
+    let refusal = client.create("/", "", PERSISTENT).await.unwrap_err();
+    assert_eq!(refusal, OpError::Server(ErrorCode::NODE_EXISTS));
+
+    let (_, mut watcher) = client.get_children_and_watch("/").await.unwrap();
+    world.observer.create(&world.full("/x"), "", PERSISTENT).await.unwrap();
+    let event = event(&mut watcher).await;
+    assert_eq!((event.kind, event.path.as_ref()), (EventType::NODE_CHILDREN_CHANGED, "/"));
+}
+
+#[tokio::test]
+async fn events_name_the_path_as_the_client_knows_it() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let (_, mut inside) = client.exists_and_watch("/a").await.unwrap();
+    let (_, mut outside) = world.observer.exists_and_watch(&world.full("/a")).await.unwrap();
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    assert_eq!(event(&mut inside).await.path, "/a");
+    assert_eq!(event(&mut outside).await.path, world.full("/a"));
+}
+
+#[tokio::test]
+async fn a_dead_host_in_the_list_does_no_harm() {
+    let world = World::start().await;
+    let hosts = format!("{},{}", dead_host().await, world.target.hosts());
+    // The list is shuffled; these seeds begin with either.
+    for seed in 0..4 {
+        let client = world.builder_at(&hosts).seed(seed).connect().await.unwrap();
+        assert!(client.exists("/").await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn dead_hosts_alone_are_an_error_that_says_why() {
+    let dead = dead_host().await;
+    let builder = Client::builder(&dead).connect_within(Duration::from_millis(300));
+    let error = builder.connect().await.unwrap_err();
+    let ConnectError::TimedOut { hosts, last_failure, .. } = &error else { panic!("{error}") };
+    assert_eq!((hosts, last_failure.is_some()), (&dead, true), "{error}");
+}
+
+#[test]
+fn connect_strings_name_hosts_ports_and_the_chroot() {
+    let parsed: ConnectString = "zk1, [::1]:2183,[fe80::1%eth0],10.0.0.1:1/app/x".parse().unwrap();
+    let hosts: Vec<_> = parsed.hosts.iter().map(|host| (host.name.as_str(), host.port)).collect();
+    assert_eq!(hosts, [("zk1", 2181), ("::1", 2183), ("fe80::1%eth0", 2181), ("10.0.0.1", 1)]);
+    assert_eq!(parsed.chroot.as_str(), "/app/x");
+    for bad in ["", "/app", "zk1:", "zk1:70000", "::1", "[::1", "zk1,,zk2", "zk1/a//b", "zk1/a/"] {
+        assert!(bad.parse::<ConnectString>().is_err(), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_connect_string_that_cannot_work_is_refused_at_once() {
+    let error = Client::connect("zk1:0").await.unwrap_err();
+    assert!(matches!(error, ConnectError::Config(ConfigError::Host { .. })), "{error}");
+}

@@ -1,0 +1,122 @@
+//! Large requests, large replies, and many of either.
+
+use bytes::Bytes;
+use zk_session::{CreateMode, ErrorCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Version};
+use zk_tests::target::World;
+
+const PERSISTENT: CreateMode = CreateMode::Persistent;
+
+/// The most that fits into a request to set the data of a znode: the rest is xid, opcode, path,
+/// length of the data, version.
+fn data_max(full_path: &str) -> usize {
+    REQUEST_LIMIT_DEFAULT - 8 - (4 + full_path.len()) - 4 - 4
+}
+
+#[tokio::test]
+async fn a_request_of_exactly_the_limit_is_served() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    let data = Bytes::from(vec![7; data_max(&world.full("/a"))]);
+    let stat = client.set_data("/a", data.clone(), None).await.unwrap();
+    assert_eq!(stat.data_length, data.len());
+    // The reply is longer than any request could be.
+    assert_eq!(client.get_data("/a").await, Ok((data, stat)));
+    assert_eq!(client.status().connection, 1);
+}
+
+#[tokio::test]
+async fn a_longer_request_is_not_sent() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    let data = vec![7; data_max(&world.full("/a")) + 1];
+    let error = client.set_data("/a", data, None).await.unwrap_err();
+    let (length, limit) = (REQUEST_LIMIT_DEFAULT + 1, REQUEST_LIMIT_DEFAULT);
+    assert_eq!(error, OpError::RequestTooLarge { length, limit });
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    assert_eq!(client.exists("/a").await.unwrap().unwrap().version, Version(0));
+    assert_eq!(client.status().connection, 1);
+}
+
+/// The server's limit is the same for everybody, so a client without one gets to know it.
+#[tokio::test]
+async fn a_server_drops_the_connection_over_a_request_beyond_its_limit() {
+    let world = World::start().await;
+    let builder = world.builder().request_limit(8 << 20);
+    let client = builder.connect().await.unwrap();
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    let before = client.status();
+    let error = client.set_data("/a", vec![7; 2 << 20], None).await.unwrap_err();
+    assert!(matches!(error, OpError::ConnectionLoss(_)), "{error}");
+    assert_eq!(client.exists("/a").await.unwrap().unwrap().version, Version(0));
+    let after = client.status();
+    assert_eq!((after.session, after.connection), (before.session, before.connection + 1));
+}
+
+#[tokio::test]
+async fn a_reply_beyond_the_limit_fails_its_own_request_only() {
+    let world = World::start().await;
+    let client = world.builder().response_limit(1024).connect().await.unwrap();
+    client.create("/small", "s", PERSISTENT).await.unwrap();
+    client.create("/large", vec![7; 300_000], PERSISTENT).await.unwrap();
+    let before = client.get_data("/small");
+    let large = client.get_data("/large");
+    let missing = client.get_data("/missing");
+    let after = client.get_data("/small");
+    assert_eq!(before.await.unwrap().0, "s");
+    // Header, length of the data, stat.
+    assert_eq!(large.await, Err(OpError::ResponseTooLarge(300_000 + 16 + 4 + 68)));
+    assert_eq!(missing.await, Err(OpError::Server(ErrorCode::NO_NODE)));
+    assert_eq!(after.await.unwrap().0, "s");
+    assert_eq!(client.set_data("/large", "s", None).await.unwrap().version, Version(1));
+    assert_eq!(client.get_data("/large").await.unwrap().0, "s");
+    assert_eq!(client.status().connection, 1);
+}
+
+#[tokio::test]
+async fn a_watch_left_by_a_reply_beyond_the_limit_disturbs_nobody() {
+    let world = World::start().await;
+    let client = world.builder().response_limit(1024).connect().await.unwrap();
+    client.create("/large", vec![7; 5000], PERSISTENT).await.unwrap();
+    let error = client.get_data_and_watch("/large").await.unwrap_err();
+    assert!(matches!(error, OpError::ResponseTooLarge(_)), "{error}");
+    client.set_data("/large", "s", None).await.unwrap();
+    assert_eq!(client.get_data("/large").await.unwrap().0, "s");
+    assert_eq!(client.status().connection, 1);
+}
+
+#[tokio::test]
+async fn many_requests_at_once_are_answered_in_the_order_of_calls() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/a", "", PERSISTENT).await.unwrap();
+    let writes: Vec<_> = (0..500).map(|at| client.set_data("/a", format!("{at}"), None)).collect();
+    let read = client.get_data("/a");
+    // Awaited in the reverse order, which changes nothing.
+    assert_eq!(read.await.unwrap().0, "499");
+    for (version, write) in (1..501).zip(writes).rev() {
+        assert_eq!(write.await.unwrap().version, Version(version));
+    }
+}
+
+#[tokio::test]
+async fn a_long_list_of_children_arrives_whole() {
+    let world = World::start().await;
+    let client = world.client().await;
+    client.create("/q", "", PERSISTENT).await.unwrap();
+    let padding = "x".repeat(200);
+    let creates: Vec<_> = (0..400)
+        .map(|_| {
+            let path = format!("/q/{padding}-");
+            client.create(&path, "", CreateMode::PersistentSequential)
+        })
+        .collect();
+    for (number, create) in creates.into_iter().enumerate() {
+        assert_eq!(create.await.unwrap().path, format!("/q/{padding}-{number:010}"));
+    }
+    let mut names = client.get_children("/q").await.unwrap();
+    names.sort();
+    let expected: Vec<_> = (0..400).map(|number| format!("{padding}-{number:010}")).collect();
+    assert_eq!(names, expected);
+}
