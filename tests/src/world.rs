@@ -261,11 +261,13 @@ impl Enumeration {
     fn run_pairs(&mut self, first: &Fault, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
             // A pair is unordered, but for two of one kind the second comes later.
-            let start = match (&first.at, &cuts(self.session, 0)[0].at) {
-                (At::Request { nth, .. }, At::Request { .. })
-                | (At::Event { nth, .. }, At::Event { .. }) => nth + 1,
-                (At::Event { .. }, At::Request { .. }) => continue,
-                _ => 0,
+            let at_requests =
+                cuts(self.session, 0).iter().all(|fault| matches!(fault.at, At::Request { .. }));
+            let start = match first.at {
+                At::Request { nth, .. } if at_requests => nth + 1,
+                At::Event { nth, .. } if !at_requests => nth + 1,
+                At::Event { .. } => continue,
+                At::Request { .. } | At::Connect { .. } => 0,
             };
             for nth in start.. {
                 let seconds = cuts(self.session, nth);

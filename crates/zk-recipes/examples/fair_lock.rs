@@ -58,7 +58,7 @@ async fn contend(client: Client, number: usize, start: Instant) -> Result<i64, S
             guard = &mut acquiring => break guard.map_err(|error| error.to_string())?,
             Some(phase) = phases.next() => match phase {
                 Phase::Queued { ahead } => say(format!("queued, {ahead} ahead")),
-                _ => say("asks for a place in the queue".into()),
+                Phase::Claiming | _ => say("asks for a place in the queue".into()),
             },
         }
     };

@@ -214,7 +214,7 @@ impl FairLockBuilder {
 
 impl Acquire {
     /// Gives up after this time with [`LockError::TimedOut`]. It bounds the wait; what may be on
-    /// the servers is removed in the background. Zero means one try without waiting for anything.
+    /// the servers is removed in the background. Zero gives up at once.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.order.deadline = Some(self.order.client.now() + timeout);
         self

@@ -50,7 +50,9 @@ pub struct Guard {
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum LockState {
     /// Connected to a read-write server in the session that created the znode, the znode is not
-    /// known to be gone, and an acknowledgement is not overdue.
+    /// known to be gone, and an acknowledgement is not overdue. This is what our clock and the
+    /// server we talk to say: a server that is cut off from its leader goes on acknowledging for a
+    /// while after the leader has expired the session. Only a committed write proves more.
     Held,
     /// Neither a proof that it is lost nor a fresh one that it is held: disconnected, resumed and
     /// not yet proven, or an acknowledgement is overdue.
@@ -125,8 +127,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`], or [`LockError::Refused`] if the access control list denies reading
-    /// the znode.
+    /// [`LockError::Lost`]; [`LockError::Refused`] if the access control list denies reading the
+    /// znode; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client has stopped.
     pub async fn validate(&self) -> Result<(), LockError> {
         loop {
             if let LockState::Lost(reason) = self.state() {

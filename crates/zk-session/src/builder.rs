@@ -1,7 +1,7 @@
 //! Options of a client, checked once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,8 @@ use crate::driver::shared::Shared;
 use crate::driver::transport::{Tcp, Transport};
 use crate::driver::{Driver, Ends};
 use crate::error::{ConfigError, ConnectError, OpError};
-use crate::machine::{OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix};
+use crate::machine::{EndCause, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix};
+use crate::op::Op;
 
 /// Session timeout asked for by default.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -202,7 +203,9 @@ impl ClientBuilder {
         let (status_sender, status) = watch::channel(machine.status());
         let (failure_sender, last_failure) = watch::channel(None);
         let queued = Arc::new(AtomicUsize::new(0));
+        let end = Arc::new(Mutex::new(EndCause::Abandoned));
         let ends = Ends {
+            end: Arc::clone(&end),
             commands: command_queue,
             queued: Arc::clone(&queued),
             status: status_sender,
@@ -214,6 +217,7 @@ impl ClientBuilder {
         Ok(Client::from_shared(Arc::new(Shared {
             chroot,
             clock,
+            end,
             hosts: names,
             janitor,
             last_failure,
@@ -240,9 +244,12 @@ impl ClientBuilder {
         let within = self.connect_within.unwrap_or(self.session_timeout);
         let create_chroot = self.create_chroot;
         let client = self.start()?;
-        match tokio::time::timeout(within, first_connection(&client)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(error),
+        let ready = async {
+            first_connection(&client).await?;
+            if create_chroot { ensure_chroot(&client).await } else { Ok(()) }
+        };
+        match tokio::time::timeout(within, ready).await {
+            Ok(ready) => ready?,
             Err(_) => {
                 let shared = client.shared();
                 return Err(ConnectError::TimedOut {
@@ -251,9 +258,6 @@ impl ClientBuilder {
                     last_failure: shared.last_failure.borrow().clone(),
                 });
             }
-        }
-        if create_chroot {
-            ensure_chroot(&client).await?;
         }
         Ok(client)
     }
@@ -265,6 +269,9 @@ impl ClientBuilder {
         }
         if self.session_timeout.as_millis() > i32::MAX as u128 {
             return option("session_timeout", "it is longer than 2^31 - 1 ms");
+        }
+        if self.give_up.is_some_and(|timeout| timeout < self.session_timeout) {
+            return option("give_up_after", "it is shorter than the session timeout");
         }
         if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
             return option("connect_timeout", "it is zero");
@@ -302,23 +309,33 @@ async fn first_connection(client: &Client) -> Result<(), ConnectError> {
     }
 }
 
-/// Creates the chroot and its ancestors. Nothing here needs care after a lost connection: a
-/// create that was applied twice answers `NODE_EXISTS`.
+/// Creates the chroot and its ancestors, if it is missing. Nothing here needs care after a lost
+/// connection: a create that was applied twice answers `NODE_EXISTS`.
 async fn ensure_chroot(client: &Client) -> Result<(), ConnectError> {
     let chroot = client.shared().chroot.as_str();
-    let ends = chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]);
-    for path in ends.filter_map(|end| chroot.get(..end)).filter(|path| !path.is_empty()) {
-        loop {
-            match client.create_chroot_znode(path).await {
-                Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => break,
-                Err(error) if error.is_connection_loss() => {}
-                Err(error) => {
-                    return Err(ConnectError::Chroot { path: path.to_owned(), error });
-                }
-            }
+    if chroot.is_empty() || replay(|| client.probe_chroot_znode(chroot)).await.is_ok() {
+        return Ok(());
+    }
+    let mut last = Ok(());
+    for end in chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]) {
+        let path = chroot.get(..end).unwrap_or(chroot);
+        // An ancestor may exist without being ours to create: servers look at the right first.
+        last = replay(|| client.create_chroot_znode(path)).await;
+    }
+    match last {
+        Ok(()) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => Ok(()),
+        Err(error) => Err(ConnectError::Chroot { path: chroot.to_owned(), error }),
+    }
+}
+
+/// Issues an operation that may be issued any number of times until it has an answer.
+async fn replay(operation: impl Fn() -> Op<()>) -> Result<(), OpError> {
+    loop {
+        match operation().await {
+            Err(error) if error.is_connection_loss() => {}
+            result => return result,
         }
     }
-    Ok(())
 }
 
 fn random_seed() -> [u64; 3] {

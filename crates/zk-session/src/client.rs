@@ -5,7 +5,7 @@
     reason = "a reply of another kind is a bug, whatever the kind"
 )]
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -270,18 +270,25 @@ impl Client {
     /// Cancel safe: the close goes on without the caller.
     pub async fn close(&self) -> CloseOutcome {
         let (sender, end) = oneshot::channel();
-        if self.shared.commands.send(Command::Close(sender)).is_err() {
-            return CloseOutcome::Closed;
-        }
-        match end.await {
-            Ok(EndCause::Closed | EndCause::Expired) => CloseOutcome::Closed,
-            Ok(EndCause::Abandoned | EndCause::GaveUp | EndCause::Swapped) | Err(_) => {
-                CloseOutcome::Abandoned
-            }
+        let end = match self.shared.commands.send(Command::Close(sender)) {
+            Ok(()) => end.await.ok(),
+            Err(_) => None,
+        };
+        // Whoever comes late is told how it ended.
+        match end.unwrap_or_else(|| *self.shared.end.lock().unwrap_or_else(PoisonError::into_inner))
+        {
+            EndCause::Closed | EndCause::Expired => CloseOutcome::Closed,
+            EndCause::Abandoned | EndCause::GaveUp | EndCause::Swapped => CloseOutcome::Abandoned,
         }
     }
 
-    /// Creates a znode by its path on the server, in disregard of the chroot.
+    /// Whether a znode exists, by its path on the server; `NO_NODE` if not.
+    pub(crate) fn probe_chroot_znode(&self, path: &str) -> Op<()> {
+        let operation = Operation { request: Request::Exists(read(path, false)), watch: None };
+        Op::submit_to_server(&self.shared, operation)
+    }
+
+    /// Creates a znode by its path on the server.
     pub(crate) fn create_chroot_znode(&self, path: &str) -> Op<()> {
         let options = CreateOptions::from(CreateMode::Persistent);
         let request = Request::Create(options.request(path, Bytes::new()));

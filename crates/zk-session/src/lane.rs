@@ -73,21 +73,36 @@ impl Lane {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Takes the next event, if it is there.
+    /// Takes the next event, or has the task woken when it is there.
     pub fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LaneEvent> {
-        self.events.poll_recv(cx).map(|event| match event {
-            None => LaneEvent::Stopped,
-            Some(LaneEvent::Reply { token, mut reply }) => {
+        self.events
+            .poll_recv(cx)
+            .map(|event| event.map_or(LaneEvent::Stopped, |event| self.translate(event)))
+    }
+
+    /// Takes the next event, if it is there. Unlike [`poll_next`](Self::poll_next) it is not
+    /// subject to tokio's cooperative budget: `None` means that nothing has arrived.
+    pub fn try_next(&mut self) -> Option<LaneEvent> {
+        match self.events.try_recv() {
+            Ok(event) => Some(self.translate(event)),
+            Err(mpsc::error::TryRecvError::Empty) => None,
+            Err(mpsc::error::TryRecvError::Disconnected) => Some(LaneEvent::Stopped),
+        }
+    }
+
+    fn translate(&mut self, event: LaneEvent) -> LaneEvent {
+        match event {
+            LaneEvent::Reply { token, mut reply } => {
                 self.unanswered.retain(|other| *other != token);
                 self.to_client(&mut reply);
                 LaneEvent::Reply { token, reply }
             }
-            Some(LaneEvent::Watch { local, mut event }) => {
+            LaneEvent::Watch { local, mut event } => {
                 event.path = self.shared.chroot.to_client(&event.path);
                 LaneEvent::Watch { local, event }
             }
-            Some(event) => event,
-        })
+            LaneEvent::Change(_) | LaneEvent::Stopped => event,
+        }
     }
 
     /// A view of the session.

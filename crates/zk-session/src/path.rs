@@ -8,7 +8,8 @@ use crate::error::OpError;
 ///
 /// It starts with `/` and does not end with one (but for the root), has no empty, `.` or `..`
 /// component and none of the characters U+0000 to U+001F, U+007F to U+009F, U+E000 to U+F8FF and
-/// U+FFF0 to U+FFFF. Source: `PathUtils.validatePath`.
+/// U+FFF0 to U+FFFF. Characters above U+FFFF are refused too: Java servers see surrogates in their
+/// place. Source: `PathUtils.validatePath`.
 ///
 /// # Errors
 ///

@@ -140,6 +140,11 @@ impl Claim {
         Some(self.read_owners(found))
     }
 
+    /// The session of the claim, once it is known.
+    pub fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
     /// True while a create is in flight.
     pub fn is_creating(&self) -> bool {
         self.state == State::Creating
@@ -175,7 +180,9 @@ impl Claim {
 
     fn created(&mut self, view: View, mut reply: Reply) -> ClaimStep {
         let listed = reply.results.pop();
-        match reply.results.pop().map(verdict) {
+        let created = reply.results.pop();
+        let is_lost = matches!(&created, Some(Err(error)) if error.is_connection_loss());
+        match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
                 let name = name_of(&created.path).unwrap_or_default();
                 let Sibling::Contender(sequence) = self.profile.naming.sibling(&name) else {
@@ -200,7 +207,8 @@ impl Claim {
             Some(Verdict::Unknown | Verdict::Done(_)) | None => {
                 self.is_tainted = true;
                 self.session = reply.session;
-                self.probe()
+                // A server that fails is given time; a lost connection has to be made anew anyway.
+                if is_lost { self.probe() } else { self.pause(view) }
             }
         }
     }
@@ -270,7 +278,7 @@ impl Claim {
 
     fn probed(&mut self, view: View, mut reply: Reply) -> ClaimStep {
         let listed = reply.results.pop().map(replayable);
-        match (reply.results.pop().map(verdict), listed) {
+        match (reply.results.pop().map(replayable), listed) {
             (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => {
                 ClaimStep::SessionOver
             }

@@ -25,6 +25,8 @@
 //! disappear, so if the own znode is in the list and the first, it still is the first. The own
 //! znode may be gone since; the guard knows how to find out.
 
+use std::time::Duration;
+
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, EventType, Response};
 use zk_session::machine::Reply;
@@ -55,6 +57,8 @@ pub struct Fair {
     is_safety_list: bool,
     watches_missed: u64,
     paused_until: Option<Time>,
+    /// The interval of the safety list, spread so that waiters do not list together.
+    safety_relist: Option<Duration>,
     state: State,
 }
 
@@ -65,8 +69,10 @@ struct Place {
     session: SessionId,
     /// Connection of the newest list; `None` after a disconnect.
     listed_on: Option<u64>,
-    /// The watch on the own znode, while it has no gap.
+    /// The watch on the own znode. It is restored after a disconnect.
     own_watch: Option<u64>,
+    /// Connection on which that watch was set by a read.
+    own_watched_on: Option<u64>,
     /// The watch on the one ahead, or on the directory.
     ahead_watch: Option<u64>,
     nearest: ByteString,
@@ -97,7 +103,6 @@ impl Fair {
     pub fn new(profile: Profile, id: u128, may_queue: bool) -> Self {
         let claim = Claim::new(profile.clone(), id);
         Self {
-            profile,
             claim,
             may_queue,
             place: None,
@@ -107,6 +112,8 @@ impl Fair {
             is_safety_list: false,
             watches_missed: 0,
             paused_until: None,
+            safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
+            profile,
             state: State::Claiming,
         }
     }
@@ -114,7 +121,7 @@ impl Fair {
     /// The first step.
     pub fn start(&mut self) -> Step {
         let step = self.claim.start();
-        self.after_claim(View { now: Time::default(), alive: None }, step)
+        self.after_claim(View { now: Time::default(), alive: None, lapses: 0 }, step)
     }
 
     /// Contenders ahead, by the newest list; `None` before the first.
@@ -141,7 +148,7 @@ impl Fair {
             self.paused_until = None;
         }
         match (self.state, input) {
-            (_, Input::Ended(session)) => self.session_ended(session),
+            (_, Input::Ended(session)) => self.session_ended(view, session),
             (_, Input::Suspended) => self.suspended(view),
             (State::Claiming, Input::Reply(reply)) => {
                 let step = self.claim.handle_reply(view, reply);
@@ -184,6 +191,7 @@ impl Fair {
             session: claimed.session,
             listed_on: None,
             own_watch: None,
+            own_watched_on: None,
             ahead_watch: None,
             nearest: ByteString::new(),
             is_ahead_foreign: false,
@@ -214,7 +222,7 @@ impl Fair {
                 self.watches_missed += u64::from(is_safety_list);
                 self.ahead = 0;
                 if view.alive == Some(connection) {
-                    self.grant(connection)
+                    self.grant(view, connection)
                 } else {
                     self.list_again()
                 }
@@ -243,7 +251,8 @@ impl Fair {
         place.is_ahead_foreign = false;
         let directory = &self.profile.directory;
         let mut operations = vec![read(child(directory, &place.nearest), Some(ahead_watch))];
-        if place.own_watch.is_none() {
+        if place.own_watch.is_none() || place.own_watched_on != place.listed_on {
+            place.own_watched_on = None;
             place.own_watch = Some(new_own_watch);
             operations.push(read(child(directory, &place.znode.name), Some(new_own_watch)));
         }
@@ -278,7 +287,10 @@ impl Fair {
         match results.next() {
             None => {}
             Some(Verdict::Done(Response::GetData(data)))
-                if data.stat.ephemeral_owner == place.session.0 => {}
+                if data.stat.ephemeral_owner == place.session.0 =>
+            {
+                place.own_watched_on = Some(reply.connection);
+            }
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
                 let path = child(&self.profile.directory, &place.znode.name);
                 return Step::Failed(LockError::definite(error, "read", &path));
@@ -289,7 +301,7 @@ impl Fair {
                 return self.list_again();
             }
         }
-        if place.ahead_watch.is_none() {
+        if place.ahead_watch.is_none() || place.own_watch.is_none() {
             // It fired before the flight was answered as a whole.
             return self.list_again();
         }
@@ -305,6 +317,7 @@ impl Fair {
         let Some(place) = self.place.as_mut() else { return self.wait(view) };
         if place.own_watch == Some(local) {
             place.own_watch = None;
+            place.own_watched_on = None;
             if kind == EventType::NODE_DELETED {
                 return self.list_unless_busy(view);
             }
@@ -315,6 +328,8 @@ impl Fair {
         }
         place.ahead_watch = None;
         if self.state != State::Queued {
+            // The list under way will show it, but it was the watch that told.
+            self.is_safety_list = false;
             return self.wait(view);
         }
         // Step 4.
@@ -323,8 +338,9 @@ impl Fair {
             return self.list_again();
         }
         let connection = view.alive.unwrap_or_default();
-        if place.is_ahead_foreign && place.own_watch.is_some() {
-            return self.grant(connection);
+        let is_watched = place.own_watch.is_some() && place.own_watched_on == view.alive;
+        if place.is_ahead_foreign && is_watched {
+            return self.grant(view, connection);
         }
         self.confirm()
     }
@@ -334,6 +350,7 @@ impl Fair {
         let own_watch = self.fresh_watch();
         let place = self.place.as_mut().expect("there is something to confirm");
         place.own_watch = Some(own_watch);
+        place.own_watched_on = None;
         let path = child(&self.profile.directory, &place.znode.name);
         Step::Submit(flight(Some(place.session), vec![read(path, Some(own_watch))]))
     }
@@ -347,7 +364,8 @@ impl Fair {
                     && view.alive == Some(reply.connection)
                     && place.listed_on == Some(reply.connection) =>
             {
-                self.grant(reply.connection)
+                place.own_watched_on = Some(reply.connection);
+                self.grant(view, reply.connection)
             }
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
             _ => {
@@ -367,8 +385,8 @@ impl Fair {
         Step::Submit(flight(Some(place.session), vec![list(&self.profile.directory, watch)]))
     }
 
-    /// Lists, unless a flight is under way whose answer leads to a list or to a decision that
-    /// sees the loss of the own watch.
+    /// Lists, unless a flight is under way. Its answer leads to a list, or meets the loss of the
+    /// own watch.
     fn list_unless_busy(&mut self, view: View) -> Step {
         match self.state {
             State::Queued | State::Granted => self.list_again(),
@@ -400,7 +418,7 @@ impl Fair {
         }
     }
 
-    fn grant(&mut self, connection: u64) -> Step {
+    fn grant(&mut self, view: View, connection: u64) -> Step {
         self.state = State::Granted;
         let place = self.place.as_ref().expect("only a place is granted");
         Step::Held(Held {
@@ -408,13 +426,14 @@ impl Fair {
             session: place.session,
             connection,
             own_watch: place.own_watch,
+            lapses: view.lapses,
         })
     }
 
     /// Still granted, unless what arrived since says otherwise.
     fn grant_again(&mut self, view: View) -> Step {
         match view.alive {
-            Some(connection) => self.grant(connection),
+            Some(connection) => self.grant(view, connection),
             None => self.list_again(),
         }
     }
@@ -428,7 +447,7 @@ impl Fair {
     /// Goes on as before.
     fn wait(&mut self, view: View) -> Step {
         match self.state {
-            State::Queued => Step::Wait(self.profile.safety_relist.map(|pause| view.now + pause)),
+            State::Queued => Step::Wait(self.safety_relist.map(|pause| view.now + pause)),
             State::Granted => self.grant_again(view),
             State::Claiming
             | State::Listing
@@ -442,17 +461,17 @@ impl Fair {
     fn suspended(&mut self, view: View) -> Step {
         if let Some(place) = self.place.as_mut() {
             place.listed_on = None;
-            place.own_watch = None;
+            place.own_watched_on = None;
         }
         if self.state == State::Granted { self.list_again() } else { self.wait(view) }
     }
 
-    fn session_ended(&mut self, session: SessionId) -> Step {
-        match &self.place {
-            Some(place) if place.session != session => Step::Wait(None),
-            // Without a place, the answer of the create tells.
-            None => Step::Wait(None),
-            Some(_) => Step::Restart(Restart::SessionOver),
+    fn session_ended(&mut self, view: View, session: SessionId) -> Step {
+        if self.claim.session() == Some(session) {
+            Step::Restart(Restart::SessionOver)
+        } else {
+            // Another session's end, or the create is on its way and its answer will tell.
+            self.wait(view)
         }
     }
 
@@ -460,4 +479,9 @@ impl Fair {
         self.next_watch += 1;
         self.next_watch
     }
+}
+
+/// Between one and one and a quarter of an interval, by the id.
+fn spread(interval: Duration, id: u128) -> Duration {
+    interval + interval / 4 * u32::from(id as u8) / 255
 }

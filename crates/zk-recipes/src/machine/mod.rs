@@ -24,7 +24,7 @@ use zk_session::{OpError, Outcome, SessionId, Time};
 use crate::error::LockError;
 use crate::naming::Naming;
 
-/// Pause before asking again a server that is overloaded or has no quorum, before jitter.
+/// Pause before asking again a server that is overloaded or has no quorum.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
 /// What all machines of a lock know.
@@ -52,6 +52,8 @@ pub struct View {
     /// Number of the connection, if the session is connected read-write and its guard deadline
     /// lies ahead.
     pub alive: Option<u64>,
+    /// Guard deadlines of the client that have passed.
+    pub lapses: u64,
 }
 
 /// What happens to a machine.
@@ -114,8 +116,10 @@ pub struct Held {
     pub session: SessionId,
     /// The connection on which the grant was decided.
     pub connection: u64,
-    /// The watch on the own znode, if it is registered on that connection.
+    /// The watch on the own znode, if there is one.
     pub own_watch: Option<u64>,
+    /// Guard deadlines of the client that had passed when the grant was decided.
+    pub lapses: u64,
 }
 
 /// A contender znode of ours.
@@ -136,7 +140,7 @@ pub(crate) enum Verdict {
     Done(Response),
     /// A server refused it for a reason that stays.
     Refused(OpError),
-    /// A server could not take it now; nothing happened.
+    /// A server, or the client, could not take it now; nothing happened.
     Later,
     /// It was not applied, and may be issued again.
     NotApplied,
@@ -152,7 +156,10 @@ pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
     match result {
         Ok(response) => Verdict::Done(response),
         Err(OpError::SessionExpired(_)) => Verdict::SessionOver,
-        Err(OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)) => Verdict::Later,
+        Err(
+            OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
+            | OpError::QueueFull(_),
+        ) => Verdict::Later,
         Err(OpError::ConnectionLoss(Outcome::NotApplied) | OpError::Recalled) => {
             Verdict::NotApplied
         }

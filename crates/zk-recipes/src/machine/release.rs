@@ -64,6 +64,10 @@ pub struct Release {
     is_tainted: bool,
     has_deleted: bool,
     has_lost_delete: bool,
+    /// Names that a server refuses to delete, and the first refusal.
+    given_up: Vec<ByteString>,
+    refusal: Option<(ByteString, OpError)>,
+    paused_until: Option<Time>,
     state: State,
 }
 
@@ -97,6 +101,9 @@ impl Release {
             is_tainted,
             has_deleted: false,
             has_lost_delete: false,
+            given_up: Vec::new(),
+            refusal: None,
+            paused_until: None,
             state: State::Sweeping,
         }
     }
@@ -129,17 +136,20 @@ impl Release {
 
     /// Advances by one input.
     pub fn handle(&mut self, view: View, input: Input) -> ReleaseStep {
+        if matches!(input, Input::Timer) {
+            self.paused_until = None;
+        }
         match (self.state.clone(), input) {
-            (_, Input::Ended(session)) if self.session.is_none_or(|own| own == session) => {
-                ReleaseStep::Done(Released::EndedWithSession)
-            }
+            // While draining, the answer of the create tells in which session it was sent.
             (State::Draining, Input::Reply(reply)) => self.created(reply),
+            (State::Draining, _) => ReleaseStep::Wait(None),
+            (_, Input::Ended(session)) if self.session == Some(session) => self.over(),
             (State::Sweeping, Input::Reply(reply)) => self.swept(view, reply),
             (State::Reading(names), Input::Reply(reply)) => self.owners(view, names, reply),
             (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
             (State::Pausing, Input::Timer) => self.proceed(),
-            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Watch { .. })
-            | (_, Input::Ended(_)) => ReleaseStep::Wait(None),
+            (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
+            | (_, Input::Suspended | Input::Ended(_)) => ReleaseStep::Wait(self.paused_until),
         }
     }
 
@@ -156,7 +166,10 @@ impl Release {
         self.done()
     }
 
-    fn done(&self) -> ReleaseStep {
+    fn done(&mut self) -> ReleaseStep {
+        if let Some((path, error)) = self.refusal.take() {
+            return ReleaseStep::Refused { path, error };
+        }
         ReleaseStep::Done(if self.has_deleted || self.has_lost_delete {
             Released::Released
         } else {
@@ -173,7 +186,8 @@ impl Release {
 
     fn pause(&mut self, view: View) -> ReleaseStep {
         self.state = State::Pausing;
-        ReleaseStep::Wait(Some(view.now + PAUSE))
+        self.paused_until = Some(view.now + PAUSE);
+        ReleaseStep::Wait(self.paused_until)
     }
 
     fn over(&self) -> ReleaseStep {
@@ -203,13 +217,14 @@ impl Release {
         let listed = reply.results.pop().map(replayable);
         match (reply.results.pop().map(replayable), listed) {
             (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => self.over(),
-            (Some(Verdict::Later), _) => self.pause(view),
+            (Some(Verdict::Later), _) | (_, Some(Verdict::Later)) => self.pause(view),
             // Any definite answer shows that the barrier was passed.
             (
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
                 Some(Verdict::Done(Response::GetChildren(names))),
             ) => {
-                let found = queue::with_prefix(&self.profile, &names, &self.prefix);
+                let mut found = queue::with_prefix(&self.profile, &names, &self.prefix);
+                found.retain(|(_, name)| !self.given_up.contains(name));
                 if found.is_empty() {
                     return self.done();
                 }
@@ -259,13 +274,14 @@ impl Release {
     fn deleted(&mut self, view: View, reply: Reply) -> ReleaseStep {
         let mut left = Vec::new();
         let mut is_later = false;
-        let mut refused = None;
         for (name, result) in std::mem::take(&mut self.known).into_iter().zip(reply.results) {
             match replayable(result) {
                 Verdict::Done(_) => self.has_deleted = true,
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
                 Verdict::Refused(error) => {
-                    refused = Some((child(&self.profile.directory, &name), error));
+                    let path = child(&self.profile.directory, &name);
+                    self.refusal.get_or_insert((path, error));
+                    self.given_up.push(name);
                 }
                 Verdict::SessionOver => return self.over(),
                 Verdict::Later => {
@@ -280,11 +296,7 @@ impl Release {
             }
         }
         self.known = left;
-        match refused {
-            Some((path, error)) => ReleaseStep::Refused { path, error },
-            None if is_later => self.pause(view),
-            None => self.proceed(),
-        }
+        if is_later { self.pause(view) } else { self.proceed() }
     }
 }
 

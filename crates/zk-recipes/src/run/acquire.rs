@@ -115,7 +115,7 @@ impl Attempt {
                 Step::Wait(at) => until = at,
                 Step::Held(ref held) => {
                     // Nothing is decided before everything that has arrived is known.
-                    let Some(fed) = feed.arrived().await else {
+                    let Some(fed) = feed.arrived() else {
                         return Ok(Outcome::Held(held.clone()));
                     };
                     step = advance(fair, feed, fed)?.unwrap_or(step);
@@ -164,7 +164,9 @@ fn advance(fair: &mut Fair, feed: &Feed, fed: Fed) -> Result<Option<Step>, LockE
     match fed {
         Fed::AuthFailed => Err(LockError::AuthFailed),
         Fed::Closed => Err(LockError::Closed),
-        Fed::Connected(_) | Fed::Lapsed => Ok(None),
+        Fed::Connected(_) => Ok(None),
+        // What was known before a deadline passed is as void as after a disconnect.
+        Fed::Lapsed => Ok(Some(fair.handle(feed.view(), Input::Suspended))),
         Fed::Input(input) => Ok(Some(fair.handle(feed.view(), input))),
     }
 }

@@ -67,7 +67,7 @@ pub(crate) fn start(feed: Feed, slot: Slot, release: Release, held: Held) -> Gua
     let hold = Arc::new(Hold {
         path: crate::machine::child(release.directory(), &held.znode.name),
         session: held.session,
-        lapses: client.status().lapses,
+        lapses: held.lapses,
         proven_on: AtomicU64::new(held.connection),
         lost: watch::Sender::new(None),
         client,
@@ -78,6 +78,7 @@ pub(crate) fn start(feed: Feed, slot: Slot, release: Release, held: Held) -> Gua
         own_watch: held.own_watch,
         next_watch: held.own_watch.unwrap_or(0),
         watch_at: held.own_watch.is_none().then(|| feed.lane.now() + WATCH_AFTER),
+        needs_proof: false,
         hold: Arc::clone(&hold),
         feed,
     };
@@ -93,6 +94,8 @@ struct Keeper {
     next_watch: u64,
     /// When to read and watch the own znode.
     watch_at: Option<Time>,
+    /// The connection is a new one, and nothing has proven the lock on it yet.
+    needs_proof: bool,
 }
 
 async fn keep(
@@ -155,22 +158,23 @@ impl Keeper {
     fn prove_if_due(&mut self) {
         if self.watch_at.is_some_and(|at| at <= self.feed.lane.now()) {
             self.watch_at = None;
-            self.submit(false);
+            self.submit();
         }
     }
 
     /// After a resume: a committed check, and a watch that is known to be set.
     fn prove(&mut self) {
         self.watch_at = None;
-        self.submit(true);
+        self.needs_proof = true;
+        self.submit();
     }
 
-    fn submit(&mut self, with_check: bool) {
+    fn submit(&mut self) {
         self.next_watch += 1;
         self.own_watch = Some(self.next_watch);
         let path = self.hold.path.clone();
         let mut operations = vec![read(path.clone(), self.own_watch)];
-        if with_check {
+        if self.needs_proof {
             operations.insert(0, barrier(path));
         }
         if self.feed.submit(flight(Some(self.hold.session), operations)).is_err() {
@@ -189,7 +193,7 @@ impl Keeper {
             self.hold.lose(LostReason::ZnodeDeleted);
         } else {
             // Data that changed is nobody's business, but the watch is used up.
-            self.submit(false);
+            self.submit();
         }
     }
 
@@ -200,7 +204,10 @@ impl Keeper {
             let is_check = index + 1 < count;
             match replayable(result) {
                 Verdict::Done(response) if is_check => match multi_refusal(&response) {
-                    None => self.hold.proven_on.store(connection, Ordering::Release),
+                    None => {
+                        self.needs_proof = false;
+                        self.hold.proven_on.store(connection, Ordering::Release);
+                    }
                     Some(jute_codec::ErrorCode::NO_NODE) => {
                         self.hold.lose(LostReason::ZnodeDeleted);
                     }

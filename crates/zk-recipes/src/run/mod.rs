@@ -49,7 +49,8 @@ impl Feed {
     pub(crate) fn view(&self) -> View {
         let status = self.lane.status();
         let now = self.lane.now();
-        View { now, alive: status.is_alive(now).then_some(status.connection) }
+        let alive = status.is_alive(now).then_some(status.connection);
+        View { now, alive, lapses: status.lapses }
     }
 
     /// Submits the machine's flight.
@@ -80,16 +81,13 @@ impl Feed {
     }
 
     /// Takes what has arrived, if anything has.
-    pub(crate) async fn arrived(&mut self) -> Option<Fed> {
-        std::future::poll_fn(|cx| {
-            while let Poll::Ready(event) = self.lane.poll_next(cx) {
-                if let Some(fed) = self.translate(event) {
-                    return Poll::Ready(Some(fed));
-                }
+    pub(crate) fn arrived(&mut self) -> Option<Fed> {
+        while let Some(event) = self.lane.try_next() {
+            if let Some(fed) = self.translate(event) {
+                return Some(fed);
             }
-            Poll::Ready(None)
-        })
-        .await
+        }
+        None
     }
 
     fn translate(&mut self, event: LaneEvent) -> Option<Fed> {

@@ -14,8 +14,8 @@ pub(crate) mod transport;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ pub(crate) struct Driver {
     lanes: BTreeMap<u64, mpsc::UnboundedSender<LaneEvent>>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
-    end: EndCause,
+    end: Arc<Mutex<EndCause>>,
 }
 
 /// Channels between the task and its handles.
@@ -73,6 +73,7 @@ pub(crate) struct Ends {
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) status: watch::Sender<Status>,
     pub(crate) last_failure: watch::Sender<Option<String>>,
+    pub(crate) end: Arc<Mutex<EndCause>>,
 }
 
 impl Driver {
@@ -103,7 +104,7 @@ impl Driver {
             lanes: BTreeMap::new(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
-            end: EndCause::Abandoned,
+            end: ends.end,
         }
     }
 
@@ -125,7 +126,7 @@ impl Driver {
             let _ = lane.send(LaneEvent::Stopped);
         }
         for closer in self.closers.drain(..) {
-            let _ = closer.send(self.end);
+            let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
         }
     }
 
@@ -338,7 +339,7 @@ impl Driver {
             Change::Closing => debug!("closing"),
         }
         if let Change::Ended { cause, .. } = change {
-            self.end = cause;
+            *self.end.lock().unwrap_or_else(PoisonError::into_inner) = cause;
             let ended = match cause {
                 EndCause::Closed | EndCause::Abandoned => WatchEnded::Closed,
                 EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {

@@ -1,6 +1,7 @@
 //! What the handles of a client share with its task.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -63,13 +64,15 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) chroot: Chroot,
+    /// How the last session ended.
+    pub(crate) end: Arc<Mutex<EndCause>>,
     pub(crate) clock: Clock,
     pub(crate) hosts: String,
     pub(crate) janitor: Janitor,
     pub(crate) last_failure: watch::Receiver<Option<String>>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    pub(crate) queued: std::sync::Arc<AtomicUsize>,
+    pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) queued_max: usize,
     pub(crate) next_id: AtomicU64,
     pub(crate) id_seed: [u64; 2],

@@ -157,8 +157,11 @@ impl Session {
 
     /// The session that was given up does not exist any more.
     pub(super) fn stale_is_gone(&mut self) {
-        self.stale = None;
+        let stale = self.stale.take();
         if self.closing && self.identity.is_none() {
+            if let Some(stale) = stale {
+                self.emit(Change::Ended { session: stale.id, cause: EndCause::Closed });
+            }
             self.stop(SessionState::Closed);
         } else {
             self.reconnect_at_once();

@@ -62,7 +62,12 @@ pub struct Status {
 
 impl Status {
     /// When the session's ephemerals must no longer be trusted: the send time of the newest
-    /// acknowledged request plus the session timeout. A server cannot have counted less.
+    /// acknowledged request plus the session timeout.
+    ///
+    /// The server that acknowledged has counted from later than that. In an ensemble it is the
+    /// leader that counts, and it may have heard of the request late or never: a follower that is
+    /// cut off from its leader goes on acknowledging for some seconds after the leader has expired
+    /// the session. What must not rely on that needs a committed write, or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
         Some(self.acknowledged? + self.timeout)
     }

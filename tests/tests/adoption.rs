@@ -1,0 +1,41 @@
+//! After a lost create, a znode with our id is ours only if our session owns it.
+
+use jute_codec::OpCode;
+use zk_recipes::LockState;
+use zk_tests::world::{DIRECTORY, REFUSED, World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter};
+
+#[test]
+fn a_znode_of_another_session_that_carries_the_same_id_is_neither_adopted_nor_deleted() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let stranger = world.client(2).await.session_id().expect("connected").0;
+        world.server.admin_create("/locks", b"", None);
+        world.server.admin_create(DIRECTORY, b"", None);
+        let session = client.session_id().map(|session| session.0);
+        let filter = Filter { session, op: Some(OpCode::CREATE2), path_prefix: None };
+        let at = At::Request { nth: 0, filter };
+        world.server.inject(Fault::new(at, Action::CutBefore).refuse_for(REFUSED));
+
+        let lock = World::lock(&client);
+        let acquire = async { lock.acquire().await.expect("it becomes free") };
+        let disturb = async {
+            world.until("the create is lost", |server| server.pending_faults().is_empty()).await;
+            let create = world.server.requests().into_iter().rev().find_map(|request| request.path);
+            let path = format!("{}0000000000", create.expect("a create has a path"));
+            world.server.admin_create(&path, b"", Some(stranger));
+            sleep_ms(5_000).await;
+            let contenders = world.contenders();
+            assert_eq!(contenders.len(), 2, "ours queues behind it: {contenders:?}");
+            assert!(world.server.admin_delete(&path), "somebody deleted the stranger's znode");
+            path
+        };
+        let (guard, path) = tokio::join!(acquire, disturb);
+        assert_ne!(guard.path(), path, "\n{}", world.trace());
+        assert_eq!(guard.state(), LockState::Held);
+        guard.release().await.expect("it can be deleted");
+        sleep_ms(1_000).await;
+        assert!(world.contenders().is_empty(), "\n{}", world.trace());
+    });
+}
