@@ -73,9 +73,12 @@ pub struct Summary {
     pub losses: usize,
     /// Acquires that ended with an expired session.
     pub expired: usize,
+    /// Locks that were at risk when they were released.
+    pub at_risk: usize,
     /// Reconnects while waiting for the lock.
     pub cuts_waiting: u64,
-    /// Reconnects while holding it.
+    /// Reconnects while holding it. With [`at_risk`](Self::at_risk), all faults of that time: a
+    /// short hold is over before the next connection.
     pub cuts_holding: u64,
     /// Reconnects while releasing it.
     pub cuts_releasing: u64,
@@ -249,7 +252,10 @@ fn summary(log: &[Record], tenures: &[Tenure<'_>]) -> Summary {
                 summary.expired += 1;
                 summary.cuts_waiting += cuts;
             }
-            Event::Release | Event::Lost => summary.cuts_holding += cuts,
+            Event::Release | Event::Lost => {
+                summary.at_risk += usize::from(record.detail == "AtRisk");
+                summary.cuts_holding += cuts;
+            }
             Event::Done => summary.cuts_releasing += cuts,
         }
     }

@@ -187,10 +187,16 @@ impl Fight {
     async fn go_on(&mut self, world: &World, time: Duration) -> usize {
         let begin = world.observer.now();
         let mut mark = None;
+        let mut outage_at = OUTAGE_INTERVAL;
         loop {
             sleep(LOOK_INTERVAL).await;
             let records = self.records();
             let elapsed = world.observer.now().saturating_since(begin);
+            // None in the last third, which is there to see everybody served.
+            if elapsed >= outage_at && mark.is_none() {
+                outage_at += OUTAGE_INTERVAL;
+                self.cut_off_the_last(&records);
+            }
             if elapsed >= time * 2 / 3 {
                 mark = mark.or(Some(records.len()));
             }
@@ -198,6 +204,16 @@ impl Fight {
             if is_over || elapsed >= time + PATIENCE || self.one_has_ended() {
                 return mark.unwrap_or(0);
             }
+        }
+    }
+
+    /// Takes the network away from who was granted the lock last, for longer than its session
+    /// lives.
+    fn cut_off_the_last(&self, records: &[Record]) {
+        let last = records.iter().rfind(|record| record.event == Event::Grant);
+        if let Some(proxy) = last.and_then(|record| self.proxies.get(record.process)) {
+            proxy.refuse_for(OUTAGE);
+            proxy.cut_all();
         }
     }
 
@@ -259,12 +275,12 @@ impl Fight {
 
 fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
     let Summary { grants, missed, losses, expired, gap_max, .. } = summary;
-    let Summary { cuts_waiting, cuts_holding, cuts_releasing, .. } = summary;
+    let Summary { at_risk, cuts_waiting, cuts_holding, cuts_releasing, .. } = summary;
     eprintln!(
         "contention: {:.1} s, {PROCESSES} processes, {grants} grants, {missed} gave up, \
          {losses} losses, {expired} expired, longest gap between grants {} ms; \
          {} connections cut, {} of them with a reply lost, {} refused; reconnects while \
-         waiting {cuts_waiting}, holding {cuts_holding}, releasing {cuts_releasing}",
+         waiting {cuts_waiting}, holding {cuts_holding}, releasing {cuts_releasing}; {at_risk} released at risk",
         elapsed.as_secs_f64(),
         gap_max.as_millis(),
         network.cut,
@@ -325,6 +341,10 @@ const PROCESSES: usize = 5;
 /// Grants that every process must get, however short the run.
 const GRANTS_MIN: usize = 5;
 const FAULT_INTERVAL_MEAN: Duration = Duration::from_secs(1);
+/// Between outages that end sessions: a short run has none.
+const OUTAGE_INTERVAL: Duration = Duration::from_secs(6);
+/// Longer than the contenders' sessions live, and shorter than anybody's patience.
+const OUTAGE: Duration = Duration::from_secs(6);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// A contender finishes its round: an acquire, a release and a close, each within its own bound.
 const END_PATIENCE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());

@@ -88,6 +88,16 @@ async fn is_over(ended: Pin<&mut impl Future<Output = ()>>) -> bool {
     }
 }
 
+/// Goes on holding a lock that is at risk, until it is held for certain or lost.
+async fn until_certain(guard: &Guard) -> Result<(), String> {
+    let is_certain = timeout(PATIENCE, async {
+        while guard.state() == LockState::AtRisk {
+            sleep(LOOK_INTERVAL).await;
+        }
+    });
+    is_certain.await.map_err(|_| format!("at risk for too long: {guard:?}"))
+}
+
 struct Contender {
     process: usize,
     client: Client,
@@ -128,6 +138,9 @@ impl Contender {
         tokio::select! {
             () = sleep(work) => {}
             _ = guard.lost() => {}
+        }
+        if self.random.below(STUBBORN_ONE_IN) == 0 {
+            until_certain(&guard).await?;
         }
         let mut state = guard.state();
         self.write(Event::Release, token, &format!("{state:?}"))?;
@@ -199,5 +212,7 @@ impl Contender {
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 const HOLD_MIN: Duration = Duration::from_millis(5);
 const HOLD_SPREAD_MS: u64 = 16;
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+const STUBBORN_ONE_IN: u64 = 2;
 const IMPATIENT_ONE_IN: u64 = 8;
 const IMPATIENCE_MEAN: Duration = Duration::from_millis(25);
