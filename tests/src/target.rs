@@ -11,7 +11,8 @@ use std::env;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use zk_session::{Client, ClientBuilder, ErrorCode, OpError};
+use tokio::net::TcpStream;
+use zk_session::{Client, ClientBuilder, ConnectString, ErrorCode, OpError};
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
@@ -65,17 +66,22 @@ impl Target {
         self.in_process.is_none()
     }
 
-    /// Address of the first server, for those who do without the client.
+    /// Address of the first server that accepts connections, for those who do without the client.
     ///
     /// # Panics
     ///
-    /// If its name cannot be resolved.
+    /// If there is none.
     pub async fn address(&self) -> SocketAddr {
-        let first = self.hosts.split(',').next().unwrap_or_default();
-        let mut addresses = tokio::net::lookup_host(first)
-            .await
-            .unwrap_or_else(|error| panic!("cannot resolve {first} of ZK_CONNECT: {error}"));
-        addresses.next().unwrap_or_else(|| panic!("{first} of ZK_CONNECT has no address"))
+        let parsed: ConnectString = self.hosts.parse().expect("the client could read it");
+        for host in &parsed.hosts {
+            // Both may fail: one server that is down must not fail a test.
+            if let Ok(stream) = TcpStream::connect((host.name.as_str(), host.port)).await
+                && let Ok(address) = stream.peer_addr()
+            {
+                return address;
+            }
+        }
+        panic!("no server accepts connections, ZK_CONNECT={}", self.hosts)
     }
 
     async fn client(&self) -> Client {
@@ -89,7 +95,7 @@ impl Target {
 
 /// What a test has to itself: a part of the tree, which is removed when this is dropped.
 #[derive(Debug)]
-pub struct World {
+pub struct Fixture {
     /// The servers.
     pub target: Target,
     /// A client without a chroot.
@@ -97,8 +103,8 @@ pub struct World {
     chroot: String,
 }
 
-impl World {
-    /// A world for the test that runs on this thread.
+impl Fixture {
+    /// A fixture for the test that runs on this thread.
     ///
     /// # Panics
     ///
@@ -161,7 +167,7 @@ impl World {
 
 /// The test's runtime is occupied by the drop, and after a failure nothing of it is to be relied
 /// on: the clean-up has a thread, a runtime and a client to itself.
-impl Drop for World {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !self.target.is_external() {
             return;

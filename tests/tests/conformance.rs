@@ -4,6 +4,12 @@
 //! A difference between two targets is a bug of the in-process server, or an assumption of ours
 //! that does not hold.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers fail by a panic, as the tests they serve do"
+)]
+
 #[path = "conformance/acl.rs"]
 mod acl;
 #[path = "conformance/chroot.rs"]

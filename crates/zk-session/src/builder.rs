@@ -213,7 +213,7 @@ impl ClientBuilder {
         };
         let driver = Driver::new(machine, clock.clone(), self.transport, connect_timeout, ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
-        let janitor = driver.spawn(&span);
+        let janitor = driver.start(&span);
         Ok(Client::from_shared(Arc::new(Shared {
             chroot,
             clock,

@@ -4,7 +4,7 @@ use zk_session::{
     Acl, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi, MultiError, OpError,
     Permissions, SessionState, Version,
 };
-use zk_tests::target::{CREDENTIALS, World};
+use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -19,26 +19,26 @@ fn no_auth<T>() -> Result<T, OpError> {
     Err(OpError::Server(ErrorCode::NO_AUTH))
 }
 
-async fn owner(world: &World) -> Client {
-    world.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
+async fn owner(fixture: &Fixture) -> Client {
+    fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
 }
 
-fn world(permissions: Permissions) -> Vec<Acl> {
+fn everyone(permissions: Permissions) -> Vec<Acl> {
     vec![Acl::new(permissions, "world", "anyone")]
 }
 
 #[tokio::test]
 async fn a_list_is_open_unless_told_otherwise() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let created = client.create("/a", "", PERSISTENT).await.unwrap();
     assert_eq!(client.get_acl("/a").await, Ok((Acl::open(), created.stat)));
 }
 
 #[tokio::test]
 async fn set_acl_changes_the_list_and_its_version_only() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let before = client.create("/a", "x", PERSISTENT).await.unwrap().stat;
     let list = vec![
         Acl::new(Permissions::READ | Permissions::ADMIN, "world", "anyone"),
@@ -53,8 +53,8 @@ async fn set_acl_changes_the_list_and_its_version_only() {
 
 #[tokio::test]
 async fn set_acl_needs_the_version_it_is_given() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "", None).await.unwrap();
     let set = |version| client.set_acl("/a", Acl::open(), version);
@@ -65,8 +65,8 @@ async fn set_acl_needs_the_version_it_is_given() {
 
 #[tokio::test]
 async fn only_the_owner_gets_at_a_znode_of_the_owner() {
-    let world = World::start().await;
-    let (owner, other) = (owner(&world).await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "secret", locked()).await.unwrap();
     owner.create("/a/b", "", PERSISTENT).await.unwrap();
     other.sync("/a").await.unwrap();
@@ -91,35 +91,35 @@ async fn only_the_owner_gets_at_a_znode_of_the_owner() {
 
 #[tokio::test]
 async fn the_same_credentials_are_the_same_owner() {
-    let world = World::start().await;
-    let (first, second) = (owner(&world).await, owner(&world).await);
+    let fixture = Fixture::start().await;
+    let (first, second) = (owner(&fixture).await, owner(&fixture).await);
     let stat = first.create("/a", "x", locked()).await.unwrap().stat;
     second.sync("/a").await.unwrap();
     assert_eq!(second.get_data("/a").await.unwrap().0, "x");
     let list = vec![Acl::new(Permissions::ALL, "digest", DIGEST_ID)];
     assert_eq!(second.get_acl("/a").await, Ok((list, stat)));
 
-    let builder = world.builder().auth("digest", "conformance:wrong");
+    let builder = fixture.builder().auth("digest", "conformance:wrong");
     let stranger = builder.connect().await.unwrap();
     assert_eq!(stranger.get_data("/a").await, no_auth());
 }
 
 #[tokio::test]
 async fn a_client_may_have_several_credentials() {
-    let world = World::start().await;
-    let builder = world.builder().auth("digest", "someone:else").auth("digest", CREDENTIALS);
+    let fixture = Fixture::start().await;
+    let builder = fixture.builder().auth("digest", "someone:else").auth("digest", CREDENTIALS);
     let client = builder.connect().await.unwrap();
     client.create("/a", "", locked()).await.unwrap();
     let (list, _) = client.get_acl("/a").await.unwrap();
     assert_eq!(list.len(), 2);
     assert!(list.iter().any(|entry| entry.id.id == DIGEST_ID), "{list:?}");
-    assert_eq!(owner(&world).await.get_data("/a").await.unwrap().0, "");
+    assert_eq!(owner(&fixture).await.get_data("/a").await.unwrap().0, "");
 }
 
 #[tokio::test]
 async fn a_reader_does_not_see_the_hashes_of_passwords() {
-    let world = World::start().await;
-    let (owner, reader) = (owner(&world).await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (owner, reader) = (owner(&fixture).await, fixture.client().await);
     let mut list = Acl::read();
     list.push(Acl::new(Permissions::ALL, "digest", DIGEST_ID));
     owner.create("/a", "", CreateOptions::from(PERSISTENT).acl(list.clone())).await.unwrap();
@@ -132,11 +132,11 @@ async fn a_reader_does_not_see_the_hashes_of_passwords() {
 
 #[tokio::test]
 async fn every_permission_allows_its_own_operations_only() {
-    let world_ = World::start().await;
-    let client = owner(&world_).await;
+    let fixture = Fixture::start().await;
+    let client = owner(&fixture).await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
-    let other = world_.client().await;
+    let other = fixture.client().await;
     let all = [
         Permissions::READ,
         Permissions::WRITE,
@@ -145,7 +145,7 @@ async fn every_permission_allows_its_own_operations_only() {
         Permissions::ADMIN,
     ];
     for granted in all {
-        let mut list = world(granted);
+        let mut list = everyone(granted);
         list.push(Acl::new(Permissions::ADMIN, "digest", DIGEST_ID));
         client.set_acl("/a", list.clone(), None).await.unwrap();
         other.sync("/a").await.unwrap();
@@ -167,8 +167,8 @@ async fn every_permission_allows_its_own_operations_only() {
 
 #[tokio::test]
 async fn a_znode_is_deleted_by_leave_of_its_parent() {
-    let world = World::start().await;
-    let (owner, other) = (owner(&world).await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "", locked()).await.unwrap();
     other.sync("/a").await.unwrap();
     assert_eq!(other.get_data("/a").await, no_auth());
@@ -178,8 +178,8 @@ async fn a_znode_is_deleted_by_leave_of_its_parent() {
 /// What is missing is told before permissions are looked at, and these before all else.
 #[tokio::test]
 async fn permissions_have_their_place_among_the_refusals() {
-    let world = World::start().await;
-    let (owner, other) = (owner(&world).await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "", locked()).await.unwrap();
     owner.create("/a/b", "", PERSISTENT).await.unwrap();
     other.sync("/a").await.unwrap();
@@ -196,8 +196,8 @@ async fn permissions_have_their_place_among_the_refusals() {
 
 #[tokio::test]
 async fn identities_that_cannot_be_are_refused() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let invalid = OpError::Server(ErrorCode::INVALID_ACL);
     for (scheme, id) in [
@@ -223,8 +223,8 @@ async fn identities_that_cannot_be_are_refused() {
 
 #[tokio::test]
 async fn repeated_entries_are_stored_once() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let (open, read) = (Acl::open().remove(0), Acl::read().remove(0));
     let list = vec![read.clone(), open.clone(), read.clone(), open.clone()];
     client.create("/a", "", CreateOptions::from(PERSISTENT).acl(list)).await.unwrap();
@@ -233,9 +233,9 @@ async fn repeated_entries_are_stored_once() {
 
 #[tokio::test]
 async fn credentials_are_sent_again_on_every_connection() {
-    let world = World::start().await;
-    let proxy = world.proxy().await;
-    let builder = world.builder_at(proxy.addr()).auth("digest", CREDENTIALS);
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let builder = fixture.builder_at(proxy.addr()).auth("digest", CREDENTIALS);
     let client = builder.connect().await.unwrap();
     client.create("/a", "secret", locked()).await.unwrap();
     for _ in 0..3 {
@@ -249,11 +249,11 @@ async fn credentials_are_sent_again_on_every_connection() {
 
 #[tokio::test]
 async fn an_unknown_scheme_ends_the_client() {
-    let world = World::start().await;
-    let refused = world.builder().auth("nosuchscheme", "x").connect().await;
+    let fixture = Fixture::start().await;
+    let refused = fixture.builder().auth("nosuchscheme", "x").connect().await;
     assert_eq!(refused.unwrap_err(), ConnectError::AuthFailed);
 
-    let client = world.builder().auth("nosuchscheme", "x").start().unwrap();
+    let client = fixture.builder().auth("nosuchscheme", "x").start().unwrap();
     let waiting = client.get_data("/");
     assert_eq!(waiting.await, Err(OpError::AuthFailed));
     status(&client, "the refusal", |now| now.state == SessionState::AuthFailed).await;

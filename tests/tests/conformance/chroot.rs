@@ -7,7 +7,7 @@ use zk_session::{
     Client, ConfigError, ConnectError, ConnectString, CreateMode, ErrorCode, EventType, Multi,
     MultiOutcome, OpError,
 };
-use zk_tests::target::{LONG_SESSION, World};
+use zk_tests::target::{Fixture, LONG_SESSION};
 use zk_tests::wait::event;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -20,44 +20,45 @@ async fn dead_host() -> String {
 
 #[tokio::test]
 async fn connecting_creates_the_chroot_and_its_ancestors() {
-    let world = World::start().await;
-    let deep = world.full("/one/two/three");
-    assert_eq!(world.observer.exists(&deep).await, Ok(None));
+    let fixture = Fixture::start().await;
+    let deep = fixture.full("/one/two/three");
+    assert_eq!(fixture.observer.exists(&deep).await, Ok(None));
     for _ in 0..2 {
-        let builder = Client::builder(format!("{}{deep}", world.target.hosts()));
+        let builder = Client::builder(format!("{}{deep}", fixture.target.hosts()));
         let client = builder.session_timeout(LONG_SESSION).connect().await.unwrap();
         assert_eq!(client.get_children("/").await, Ok(vec![]));
     }
-    world.observer.sync("/").await.unwrap();
-    let stat = world.observer.exists(&deep).await.unwrap().unwrap();
+    fixture.observer.sync("/").await.unwrap();
+    let stat = fixture.observer.exists(&deep).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, None);
 }
 
 #[tokio::test]
 async fn a_missing_chroot_is_left_alone_if_so_wanted() {
-    let world = World::start().await;
-    let client = world.builder().create_chroot(false).connect().await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture.builder().create_chroot(false).connect().await.unwrap();
     assert_eq!(client.exists("/").await, Ok(None));
     let refusal = client.create("/a", "", PERSISTENT).await.unwrap_err();
     assert_eq!(refusal, OpError::Server(ErrorCode::NO_NODE));
-    assert_eq!(world.observer.exists(world.chroot()).await, Ok(None));
+    assert_eq!(fixture.observer.exists(fixture.chroot()).await, Ok(None));
 }
 
 #[tokio::test]
 async fn a_chroot_below_an_ephemeral_is_an_error_of_connecting() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
-    let connect = Client::builder(format!("{}{}", world.target.hosts(), world.full("/e/below")));
+    let connect =
+        Client::builder(format!("{}{}", fixture.target.hosts(), fixture.full("/e/below")));
     let error = connect.session_timeout(LONG_SESSION).connect().await.unwrap_err();
     let code = OpError::Server(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
-    assert_eq!(error, ConnectError::Chroot { path: world.full("/e/below"), error: code });
+    assert_eq!(error, ConnectError::Chroot { path: fixture.full("/e/below"), error: code });
 }
 
 #[tokio::test]
 async fn paths_begin_at_the_chroot_in_both_directions() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     assert_eq!(client.create("/a", "", PERSISTENT).await.unwrap().path, "/a");
     let sequential = CreateMode::PersistentSequential;
     assert_eq!(client.create("/a/s-", "", sequential).await.unwrap().path, "/a/s-0000000000");
@@ -75,7 +76,7 @@ async fn paths_begin_at_the_chroot_in_both_directions() {
     let paths: Vec<_> = outcomes.iter().filter_map(created).collect();
     assert_eq!(paths, ["/a/b", "/a/s-0000000002"]);
 
-    let (data, _) = world.observer.get_data(&world.full("/a/b")).await.unwrap();
+    let (data, _) = fixture.observer.get_data(&fixture.full("/a/b")).await.unwrap();
     assert_eq!(data, "y");
     let mut names = client.get_children("/").await.unwrap();
     names.sort();
@@ -84,37 +85,37 @@ async fn paths_begin_at_the_chroot_in_both_directions() {
 
 #[tokio::test]
 async fn the_root_of_the_client_is_the_chroot() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let stat = client.set_data("/", "root", None).await.unwrap();
-    assert_eq!(world.observer.get_data(world.chroot()).await, Ok(("root".into(), stat)));
+    assert_eq!(fixture.observer.get_data(fixture.chroot()).await, Ok(("root".into(), stat)));
     let refusal = client.create("/", "", PERSISTENT).await.unwrap_err();
     assert_eq!(refusal, OpError::Server(ErrorCode::NODE_EXISTS));
 
     let (_, mut watcher) = client.get_children_and_watch("/").await.unwrap();
-    world.observer.create(&world.full("/x"), "", PERSISTENT).await.unwrap();
+    fixture.observer.create(&fixture.full("/x"), "", PERSISTENT).await.unwrap();
     let event = event(&mut watcher).await;
     assert_eq!((event.kind, event.path.as_ref()), (EventType::NODE_CHILDREN_CHANGED, "/"));
 }
 
 #[tokio::test]
 async fn events_name_the_path_as_the_client_knows_it() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let (_, mut inside) = client.exists_and_watch("/a").await.unwrap();
-    let (_, mut outside) = world.observer.exists_and_watch(&world.full("/a")).await.unwrap();
+    let (_, mut outside) = fixture.observer.exists_and_watch(&fixture.full("/a")).await.unwrap();
     client.create("/a", "", PERSISTENT).await.unwrap();
     assert_eq!(event(&mut inside).await.path, "/a");
-    assert_eq!(event(&mut outside).await.path, world.full("/a"));
+    assert_eq!(event(&mut outside).await.path, fixture.full("/a"));
 }
 
 #[tokio::test]
 async fn a_dead_host_in_the_list_does_no_harm() {
-    let world = World::start().await;
-    let hosts = format!("{},{}", dead_host().await, world.target.hosts());
+    let fixture = Fixture::start().await;
+    let hosts = format!("{},{}", dead_host().await, fixture.target.hosts());
     // The list is shuffled; these seeds begin with either.
     for seed in 0..4 {
-        let client = world.builder_at(&hosts).seed(seed).connect().await.unwrap();
+        let client = fixture.builder_at(&hosts).seed(seed).connect().await.unwrap();
         assert!(client.exists("/").await.unwrap().is_some());
     }
 }

@@ -3,7 +3,7 @@
 use zk_session::{
     Acl, Client, CreateMode, CreateOptions, Created, ErrorCode, OpError, Permissions, Ttl, Version,
 };
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -21,8 +21,8 @@ fn server(code: ErrorCode) -> OpError {
 
 #[tokio::test]
 async fn a_new_znode_has_the_stat_of_its_transaction() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let created = client.create("/a", "12345", PERSISTENT).await.unwrap();
     assert_eq!(created.path, "/a");
     let stat = created.stat;
@@ -37,8 +37,8 @@ async fn a_new_znode_has_the_stat_of_its_transaction() {
 
 #[tokio::test]
 async fn a_create_and_a_delete_change_the_parents_count_of_children() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let before = create(&client, "/p", PERSISTENT).await.stat;
     let child = create(&client, "/p/a", PERSISTENT).await.stat;
     let parent = client.exists("/p").await.unwrap().unwrap();
@@ -57,8 +57,8 @@ async fn a_create_and_a_delete_change_the_parents_count_of_children() {
 
 #[tokio::test]
 async fn later_transactions_have_greater_zxids() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let first = create(&client, "/a", PERSISTENT).await.stat.czxid;
     let second = create(&client, "/b", PERSISTENT).await.stat.czxid;
     let third = client.set_data("/a", "x", None).await.unwrap().mzxid;
@@ -71,8 +71,8 @@ async fn later_transactions_have_greater_zxids() {
 
 #[tokio::test]
 async fn an_ephemeral_names_its_session() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let owner = client.session_id();
     assert!(owner.is_some() && owner != other.session_id());
     for (path, mode) in [("/e", CreateMode::Ephemeral), ("/s-", CreateMode::EphemeralSequential)] {
@@ -85,8 +85,8 @@ async fn an_ephemeral_names_its_session() {
 
 #[tokio::test]
 async fn sequence_numbers_count_the_creates_of_the_parent() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     create(&client, "/q", PERSISTENT).await;
     let sequential = CreateMode::PersistentSequential;
     assert_eq!(create(&client, "/q/a-", sequential).await.path, "/q/a-0000000000");
@@ -105,8 +105,8 @@ async fn sequence_numbers_count_the_creates_of_the_parent() {
 
 #[tokio::test]
 async fn a_sequential_path_may_end_with_a_slash() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     create(&client, "/q", PERSISTENT).await;
     create(&client, "/q/a", PERSISTENT).await;
     let created = create(&client, "/q/", CreateMode::PersistentSequential).await;
@@ -115,8 +115,8 @@ async fn a_sequential_path_may_end_with_a_slash() {
 
 #[tokio::test]
 async fn every_directory_counts_for_itself() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     for directory in ["/a", "/b"] {
         create(&client, directory, PERSISTENT).await;
         let path = format!("{directory}/n");
@@ -127,8 +127,8 @@ async fn every_directory_counts_for_itself() {
 
 #[tokio::test]
 async fn a_container_looks_like_a_persistent_znode() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let created = create(&client, "/c", CreateMode::Container).await;
     assert_eq!((created.path.as_ref(), created.stat.ephemeral_owner), ("/c", None));
     for mode in [PERSISTENT, CreateMode::Ephemeral, CreateMode::EphemeralSequential] {
@@ -141,8 +141,8 @@ async fn a_container_looks_like_a_persistent_znode() {
 /// Servers have this switched off unless told otherwise, and then say so.
 #[tokio::test]
 async fn a_znode_with_a_time_to_live_is_created_or_declared_unsupported() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let ttl = Ttl::from_millis(3_600_000).unwrap();
     match client.create("/t", "x", CreateMode::PersistentTtl(ttl)).await {
         Ok(created) => {
@@ -154,7 +154,7 @@ async fn a_znode_with_a_time_to_live_is_created_or_declared_unsupported() {
             create(&client, "/l", CreateMode::PersistentTtl(longest)).await;
         }
         Err(error) => {
-            assert!(world.target.is_external(), "the in-process server has it switched on");
+            assert!(fixture.target.is_external(), "the in-process server has it switched on");
             assert_eq!(error, OpError::Unsupported);
             assert_eq!(client.exists("/t").await, Ok(None));
         }
@@ -164,8 +164,8 @@ async fn a_znode_with_a_time_to_live_is_created_or_declared_unsupported() {
 
 #[tokio::test]
 async fn creates_are_refused_for_the_reason() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     create(&client, "/a", PERSISTENT).await;
     create(&client, "/e", CreateMode::Ephemeral).await;
     let long_path = "/missing/child".repeat(20);
@@ -182,8 +182,8 @@ async fn creates_are_refused_for_the_reason() {
 
 #[tokio::test]
 async fn a_bad_list_is_refused_before_anything_else() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     create(&client, "/a", PERSISTENT).await;
     let bad = Acl::new(Permissions::ALL, "world", "someone");
     for path in ["/a", "/missing/a", "/b"] {
@@ -197,8 +197,8 @@ async fn a_bad_list_is_refused_before_anything_else() {
 
 #[tokio::test]
 async fn impossible_paths_are_not_sent() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     for path in ["", "a", "//", "/a/", "/a//b", "/./a", "/a/..", "/a\u{0}", "/\u{9f}", "/\u{fff0}"]
     {
         let error = refusal(&client, path, PERSISTENT).await;
@@ -209,8 +209,8 @@ async fn impossible_paths_are_not_sent() {
 
 #[tokio::test]
 async fn names_may_be_of_any_language() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let names = ["straße", "漢字", "имя", "a b", "…", "lock-0000000001", ".hidden"];
     for name in names {
         assert_eq!(create(&client, &format!("/{name}"), PERSISTENT).await.path, format!("/{name}"));
@@ -224,8 +224,8 @@ async fn names_may_be_of_any_language() {
 
 #[tokio::test]
 async fn the_root_exists_for_ever() {
-    let world = World::start().await;
-    let client = &world.observer;
+    let fixture = Fixture::start().await;
+    let client = &fixture.observer;
     assert_eq!(refusal(client, "/", PERSISTENT).await, server(ErrorCode::NODE_EXISTS));
     assert_eq!(refusal(client, "/zookeeper", PERSISTENT).await, server(ErrorCode::NODE_EXISTS));
     assert_eq!(client.delete("/", None).await, Err(server(ErrorCode::BAD_ARGUMENTS)));

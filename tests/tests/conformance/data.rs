@@ -4,7 +4,7 @@ use bytes::Bytes;
 use jute_codec::{CreateRequest, ReadRequest, Request, Response, SetDataRequest};
 use zk_session::machine::{Flight, Operation};
 use zk_session::{Acl, Client, CreateMode, ErrorCode, LaneEvent, OpError, Version};
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -15,8 +15,8 @@ fn server<T>(code: ErrorCode) -> Result<T, OpError> {
 
 #[tokio::test]
 async fn nothing_can_be_done_with_a_missing_znode() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     for path in ["/missing", "/missing/child"] {
         assert_eq!(client.exists(path).await, Ok(None));
         assert_eq!(client.get_data(path).await, server(ErrorCode::NO_NODE));
@@ -33,8 +33,8 @@ async fn nothing_can_be_done_with_a_missing_znode() {
 
 #[tokio::test]
 async fn set_data_changes_data_version_mzxid_and_mtime_only() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let before = client.create("/a", "one", PERSISTENT).await.unwrap().stat;
     let after = client.set_data("/a", "three", Some(Version(0))).await.unwrap();
     assert!(after.mzxid > before.mzxid && after.mtime >= before.mtime);
@@ -47,8 +47,8 @@ async fn set_data_changes_data_version_mzxid_and_mtime_only() {
 
 #[tokio::test]
 async fn set_data_needs_the_version_it_is_given() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "0", PERSISTENT).await.unwrap();
     assert_eq!(client.set_data("/a", "x", Some(Version(1))).await, server(ErrorCode::BAD_VERSION));
     for version in 0..3 {
@@ -62,8 +62,8 @@ async fn set_data_needs_the_version_it_is_given() {
 
 #[tokio::test]
 async fn deletes_are_refused_for_the_reason() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "", None).await.unwrap();
@@ -78,8 +78,8 @@ async fn deletes_are_refused_for_the_reason() {
 
 #[tokio::test]
 async fn a_znode_made_again_starts_anew() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let first = client.create("/a", "x", PERSISTENT).await.unwrap().stat;
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "y", None).await.unwrap();
@@ -94,8 +94,8 @@ async fn a_znode_made_again_starts_anew() {
 
 #[tokio::test]
 async fn children_are_listed_with_and_without_the_stat() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "data", PERSISTENT).await.unwrap();
     assert_eq!(client.get_children("/a").await, Ok(vec![]));
     for name in ["x", "y", "z"] {
@@ -113,16 +113,16 @@ async fn children_are_listed_with_and_without_the_stat() {
 
 #[tokio::test]
 async fn sync_answers_whether_or_not_the_znode_exists() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     assert_eq!(client.sync("/").await, Ok(()));
     assert_eq!(client.sync("/missing").await, Ok(()));
 }
 
 #[tokio::test]
 async fn what_one_client_wrote_another_reads_after_a_sync() {
-    let world = World::start().await;
-    let (writer, reader) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (writer, reader) = (fixture.client().await, fixture.client().await);
     for round in 0..20_u8 {
         let data = Bytes::from(vec![round; 10]);
         if round == 0 {
@@ -159,8 +159,8 @@ async fn raw_data(client: &Client, path: &str) -> Option<Bytes> {
 
 #[tokio::test]
 async fn null_and_empty_data_are_kept_apart() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let create = |path: &str, data: Option<Bytes>| {
         let (path, acl) = (path.into(), Acl::open());
         Request::Create(CreateRequest { path, data, acl, mode: PERSISTENT, with_stat: false })
@@ -181,8 +181,8 @@ async fn null_and_empty_data_are_kept_apart() {
 
 #[tokio::test]
 async fn any_bytes_come_back_unchanged() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let data: Bytes = (0..=255_u8).cycle().take(70_000).collect();
     client.create("/a", data.clone(), PERSISTENT).await.unwrap();
     assert_eq!(client.get_data("/a").await.unwrap().0, data);

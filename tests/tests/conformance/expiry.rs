@@ -10,7 +10,7 @@ use zk_session::{
     WatchEnded,
 };
 use zk_tests::proxy::Proxy;
-use zk_tests::target::{SHORT_SESSION, World};
+use zk_tests::target::{Fixture, SHORT_SESSION};
 use zk_tests::wait::{kind, soon, status};
 
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
@@ -20,7 +20,7 @@ const PERSISTENT: CreateMode = CreateMode::Persistent;
 const NEVER: Duration = Duration::from_secs(600);
 
 struct Victim {
-    world: World,
+    fixture: Fixture,
     proxy: Proxy,
     client: Client,
     before: Status,
@@ -33,9 +33,9 @@ impl Victim {
     }
 
     async fn with_timeout(timeout: Duration, give_up: Duration, renew: bool) -> Self {
-        let world = World::start().await;
-        let proxy = world.proxy().await;
-        let builder = world
+        let fixture = Fixture::start().await;
+        let proxy = fixture.proxy().await;
+        let builder = fixture
             .builder_at(proxy.addr())
             .session_timeout(timeout)
             .connect_within(Duration::from_secs(30))
@@ -45,14 +45,14 @@ impl Victim {
         let client = builder.connect().await.unwrap();
         client.create("/e", "", EPHEMERAL).await.unwrap();
         let before = client.status();
-        Self { world, proxy, client, before }
+        Self { fixture, proxy, client, before }
     }
 
     /// Blocks the client until its server has expired the session.
     async fn expire(&self) {
-        let observer = &self.world.observer;
+        let observer = &self.fixture.observer;
         observer.sync("/").await.unwrap();
-        let path = self.world.full("/e");
+        let path = self.fixture.full("/e");
         let (stat, mut watcher) = observer.exists_and_watch(&path).await.unwrap();
         assert_eq!(stat.and_then(|stat| stat.ephemeral_owner), self.before.session);
         self.proxy.pause();
@@ -62,8 +62,8 @@ impl Victim {
 
     /// As [`Victim::expire`], when the client is blocked already.
     async fn expire_while_blocked(&self) {
-        let path = self.world.full("/e");
-        let (stat, mut watcher) = self.world.observer.exists_and_watch(&path).await.unwrap();
+        let path = self.fixture.full("/e");
+        let (stat, mut watcher) = self.fixture.observer.exists_and_watch(&path).await.unwrap();
         if stat.is_some() {
             assert_eq!(kind(&mut watcher).await, EventType::NODE_DELETED);
         }
@@ -150,7 +150,7 @@ async fn a_client_that_is_not_to_renew_stops() {
 
 #[tokio::test]
 async fn a_client_that_gives_up_buries_its_session_before_the_next() {
-    let victim = Victim::start(Duration::from_secs(1), true).await;
+    let victim = Victim::start(SHORT_SESSION, true).await;
     let client = &victim.client;
     victim.proxy.pause();
     status(client, "the giving up", |now| now.session.is_none()).await;
@@ -167,13 +167,13 @@ async fn idle_sessions_are_kept_alive() {
     // Long enough for a few pings that come late.
     let timeout = 2 * SHORT_SESSION;
     let victim = Victim::with_timeout(timeout, NEVER, true).await;
-    let idle = victim.world.builder().session_timeout(timeout);
+    let idle = victim.fixture.builder().session_timeout(timeout);
     let idle = idle.connect_within(Duration::from_secs(30)).connect().await.unwrap();
     let stat = idle.create("/idle", "", EPHEMERAL).await.unwrap().stat;
     // The victim has the same timeout, and was last heard of after the idle one's last request.
     victim.client.sync("/").await.unwrap();
     victim.expire().await;
-    let seen = victim.world.observer.exists(&victim.world.full("/idle")).await.unwrap();
+    let seen = victim.fixture.observer.exists(&victim.fixture.full("/idle")).await.unwrap();
     assert_eq!(seen, Some(stat));
     assert_eq!((idle.session_id(), idle.status().connection), (stat.ephemeral_owner, 1));
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zk_session::{CreateMode, ErrorCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Version};
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -14,10 +14,10 @@ fn data_max(full_path: &str) -> usize {
 
 #[tokio::test]
 async fn a_request_of_exactly_the_limit_is_served() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
-    let data = Bytes::from(vec![7; data_max(&world.full("/a"))]);
+    let data = Bytes::from(vec![7; data_max(&fixture.full("/a"))]);
     let stat = client.set_data("/a", data.clone(), None).await.unwrap();
     assert_eq!(stat.data_length, data.len());
     // The reply is longer than any request could be.
@@ -27,10 +27,10 @@ async fn a_request_of_exactly_the_limit_is_served() {
 
 #[tokio::test]
 async fn a_longer_request_is_not_sent() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
-    let data = vec![7; data_max(&world.full("/a")) + 1];
+    let data = vec![7; data_max(&fixture.full("/a")) + 1];
     let error = client.set_data("/a", data, None).await.unwrap_err();
     let (length, limit) = (REQUEST_LIMIT_DEFAULT + 1, REQUEST_LIMIT_DEFAULT);
     assert_eq!(error, OpError::RequestTooLarge { length, limit });
@@ -42,8 +42,8 @@ async fn a_longer_request_is_not_sent() {
 /// The server's limit is the same for everybody, so a client without one gets to know it.
 #[tokio::test]
 async fn a_server_drops_the_connection_over_a_request_beyond_its_limit() {
-    let world = World::start().await;
-    let builder = world.builder().request_limit(8 << 20);
+    let fixture = Fixture::start().await;
+    let builder = fixture.builder().request_limit(8 << 20);
     let client = builder.connect().await.unwrap();
     client.create("/a", "", PERSISTENT).await.unwrap();
     let before = client.status();
@@ -56,8 +56,8 @@ async fn a_server_drops_the_connection_over_a_request_beyond_its_limit() {
 
 #[tokio::test]
 async fn a_reply_beyond_the_limit_fails_its_own_request_only() {
-    let world = World::start().await;
-    let client = world.builder().response_limit(1024).connect().await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture.builder().response_limit(1024).connect().await.unwrap();
     client.create("/small", "s", PERSISTENT).await.unwrap();
     client.create("/large", vec![7; 300_000], PERSISTENT).await.unwrap();
     let before = client.get_data("/small");
@@ -76,8 +76,8 @@ async fn a_reply_beyond_the_limit_fails_its_own_request_only() {
 
 #[tokio::test]
 async fn a_watch_left_by_a_reply_beyond_the_limit_disturbs_nobody() {
-    let world = World::start().await;
-    let client = world.builder().response_limit(1024).connect().await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture.builder().response_limit(1024).connect().await.unwrap();
     client.create("/large", vec![7; 5000], PERSISTENT).await.unwrap();
     let error = client.get_data_and_watch("/large").await.unwrap_err();
     assert!(matches!(error, OpError::ResponseTooLarge(_)), "{error}");
@@ -88,8 +88,8 @@ async fn a_watch_left_by_a_reply_beyond_the_limit_disturbs_nobody() {
 
 #[tokio::test]
 async fn many_requests_at_once_are_answered_in_the_order_of_calls() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let writes: Vec<_> = (0..500).map(|at| client.set_data("/a", format!("{at}"), None)).collect();
     let read = client.get_data("/a");
@@ -102,8 +102,8 @@ async fn many_requests_at_once_are_answered_in_the_order_of_calls() {
 
 #[tokio::test]
 async fn a_long_list_of_children_arrives_whole() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/q", "", PERSISTENT).await.unwrap();
     let padding = "x".repeat(200);
     let creates: Vec<_> = (0..400)

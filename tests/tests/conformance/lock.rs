@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use zk_recipes::{FairLock, Guard, LockError, LockState, LostReason, Naming, Phase, Released};
 use zk_session::{Client, CreateMode, ErrorCode, EventType};
-use zk_tests::target::{SHORT_SESSION, World};
+use zk_tests::target::{Fixture, SHORT_SESSION};
 use zk_tests::wait::{PATIENCE, event, reconnected, soon};
 
 const LOCK: &str = "/locks/billing";
@@ -70,8 +70,8 @@ impl Waiter {
 
 #[tokio::test]
 async fn a_free_lock_is_acquired_and_released() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let guard = acquire(&lock(&client)).await;
     assert_eq!((guard.state(), guard.session()), (LockState::Held, client.session_id().unwrap()));
     let stat = client.exists(guard.path()).await.unwrap().expect("the guard's znode exists");
@@ -84,8 +84,8 @@ async fn a_free_lock_is_acquired_and_released() {
 
 #[tokio::test]
 async fn a_missing_directory_is_made_with_its_ancestors() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     assert_eq!(client.exists("/locks").await, Ok(None));
     acquire(&lock(&client)).await.release().await.unwrap();
     for path in ["/locks", LOCK] {
@@ -96,8 +96,8 @@ async fn a_missing_directory_is_made_with_its_ancestors() {
 
 #[tokio::test]
 async fn contenders_are_served_in_order() {
-    let world = World::start().await;
-    let clients = [world.client().await, world.client().await, world.client().await];
+    let fixture = Fixture::start().await;
+    let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
     let [first, second, third] = clients.each_ref().map(lock);
     let holder = acquire(&first).await;
     let mut next = Waiter::queue(&second).await;
@@ -119,8 +119,8 @@ async fn contenders_are_served_in_order() {
 
 #[tokio::test]
 async fn one_client_may_stand_in_the_queue_often() {
-    let world = World::start().await;
-    let lock = lock(&world.client().await);
+    let fixture = Fixture::start().await;
+    let lock = lock(&fixture.client().await);
     let holder = acquire(&lock).await;
     let mut next = Waiter::queue(&lock).await;
     let mut last = Waiter::queue(&lock).await;
@@ -132,8 +132,8 @@ async fn one_client_may_stand_in_the_queue_often() {
 
 #[tokio::test]
 async fn a_contender_that_gives_up_is_passed_over() {
-    let world = World::start().await;
-    let clients = [world.client().await, world.client().await, world.client().await];
+    let fixture = Fixture::start().await;
+    let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
     let [first, second, third] = clients.each_ref().map(lock);
     let holder = acquire(&first).await;
     let middle = Waiter::queue(&second).await;
@@ -149,8 +149,8 @@ async fn a_contender_that_gives_up_is_passed_over() {
 
 #[tokio::test]
 async fn a_try_takes_a_free_lock_and_leaves_a_busy_one() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = lock(&client).try_acquire().await.unwrap().expect("nobody holds it");
     assert!(lock(&other).try_acquire().await.unwrap().is_none());
     assert!(lock(&client).try_acquire().await.unwrap().is_none(), "it is not reentrant");
@@ -165,8 +165,8 @@ async fn a_try_takes_a_free_lock_and_leaves_a_busy_one() {
 
 #[tokio::test]
 async fn a_wait_ends_at_its_timeout_and_leaves_nothing() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = acquire(&lock(&client)).await;
     for timeout in [Duration::ZERO, Duration::from_millis(50)] {
         let error = lock(&other).acquire().timeout(timeout).await.unwrap_err();
@@ -179,8 +179,8 @@ async fn a_wait_ends_at_its_timeout_and_leaves_nothing() {
 
 #[tokio::test]
 async fn dropping_a_guard_releases() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = acquire(&lock(&client)).await;
     let next = Waiter::queue(&lock(&other)).await;
     drop(guard);
@@ -189,8 +189,8 @@ async fn dropping_a_guard_releases() {
 
 #[tokio::test]
 async fn closing_the_holder_passes_the_lock_on() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = acquire(&lock(&client)).await;
     let next = Waiter::queue(&lock(&other)).await;
     let lost = guard.lost();
@@ -202,8 +202,8 @@ async fn closing_the_holder_passes_the_lock_on() {
 
 #[tokio::test]
 async fn a_guard_can_prove_that_it_holds() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let guard = acquire(&lock(&client)).await;
     for _ in 0..3 {
         assert_eq!(guard.validate().await, Ok(()));
@@ -213,12 +213,12 @@ async fn a_guard_can_prove_that_it_holds() {
 
 #[tokio::test]
 async fn a_guard_is_lost_when_somebody_deletes_its_znode() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = acquire(&lock(&client)).await;
     let next = Waiter::queue(&lock(&other)).await;
     let lost = guard.lost();
-    world.observer.delete(&world.full(guard.path()), None).await.unwrap();
+    fixture.observer.delete(&fixture.full(guard.path()), None).await.unwrap();
     assert_eq!(soon("the loss", lost).await, LostReason::ZnodeDeleted);
     assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
     let error = guard.validate().await.unwrap_err();
@@ -230,8 +230,8 @@ async fn a_guard_is_lost_when_somebody_deletes_its_znode() {
 /// Whether or not its event has come yet.
 #[tokio::test]
 async fn a_validation_notices_that_the_znode_is_gone() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let guard = acquire(&lock(&client)).await;
     client.delete(guard.path(), None).await.unwrap();
     let error = guard.validate().await.unwrap_err();
@@ -240,8 +240,8 @@ async fn a_validation_notices_that_the_znode_is_gone() {
 
 #[tokio::test]
 async fn tokens_grow_even_when_the_directory_is_made_again() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let mut tokens = Vec::new();
     for _ in 0..5 {
         let guard = acquire(&lock(&client)).await;
@@ -254,8 +254,8 @@ async fn tokens_grow_even_when_the_directory_is_made_again() {
 
 #[tokio::test]
 async fn a_lock_of_another_kind_in_the_directory_is_an_error() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     acquire(&lock(&client)).await.release().await.unwrap();
     let other = "a-__WRIT__0000000001";
     client.create(&format!("{LOCK}/{other}"), "", CreateMode::Ephemeral).await.unwrap();
@@ -267,8 +267,8 @@ async fn a_lock_of_another_kind_in_the_directory_is_an_error() {
 
 #[tokio::test]
 async fn what_is_no_lock_is_ignored() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     acquire(&lock(&client)).await.release().await.unwrap();
     for name in ["config", "unlock-0000000001", "lock-12"] {
         client.create(&format!("{LOCK}/{name}"), "", CreateMode::Persistent).await.unwrap();
@@ -279,8 +279,8 @@ async fn what_is_no_lock_is_ignored() {
 
 #[tokio::test]
 async fn contenders_of_the_same_naming_exclude_each_other() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let kazoo = FairLock::builder(&client, LOCK).unwrap().naming(Naming::kazoo()).build().unwrap();
     let guard = acquire(&kazoo).await;
     assert!(guard.path().contains("__lock__"), "{}", guard.path());
@@ -292,8 +292,8 @@ async fn contenders_of_the_same_naming_exclude_each_other() {
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_is_refused_with_the_reason() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
     let lock = FairLock::new(&client, "/e/lock").unwrap();
     let error = lock.acquire().timeout(PATIENCE).await.unwrap_err();
@@ -310,8 +310,8 @@ async fn a_directory_that_cannot_be_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_lock_is_held_over_the_loss_of_a_connection() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     let guard = acquire(&lock(&client)).await;
     for _ in 0..3 {
         let before = client.status();
@@ -325,9 +325,9 @@ async fn a_lock_is_held_over_the_loss_of_a_connection() {
 
 #[tokio::test]
 async fn a_waiter_keeps_its_place_over_the_loss_of_a_connection() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
-    let others = [world.client().await, world.client().await];
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let others = [fixture.client().await, fixture.client().await];
     let holder = acquire(&lock(&others[0])).await;
     let mut waiter = Waiter::queue(&lock(&client)).await;
     let mut behind = Waiter::queue(&lock(&others[1])).await;
@@ -345,8 +345,8 @@ async fn a_waiter_keeps_its_place_over_the_loss_of_a_connection() {
 
 #[tokio::test]
 async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     acquire(&lock(&client)).await.release().await.unwrap();
     for _ in 0..3 {
         proxy.lose_replies();
@@ -361,13 +361,13 @@ async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
 
 #[tokio::test]
 async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
-    let world = World::start().await;
-    let proxy = world.proxy().await;
-    let builder = world.builder_at(proxy.addr()).session_timeout(SHORT_SESSION);
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let builder = fixture.builder_at(proxy.addr()).session_timeout(SHORT_SESSION);
     let builder = builder.connect_timeout(Duration::from_millis(500));
     let client = builder.connect_within(PATIENCE).connect().await.unwrap();
     let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&world.client().await)).await;
+    let next = Waiter::queue(&lock(&fixture.client().await)).await;
     proxy.pause();
     let reason = soon("the loss", guard.lost()).await;
     assert_eq!(guard.state(), LockState::Lost(reason));
@@ -387,8 +387,8 @@ async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
 
 #[tokio::test]
 async fn an_observer_can_watch_the_queue() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     acquire(&lock(&client)).await.release().await.unwrap();
     let (names, mut watcher) = client.get_children_and_watch(LOCK).await.unwrap();
     assert_eq!(names, Vec::<&str>::new());

@@ -3,7 +3,7 @@
 use zk_session::{
     Client, CreateMode, ErrorCode, Multi, MultiError, MultiOutcome, OpError, Version,
 };
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -17,8 +17,8 @@ async fn exists(client: &Client, path: &str) -> bool {
 
 #[tokio::test]
 async fn every_operation_has_its_outcome() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/p", "", PERSISTENT).await.unwrap();
     let multi = Multi::new()
         .check("/p", Some(Version(0)))
@@ -51,8 +51,8 @@ async fn every_operation_has_its_outcome() {
 
 #[tokio::test]
 async fn all_operations_share_one_transaction() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let multi = Multi::new()
         .create("/a", "", PERSISTENT)
         .create("/a/b", "", CreateMode::Container)
@@ -75,8 +75,8 @@ async fn all_operations_share_one_transaction() {
 
 #[tokio::test]
 async fn a_refusal_at_any_index_undoes_everything() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/q", "", PERSISTENT).await.unwrap();
     for failing in 0..5 {
         let mut multi = Multi::new();
@@ -97,8 +97,8 @@ async fn a_refusal_at_any_index_undoes_everything() {
 
 #[tokio::test]
 async fn every_refusal_has_its_code() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
@@ -122,8 +122,8 @@ async fn every_refusal_has_its_code() {
 
 #[tokio::test]
 async fn the_first_of_several_refusals_is_reported() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let multi = Multi::new()
         .create("/a", "", PERSISTENT)
         .delete("/missing", None)
@@ -134,8 +134,8 @@ async fn the_first_of_several_refusals_is_reported() {
 
 #[tokio::test]
 async fn operations_see_the_effect_of_earlier_ones() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/q", "", PERSISTENT).await.unwrap();
     let sequential = CreateMode::PersistentSequential;
     let multi = Multi::new()
@@ -162,8 +162,8 @@ async fn operations_see_the_effect_of_earlier_ones() {
 
 #[tokio::test]
 async fn a_swap_of_two_ephemerals_leaves_no_gap() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/old", "", CreateMode::Ephemeral).await.unwrap();
     let multi = Multi::new().create("/new", "", CreateMode::Ephemeral).delete("/old", None);
     client.commit(multi).await.unwrap();
@@ -174,8 +174,8 @@ async fn a_swap_of_two_ephemerals_leaves_no_gap() {
 
 #[tokio::test]
 async fn an_impossible_path_fails_the_commit_unsent() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     for bad in ["", "a", "/a/"] {
         let multi = Multi::new().create("/ok", "", PERSISTENT).delete(bad, None).check(bad, None);
         let error = client.commit(multi).await.unwrap_err();
@@ -190,8 +190,8 @@ async fn an_impossible_path_fails_the_commit_unsent() {
 
 #[tokio::test]
 async fn an_empty_multi_succeeds() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     assert!(Multi::new().is_empty());
     assert_eq!(client.commit(Multi::new()).await, Ok(vec![]));
     assert_eq!(client.status().connection, 1);
@@ -200,15 +200,15 @@ async fn an_empty_multi_succeeds() {
 /// What locks use as a write barrier: a check that says yes or no, and is committed either way.
 #[tokio::test]
 async fn a_lone_check_takes_a_zxid_whether_it_holds_or_not() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let before = client.create("/a", "", PERSISTENT).await.unwrap().stat.czxid;
     let holds = Multi::new().check("/a", None);
     assert_eq!(client.commit(holds).await, Ok(vec![MultiOutcome::Checked]));
     let fails = Multi::new().check("/missing", None);
     assert_eq!(client.commit(fails).await, refused(0, ErrorCode::NO_NODE));
     let after = client.create("/b", "", PERSISTENT).await.unwrap().stat.czxid;
-    if world.target.is_external() {
+    if fixture.target.is_external() {
         assert!(after.0 >= before.0 + 3, "{before} then {after}");
     } else {
         assert_eq!(after.0, before.0 + 3);

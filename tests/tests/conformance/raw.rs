@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use zk_session::Client;
-use zk_tests::target::{World, remove};
+use zk_tests::target::{Fixture, remove};
 use zk_tests::wait::soon;
 
 /// The version whose replies are compared; where none was kept, that of the other serves.
@@ -57,8 +57,8 @@ struct Connection {
 }
 
 impl Connection {
-    async fn open(world: &World) -> Self {
-        let stream = TcpStream::connect(world.target.address().await).await.unwrap();
+    async fn open(fixture: &Fixture) -> Self {
+        let stream = TcpStream::connect(fixture.target.address().await).await.unwrap();
         Self { stream, buffer: BytesMut::new(), frames: FrameDecoder::new(1 << 22) }
     }
 
@@ -364,10 +364,10 @@ async fn set_acl(connection: &mut Connection, golden: &Golden) {
 
 #[tokio::test]
 async fn the_captured_session_is_answered_as_it_was_then() {
-    let world = World::start().await;
-    clean(&world.observer).await;
+    let fixture = Fixture::start().await;
+    clean(&fixture.observer).await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     connection.send(&golden.request("connect_request_new")).await;
     let payload = connection.receive().await.expect("a session");
     let captured = golden.reply("connect_response_ok").unwrap();
@@ -380,7 +380,7 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     for step in steps.by_ref().take(5) {
         step.run(&mut connection, &golden).await;
     }
-    create_ttl(&world, &mut connection, &golden).await;
+    create_ttl(&fixture, &mut connection, &golden).await;
     for step in steps {
         step.run(&mut connection, &golden).await;
     }
@@ -397,15 +397,15 @@ async fn the_captured_session_is_answered_as_it_was_then() {
         .events(&[(EventType::NODE_CHILDREN_CHANGED, "/g")]);
     close.run(&mut connection, &golden).await;
     assert_eq!(connection.receive().await, None);
-    clean(&world.observer).await;
+    clean(&fixture.observer).await;
 }
 
 /// Where znodes cannot have a time to live, one without stands in for the rest of the session.
-async fn create_ttl(world: &World, connection: &mut Connection, golden: &Golden) {
+async fn create_ttl(fixture: &Fixture, connection: &mut Connection, golden: &Golden) {
     connection.send(&golden.request("create_ttl_request")).await;
     let (_, header, mut body) = connection.reply().await;
     if header.err == ErrorCode::UNIMPLEMENTED {
-        assert!(world.target.is_external(), "the in-process server has it switched on");
+        assert!(fixture.target.is_external(), "the in-process server has it switched on");
         let instead = CreateRequest { data: None, ..create("/g/t", b"", Acl::open(), PERSISTENT) };
         let step = Step::made("instead", 5, Request::Create(instead), OK);
         step.run(connection, golden).await;
@@ -420,9 +420,9 @@ async fn create_ttl(world: &World, connection: &mut Connection, golden: &Golden)
 
 #[tokio::test]
 async fn an_unknown_opcode_is_refused_and_ends_the_connection() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     connection.send(&golden.request("unknown_opcode_request")).await;
     let (_, header, body) = connection.reply().await;
@@ -432,9 +432,9 @@ async fn an_unknown_opcode_is_refused_and_ends_the_connection() {
 
 #[tokio::test]
 async fn an_unknown_scheme_is_refused_and_ends_the_connection() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     connection.send(&golden.request("auth_unknown_scheme_request")).await;
     let payload = connection.receive().await.expect("a reply");
@@ -444,9 +444,9 @@ async fn an_unknown_scheme_is_refused_and_ends_the_connection() {
 
 #[tokio::test]
 async fn an_unknown_session_is_expired() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     connection.send(&golden.request("connect_request_resume_unknown_session")).await;
     assert_eq!(connection.receive().await, golden.reply("connect_response_expired"));
     assert_eq!(connection.receive().await, None);
@@ -454,9 +454,9 @@ async fn an_unknown_session_is_expired() {
 
 #[tokio::test]
 async fn an_old_client_gets_the_answer_it_can_read() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     let request = ConnectRequest { read_only: None, ..new_session(8000) };
     connection.send(&frame(|out| request.encode(out))).await;
     let payload = connection.receive().await.expect("a session");
@@ -466,43 +466,43 @@ async fn an_old_client_gets_the_answer_it_can_read() {
 
 #[tokio::test]
 async fn a_session_moves_with_its_password_and_not_without() {
-    let world = World::start().await;
-    let mut first = Connection::open(&world).await;
+    let fixture = Fixture::start().await;
+    let mut first = Connection::open(&fixture).await;
     let session = first.connect(&new_session(8000)).await.expect("a session");
     let (session_id, password) = (session.session_id, session.password.clone());
     let resume = ConnectRequest { session_id, password, ..new_session(8000) };
 
-    let mut second = Connection::open(&world).await;
+    let mut second = Connection::open(&fixture).await;
     let resumed = second.connect(&resume).await.expect("the same session");
     assert_eq!((resumed.session_id, &resumed.password), (session_id, &session.password));
     // The older connection is closed, and nothing is said on it.
     assert_eq!(first.receive().await, None);
 
-    let mut third = Connection::open(&world).await;
+    let mut third = Connection::open(&fixture).await;
     let password = Bytes::from_static(&[0x11; 16]);
     let refused = third.connect(&ConnectRequest { password, ..resume.clone() }).await;
     let refused = refused.expect("an answer");
     assert_eq!((refused.session_id, refused.timeout_ms), (0, 0));
     assert_eq!(third.receive().await, None);
 
-    let mut fourth = Connection::open(&world).await;
+    let mut fourth = Connection::open(&fixture).await;
     let resumed = fourth.connect(&resume).await.expect("the session lives on");
     assert_eq!(resumed.session_id, session_id);
 }
 
 #[tokio::test]
 async fn a_client_that_has_seen_more_than_the_server_is_turned_away() {
-    let world = World::start().await;
-    let mut connection = Connection::open(&world).await;
+    let fixture = Fixture::start().await;
+    let mut connection = Connection::open(&fixture).await;
     let ahead = ConnectRequest { last_zxid_seen: i64::MAX, ..new_session(8000) };
     assert!(connection.connect(&ahead).await.is_none());
 }
 
 #[tokio::test]
 async fn nonsense_ends_the_connection_without_an_answer() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     for nonsense in [&[0; 4][..], &[0xff; 4], &[0, 0, 0, 3, 1, 2, 3], &[0x00, 0x10, 0x00, 0x00]] {
-        let mut connection = Connection::open(&world).await;
+        let mut connection = Connection::open(&fixture).await;
         connection.connect(&new_session(8000)).await.expect("a session");
         connection.send(nonsense).await;
         assert_eq!(connection.receive().await, None, "{nonsense:?}");
@@ -511,8 +511,8 @@ async fn nonsense_ends_the_connection_without_an_answer() {
 
 #[tokio::test]
 async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
-    let world = World::start().await;
-    let mut connection = Connection::open(&world).await;
+    let fixture = Fixture::start().await;
+    let mut connection = Connection::open(&fixture).await;
     let mut sent = frame(|out| new_session(8000).encode(out));
     for xid in [7, 3, 3, i32::MAX] {
         sent.unsplit(frame(|out| {
@@ -533,8 +533,8 @@ async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
 /// The barrier of the locks: even a multi that fails moves the zxid that replies carry.
 #[tokio::test]
 async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
-    let world = World::start().await;
-    let mut connection = Connection::open(&world).await;
+    let fixture = Fixture::start().await;
+    let mut connection = Connection::open(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     let check = |path: &str| {
         Request::Multi(vec![MultiOp::Check(CheckRequest { path: path.into(), version: -1 })])
@@ -560,21 +560,21 @@ async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
     }
     let [before, held, between, failed, after] = zxids[..] else { panic!("{zxids:?}") };
     assert!(before < held && held <= between && between < failed && failed <= after, "{zxids:?}");
-    if !world.target.is_external() {
+    if !fixture.target.is_external() {
         assert_eq!([held, between, failed, after], [1, 1, 2, 2].map(|more| before + more));
     }
 }
 
 #[tokio::test]
 async fn four_letters_are_answered_as_text() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&world).await;
+    let mut connection = Connection::open(&fixture).await;
     connection.send(&golden.request("4lw_ruok_request")).await;
     let mut text = String::new();
     connection.stream.read_to_string(&mut text).await.unwrap();
     let allowed = golden.request("4lw_ruok_reply");
     let refused = "ruok is not executed because it is not in the whitelist.";
-    let is_refused = world.target.is_external() && text.trim() == refused;
+    let is_refused = fixture.target.is_external() && text.trim() == refused;
     assert!(text.as_bytes() == allowed || is_refused, "{text:?}");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zk_session::{Client, CreateMode, EventType, Status, Watcher};
 use zk_tests::proxy::Proxy;
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 use zk_tests::wait::{assert_silent, kind, reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -46,8 +46,8 @@ async fn on_children(client: &Client, path: &str) -> Watcher {
 
 #[tokio::test]
 async fn without_a_change_nothing_fires_and_every_watch_goes_on() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut watchers = vec![
         on_data(&client, "/a").await,
@@ -61,7 +61,7 @@ async fn without_a_change_nothing_fires_and_every_watch_goes_on() {
             assert_silent(&client, watcher).await;
         }
     }
-    let other = world.client().await;
+    let other = fixture.client().await;
     other.create("/a/b", "", PERSISTENT).await.unwrap();
     other.set_data("/a", "x", None).await.unwrap();
     other.create("/missing", "", PERSISTENT).await.unwrap();
@@ -75,9 +75,9 @@ async fn without_a_change_nothing_fires_and_every_watch_goes_on() {
 
 #[tokio::test]
 async fn changes_made_meanwhile_are_told_after_the_reconnect() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
-    let other = world.client().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let other = fixture.client().await;
     for path in ["/changed", "/deleted", "/parent", "/parent/gone", "/same"] {
         client.create(path, "", PERSISTENT).await.unwrap();
     }
@@ -118,9 +118,9 @@ async fn changes_made_meanwhile_are_told_after_the_reconnect() {
 
 #[tokio::test]
 async fn a_znode_made_again_meanwhile_counts_as_changed() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
-    let other = world.client().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let other = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut data = on_data(&client, "/a").await;
     let outage = Outage::begin(&proxy, &client).await;
@@ -133,9 +133,9 @@ async fn a_znode_made_again_meanwhile_counts_as_changed() {
 /// The zxid from which changes count must be that of before the first loss.
 #[tokio::test]
 async fn a_change_is_told_although_the_next_connections_are_lost_too() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
-    let other = world.client().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let other = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut data = on_data(&client, "/a").await;
     let mut outage = Outage::begin(&proxy, &client).await;
@@ -152,8 +152,8 @@ async fn a_change_is_told_although_the_next_connections_are_lost_too() {
 
 #[tokio::test]
 async fn own_changes_of_before_the_loss_do_not_fire_again() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "x", None).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
@@ -166,8 +166,8 @@ async fn own_changes_of_before_the_loss_do_not_fire_again() {
 
 #[tokio::test]
 async fn a_watcher_dropped_during_the_loss_is_not_missed() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let dropped = on_data(&client, "/a").await;
     let mut kept = on_children(&client, "/a").await;
@@ -182,10 +182,10 @@ async fn a_watcher_dropped_during_the_loss_is_not_missed() {
 /// More paths than fit into one request that restores watches.
 #[tokio::test]
 async fn thousands_of_watches_are_restored() {
-    let world = World::start().await;
-    let proxy = world.proxy().await;
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
     // A server may be busy with them for longer than with a handshake.
-    let builder = world.builder_at(proxy.addr()).connect_timeout(Duration::from_secs(2));
+    let builder = fixture.builder_at(proxy.addr()).connect_timeout(Duration::from_secs(2));
     let client = builder.connect().await.unwrap();
     let padding = "x".repeat(150);
     let path = |number: usize| format!("/{padding}-{number}");

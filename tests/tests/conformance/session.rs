@@ -5,7 +5,7 @@ use std::time::Duration;
 use zk_session::{
     CloseOutcome, CreateMode, ErrorCode, EventType, OpError, Outcome, SessionState, Version,
 };
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 use zk_tests::wait::{event, kind, now, reconnected, soon, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -13,8 +13,8 @@ const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 
 #[tokio::test]
 async fn every_client_has_a_session_of_its_own() {
-    let world = World::start().await;
-    let (first, second) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (first, second) = (fixture.client().await, fixture.client().await);
     assert_eq!(first.state(), SessionState::Connected);
     assert!(first.session_id().is_some());
     assert_ne!(first.session_id(), second.session_id());
@@ -24,9 +24,9 @@ async fn every_client_has_a_session_of_its_own() {
 
 #[tokio::test]
 async fn the_server_has_the_last_word_on_the_timeout() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let (shortest, longest) = (Duration::from_millis(50), Duration::from_secs(1_000_000));
-    let ask = |timeout| world.builder().session_timeout(timeout);
+    let ask = |timeout| fixture.builder().session_timeout(timeout);
     let short = ask(shortest).connect_within(Duration::from_secs(30)).connect().await.unwrap();
     let long = ask(longest).connect().await.unwrap();
     assert!(short.status().timeout > shortest, "{:?}", short.status());
@@ -36,8 +36,8 @@ async fn the_server_has_the_last_word_on_the_timeout() {
 
 #[tokio::test]
 async fn closing_ends_the_session_and_its_ephemerals() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/e", "", EPHEMERAL).await.unwrap();
     client.create("/p", "", PERSISTENT).await.unwrap();
     assert_eq!(client.close().await, CloseOutcome::Closed);
@@ -52,8 +52,8 @@ async fn closing_ends_the_session_and_its_ephemerals() {
 
 #[tokio::test]
 async fn what_was_called_before_the_close_is_answered() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/a", "", PERSISTENT).await.unwrap();
     let writes: Vec<_> = (0..50).map(|_| client.set_data("/a", "x", None)).collect();
     assert_eq!(client.close().await, CloseOutcome::Closed);
@@ -71,8 +71,8 @@ async fn what_was_called_before_the_close_is_answered() {
 
 #[tokio::test]
 async fn the_last_handle_closes_the_session_in_the_background() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/e", "", EPHEMERAL).await.unwrap();
     other.sync("/").await.unwrap();
     let (_, mut watcher) = other.exists_and_watch("/e").await.unwrap();
@@ -85,8 +85,8 @@ async fn the_last_handle_closes_the_session_in_the_background() {
 
 #[tokio::test]
 async fn a_session_and_its_ephemerals_survive_their_connection() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     let stat = client.create("/e", "", EPHEMERAL).await.unwrap().stat;
     for _ in 0..3 {
         let before = client.status();
@@ -100,8 +100,8 @@ async fn a_session_and_its_ephemerals_survive_their_connection() {
 
 #[tokio::test]
 async fn requests_without_a_connection_wait_for_the_next_in_order() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let before = client.status();
     proxy.pause();
@@ -124,8 +124,8 @@ async fn requests_without_a_connection_wait_for_the_next_in_order() {
 
 #[tokio::test]
 async fn a_write_whose_reply_was_lost_has_an_unknown_outcome() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     proxy.lose_replies();
     let error = client.set_data("/a", "x", None).await.unwrap_err();
@@ -138,8 +138,8 @@ async fn a_write_whose_reply_was_lost_has_an_unknown_outcome() {
 
 #[tokio::test]
 async fn a_create_whose_reply_was_lost_belongs_to_the_session() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     proxy.lose_replies();
     let error = client.create("/e", "", EPHEMERAL).await.unwrap_err();
     assert_eq!(error, OpError::ConnectionLoss(Outcome::Unknown));
@@ -151,8 +151,8 @@ async fn a_create_whose_reply_was_lost_belongs_to_the_session() {
 
 #[tokio::test]
 async fn all_that_is_under_way_when_a_connection_ends_is_answered() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     proxy.lose_replies();
     let writes: Vec<_> = (0..200).map(|_| client.set_data("/a", "x", None)).collect();
@@ -170,12 +170,12 @@ async fn all_that_is_under_way_when_a_connection_ends_is_answered() {
 
 #[tokio::test]
 async fn a_close_without_a_server_says_so() {
-    let world = World::start().await;
-    let proxy = world.proxy().await;
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
     let short = zk_tests::target::SHORT_SESSION;
-    let client = world.builder_at(proxy.addr()).session_timeout(short).connect().await.unwrap();
+    let client = fixture.builder_at(proxy.addr()).session_timeout(short).connect().await.unwrap();
     client.create("/e", "", EPHEMERAL).await.unwrap();
-    let other = world.client().await;
+    let other = fixture.client().await;
     let (_, mut watcher) = other.exists_and_watch("/e").await.unwrap();
     drop(proxy);
     let closed = soon("the end of the close", client.close()).await;
@@ -186,8 +186,8 @@ async fn a_close_without_a_server_says_so() {
 
 #[tokio::test]
 async fn states_tell_of_losses_and_of_the_end() {
-    let world = World::start().await;
-    let (proxy, client) = world.proxied().await;
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
     let mut states = client.states();
     assert_eq!(states.current().state, SessionState::Connected);
     proxy.pause();
@@ -209,14 +209,14 @@ async fn states_tell_of_losses_and_of_the_end() {
 
 #[tokio::test]
 async fn an_observer_sees_the_whole_life_of_an_ephemeral() {
-    let world = World::start().await;
-    let client = world.client().await;
-    let path = world.full("/e");
-    let (stat, mut watcher) = world.observer.exists_and_watch(&path).await.unwrap();
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let path = fixture.full("/e");
+    let (stat, mut watcher) = fixture.observer.exists_and_watch(&path).await.unwrap();
     assert_eq!(stat, None);
     client.create("/e", "", EPHEMERAL).await.unwrap();
     assert_eq!(event(&mut watcher).await.kind, EventType::NODE_CREATED);
-    let (stat, mut watcher) = world.observer.exists_and_watch(&path).await.unwrap();
+    let (stat, mut watcher) = fixture.observer.exists_and_watch(&path).await.unwrap();
     assert_eq!(stat.and_then(|stat| stat.ephemeral_owner), client.session_id());
     client.close().await;
     assert_eq!(event(&mut watcher).await.kind, EventType::NODE_DELETED);

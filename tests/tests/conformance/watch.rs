@@ -6,7 +6,7 @@ use zk_session::{
     Acl, Client, CreateMode, ErrorCode, EventType, Lane, LaneEvent, Multi, OpError, WatchEnded,
     Watcher,
 };
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 use zk_tests::wait::{assert_silent, event, kind, soon};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -29,8 +29,8 @@ async fn on_children(client: &Client, path: &str) -> Watcher {
 
 #[tokio::test]
 async fn a_watch_on_existence_sees_every_change_of_the_znode() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let (stat, mut watcher) = client.exists_and_watch("/a").await.unwrap();
     assert_eq!((stat, watcher.path()), (None, "/a"));
     client.create("/a", "", PERSISTENT).await.unwrap();
@@ -49,8 +49,8 @@ async fn a_watch_on_existence_sees_every_change_of_the_znode() {
 
 #[tokio::test]
 async fn a_watch_on_data_sees_changes_and_the_deletion() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let stat = client.create("/a", "x", PERSISTENT).await.unwrap().stat;
     let (read, mut watcher) = client.get_data_and_watch("/a").await.unwrap();
     assert_eq!(read, ("x".into(), stat));
@@ -64,8 +64,8 @@ async fn a_watch_on_data_sees_changes_and_the_deletion() {
 
 #[tokio::test]
 async fn a_watch_on_children_sees_them_come_and_go_and_the_deletion() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let (names, mut watcher) = client.get_children_and_watch("/a").await.unwrap();
     assert!(names.is_empty());
@@ -85,8 +85,8 @@ async fn a_watch_on_children_sees_them_come_and_go_and_the_deletion() {
 
 #[tokio::test]
 async fn changes_of_another_kind_do_not_fire() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     let mut data = on_data(&client, "/a").await;
@@ -106,8 +106,8 @@ async fn changes_of_another_kind_do_not_fire() {
 
 #[tokio::test]
 async fn refused_writes_do_not_fire() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut data = on_data(&client, "/a").await;
     let mut children = on_children(&client, "/a").await;
@@ -123,8 +123,8 @@ async fn refused_writes_do_not_fire() {
 
 #[tokio::test]
 async fn a_watch_fires_once() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut watcher = on_data(&client, "/a").await;
     client.set_data("/a", "1", None).await.unwrap();
@@ -140,8 +140,8 @@ async fn a_watch_fires_once() {
 
 #[tokio::test]
 async fn a_failed_read_leaves_no_watch() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let no_node = OpError::Server(ErrorCode::NO_NODE);
     assert_eq!(client.get_data_and_watch("/a").await.unwrap_err(), no_node);
     assert_eq!(client.get_children_and_watch("/a").await.unwrap_err(), no_node);
@@ -153,8 +153,8 @@ async fn a_failed_read_leaves_no_watch() {
 
 #[tokio::test]
 async fn every_watcher_of_a_znode_gets_the_event() {
-    let world = World::start().await;
-    let (client, other) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/a", "", PERSISTENT).await.unwrap();
     other.sync("/a").await.unwrap();
     let mut watchers = vec![
@@ -172,8 +172,8 @@ async fn every_watcher_of_a_znode_gets_the_event() {
 
 #[tokio::test]
 async fn a_deletion_ends_the_watches_on_data_and_on_children() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut watchers = vec![
         on_data(&client, "/a").await,
@@ -193,8 +193,8 @@ async fn a_deletion_ends_the_watches_on_data_and_on_children() {
 
 #[tokio::test]
 async fn a_dropped_watcher_takes_nothing_from_the_others() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let dropped = on_data(&client, "/a").await;
     let mut kept = on_data(&client, "/a").await;
@@ -212,8 +212,8 @@ async fn a_dropped_watcher_takes_nothing_from_the_others() {
 
 #[tokio::test]
 async fn the_end_of_a_session_fires_the_watches_on_its_ephemerals() {
-    let world = World::start().await;
-    let (owner, watching) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (owner, watching) = (fixture.client().await, fixture.client().await);
     owner.create("/d", "", PERSISTENT).await.unwrap();
     for path in ["/d/one", "/d/two"] {
         owner.create(path, "", CreateMode::Ephemeral).await.unwrap();
@@ -230,8 +230,8 @@ async fn the_end_of_a_session_fires_the_watches_on_its_ephemerals() {
 
 #[tokio::test]
 async fn watches_end_with_their_client() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     let mut watcher = on_existence(&client, "/a").await;
     client.close().await;
     assert_eq!(watcher.changed().await, Err(WatchEnded::Closed));
@@ -271,8 +271,8 @@ fn read(path: &str) -> ReadRequest {
 
 #[tokio::test]
 async fn an_event_comes_before_the_reply_of_the_write_that_caused_it() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut lane = client.lane();
     let set = |version| SetDataRequest { path: "/a".into(), data: None, version };
@@ -285,8 +285,8 @@ async fn an_event_comes_before_the_reply_of_the_write_that_caused_it() {
 
 #[tokio::test]
 async fn another_clients_write_is_told_before_any_reply_that_reflects_it() {
-    let world = World::start().await;
-    let (client, writer) = (world.client().await, world.client().await);
+    let fixture = Fixture::start().await;
+    let (client, writer) = (fixture.client().await, fixture.client().await);
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut lane = client.lane();
     submit(&mut lane, vec![(Request::GetData(read("/a")), Some(1))]);
@@ -301,8 +301,8 @@ async fn another_clients_write_is_told_before_any_reply_that_reflects_it() {
 
 #[tokio::test]
 async fn a_multi_tells_its_events_in_order_and_before_its_reply() {
-    let world = World::start().await;
-    let client = world.client().await;
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
     for path in ["/a", "/b", "/p", "/p/gone"] {
         client.create(path, "", PERSISTENT).await.unwrap();
     }

@@ -250,17 +250,32 @@ impl Claim {
         ClaimStep::Submit(flight(self.session, ends.filter_map(make).collect()))
     }
 
-    /// Only the directory itself counts. An ancestor may exist without being ours to create.
+    /// The directory itself counts: an ancestor may exist without being ours to create. If the
+    /// directory could not be made for the want of an ancestor, that ancestor's answer counts.
     fn made_directory(&mut self, view: View, mut reply: Reply) -> ClaimStep {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
             return self.make_directory();
         }
-        match reply.results.pop().map(verdict) {
-            Some(Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS))) => self.start(),
+        let mut path = self.profile.directory.to_string();
+        let mut deciding = reply.results.pop();
+        if deciding == Some(Err(OpError::Server(ErrorCode::NO_NODE))) {
+            let is_in_place = |result: &Result<_, OpError>| {
+                matches!(result, Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)))
+            };
+            if let Some(depth) = reply.results.iter().position(|result| !is_in_place(result)) {
+                deciding = Some(reply.results.swap_remove(depth));
+                path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
+            }
+        }
+        match deciding.map(replayable) {
+            // Somebody was faster, or deletes what we make: the next create tells.
+            Some(Verdict::Refused(OpError::Server(
+                ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
+            ))) => self.start(),
             Some(Verdict::Refused(error)) => {
-                ClaimStep::Failed(LockError::definite(error, "create", &self.profile.directory))
+                ClaimStep::Failed(LockError::definite(error, "create", &path))
             }
             Some(Verdict::Later) => self.pause(view),
             Some(Verdict::SessionOver) => ClaimStep::SessionOver,

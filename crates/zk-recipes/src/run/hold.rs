@@ -103,15 +103,16 @@ async fn keep(
     mut release: Release,
     mut wished: oneshot::Receiver<ReleaseWish>,
 ) {
-    let wish = keeper.until_released(&mut wished).await;
+    let end = keeper.until_released(&mut wished).await;
     // From here on it is not held, whatever the release meets.
     let Keeper { mut feed, hold, .. } = keeper;
     drop(hold);
     let ended = release::run(&mut feed, &mut release, false).await;
     // A guard that was lost may still be released by its owner, who wants to know.
-    let wish = match wish {
-        Some(wish) => Some(wish),
-        None => wished.await.ok(),
+    let wish = match end {
+        End::Dropped => None,
+        End::Lost => wish_of_loser(&mut feed, wished).await,
+        End::Released(wish) => Some(wish),
     };
     if let Some(wish) = wish {
         let _ = wish.send(match &ended {
@@ -125,18 +126,40 @@ async fn keep(
     release::after(feed, release, &ended).await;
 }
 
+/// Why a lock is not held any more.
+enum End {
+    /// The guard was dropped.
+    Dropped,
+    Lost,
+    Released(ReleaseWish),
+}
+
+/// Waits until the owner of a lost guard lets go of it, and takes what the lane brings meanwhile.
+async fn wish_of_loser(
+    feed: &mut Feed,
+    mut wished: oneshot::Receiver<ReleaseWish>,
+) -> Option<ReleaseWish> {
+    loop {
+        let fed = tokio::select! {
+            biased;
+            wish = &mut wished => return wish.ok(),
+            fed = feed.next(None) => fed,
+        };
+        if matches!(fed, Fed::AuthFailed | Fed::Closed) {
+            return wished.await.ok();
+        }
+    }
+}
+
 impl Keeper {
-    /// Runs until the lock is to be released, or is lost. The wish, if there is one.
-    async fn until_released(
-        &mut self,
-        wished: &mut oneshot::Receiver<ReleaseWish>,
-    ) -> Option<ReleaseWish> {
+    /// Runs until the lock is to be released, or is lost.
+    async fn until_released(&mut self, wished: &mut oneshot::Receiver<ReleaseWish>) -> End {
         let mut lost = self.hold.lost.subscribe();
         loop {
             let fed = tokio::select! {
                 biased;
-                wish = &mut *wished => return wish.ok(),
-                _ = lost.wait_for(Option::is_some) => return None,
+                wish = &mut *wished => return wish.map_or(End::Dropped, End::Released),
+                _ = lost.wait_for(Option::is_some) => return End::Lost,
                 fed = self.feed.next(self.watch_at) => fed,
             };
             match fed {

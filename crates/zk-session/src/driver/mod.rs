@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// Spawns the task of the session, and its janitor, on the current runtime.
-    pub(crate) fn spawn(self, span: &Span) -> Janitor {
+    pub(crate) fn start(self, span: &Span) -> Janitor {
         tokio::spawn(self.run().instrument(span.clone()));
         span.in_scope(Janitor::spawn)
     }

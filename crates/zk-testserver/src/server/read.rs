@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytestring::ByteString;
 use jute_codec::{
-    AclReply, AddWatchMode, ChildrenReply, DataReply, ErrorCode, EventType, Permissions, ReadOp,
-    ReadRequest, ReadResult, Request, Response, SetWatches2, WatcherType, WatchesRequest,
+    AclReply, AddWatchMode, AddWatchRequest, ChildrenReply, DataReply, ErrorCode, EventType,
+    Permissions, ReadOp, ReadRequest, ReadResult, Request, Response, WatcherType, WatchesRequest,
 };
 
 use crate::acl::{Identities, redacted};
@@ -24,15 +25,7 @@ impl Server {
         now: Duration,
     ) -> Result<Response, ErrorCode> {
         match request {
-            Request::AddWatch(add) => {
-                let is_recursive = match add.mode {
-                    AddWatchMode::PERSISTENT => false,
-                    AddWatchMode::PERSISTENT_RECURSIVE => true,
-                    _ => return Err(ErrorCode::MARSHALLING_ERROR),
-                };
-                self.watches.add_persistent(&add.path, id, is_recursive);
-                Ok(Response::AddWatch(ErrorCode::OK))
-            }
+            Request::AddWatch(add) => self.add_watch(id, add),
             Request::CheckWatches(watches) => {
                 self.require_watcher_type(watches)?;
                 found(self.watches.contains(&watches.path, id, watches.kind))
@@ -47,23 +40,9 @@ impl Server {
                 self.readable(id, path)?;
                 Ok(Response::GetAllChildrenNumber(count(self.tree.count_below(path))))
             }
-            Request::GetChildren(get) => {
-                let children = self.readable(id, &get.path)?.child_names();
-                self.watch(Table::Child, get, id);
-                Ok(Response::GetChildren(children))
-            }
-            Request::GetChildren2(get) => {
-                let node = self.readable(id, &get.path)?;
-                let reply = ChildrenReply { children: node.child_names(), stat: node.stat() };
-                self.watch(Table::Child, get, id);
-                Ok(Response::GetChildren2(reply))
-            }
-            Request::GetData(get) => {
-                let node = self.readable(id, &get.path)?;
-                let reply = DataReply { data: node.data.clone(), stat: node.stat() };
-                self.watch(Table::Data, get, id);
-                Ok(Response::GetData(reply))
-            }
+            Request::GetChildren(get) => self.get_children(id, get),
+            Request::GetChildren2(get) => self.get_children2(id, get),
+            Request::GetData(get) => self.get_data(id, get),
             Request::GetEphemerals(prefix) => {
                 let prefix = prefix.as_deref().filter(|prefix| *prefix != "/").unwrap_or_default();
                 let paths = self.tree.ephemerals_of(session);
@@ -74,19 +53,17 @@ impl Server {
                 Ok(Response::MultiRead(ops.iter().map(|op| self.read_one(id, op)).collect()))
             }
             Request::SetWatches(set) => {
-                let set = SetWatches2 {
-                    relative_zxid: set.relative_zxid,
-                    data: set.data.clone(),
-                    exist: set.exist.clone(),
-                    child: set.child.clone(),
-                    persistent: Vec::new(),
-                    persistent_recursive: Vec::new(),
-                };
-                self.set_watches(id, &set, now);
+                self.set_watches(id, set.relative_zxid, [&set.data, &set.exist, &set.child], now);
                 Ok(Response::Empty)
             }
             Request::SetWatches2(set) => {
-                self.set_watches(id, set, now);
+                self.set_watches(id, set.relative_zxid, [&set.data, &set.exist, &set.child], now);
+                for path in &set.persistent {
+                    self.watches.add_persistent(path, id, false);
+                }
+                for path in &set.persistent_recursive {
+                    self.watches.add_persistent(path, id, true);
+                }
                 Ok(Response::Empty)
             }
             Request::WhoAmI => Ok(Response::WhoAmI(
@@ -106,6 +83,36 @@ impl Server {
             | Request::Sync(_)
             | _ => Err(ErrorCode::MARSHALLING_ERROR),
         }
+    }
+
+    fn add_watch(&mut self, id: u64, add: &AddWatchRequest) -> Result<Response, ErrorCode> {
+        let is_recursive = match add.mode {
+            AddWatchMode::PERSISTENT => false,
+            AddWatchMode::PERSISTENT_RECURSIVE => true,
+            _ => return Err(ErrorCode::MARSHALLING_ERROR),
+        };
+        self.watches.add_persistent(&add.path, id, is_recursive);
+        Ok(Response::AddWatch(ErrorCode::OK))
+    }
+
+    fn get_children(&mut self, id: u64, get: &ReadRequest) -> Result<Response, ErrorCode> {
+        let children = self.readable(id, &get.path)?.child_names();
+        self.watch(Table::Child, get, id);
+        Ok(Response::GetChildren(children))
+    }
+
+    fn get_children2(&mut self, id: u64, get: &ReadRequest) -> Result<Response, ErrorCode> {
+        let node = self.readable(id, &get.path)?;
+        let reply = ChildrenReply { children: node.child_names(), stat: node.stat() };
+        self.watch(Table::Child, get, id);
+        Ok(Response::GetChildren2(reply))
+    }
+
+    fn get_data(&mut self, id: u64, get: &ReadRequest) -> Result<Response, ErrorCode> {
+        let node = self.readable(id, &get.path)?;
+        let reply = DataReply { data: node.data.clone(), stat: node.stat() };
+        self.watch(Table::Data, get, id);
+        Ok(Response::GetData(reply))
     }
 
     fn exists(&mut self, id: u64, exists: &ReadRequest) -> Result<Response, ErrorCode> {
@@ -153,10 +160,16 @@ impl Server {
         }
     }
 
-    /// Restores watches; those that missed something fire at once, in the order of the lists.
-    fn set_watches(&mut self, id: u64, set: &SetWatches2, now: Duration) {
-        let since = set.relative_zxid;
-        for path in &set.data {
+    /// Restores one-shot watches; those that missed something fire at once, in the order of the
+    /// lists.
+    fn set_watches(
+        &mut self,
+        id: u64,
+        since: i64,
+        [data, exist, child]: [&Vec<ByteString>; 3],
+        now: Duration,
+    ) {
+        for path in data {
             match self.tree.get(path).map(Node::mzxid) {
                 None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
                 Some(mzxid) if mzxid > since => {
@@ -165,14 +178,14 @@ impl Server {
                 Some(_) => self.watches.add_one_shot(Table::Data, path, id),
             }
         }
-        for path in &set.exist {
+        for path in exist {
             if self.tree.get(path).is_some() {
                 self.send_event(id, EventType::NODE_CREATED, path, -1, now);
             } else {
                 self.watches.add_one_shot(Table::Data, path, id);
             }
         }
-        for path in &set.child {
+        for path in child {
             match self.tree.get(path).map(Node::pzxid) {
                 None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
                 Some(pzxid) if pzxid > since => {
@@ -180,16 +193,6 @@ impl Server {
                 }
                 Some(_) => self.watches.add_one_shot(Table::Child, path, id),
             }
-        }
-        for path in &set.persistent {
-            self.watches.add_persistent(path, id, false);
-        }
-        for path in &set.persistent_recursive {
-            self.watches.add_persistent(path, id, true);
-        }
-        // A fault at one of the events may have ended the connection.
-        if !self.connections.get(&id).is_some_and(crate::connection::Connection::is_open) {
-            self.watches.forget(id);
         }
     }
 

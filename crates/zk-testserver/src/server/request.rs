@@ -10,7 +10,7 @@ use jute_codec::{
 
 use crate::commit::{Proposal, Write};
 use crate::config::{ServerConfig, Version};
-use crate::connection::{Fate, frame, head};
+use crate::connection::{Connection, Fate, frame, head};
 use crate::fault::Action;
 use crate::journal::{Outcome, RequestRecord};
 
@@ -177,6 +177,10 @@ impl Server {
                 let result = self.read(id, session, &request, now);
                 let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
                 self.reply(id, header.xid, result);
+                // A fault at an event of setWatches may have ended the connection half-way.
+                if !self.connections.get(&id).is_some_and(Connection::is_open) {
+                    self.watches.forget(id);
+                }
                 self.count_read(session, header.op, now);
                 Processed::read(error)
             }

@@ -98,15 +98,22 @@ impl Client {
                 Some(Frame::Oversized { length, .. }) => panic!("frame of {length} bytes"),
                 None => {}
             }
-            if self.stream.read_buf(&mut self.input).await.expect("well-formed") == 0 {
+            if self.read().await == 0 {
                 return None;
             }
         }
     }
 
+    /// Waits long in virtual time, but not for ever.
+    async fn read(&mut self) -> usize {
+        let read = self.stream.read_buf(&mut self.input);
+        let read = tokio::time::timeout(Duration::from_secs(3600), read).await;
+        read.expect("bytes or the end come some day").expect("a pipe does not fail")
+    }
+
     /// Everything up to the end, frames or not.
     pub(crate) async fn rest(&mut self) -> Bytes {
-        while self.stream.read_buf(&mut self.input).await.expect("well-formed") != 0 {}
+        while self.read().await != 0 {}
         self.input.split().freeze()
     }
 

@@ -1,4 +1,4 @@
-//! A conversation recorded on a real 3.8.0 server, held again.
+//! A conversation recorded on real servers, 3.8.0 and 3.9.3, held again.
 //!
 //! The recording has some of the requests and some of the replies. Missing requests are made up
 //! from what the replies say. Compared are all recorded replies and events but for times, owners
@@ -11,7 +11,7 @@ use jute_codec::{
     SetDataRequest, Stat, WatcherEvent, WatcherType, WatchesRequest,
 };
 use serde_json::Value;
-use zk_testserver::{ServerConfig, TestServer};
+use zk_testserver::{ServerConfig, TestServer, Version};
 
 use crate::client::*;
 
@@ -133,9 +133,22 @@ fn script() -> Vec<(&'static str, Option<Request>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recorded_conversation_is_answered_as_recorded() {
+async fn conversation_with_3_8_is_answered_as_recorded() {
+    let compared = converse(Version::V3_8, "zk-3.8.0").await;
+    assert_eq!(compared, (25, 4), "replies and events");
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversation_with_3_9_is_answered_as_recorded() {
+    let compared = converse(Version::V3_9, "zk-3.9.3").await;
+    assert_eq!(compared, (26, 3), "replies and events");
+}
+
+/// Plays the client; returns how many recorded replies and events were compared.
+async fn converse(version: Version, recorded_on: &str) -> (usize, usize) {
     let recording = Recording::load();
-    let server = TestServer::start(ServerConfig::default().extended_types(true));
+    let config = ServerConfig::default().version(version).extended_types(true);
+    let server = TestServer::start(config);
     Client::new(&server).await;
     let mut client = Client::new(&server).await;
     let (mut replies, mut events) = (0, 0);
@@ -146,7 +159,7 @@ async fn recorded_conversation_is_answered_as_recorded() {
             (Some(payload), _) => {
                 let bytes = [&(payload.len() as u32).to_be_bytes()[..], payload].concat();
                 client.write(&bytes).await;
-                RequestHeader::decode(&mut Reader::new(payload.clone())).unwrap().op
+                RequestHeader::decode(&mut Reader::new(payload.clone())).expect("a header").op
             }
             (None, Some(request)) => {
                 client.send_as(xid_of(&recording, name, index), &request).await;
@@ -157,17 +170,17 @@ async fn recorded_conversation_is_answered_as_recorded() {
         let answer = loop {
             let payload = client.frame().await.expect("an answer");
             let mut reader = Reader::new(payload.clone());
-            if ReplyHeader::decode(&mut reader).unwrap().xid != -1 {
+            if ReplyHeader::decode(&mut reader).expect("a header").xid != -1 {
                 break payload;
             }
-            events += compare_event(&recording, &payload, &mut reader);
+            events += compare_event(&recording, recorded_on, &payload, &mut reader);
         };
         let recorded = match name {
             "getdata_truncated_body" => "marshalling_error",
             name => name,
         };
         let recorded = recording
-            .payload(&format!("{recorded}_reply@zk-3.8.0"))
+            .payload(&format!("{recorded}_reply@{recorded_on}"))
             .or_else(|| recording.payload(&format!("{recorded}_reply")));
         if let Some(recorded) = recorded {
             assert_eq!(shown(answer, op), shown(recorded, op), "{name}");
@@ -175,27 +188,34 @@ async fn recorded_conversation_is_answered_as_recorded() {
         }
     }
     client.assert_eof().await;
-    assert_eq!((replies, events), (25, 4));
+    (replies, events)
 }
 
 /// xid that a recorded reply has; anything that is not used otherwise if there is none.
 fn xid_of(recording: &Recording, name: &str, index: usize) -> i32 {
-    match recording.payload(&format!("{name}_reply@zk-3.8.0")) {
+    let replies = ["zk-3.8.0", "zk-3.9.3"].map(|server| format!("{name}_reply@{server}"));
+    match replies.iter().find_map(|reply| recording.payload(reply)) {
         Some(reply) => ReplyHeader::decode(&mut Reader::new(reply)).expect("a header").xid,
         None => 1000 + index as i32,
     }
 }
 
 /// Compares an event byte by byte; 1 if its kind is in the recording.
-fn compare_event(recording: &Recording, payload: &Bytes, reader: &mut Reader) -> usize {
+fn compare_event(
+    recording: &Recording,
+    recorded_on: &str,
+    payload: &Bytes,
+    reader: &mut Reader,
+) -> usize {
     let event = WatcherEvent::decode(reader).expect("an event");
     let name = match event.kind.name() {
         Some("NODE_CREATED") => "event_node_created",
         Some("NODE_DELETED") => "event_node_deleted",
+        Some("NODE_DATA_CHANGED") => "event_node_data_changed",
         Some("NODE_CHILDREN_CHANGED") => "event_node_children_changed",
         _ => return 0,
     };
-    match recording.payload(&format!("{name}@zk-3.8.0")) {
+    match recording.payload(&format!("{name}@{recorded_on}")) {
         Some(recorded) => {
             assert_eq!(recorded, *payload, "{event:?}");
             1

@@ -1,0 +1,281 @@
+//! The client on a paused clock: the shipped driver, the in-process server, pipes, and faults at
+//! exact places.
+
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_recipes::{Client, Clock};
+use zk_session::{
+    CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState, WatchEnded,
+};
+use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter, Until};
+
+const UNKNOWN: OpError = OpError::ConnectionLoss(Outcome::Unknown);
+
+fn at_op(op: OpCode, action: Action) -> Fault {
+    Fault::new(At::Request { nth: 0, filter: Filter { op: Some(op), ..Filter::default() } }, action)
+}
+
+async fn connected(client: &Client) {
+    let mut states = client.states();
+    while states.current().state != SessionState::Connected {
+        states.next().await.expect("the client goes on");
+    }
+}
+
+#[test]
+fn heartbeats_keep_an_idle_session_for_hours() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let session = client.session_id();
+        client.create("/e", "", CreateMode::Ephemeral).await.expect("it is free");
+        // Less than the patience of a run, more than ten session timeouts.
+        sleep_ms(110_000).await;
+        assert_eq!(client.session_id(), session);
+        assert_eq!(client.status().connection, 1);
+        assert!(world.server.stat("/e").is_some());
+    });
+}
+
+#[test]
+fn every_cut_inside_a_reply_leaves_the_outcome_unknown() {
+    run(async {
+        for bytes in 0..120 {
+            let world = World::new();
+            let client = world.client(1).await;
+            world.server.inject(at_op(OpCode::CREATE2, Action::CutAtReplyByte(bytes)));
+            let created = client.create("/a", "x", CreateMode::Persistent).await;
+            // Length, header, path with its length, stat.
+            let is_whole = bytes >= 4 + 16 + 4 + 2 + 68;
+            match created {
+                Ok(_) => assert!(is_whole, "{bytes} bytes are no reply"),
+                Err(error) => assert!(!is_whole && error == UNKNOWN, "{bytes} bytes: {error}"),
+            }
+            assert!(world.server.stat("/a").is_some());
+            assert!(client.exists("/a").await.expect("the session goes on").is_some());
+        }
+    });
+}
+
+#[test]
+fn a_request_cut_before_and_one_cut_after_look_alike_and_say_so() {
+    run(async {
+        for (action, is_applied) in [(Action::CutBefore, false), (Action::CutAfter, true)] {
+            let world = World::new();
+            let client = world.client(1).await;
+            world.server.inject(at_op(OpCode::CREATE2, action));
+            let created = client.create("/a", "x", CreateMode::Persistent).await;
+            assert_eq!(created.map(drop), Err(UNKNOWN));
+            assert_eq!(client.exists("/a").await.map(|stat| stat.is_some()), Ok(is_applied));
+        }
+    });
+}
+
+#[test]
+fn an_answer_never_goes_to_another_request_even_when_a_commit_comes_late() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.inject(at_op(OpCode::CREATE2, Action::LateCommit(Until::NextWrite)));
+        let created = client.create("/late", "", CreateMode::Persistent).await;
+        assert_eq!(created.map(drop), Err(UNKNOWN));
+        assert_eq!(client.exists("/late").await, Ok(None), "a bare read does not see it");
+        // A server answers by session and xid. Had the xid been used again, this would be `Ok`.
+        let deleted = client.delete("/missing", None).await;
+        assert_eq!(deleted, Err(OpError::Server(ErrorCode::NO_NODE)));
+        assert!(client.exists("/late").await.expect("the session goes on").is_some());
+        world.check_history();
+    });
+}
+
+#[test]
+fn a_black_hole_is_left_in_time_and_the_session_survives() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let session = client.session_id();
+        client.create("/e", "", CreateMode::Ephemeral).await.expect("it is free");
+        world.server.inject(at_op(OpCode::SYNC, Action::Freeze));
+        assert_eq!(client.sync("/").await, Err(UNKNOWN));
+        client.sync("/").await.expect("the next connection works");
+        assert_eq!(client.session_id(), session);
+        assert_eq!(client.status().connection, 2);
+        assert!(world.server.stat("/e").is_some());
+    });
+}
+
+#[test]
+fn expiry_ends_what_belonged_to_the_session_and_another_one_opens() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let session = client.session_id().expect("connected");
+        client.create("/e", "", CreateMode::Ephemeral).await.expect("it is free");
+        let (_, mut watcher) = client.get_data_and_watch("/e").await.expect("it exists");
+        world.server.expire(session.0);
+        let ended = watcher.changed().await;
+        // A server may tell of the end of the session's own ephemerals, or not.
+        assert!(ended.is_ok() || ended == Err(WatchEnded::SessionExpired));
+        let mut states = client.states();
+        while client.session_id().is_none_or(|now| now == session) {
+            states.next().await.expect("the client goes on");
+        }
+        connected(&client).await;
+        assert_eq!(client.exists("/e").await, Ok(None));
+    });
+}
+
+#[test]
+fn a_swapped_session_is_never_taken_for_the_old_one() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let session = client.session_id();
+        world.server.inject(Fault::new(At::connect(0), Action::SwapSession));
+        world.server.disconnect_all();
+        let mut states = client.states();
+        while client.session_id() == session {
+            states.next().await.expect("the client goes on");
+        }
+        connected(&client).await;
+        client.sync("/").await.expect("the new session works");
+        assert_ne!(client.session_id(), session);
+    });
+}
+
+#[test]
+fn requests_wait_for_a_connection_and_cancelled_ones_never_leave() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.refuse_for(Duration::from_secs(2));
+        world.server.disconnect_all();
+        sleep_ms(100).await;
+        assert_eq!(client.state(), SessionState::Suspended);
+        let cancelled = client.create("/cancelled", "", CreateMode::Persistent);
+        let kept = client.create("/kept", "", CreateMode::Persistent);
+        sleep_ms(100).await;
+        drop(cancelled);
+        kept.await.expect("the session survives two seconds");
+        assert_eq!(client.exists("/cancelled").await, Ok(None));
+    });
+}
+
+#[test]
+fn a_session_without_any_server_is_given_up_and_buried() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let session = client.session_id();
+        client.create("/e", "", CreateMode::Ephemeral).await.expect("it is free");
+        world.server.refuse_for(SESSION_TIMEOUT * 3);
+        world.server.disconnect_all();
+        let (waiting, ()) = tokio::join!(client.exists("/e"), sleep_ms(1));
+        assert_eq!(waiting, Err(OpError::SessionExpired(Outcome::NotApplied)));
+        assert_eq!(client.session_id(), None);
+        connected(&client).await;
+        assert_ne!(client.session_id(), session);
+        assert_eq!(client.exists("/e").await, Ok(None));
+    });
+}
+
+#[test]
+fn close_is_confirmed_and_drop_of_the_last_handle_closes_too() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        client.create("/e", "", CreateMode::Ephemeral).await.expect("it is free");
+        assert_eq!(client.close().await, CloseOutcome::Closed);
+        assert!(world.server.stat("/e").is_none());
+        assert_eq!(client.close().await, CloseOutcome::Closed, "and again");
+        assert_eq!(client.sync("/").await, Err(OpError::Closed(Outcome::NotApplied)));
+
+        let client = world.client(2).await;
+        let clone = client.clone();
+        drop(client);
+        sleep_ms(1_000).await;
+        assert_eq!(world.server.sessions().len(), 1, "a clone is a handle");
+        drop(clone);
+        world.until("the session is closed", |server| server.sessions().is_empty()).await;
+    });
+}
+
+#[test]
+fn a_close_without_a_server_ends_after_one_session_timeout_and_says_so() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.refuse_for(SESSION_TIMEOUT * 2);
+        world.server.disconnect_all();
+        sleep_ms(100).await;
+        assert_eq!(client.close().await, CloseOutcome::Abandoned);
+        assert_eq!(client.close().await, CloseOutcome::Abandoned, "and again");
+        assert!(client.now().since_start() <= SESSION_TIMEOUT + Duration::from_secs(1));
+    });
+}
+
+#[test]
+fn a_client_without_a_server_says_what_it_tried_and_what_went_wrong() {
+    run(async {
+        let refused = Client::builder("nowhere:1,elsewhere:2")
+            .clock(Clock::tokio())
+            .transport(|_| async {
+                Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::ConnectionRefused.into())
+            })
+            .connect_within(Duration::from_secs(5))
+            .connect()
+            .await;
+        let Err(error @ ConnectError::TimedOut { .. }) = refused else { panic!("{refused:?}") };
+        let text = error.to_string();
+        assert!(text.contains("nowhere:1,elsewhere:2") && text.contains("refused"), "{text}");
+    });
+}
+
+#[test]
+fn a_missing_chroot_is_created_even_when_the_connection_is_cut() {
+    run(async {
+        for nth in 0..3 {
+            for action in [Action::CutBefore, Action::CutAfter] {
+                let world = World::new();
+                world.server.inject(Fault::new(At::request(nth), action));
+                let server = world.server.clone();
+                let client = Client::builder("in-process/a/b")
+                    .clock(Clock::tokio())
+                    .transport(move |_| {
+                        let connection = server.connect();
+                        async move { connection }
+                    })
+                    .connect()
+                    .await
+                    .expect("the cut is survived");
+                client.create("/c", "", CreateMode::Persistent).await.expect("it is free");
+                assert!(world.server.stat("/a/b/c").is_some());
+            }
+        }
+    });
+}
+
+#[test]
+fn fifty_thousand_watches_are_restored_and_fire() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let pending: Vec<_> =
+            (0..50_000).map(|n| client.exists_and_watch(&format!("/watched/{n}"))).collect();
+        let mut watchers = Vec::new();
+        for op in pending {
+            watchers.push(op.await.expect("nothing goes wrong").1);
+        }
+        world.server.disconnect_all();
+        sleep_ms(10).await;
+        connected(&client).await;
+        client.sync("/").await.expect("connected");
+        assert_eq!(world.server.watch_count(), 50_000);
+        world.server.admin_create("/watched", b"", None);
+        world.server.admin_create("/watched/49999", b"", None);
+        let event = watchers.pop().expect("it is the last").changed().await;
+        assert_eq!(event.map(|event| event.path.to_string()), Ok("/watched/49999".into()));
+    });
+}
