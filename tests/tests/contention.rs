@@ -17,21 +17,21 @@ use tokio::time::{sleep, timeout};
 use zk_session::{ErrorCode, OpError};
 use zk_tests::grants::{DIRECTORY, Event, Expected, Record, Summary, check, progress, read};
 use zk_tests::proxy::{Proxy, Statistics};
-use zk_tests::target::World;
+use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_order() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(5));
-    let seed = variable("CONTENTION_SEED").unwrap_or_else(|| world.observer.unique_id() as u64);
-    let mut fight = Fight::start(&world, seed).await;
+    let seed = variable("CONTENTION_SEED").unwrap_or_else(|| fixture.observer.unique_id() as u64);
+    let mut fight = Fight::start(&fixture, seed).await;
     eprintln!("CONTENTION_SEED={seed}, log: {}", fight.log.display());
 
-    let begin = world.observer.now();
-    let mark = fight.go_on(&world, seconds).await;
+    let begin = fixture.observer.now();
+    let mark = fight.go_on(&fixture, seconds).await;
     let problems = fight.end().await;
-    let elapsed = world.observer.now().saturating_since(begin);
+    let elapsed = fixture.observer.now().saturating_since(begin);
     assert!(problems.is_empty(), "{problems:#?}");
 
     let expected = Expected { processes: PROCESSES, grants_min: GRANTS_MIN, mark };
@@ -41,7 +41,7 @@ async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_or
     report(elapsed, &summary, &network);
     assert!(network.cut > network.lost && network.lost > 0, "too few faults: {network:?}");
     assert!(summary.cuts_waiting > 0, "no fault has hit a waiter: {summary:?}");
-    nothing_is_left(&world).await;
+    nothing_is_left(&fixture).await;
     fs::remove_file(&fight.log).expect("the log was there");
 }
 
@@ -159,18 +159,18 @@ struct Fight {
 }
 
 impl Fight {
-    async fn start(world: &World, seed: u64) -> Self {
-        let name = format!("contention-{:016x}.log", world.observer.unique_id() as u64);
+    async fn start(fixture: &Fixture, seed: u64) -> Self {
+        let name = format!("contention-{:016x}.log", fixture.observer.unique_id() as u64);
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         fs::write(&log, "").expect("the log can be written");
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
         for process in 0..PROCESSES {
             let seed = seed.wrapping_add(process as u64);
-            let mut proxy = world.proxy().await;
+            let mut proxy = fixture.proxy().await;
             proxy.chaos(seed, FAULT_INTERVAL_MEAN);
             let contender = Command::new(env!("CARGO_BIN_EXE_contender"))
                 .arg(process.to_string())
-                .arg(format!("{}{}", proxy.addr(), world.chroot()))
+                .arg(format!("{}{}", proxy.addr(), fixture.chroot()))
                 .arg(&fight.log)
                 .arg(seed.to_string())
                 .stdin(Stdio::piped())
@@ -184,14 +184,14 @@ impl Fight {
 
     /// Lets the fight go on for some time, and until everybody had a share of its end, if that
     /// comes within bounds. The line that was the last after two thirds of the time.
-    async fn go_on(&mut self, world: &World, time: Duration) -> usize {
-        let begin = world.observer.now();
+    async fn go_on(&mut self, fixture: &Fixture, time: Duration) -> usize {
+        let begin = fixture.observer.now();
         let mut mark = None;
         let mut outage_at = OUTAGE_INTERVAL;
         loop {
             sleep(LOOK_INTERVAL).await;
             let records = self.records();
-            let elapsed = world.observer.now().saturating_since(begin);
+            let elapsed = fixture.observer.now().saturating_since(begin);
             // None in the last third, which is there to see everybody served.
             if elapsed >= outage_at && mark.is_none() {
                 outage_at += OUTAGE_INTERVAL;
@@ -291,11 +291,11 @@ fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
 
 /// Waits until no contender is left in the lock's directory, nor any other ephemeral: sessions
 /// that could not be closed end by themselves.
-async fn nothing_is_left(world: &World) {
+async fn nothing_is_left(fixture: &Fixture) {
     let mut ephemerals = Vec::new();
     let seen = timeout(PATIENCE, async {
         loop {
-            ephemerals = ephemerals_below(world, world.chroot()).await;
+            ephemerals = ephemerals_below(fixture, fixture.chroot()).await;
             if ephemerals.is_empty() {
                 break;
             }
@@ -304,26 +304,26 @@ async fn nothing_is_left(world: &World) {
     });
     let is_clean = seen.await.is_ok();
     assert!(is_clean, "left behind: {ephemerals:?}");
-    let children = children(world, &world.full(DIRECTORY)).await;
+    let children = children(fixture, &fixture.full(DIRECTORY)).await;
     assert_eq!(children, [""; 0], "left in the directory of the lock");
 }
 
-async fn ephemerals_below(world: &World, path: &str) -> Vec<String> {
+async fn ephemerals_below(fixture: &Fixture, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut paths = vec![path.to_owned()];
     while let Some(path) = paths.pop() {
-        let stat = world.observer.exists(&path).await.expect("the observer is connected");
+        let stat = fixture.observer.exists(&path).await.expect("the observer is connected");
         if stat.is_some_and(|stat| stat.ephemeral_owner.is_some()) {
             found.push(path.clone());
         }
-        let below = children(world, &path).await;
+        let below = children(fixture, &path).await;
         paths.extend(below.iter().map(|name| format!("{path}/{name}")));
     }
     found
 }
 
-async fn children(world: &World, path: &str) -> Vec<String> {
-    match world.observer.get_children(path).await {
+async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
+    match fixture.observer.get_children(path).await {
         Ok(names) => names.iter().map(ToString::to_string).collect(),
         // An empty container is removed by the server in the end.
         Err(OpError::Server(ErrorCode::NO_NODE)) => Vec::new(),
