@@ -1,5 +1,6 @@
 //! Harness shared by the suites of this package.
 
+pub mod grants;
 pub mod proxy;
 pub mod random;
 pub mod target;

@@ -108,6 +108,8 @@ pub struct Statistics {
     pub unreachable: u64,
     /// Connections reset by a fault.
     pub cut: u64,
+    /// Those of the above that were reset by [`Proxy::lose_replies`], with a reply thrown away.
+    pub lost: u64,
     /// Connections forwarded at this moment.
     pub open: u64,
 }
@@ -199,14 +201,15 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
     // Closed before they are counted: who waits for the count finds them closed.
     match end {
         End::Closed => drop((client, server)),
-        End::Cut => {
+        End::Cut | End::Lost => {
             reset(client);
             reset(server);
         }
     }
     shared.count(|statistics| {
         statistics.open -= 1;
-        statistics.cut += u64::from(end == End::Cut);
+        statistics.cut += u64::from(end != End::Closed);
+        statistics.lost += u64::from(end == End::Lost);
     });
 }
 
@@ -216,6 +219,8 @@ enum End {
     Closed,
     /// By a fault.
     Cut,
+    /// By a fault that has thrown a reply away.
+    Lost,
 }
 
 async fn forward(
@@ -237,7 +242,7 @@ async fn forward(
                 pump(server_read, client_write, shared, |control| number < control.lose_below),
             )
         } => match end {
-            Err(PumpError::Lost) => End::Cut,
+            Err(PumpError::Lost) => End::Lost,
             Ok(_) | Err(PumpError::Io) => End::Closed,
         },
     }

@@ -71,6 +71,8 @@ async fn a_lost_reply_was_seen_by_the_server_and_never_by_the_client() {
 
     accepted.write_all(b"created").await.unwrap();
     assert_ended(&mut client).await;
+    let ended = proxy.until(|now| now.cut == 1).await;
+    assert_eq!(ended.lost, 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,218 @@
+//! One process of the contention suite: takes a lock again and again until its standard input
+//! ends, and writes down what it sees.
+//!
+//! Arguments: number of the process, connect string, file of the log, seed. What is not expected
+//! goes to standard error, and the process fails.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a process under test lives in real time; its log shows the wall clock to people"
+)]
+
+use std::fs::{File, OpenOptions};
+use std::future::{Future, ready};
+use std::io::Write as _;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::io::AsyncReadExt as _;
+use tokio::time::{sleep, timeout};
+use zk_recipes::{
+    Client, CloseOutcome, FairLock, Guard, LockError, LockState, LostReason, Released, SessionId,
+    Time,
+};
+use zk_tests::grants::{DIRECTORY, Event, Record};
+use zk_tests::random::SplitMix64;
+use zk_tests::wait::PATIENCE;
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime can be built");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let result = runtime.block_on(run(&arguments));
+    // Not dropped: that would wait for the read of the standard input.
+    runtime.shutdown_background();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("contender {}: {error}", arguments.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &[String]) -> Result<(), String> {
+    let [process, hosts, log, seed] = arguments else {
+        return Err("four arguments, please".to_owned());
+    };
+    let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).connect_within(PATIENCE);
+    let client = builder.connect().await.map_err(|error| format!("cannot connect: {error}"))?;
+    // Without the safety timer, which would hide a lost wake-up.
+    let lock = FairLock::builder(&client, DIRECTORY)
+        .and_then(|lock| lock.safety_relist(None).build())
+        .map_err(|error| error.to_string())?;
+    let log = OpenOptions::new().append(true).open(log);
+    let mut contender = Contender {
+        process: process.parse().map_err(|error| format!("{process}: {error}"))?,
+        client: client.clone(),
+        lock,
+        log: log.map_err(|error| format!("cannot open the log: {error}"))?,
+        random: SplitMix64::new(seed.parse().map_err(|error| format!("{seed}: {error}"))?),
+        round: 0,
+    };
+    contender.write(Event::Start, 0, "-")?;
+    let mut ended = std::pin::pin!(end_of_input());
+    while !is_over(ended.as_mut()).await {
+        contender.round += 1;
+        contender.contend().await.map_err(|error| format!("round {}: {error}", contender.round))?;
+    }
+    match timeout(PATIENCE, client.close()).await {
+        // It holds nothing, so a session that ends by itself leaves nothing behind.
+        Ok(CloseOutcome::Closed | CloseOutcome::Abandoned) => Ok(()),
+        Err(_) => Err("the close hangs".to_owned()),
+    }
+}
+
+/// Waits until whoever has started this process lets go of it, or is no more.
+async fn end_of_input() {
+    let mut bytes = [0; 16];
+    let mut input = tokio::io::stdin();
+    while input.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
+}
+
+async fn is_over(ended: Pin<&mut impl Future<Output = ()>>) -> bool {
+    tokio::select! {
+        biased;
+        () = ended => true,
+        () = ready(()) => false,
+    }
+}
+
+/// Goes on holding a lock that is at risk, until it is held for certain or lost.
+async fn until_certain(guard: &Guard) -> Result<(), String> {
+    let is_certain = timeout(PATIENCE, async {
+        while guard.state() == LockState::AtRisk {
+            sleep(LOOK_INTERVAL).await;
+        }
+    });
+    is_certain.await.map_err(|_| format!("at risk for too long: {guard:?}"))
+}
+
+struct Contender {
+    process: usize,
+    client: Client,
+    lock: FairLock,
+    log: File,
+    random: SplitMix64,
+    round: u64,
+}
+
+impl Contender {
+    /// One round: wait, hold, release.
+    async fn contend(&mut self) -> Result<(), String> {
+        let since = self.client.now();
+        let session = self.client.session_id();
+        // Now and then one gives up, so that there are places in the queue to be cleaned up.
+        let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
+        let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
+        match self.lock.acquire().timeout(patience).await {
+            Ok(guard) => self.hold(guard, since).await,
+            Err(LockError::TimedOut) if is_impatient => self.write(Event::Missed, 0, "-"),
+            Err(LockError::Lost(LostReason::SessionExpired))
+                if session != self.client.session_id() =>
+            {
+                self.write(Event::Expired, 0, "-")
+            }
+            Err(error) => Err(format!("acquire: {error}")),
+        }?;
+        match self.lock.watches_missed() {
+            0 => Ok(()),
+            missed => Err(format!("{missed} watches were missed")),
+        }
+    }
+
+    async fn hold(&mut self, guard: Guard, since: Time) -> Result<(), String> {
+        let token = guard.fencing_token().as_i64();
+        self.write(Event::Grant, token, guard.path())?;
+        let work = HOLD_MIN + Duration::from_millis(self.random.below(HOLD_SPREAD_MS));
+        tokio::select! {
+            () = sleep(work) => {}
+            _ = guard.lost() => {}
+        }
+        if self.random.below(STUBBORN_ONE_IN) == 0 {
+            until_certain(&guard).await?;
+        }
+        let mut state = guard.state();
+        self.write(Event::Release, token, &format!("{state:?}"))?;
+        if !matches!(state, LockState::Lost(_)) {
+            // Lost while the line was written: what others wrote before it is no offence.
+            state = guard.state();
+            if let LockState::Lost(reason) = state {
+                self.write(Event::Lost, token, &format!("{reason:?}"))?;
+            }
+        }
+        let session = guard.session();
+        if let LockState::Lost(reason) = state {
+            self.check_loss(reason, session, since)?;
+        }
+        let released = timeout(PATIENCE, guard.release()).await;
+        let released = released
+            .map_err(|_| format!("the release of {token} hangs"))?
+            .map_err(|error| format!("release of {token}: {error}"))?;
+        let is_legal = match released {
+            Released::Released => true,
+            Released::EndedWithSession => self.client.session_id() != Some(session),
+            // Nobody else deletes here.
+            Released::AlreadyGone => false,
+        };
+        if !is_legal {
+            return Err(format!("the release of {token} in {session} ended as {released:?}"));
+        }
+        self.write(Event::Done, token, &format!("{released:?}"))
+    }
+
+    /// A lock may be lost only if its session is over, or was without a server's word for its
+    /// whole timeout. The create of this round was such a word.
+    fn check_loss(
+        &self,
+        reason: LostReason,
+        session: SessionId,
+        since: Time,
+    ) -> Result<(), String> {
+        let elapsed = self.client.now().saturating_since(since);
+        let status = self.client.status();
+        let is_legal = match reason {
+            LostReason::SessionExpired => status.session != Some(session),
+            LostReason::DeadlinePassed => elapsed >= status.timeout,
+            LostReason::Closed | LostReason::ZnodeDeleted | _ => false,
+        };
+        let told = format!("lost by {reason:?} in {session}, {elapsed:?} after its round began");
+        if is_legal { Ok(()) } else { Err(format!("{told}: {status:?}")) }
+    }
+
+    fn write(&mut self, event: Event, token: i64, detail: &str) -> Result<(), String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let record = Record {
+            event,
+            process: self.process,
+            round: self.round,
+            token,
+            detail: detail.to_owned(),
+            connection: self.client.status().connection,
+            ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        };
+        // One write appends one line, whoever else appends.
+        let line = format!("{record}\n");
+        let written = self.log.write(line.as_bytes()).map_err(|error| error.to_string())?;
+        if written == line.len() { Ok(()) } else { Err(format!("written in part: {line}")) }
+    }
+}
+
+/// Asked for; servers may grant another.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+const HOLD_MIN: Duration = Duration::from_millis(5);
+const HOLD_SPREAD_MS: u64 = 16;
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+const STUBBORN_ONE_IN: u64 = 2;
+const IMPATIENT_ONE_IN: u64 = 8;
+const IMPATIENCE_MEAN: Duration = Duration::from_millis(25);
