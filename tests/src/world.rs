@@ -99,8 +99,10 @@ impl World {
             }
             sleep_ms(1).await;
         }
-        // A late commit would come to light now.
-        sleep_ms(2_000).await;
+        // A commit that is still on its way comes to light now: with time, or with a write.
+        sleep_ms(1_000).await;
+        self.server.admin_create("/flush", b"", None);
+        sleep_ms(1_000).await;
         assert_eq!(self.contenders(), [""; 0], "orphans\n{}", self.trace());
         for client in clients {
             assert_eq!(client.janitor_slots_busy(), 0, "unfinished duties\n{}", self.trace());

@@ -131,3 +131,29 @@ fn timed_acquire_survives_every_pair_of_cuts() {
     });
     assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
 }
+
+/// The caller gives up while the connection is down: what is left is for the janitor, which cannot
+/// know whether there is anything.
+#[test]
+fn impatient_acquire_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("impatient", first_session());
+    let timed_out = std::cell::Cell::new(0);
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            inject(&world, faults);
+            match World::lock(&client).acquire().timeout(Duration::from_millis(5)).await {
+                Ok(guard) => drop(guard),
+                Err(error) => {
+                    assert_eq!(error, LockError::TimedOut, "\n{}", world.trace());
+                    timed_out.set(timed_out.get() + 1);
+                }
+            }
+            world.check_clean(&[&client]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 36 && enumeration.pairs >= 300, "{enumeration:?}");
+    assert!(timed_out.get() >= 300, "nobody gave up while disconnected: {timed_out:?}");
+}

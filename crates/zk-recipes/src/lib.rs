@@ -50,3 +50,16 @@ pub use crate::{
 pub use zk_session::{
     Client, ClientBuilder, Clock, CloseOutcome, ConnectError, SessionState, StateStream,
 };
+
+/// Pages of the project, so that their code is compiled.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/connection-loss.md")]
+    struct ConnectionLoss;
+    #[doc = include_str!("../../../docs/recipes/fair.md")]
+    struct Fair;
+    #[doc = include_str!("../../../docs/testing.md")]
+    struct Testing;
+}

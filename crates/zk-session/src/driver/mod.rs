@@ -23,7 +23,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::AsyncWrite as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
-use tracing::{Instrument as _, Span, debug, info};
+use tracing::{Instrument as _, Span, debug, info, info_span};
 
 use self::clock::Clock;
 use self::janitor::Janitor;
@@ -51,6 +51,8 @@ pub(crate) struct Driver {
     queued: Arc<AtomicUsize>,
     handles_gone: bool,
 
+    /// Span of the current connection, or of the attempt to get one.
+    span: Span,
     connecting: Option<Connecting>,
     stream: Option<Box<dyn Stream>>,
     input: BytesMut,
@@ -92,6 +94,7 @@ impl Driver {
             commands: ends.commands,
             queued: ends.queued,
             handles_gone: false,
+            span: Span::none(),
             connecting: None,
             stream: None,
             input: BytesMut::new(),
@@ -133,6 +136,8 @@ impl Driver {
     /// Does all that can be done now. Ready when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..ROUNDS_MAX {
+            let span = self.span.clone();
+            let _entered = span.enter();
             // Bytes first: acknowledgements move deadlines. Commands last.
             let mut moved = self.poll_write(cx).is_ready();
             moved |= self.poll_read(cx).is_ready();
@@ -303,7 +308,8 @@ impl Driver {
             match event {
                 Event::Change(change) => self.announce(change),
                 Event::Connect(host) => {
-                    debug!(%host, "connecting");
+                    self.span = info_span!("zk_connection", %host);
+                    debug!(parent: &self.span, "connecting");
                     self.connecting = Some(self.transport.connect(host, self.connect_timeout));
                 }
                 Event::Disconnect => self.close_transport(),

@@ -141,7 +141,7 @@ enum Phase {
 }
 
 /// A session as a server knows it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Identity {
     id: SessionId,
     password: Bytes,
@@ -158,7 +158,6 @@ struct Open {
 }
 
 /// The session machine; see the module documentation for its contract.
-#[derive(Debug)]
 pub struct Session {
     config: SessionConfig,
     now: Time,
@@ -469,6 +468,19 @@ impl Session {
             self.watches.clear();
             self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
         }
+    }
+}
+
+/// Without the password of the session, and without bytes that may hold credentials.
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("phase", &self.phase)
+            .field("status", &self.status())
+            .field("waiting", &self.waiting.len())
+            .field("inflight", &self.inflight.len())
+            .field("watches", &self.watches.len())
+            .finish_non_exhaustive()
     }
 }
 
