@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{LockState, LostReason};
@@ -147,6 +148,28 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
         assert!(matches!(held.state(), LockState::Lost(_)));
         drop(held);
         release(guard).await;
+        world.check_clean(&[&first, &second]).await;
+    });
+}
+
+/// Between the look of `try_acquire` and its create, another one comes first.
+#[test]
+fn a_try_acquire_that_is_overtaken_is_busy_and_leaves_nothing() {
+    run(async {
+        let world = World::new();
+        crate::make_directory(&world);
+        let (first, second) = (world.client(1).await, world.client(2).await);
+        let slow = Action::Delay(Duration::from_millis(50));
+        world.server.inject(at_op(session(&second), OpCode::GET_CHILDREN, slow));
+        let lock = World::lock(&second);
+        let trying = spawn(lock.try_acquire().into_future());
+        sleep_ms(10).await;
+        let held = World::lock(&first).acquire().await.expect("nobody else wants it");
+        let tried = trying.await.expect("it does not panic").expect("it can be tried");
+        assert!(tried.is_none(), "two holders\n{}", world.trace());
+        sleep_ms(100).await;
+        assert_eq!(world.contenders().len(), 1, "{}", world.trace());
+        release(held).await;
         world.check_clean(&[&first, &second]).await;
     });
 }

@@ -6,7 +6,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released};
+use zk_recipes::{
+    Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionState,
+};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
@@ -181,6 +183,37 @@ fn a_guard_knows_that_its_deadline_has_passed_although_nothing_has_run() {
         drop(guard);
         world.check_clean(&[&client]).await;
     });
+}
+
+/// Whoever sees that the client has lost its session sees that the guard is lost.
+#[test]
+fn a_guard_is_lost_no_later_than_the_state_of_the_client_says_so() {
+    for is_closed in [false, true] {
+        run(async {
+            let world = World::new();
+            let (client, guard) = holder(&world, FIRST).await;
+            let mut states = client.states();
+            states.current();
+            let watching = spawn(async move {
+                while let Some(status) = states.next().await {
+                    let is_over = status.session != Some(guard.session());
+                    if is_over || status.state == SessionState::Closed {
+                        return guard.state();
+                    }
+                }
+                panic!("the session never ended");
+            });
+            let reason = if is_closed {
+                client.close().await;
+                LostReason::Closed
+            } else {
+                world.server.expire(session(&client));
+                LostReason::SessionExpired
+            };
+            let state = watching.await.expect("it sees the end");
+            assert_eq!(state, LockState::Lost(reason));
+        });
+    }
 }
 
 #[test]
