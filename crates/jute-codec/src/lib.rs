@@ -73,7 +73,8 @@ pub use crate::multi::{MultiOp, MultiResult, ReadOp, ReadResult};
 pub use crate::reply::{AclReply, ChildrenReply, Create2Reply, DataReply, ReplyHeader, Response};
 pub use crate::request::{
     AddWatchRequest, AuthPacket, CheckRequest, DeleteRequest, ReadRequest, ReconfigRequest,
-    Request, RequestHeader, SetAclRequest, SetDataRequest, SetWatches, SetWatches2, WatchesRequest,
+    Request, RequestHeader, SaslToken, SetAclRequest, SetDataRequest, SetWatches, SetWatches2,
+    WatchesRequest,
 };
 pub use crate::watch::WatcherEvent;
 pub use crate::wire::{Reader, Record};

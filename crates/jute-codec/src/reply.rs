@@ -7,6 +7,7 @@ use crate::code::{ErrorCode, OpCode};
 use crate::data::{Acl, ClientInfo, Stat};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::multi::{self, MultiResult, ReadResult};
+use crate::request::SaslToken;
 use crate::wire::{Reader, Record};
 
 record! {
@@ -98,7 +99,7 @@ pub enum Response {
     /// The new configuration.
     Reconfig(DataReply),
     /// A SASL token.
-    Sasl(Option<Bytes>),
+    Sasl(SaslToken),
     /// Stat after the change of the access control list.
     SetAcl(Stat),
     /// Stat after the change of the data.

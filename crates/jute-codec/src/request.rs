@@ -177,6 +177,28 @@ impl fmt::Debug for AuthPacket {
     }
 }
 
+/// A token of a round of SASL; null and empty are different values.
+#[derive(Clone, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
+pub struct SaslToken(pub Option<Bytes>);
+
+impl Record for SaslToken {
+    fn encode(&self, out: &mut BytesMut) {
+        self.0.encode(out);
+    }
+
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self(Option::decode(input)?))
+    }
+}
+
+/// The token stays out of logs: it may be all that proves who somebody is.
+impl fmt::Debug for SaslToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SaslToken").finish_non_exhaustive()
+    }
+}
+
 /// Everything a client can ask for.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -218,7 +240,7 @@ pub enum Request {
     /// Removes watches (3.5.0).
     RemoveWatches(WatchesRequest),
     /// One round of SASL; the token.
-    Sasl(Option<Bytes>),
+    Sasl(SaslToken),
     /// Replaces the access control list.
     SetAcl(SetAclRequest),
     /// Replaces the data.

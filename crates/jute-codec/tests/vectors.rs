@@ -9,7 +9,7 @@ use bytestring::ByteString;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateMode,
     CreateRequest, DecodeError, DecodeErrorKind, ErrorCode, MultiResult, OpCode, ReadResult,
-    Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, Stat, Ttl,
+    Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, SaslToken, Stat, Ttl,
 };
 
 #[test]
@@ -391,3 +391,11 @@ fn create(flags: i32, ttl: i64) -> Bytes {
 
 /// Where the flags stand in [`create`].
 const FLAGS: usize = 13;
+
+#[test]
+fn credentials_and_passwords_are_not_shown() {
+    let token = Request::Sasl(SaslToken(Some("secret".into())));
+    let auth = AuthPacket { scheme: "digest".into(), auth: Some("user:secret".into()) };
+    let shown = format!("{token:?} {:?}", Request::Auth(auth));
+    assert!(!shown.contains("secret"), "{shown}");
+}

@@ -65,7 +65,7 @@ pub(crate) fn request(request: &Request) -> Value {
             "newMembers": record.new_members.as_deref(),
             "curConfigId": record.config_id,
         }),
-        Request::Sasl(token) => json!({ "token": buffer(token) }),
+        Request::Sasl(token) => json!({ "token": buffer(&token.0) }),
         Request::SetAcl(record) => json!({
             "path": &*record.path,
             "acl": acl(&record.acl),
@@ -119,7 +119,7 @@ pub(crate) fn response(response: &Response) -> Value {
         Response::GetEphemerals(paths) => json!({ "ephemerals": texts(paths) }),
         Response::Multi(results) => with_end_mark(results.iter().map(multi_result)),
         Response::MultiRead(results) => with_end_mark(results.iter().map(read_result)),
-        Response::Sasl(token) => json!({ "token": buffer(token) }),
+        Response::Sasl(token) => json!({ "token": buffer(&token.0) }),
         Response::WhoAmI(identities) => {
             json!({ "clientInfo": identities.iter().map(identity).collect::<Value>() })
         }

@@ -7,8 +7,8 @@ use jute_codec::{
     ClientInfo, ConnectRequest, ConnectResponse, Create2Reply, CreateMode, CreateRequest,
     DataReply, DeleteRequest, ErrorCode, EventType, Id, KeeperState, MultiOp, MultiResult, OpCode,
     Permissions, ReadOp, ReadRequest, ReadResult, ReconfigRequest, ReplyHeader, Request,
-    RequestHeader, Response, SetAclRequest, SetDataRequest, SetWatches, SetWatches2, Stat, Ttl,
-    WatcherEvent, WatcherType, WatchesRequest,
+    RequestHeader, Response, SaslToken, SetAclRequest, SetDataRequest, SetWatches, SetWatches2,
+    Stat, Ttl, WatcherEvent, WatcherType, WatchesRequest,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -90,7 +90,7 @@ pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
         OpCode::PING => Just(Request::Ping).boxed(),
         OpCode::RECONFIG => reconfig().prop_map(Request::Reconfig).boxed(),
         OpCode::REMOVE_WATCHES => watches().prop_map(Request::RemoveWatches).boxed(),
-        OpCode::SASL => buffer().prop_map(Request::Sasl).boxed(),
+        OpCode::SASL => buffer().prop_map(|token| Request::Sasl(SaslToken(token))).boxed(),
         OpCode::SET_ACL => (text(), acl(), any::<i32>())
             .prop_map(|(path, acl, version)| SetAclRequest { path, acl, version })
             .prop_map(Request::SetAcl)
@@ -128,7 +128,7 @@ pub(crate) fn response(op: OpCode) -> BoxedStrategy<Response> {
         OpCode::MULTI => vec(multi_result(), 0..5).prop_map(Response::Multi).boxed(),
         OpCode::MULTI_READ => vec(read_result(), 0..5).prop_map(Response::MultiRead).boxed(),
         OpCode::RECONFIG => data().prop_map(Response::Reconfig).boxed(),
-        OpCode::SASL => buffer().prop_map(Response::Sasl).boxed(),
+        OpCode::SASL => buffer().prop_map(|token| Response::Sasl(SaslToken(token))).boxed(),
         OpCode::SET_ACL => stat().prop_map(Response::SetAcl).boxed(),
         OpCode::SET_DATA => stat().prop_map(Response::SetData).boxed(),
         OpCode::SYNC => text().prop_map(Response::Sync).boxed(),

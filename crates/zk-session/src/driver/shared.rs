@@ -7,9 +7,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock::Clock;
 use super::janitor::Janitor;
-use crate::error::{OpError, Outcome};
+use crate::error::OpError;
 use crate::machine::{
-    Change, EndCause, Flight, Operation, Reply, SessionState, SplitMix, Status, Token, WatchId,
+    Change, EndCause, Flight, Operation, Reply, SplitMix, Status, Token, WatchId,
+    refusal_when_stopped,
 };
 use crate::path::Chroot;
 use crate::types::WatchedEvent;
@@ -97,14 +98,7 @@ impl Shared {
 
     /// Why a request cannot be taken any more.
     pub(crate) fn stopped(&self) -> OpError {
-        match self.status().state {
-            SessionState::AuthFailed => OpError::AuthFailed,
-            SessionState::Expired => OpError::SessionExpired(Outcome::NotApplied),
-            SessionState::Closed
-            | SessionState::Connected
-            | SessionState::Connecting
-            | SessionState::Suspended => OpError::Closed(Outcome::NotApplied),
-        }
+        refusal_when_stopped(self.status().state)
     }
 
     /// Gives the paths of a flight as the server knows them.

@@ -485,7 +485,7 @@ impl std::fmt::Debug for Session {
 }
 
 /// Answer to a flight that comes when the machine has stopped.
-fn refusal_when_stopped(state: SessionState) -> OpError {
+pub(crate) fn refusal_when_stopped(state: SessionState) -> OpError {
     match state {
         SessionState::AuthFailed => OpError::AuthFailed,
         SessionState::Expired => OpError::SessionExpired(Outcome::NotApplied),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jute_codec::{
     AuthPacket, CheckRequest, DecodeErrorKind, ErrorCode, MultiOp, OpCode, ReadOp, Reader,
-    Record as _, ReplyHeader, Request, RequestHeader, Response, xid,
+    Record as _, ReplyHeader, Request, RequestHeader, Response, SaslToken, xid,
 };
 
 use crate::commit::{Proposal, Write};
@@ -151,7 +151,7 @@ impl Server {
             return Some(Processed::read(self.authenticate(id, header.xid, auth)));
         }
         if let Body::Known(Request::Sasl(token)) = &body {
-            return Some(Processed::read(self.sasl(id, header.xid, token.as_ref())));
+            return Some(Processed::read(self.sasl(id, header.xid, token.0.as_ref())));
         }
         if !self.sessions.touch(session, now) {
             return None;
@@ -245,7 +245,7 @@ impl Server {
         let header = ReplyHeader { xid, zxid: 0, err: ErrorCode::OK };
         let bytes = frame(|out| {
             header.encode(out);
-            Response::Sasl(None).encode(out);
+            Response::Sasl(SaslToken(None)).encode(out);
         });
         self.send_reply(id, bytes);
         ErrorCode::OK

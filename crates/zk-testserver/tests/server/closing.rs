@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jute_codec::{AuthPacket, CreateMode, ErrorCode, OpCode, Request, Response};
+use jute_codec::{AuthPacket, CreateMode, ErrorCode, OpCode, Request, Response, SaslToken};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use zk_testserver::{ServerConfig, TestServer, Version};
 
@@ -108,9 +108,9 @@ async fn refused_credentials_end_the_connection() {
 async fn sasl_without_configuration_answers_null() {
     let server = start();
     let mut client = Client::new(&server).await;
-    let (header, result) = client.call_full(&Request::Sasl(Some("".into()))).await;
-    assert_eq!((header.zxid, result), (0, Ok(Response::Sasl(None))));
-    client.send(&Request::Sasl(None)).await;
+    let (header, result) = client.call_full(&Request::Sasl(SaslToken(Some("".into())))).await;
+    assert_eq!((header.zxid, result), (0, Ok(Response::Sasl(SaslToken(None)))));
+    client.send(&Request::Sasl(SaslToken(None))).await;
     client.assert_eof().await;
 }
 
