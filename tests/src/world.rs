@@ -210,10 +210,10 @@ fn count_panics() {
     });
 }
 
-/// Every way to lose one request of a session: before it is processed, after, or with a commit
+/// Every way to lose one request, of one session or of all: before it is processed, after, or with a commit
 /// that comes late; with and without a while in which no connection is accepted.
-pub fn cuts_at_request(session: i64, nth: usize) -> Vec<Fault> {
-    let filter = Filter { session: Some(session), ..Filter::default() };
+pub fn cuts_at_request(session: Option<i64>, nth: usize) -> Vec<Fault> {
+    let filter = Filter { session, ..Filter::default() };
     let at = At::Request { nth, filter };
     let actions = [
         Action::CutBefore,
@@ -226,9 +226,9 @@ pub fn cuts_at_request(session: i64, nth: usize) -> Vec<Fault> {
     with_and_without_refusal(&at, &actions)
 }
 
-/// Every way to lose the connection around one event of a session.
-pub fn cuts_at_event(session: i64, nth: usize) -> Vec<Fault> {
-    let filter = Filter { session: Some(session), ..Filter::default() };
+/// Every way to lose the connection around one event, of one session or of all.
+pub fn cuts_at_event(session: Option<i64>, nth: usize) -> Vec<Fault> {
+    let filter = Filter { session, ..Filter::default() };
     let at = At::Event { nth, filter };
     with_and_without_refusal(&at, &[Action::CutBefore, Action::CutAfter])
 }
@@ -263,7 +263,7 @@ pub struct Ran {
 #[derive(Debug)]
 pub struct Enumeration {
     name: &'static str,
-    session: i64,
+    session: Option<i64>,
     runs: usize,
     only: Option<usize>,
     /// Runs in which one cut has fired.
@@ -273,10 +273,10 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
-    /// Of a scenario with this name, with cuts of this session. With
+    /// Of a scenario with this name, with cuts of this session, or of all. With
     /// `ENUMERATION_RUN=<name>:<number>` in the environment only that run is looked at closely:
     /// its trace is printed.
-    pub fn new(name: &'static str, session: i64) -> Self {
+    pub fn new(name: &'static str, session: Option<i64>) -> Self {
         let only = std::env::var("ENUMERATION_RUN").ok().and_then(|text| {
             let (wanted, number) = text.split_once(':')?;
             (wanted == name).then(|| number.parse().expect("a number behind the colon"))

@@ -15,10 +15,10 @@ use zk_testserver::Fault;
 const CONTENDER: u64 = 1;
 const HOLDER: u64 = 2;
 
-fn first_session() -> i64 {
+fn first_session() -> Option<i64> {
     run(async {
         let world = World::new();
-        world.client(CONTENDER).await.session_id().expect("connected").0
+        world.client(CONTENDER).await.session_id().map(|session| session.0)
     })
 }
 
@@ -156,4 +156,39 @@ fn impatient_acquire_survives_every_pair_of_cuts() {
     });
     assert!(enumeration.singles >= 36 && enumeration.pairs >= 300, "{enumeration:?}");
     assert!(timed_out.get() >= 300, "nobody gave up while disconnected: {timed_out:?}");
+}
+
+/// Holder and contender, with cuts of either: the connection that is cut is that of whoever sends
+/// the request. A holder's trouble must never let the other in too early, and must not keep it out.
+#[test]
+fn hand_over_survives_every_pair_of_cuts_of_either_side() {
+    let mut enumeration = Enumeration::new("hand-over", None);
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let client = world.client(CONTENDER).await;
+            let other = world.client(HOLDER).await;
+            inject(&world, faults);
+            let held = World::lock(&other).acquire().await.expect("nobody else wants it yet");
+            let lock = World::lock(&client);
+            let waiting = async {
+                let guard = lock.acquire().await.expect("it becomes free");
+                (guard, world.contenders())
+            };
+            let holding = async {
+                sleep_ms(1500).await;
+                assert!(!matches!(held.state(), LockState::Lost(_)), "\n{}", world.trace());
+                let token = held.fencing_token();
+                held.release().await.expect("it can be deleted");
+                token
+            };
+            let ((guard, contenders), token) = tokio::join!(waiting, holding);
+            assert!(guard.fencing_token() > token, "\n{}", world.trace());
+            assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
+            guard.release().await.expect("it can be deleted");
+            world.check_clean(&[&client, &other]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.singles >= 100 && enumeration.pairs >= 5000, "{enumeration:?}");
 }

@@ -29,7 +29,7 @@ enum Trouble {
 
 /// Every trouble that a session can have in its first requests.
 fn troubles(session: i64, requests: usize) -> Vec<Trouble> {
-    let cuts = (0..requests).flat_map(|nth| cuts_at_request(session, nth)).map(Trouble::Cut);
+    let cuts = (0..requests).flat_map(|nth| cuts_at_request(Some(session), nth)).map(Trouble::Cut);
     let others = [Trouble::None, Trouble::DisconnectBefore, Trouble::DisconnectAfter];
     others.into_iter().chain(cuts).collect()
 }
@@ -236,7 +236,7 @@ fn a_try_acquire_aborted_after_any_turn_leaves_nothing() {
 fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing() {
     let (_, session) = sessions();
     let mut points = 0;
-    for fault in (0..8).flat_map(|nth| cuts_at_request(session, nth)) {
+    for fault in (0..8).flat_map(|nth| cuts_at_request(Some(session), nth)) {
         for after in [0, 1, 20, 60, 149, 151, 299, 301, 340, 400, 600] {
             points += 1;
             run(async {

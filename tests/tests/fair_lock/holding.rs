@@ -144,7 +144,7 @@ fn validate_survives_a_cut_at_each_of_its_requests() {
                 let is_over = run(async {
                     let world = World::new();
                     let (client, guard) = holder(&world, FIRST).await;
-                    let faults = cuts_at_request(session(&client), nth);
+                    let faults = cuts_at_request(Some(session(&client)), nth);
                     let Some(fault) = faults.get(kind) else { return true };
                     if is_gone {
                         assert!(world.server.admin_delete(guard.path()));
