@@ -114,7 +114,7 @@ impl Driver {
     /// Spawns the task of the session, and its janitor, on the current runtime.
     pub(crate) fn start(self, span: &Span) -> Janitor {
         tokio::spawn(self.run().instrument(span.clone()));
-        span.in_scope(Janitor::spawn)
+        Janitor::new(span.clone())
     }
 
     /// Runs until the session is closed and everybody was told.
