@@ -49,7 +49,7 @@ pub struct Fair {
     may_queue: bool,
     place: Option<Place>,
     /// Contenders ahead, by the newest list.
-    ahead: usize,
+    ahead: Option<usize>,
     next_watch: u64,
     /// The znode ahead may not be read: watch the directory.
     is_blind: bool,
@@ -106,7 +106,7 @@ impl Fair {
             claim,
             may_queue,
             place: None,
-            ahead: 0,
+            ahead: None,
             next_watch: 0,
             is_blind: false,
             is_safety_list: false,
@@ -126,7 +126,7 @@ impl Fair {
 
     /// Contenders ahead, by the newest list; `None` before the first.
     pub fn ahead(&self) -> Option<usize> {
-        self.place.as_ref().map(|_| self.ahead)
+        self.ahead
     }
 
     /// How often the safety timer has found something that no watch had told, since the last
@@ -220,7 +220,7 @@ impl Fair {
             Standing::Missing => Step::Restart(Restart::ZnodeGone),
             Standing::First => {
                 self.watches_missed += u64::from(is_safety_list);
-                self.ahead = 0;
+                self.ahead = Some(0);
                 if view.alive == Some(connection) {
                     self.grant(view, connection)
                 } else {
@@ -231,7 +231,7 @@ impl Fair {
             Standing::Behind { ahead, nearest } => {
                 let is_same = place.nearest == nearest && place.ahead_watch.is_some();
                 self.watches_missed += u64::from(is_safety_list && !is_same);
-                self.ahead = ahead;
+                self.ahead = Some(ahead);
                 place.nearest = nearest;
                 if self.is_blind || (is_safety_list && is_same) {
                     self.state = State::Queued;
@@ -334,7 +334,8 @@ impl Fair {
         }
         // Step 4.
         let is_current = place.listed_on.is_some() && place.listed_on == view.alive;
-        if kind != EventType::NODE_DELETED || self.ahead != 1 || self.is_blind || !is_current {
+        if kind != EventType::NODE_DELETED || self.ahead != Some(1) || self.is_blind || !is_current
+        {
             return self.list_again();
         }
         let connection = view.alive.unwrap_or_default();
