@@ -8,7 +8,7 @@ use zk_recipes::{Client, Clock};
 use zk_session::{
     CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState, WatchEnded,
 };
-use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, Until};
 
 const UNKNOWN: OpError = OpError::ConnectionLoss(Outcome::Unknown);
@@ -278,4 +278,24 @@ fn fifty_thousand_watches_are_restored_and_fire() {
         let event = watchers.pop().expect("it is the last").changed().await;
         assert_eq!(event.map(|event| event.path.to_string()), Ok("/watched/49999".into()));
     });
+}
+
+#[test]
+fn a_request_that_outlives_its_runtime_may_have_been_applied() {
+    let runtime = runtime();
+    let (world, client, created) = runtime.block_on(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.inject(at_op(OpCode::CREATE2, Action::Delay(Duration::from_secs(1))));
+        let created = client.create("/a", "x", CreateMode::Persistent);
+        sleep_ms(1).await;
+        (world, client, created)
+    });
+    drop(runtime);
+    assert!(world.server.stat("/a").is_some());
+    let error = world::runtime().block_on(created).expect_err("nobody is left to answer");
+    assert_eq!(error, OpError::Closed(Outcome::Unknown));
+    // What is asked for from now on certainly goes nowhere.
+    let error = world::runtime().block_on(client.delete("/a", None)).expect_err("likewise");
+    assert_eq!(error, OpError::Closed(Outcome::NotApplied));
 }
