@@ -139,11 +139,23 @@ impl Session {
                 if asked.is_none() {
                     // A resume proves nothing: a deposed leader grants it too.
                     self.acknowledge(sent);
+                } else {
+                    self.shorten_lease();
                 }
                 self.connection += 1;
                 self.arm_heartbeat();
                 self.authenticate();
             }
+        }
+    }
+
+    /// The session was resumed: the server may count less time from now on.
+    fn shorten_lease(&mut self) {
+        self.lease = self.lease.min(self.timeout);
+        if let Some(sent) = self.acknowledged
+            && self.timers.is_set(Timer::Guard)
+        {
+            self.timers.set(Timer::Guard, sent + self.lease);
         }
     }
 
