@@ -46,7 +46,6 @@ pub(crate) struct Driver {
     machine: Session,
     clock: Clock,
     transport: Arc<dyn Transport>,
-    connect_timeout: Duration,
     commands: mpsc::UnboundedReceiver<Command>,
     queued: Arc<AtomicUsize>,
     handles_gone: bool,
@@ -83,14 +82,12 @@ impl Driver {
         machine: Session,
         clock: Clock,
         transport: Arc<dyn Transport>,
-        connect_timeout: Duration,
         ends: Ends,
     ) -> Self {
         Self {
             machine,
             clock,
             transport,
-            connect_timeout,
             commands: ends.commands,
             queued: ends.queued,
             handles_gone: false,
@@ -310,7 +307,8 @@ impl Driver {
                 Event::Connect(host) => {
                     self.span = info_span!("zk_connection", %host);
                     debug!(parent: &self.span, "connecting");
-                    self.connecting = Some(self.transport.connect(host, self.connect_timeout));
+                    self.connecting =
+                        Some(self.transport.connect(host, self.machine.connect_timeout()));
                 }
                 Event::Disconnect => self.close_transport(),
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {

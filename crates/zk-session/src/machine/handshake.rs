@@ -48,9 +48,20 @@ impl Session {
     pub(super) fn connect(&mut self) {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.phase = Phase::Connecting;
-        self.timers.set(Timer::Connect, self.now + self.config.connect_timeout);
+        self.timers.set(Timer::Connect, self.now + self.connect_timeout());
         let host = self.hosts.next();
         self.events.push_back(Event::Connect(host));
+    }
+
+    /// Time for one server to accept the connection and to answer the handshake: as configured,
+    /// but if a shorter session timeout was granted than was asked for, no more than its share of
+    /// that.
+    pub fn connect_timeout(&self) -> Duration {
+        if self.timeout < self.config.session_timeout {
+            let hosts = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
+            return self.config.connect_timeout.min(self.timeout / hosts);
+        }
+        self.config.connect_timeout
     }
 
     /// The connection is of no use any more: tells the driver, then ends it here.

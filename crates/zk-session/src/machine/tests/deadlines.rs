@@ -172,3 +172,19 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
     pair.reply(xid, Ok(Response::Sync("/a".into())));
     assert_eq!(pair.session.status().guard_deadline(), Some(sent + TIMEOUT * 2));
 }
+
+#[test]
+fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
+    let mut config = config();
+    config.hosts.push(config.hosts[0].clone());
+    let mut pair = Pair::new(config);
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, Duration::from_secs(4));
+    pair.cut();
+    pair.events.clear();
+    pair.open();
+    // It does not answer. Half of the timeout is left for the other one.
+    pair.sleep(Duration::from_secs(2));
+    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+}
