@@ -100,7 +100,8 @@ impl ClientBuilder {
     }
 
     /// Time without any server after which the session counts as expired. Until then it is
-    /// suspended and may come back. Default: twice the session timeout.
+    /// suspended and may come back. Default: twice the session timeout. It is never shorter than
+    /// the session timeout that a server has granted.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self

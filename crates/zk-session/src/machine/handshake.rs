@@ -90,7 +90,8 @@ impl Session {
         if let Some(session) = self.session_id() {
             self.frozen_zxid.get_or_insert(self.last_zxid);
             if !self.timers.is_set(Timer::GiveUp) {
-                self.timers.set(Timer::GiveUp, self.now + self.config.give_up);
+                // A server may have granted a longer timeout than was asked for.
+                self.timers.set(Timer::GiveUp, self.now + self.config.give_up.max(self.timeout));
             }
             if was_established {
                 self.emit(Change::Suspended { session });

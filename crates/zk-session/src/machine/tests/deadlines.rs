@@ -188,3 +188,19 @@ fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
     pair.sleep(Duration::from_secs(2));
     assert!(pair.take(|event| *event == Event::Disconnect).is_some());
 }
+
+#[test]
+fn a_session_is_not_given_up_before_it_can_have_ended() {
+    let mut pair = Pair::new(config());
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT * 3);
+    pair.cut();
+    pair.changes();
+    for _ in 0..26 {
+        pair.sleep(Duration::from_secs(1));
+        assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    }
+    pair.sleep(Duration::from_secs(1));
+    assert_eq!(pair.session.status().session, None);
+}
