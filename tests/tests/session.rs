@@ -1,9 +1,14 @@
 //! The client on a paused clock: the shipped driver, the in-process server, pipes, and faults at
 //! exact places.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf as _, BytesMut};
 use jute_codec::{ErrorCode, OpCode};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use zk_recipes::{Client, Clock};
 use zk_session::{
     CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState, WatchEnded,
@@ -222,7 +227,7 @@ fn a_client_without_a_server_says_what_it_tried_and_what_went_wrong() {
         let refused = Client::builder("nowhere:1,elsewhere:2")
             .clock(Clock::tokio())
             .transport(|_| async {
-                Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::ConnectionRefused.into())
+                Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into())
             })
             .connect_within(Duration::from_secs(5))
             .connect()
@@ -298,4 +303,70 @@ fn a_request_that_outlives_its_runtime_may_have_been_applied() {
     // What is asked for from now on certainly goes nowhere.
     let error = world::runtime().block_on(client.delete("/a", None)).expect_err("likewise");
     assert_eq!(error, OpError::Closed(Outcome::NotApplied));
+}
+
+/// A stream that sends nothing before it is flushed, and whose flush takes a while.
+struct Buffered {
+    stream: DuplexStream,
+    buffer: BytesMut,
+    is_waiting: bool,
+}
+
+impl AsyncRead for Buffered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Buffered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.buffer.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.is_waiting = !this.is_waiting;
+        if this.is_waiting {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        while !this.buffer.is_empty() {
+            let sent = ready!(Pin::new(&mut this.stream).poll_write(cx, &this.buffer))?;
+            this.buffer.advance(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_transport_that_takes_its_time_to_flush_is_flushed() {
+    run(async {
+        let world = World::new();
+        let server = world.server.clone();
+        let client = world
+            .client_with(1, |builder| {
+                builder.transport(move |_| {
+                    let connection = server.connect();
+                    async move {
+                        let stream = connection?;
+                        Ok(Buffered { stream, buffer: BytesMut::new(), is_waiting: false })
+                    }
+                })
+            })
+            .await;
+        client.create("/a", "x", CreateMode::Persistent).await.expect("it arrives");
+    });
 }
