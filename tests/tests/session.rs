@@ -1,14 +1,19 @@
 //! The client on a paused clock: the shipped driver, the in-process server, pipes, and faults at
 //! exact places.
 
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf as _, BytesMut};
 use jute_codec::{ErrorCode, OpCode};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use zk_recipes::{Client, Clock};
 use zk_session::{
     CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState, WatchEnded,
 };
-use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, Until};
 
 const UNKNOWN: OpError = OpError::ConnectionLoss(Outcome::Unknown);
@@ -222,7 +227,7 @@ fn a_client_without_a_server_says_what_it_tried_and_what_went_wrong() {
         let refused = Client::builder("nowhere:1,elsewhere:2")
             .clock(Clock::tokio())
             .transport(|_| async {
-                Err::<tokio::io::DuplexStream, _>(std::io::ErrorKind::ConnectionRefused.into())
+                Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into())
             })
             .connect_within(Duration::from_secs(5))
             .connect()
@@ -277,5 +282,91 @@ fn fifty_thousand_watches_are_restored_and_fire() {
         world.server.admin_create("/watched/49999", b"", None);
         let event = watchers.pop().expect("it is the last").changed().await;
         assert_eq!(event.map(|event| event.path.to_string()), Ok("/watched/49999".into()));
+    });
+}
+
+#[test]
+fn a_request_that_outlives_its_runtime_may_have_been_applied() {
+    let runtime = runtime();
+    let (world, client, created) = runtime.block_on(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.inject(at_op(OpCode::CREATE2, Action::Delay(Duration::from_secs(1))));
+        let created = client.create("/a", "x", CreateMode::Persistent);
+        sleep_ms(1).await;
+        (world, client, created)
+    });
+    drop(runtime);
+    assert!(world.server.stat("/a").is_some());
+    let error = world::runtime().block_on(created).expect_err("nobody is left to answer");
+    assert_eq!(error, OpError::Closed(Outcome::Unknown));
+    // What is asked for from now on certainly goes nowhere.
+    let error = world::runtime().block_on(client.delete("/a", None)).expect_err("likewise");
+    assert_eq!(error, OpError::Closed(Outcome::NotApplied));
+}
+
+/// A stream that sends nothing before it is flushed, and whose flush takes a while.
+struct Buffered {
+    stream: DuplexStream,
+    buffer: BytesMut,
+    is_waiting: bool,
+}
+
+impl AsyncRead for Buffered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Buffered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.buffer.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.is_waiting = !this.is_waiting;
+        if this.is_waiting {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        while !this.buffer.is_empty() {
+            let sent = ready!(Pin::new(&mut this.stream).poll_write(cx, &this.buffer))?;
+            this.buffer.advance(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[test]
+fn a_transport_that_takes_its_time_to_flush_is_flushed() {
+    run(async {
+        let world = World::new();
+        let server = world.server.clone();
+        let client = world
+            .client_with(1, |builder| {
+                builder.transport(move |_| {
+                    let connection = server.connect();
+                    async move {
+                        let stream = connection?;
+                        Ok(Buffered { stream, buffer: BytesMut::new(), is_waiting: false })
+                    }
+                })
+            })
+            .await;
+        client.create("/a", "x", CreateMode::Persistent).await.expect("it arrives");
     });
 }

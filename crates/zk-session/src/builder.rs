@@ -84,7 +84,9 @@ impl ClientBuilder {
     }
 
     /// Time for one server to accept the connection and to answer the handshake. Default: the
-    /// session timeout divided by the number of servers, so that a lap over all of them fits.
+    /// session timeout divided by the number of servers, so that a lap over all of them fits. If
+    /// a server grants a shorter session timeout than was asked for, it is never longer than that
+    /// one's share.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
         self
@@ -98,7 +100,8 @@ impl ClientBuilder {
     }
 
     /// Time without any server after which the session counts as expired. Until then it is
-    /// suspended and may come back. Default: twice the session timeout.
+    /// suspended and may come back. Default: twice the session timeout. It is never shorter than
+    /// the session timeout that a server has granted.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self
@@ -211,7 +214,7 @@ impl ClientBuilder {
             status: status_sender,
             last_failure: failure_sender,
         };
-        let driver = Driver::new(machine, clock.clone(), self.transport, connect_timeout, ends);
+        let driver = Driver::new(machine, clock.clone(), self.transport, ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
         let janitor = driver.start(&span);
         Ok(Client::from_shared(Arc::new(Shared {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::chroot::response_to_client;
 use crate::driver::shared::{Command, Shared, Sink, WatchSender};
-use crate::error::OpError;
+use crate::error::{OpError, Outcome};
 use crate::machine::{Flight, Operation, Reply, Token};
 
 /// An operation under way.
@@ -107,7 +107,8 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
             };
             let mut result = match answer {
                 Ok(mut reply) => reply.results.pop().expect("one operation has one result"),
-                Err(_) => Err(shared.stopped()),
+                // The task is gone, with its runtime, and has not said whether it was sent.
+                Err(_) => Err(OpError::Closed(Outcome::Unknown)),
             };
             if let Ok(response) = &mut result {
                 response_to_client(&shared.chroot, response);

@@ -5,14 +5,24 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+<<<<<<< HEAD
 use jute_codec::OpCode;
 use zk_recipes::{
     Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionState,
 };
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
+=======
+use jute_codec::{ErrorCode, OpCode};
+use zk_recipes::{Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released};
+use zk_tests::world::{DIRECTORY, SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+>>>>>>> review
 
-use crate::{FIRST, SECOND, at_op, granted, holder, partition, queue_up, release, session, spawn};
+use crate::{
+    FIRST, SECOND, at_op, granted, holder, make_directory, partition, queue_up, release, session,
+    spawn,
+};
 
 /// What a guard says, and those who wait for its loss, a moment after it.
 async fn check_lost(world: &World, guard: &Guard, reason: LostReason) {
@@ -306,4 +316,35 @@ fn nobody_is_told_of_a_loss_after_a_release() {
         assert!(!lost.is_finished());
         lost.abort();
     });
+}
+
+/// The waiter finds the one ahead gone, and fails to watch its own znode in the same flight. It is
+/// granted the lock by the next list, and must not believe that it is watched.
+#[test]
+fn deleting_the_znode_is_seen_though_the_waiter_failed_to_watch_it() {
+    for action in [Action::Error(ErrorCode::THROTTLED_OP), Action::CutBefore] {
+        run(async {
+            let world = World::new();
+            let ahead = format!("{DIRECTORY}/ahead-lock-0000000000");
+            make_directory(&world);
+            world.server.admin_create(&ahead, b"", None);
+            let client = world.client(FIRST).await;
+            let session = session(&client);
+            let late = Action::Delay(Duration::from_millis(100));
+            world.server.inject(at_op(session, OpCode::GET_CHILDREN, late));
+            let own_read =
+                Filter { session: Some(session), op: Some(OpCode::GET_DATA), ..Filter::default() };
+            world.server.inject(Fault::new(At::Request { nth: 1, filter: own_read }, action));
+            let waiter = spawn(World::lock(&client).acquire().into_future());
+            sleep_ms(50).await;
+            assert!(world.server.admin_delete(&ahead));
+            let guard = granted(waiter).await;
+            sleep_ms(1_000).await;
+            assert_eq!(guard.state(), LockState::Held);
+            assert!(world.server.admin_delete(guard.path()));
+            check_lost(&world, &guard, LostReason::ZnodeDeleted).await;
+            drop(guard);
+            world.check_clean(&[&client]).await;
+        });
+    }
 }

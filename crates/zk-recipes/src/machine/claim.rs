@@ -167,8 +167,7 @@ impl Claim {
             State::MakingDirectory => self.made_directory(view, reply),
             State::Probing => self.probed(view, reply),
             State::Reading(found) => self.owners_read(view, found, reply),
-            // Whatever became of the deletes, a fresh list tells.
-            State::Reducing => self.probe(),
+            State::Reducing => self.reduced(view, reply),
             State::Pausing => unreachable!("nothing is in flight"),
         }
     }
@@ -319,6 +318,25 @@ impl Claim {
             }
             _ => self.probe(),
         }
+    }
+
+    /// Whatever became of the deletes, a fresh list tells; but what cannot be deleted must not be
+    /// tried for ever.
+    fn reduced(&mut self, view: View, reply: Reply) -> ClaimStep {
+        let mut is_later = false;
+        for result in reply.results {
+            match replayable(result) {
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(error) => {
+                    let directory = &self.profile.directory;
+                    return ClaimStep::Failed(LockError::definite(error, "delete in", directory));
+                }
+                Verdict::SessionOver => return ClaimStep::SessionOver,
+                Verdict::Later => is_later = true,
+                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {}
+            }
+        }
+        if is_later { self.pause(view) } else { self.probe() }
     }
 
     /// Znodes with our id, but for those that are known to belong to other sessions.

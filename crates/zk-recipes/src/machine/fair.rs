@@ -262,7 +262,12 @@ impl Fair {
     fn watched(&mut self, view: View, reply: Reply) -> Step {
         let place = self.place.as_mut().expect("a watch was set for a place");
         let mut results = reply.results.into_iter().map(replayable);
-        match results.next() {
+        let (ahead, own) = (results.next(), results.next());
+        if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
+            // No watch was left, whatever becomes of the one ahead.
+            place.own_watch = None;
+        }
+        match ahead {
             Some(Verdict::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session.0;
             }
@@ -284,7 +289,7 @@ impl Fair {
                 return self.watch();
             }
         }
-        match results.next() {
+        match own {
             None => {}
             Some(Verdict::Done(Response::GetData(data)))
                 if data.stat.ephemeral_owner == place.session.0 =>

@@ -46,7 +46,6 @@ pub(crate) struct Driver {
     machine: Session,
     clock: Clock,
     transport: Arc<dyn Transport>,
-    connect_timeout: Duration,
     commands: mpsc::UnboundedReceiver<Command>,
     queued: Arc<AtomicUsize>,
     handles_gone: bool,
@@ -57,6 +56,8 @@ pub(crate) struct Driver {
     stream: Option<Box<dyn Stream>>,
     input: BytesMut,
     output: VecDeque<Bytes>,
+    /// The transport has taken bytes and may still hold them back.
+    needs_flush: bool,
     timer: Pin<Box<Sleep>>,
     armed: Option<Time>,
 
@@ -83,14 +84,12 @@ impl Driver {
         machine: Session,
         clock: Clock,
         transport: Arc<dyn Transport>,
-        connect_timeout: Duration,
         ends: Ends,
     ) -> Self {
         Self {
             machine,
             clock,
             transport,
-            connect_timeout,
             commands: ends.commands,
             queued: ends.queued,
             handles_gone: false,
@@ -99,6 +98,7 @@ impl Driver {
             stream: None,
             input: BytesMut::new(),
             output: VecDeque::new(),
+            needs_flush: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             status: ends.status,
@@ -165,23 +165,31 @@ impl Driver {
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        let Some(front) = self.output.front_mut() else { return Poll::Pending };
+        let Some(front) = self.output.front_mut() else { return self.poll_flush(cx) };
         match ready!(Pin::new(stream).poll_write(cx, front)) {
             Ok(taken) if taken > 0 => {
                 front.advance(taken);
                 if front.is_empty() {
                     self.output.pop_front();
                 }
+                self.needs_flush = true;
                 self.machine.handle_transmitted(self.clock.now(), taken);
             }
             Ok(_) => self.disconnected(&io::ErrorKind::WriteZero.into()),
             Err(error) => self.disconnected(&error),
         }
         self.drain();
-        if self.output.is_empty()
-            && let Some(stream) = &mut self.stream
-            && let Poll::Ready(Err(error)) = Pin::new(stream).poll_flush(cx)
-        {
+        Poll::Ready(())
+    }
+
+    /// Flushes once everything is written. It may take several polls.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.needs_flush) else {
+            return Poll::Pending;
+        };
+        let flushed = ready!(Pin::new(stream).poll_flush(cx));
+        self.needs_flush = false;
+        if let Err(error) = flushed {
             self.disconnected(&error);
             self.drain();
         }
@@ -295,6 +303,7 @@ impl Driver {
         self.stream = None;
         self.input.clear();
         self.output.clear();
+        self.needs_flush = false;
     }
 
     /// Takes everything out of the machine, as its contract demands.
@@ -310,7 +319,8 @@ impl Driver {
                 Event::Connect(host) => {
                     self.span = info_span!("zk_connection", %host);
                     debug!(parent: &self.span, "connecting");
-                    self.connecting = Some(self.transport.connect(host, self.connect_timeout));
+                    self.connecting =
+                        Some(self.transport.connect(host, self.machine.connect_timeout()));
                 }
                 Event::Disconnect => self.close_transport(),
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {

@@ -48,9 +48,20 @@ impl Session {
     pub(super) fn connect(&mut self) {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.phase = Phase::Connecting;
-        self.timers.set(Timer::Connect, self.now + self.config.connect_timeout);
+        self.timers.set(Timer::Connect, self.now + self.connect_timeout());
         let host = self.hosts.next();
         self.events.push_back(Event::Connect(host));
+    }
+
+    /// Time for one server to accept the connection and to answer the handshake: as configured,
+    /// but if a shorter session timeout was granted than was asked for, no more than its share of
+    /// that.
+    pub fn connect_timeout(&self) -> Duration {
+        if self.timeout < self.config.session_timeout {
+            let hosts = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
+            return self.config.connect_timeout.min(self.timeout / hosts);
+        }
+        self.config.connect_timeout
     }
 
     /// The connection is of no use any more: tells the driver, then ends it here.
@@ -79,7 +90,8 @@ impl Session {
         if let Some(session) = self.session_id() {
             self.frozen_zxid.get_or_insert(self.last_zxid);
             if !self.timers.is_set(Timer::GiveUp) {
-                self.timers.set(Timer::GiveUp, self.now + self.config.give_up);
+                // A server may have granted a longer timeout than was asked for.
+                self.timers.set(Timer::GiveUp, self.now + self.config.give_up.max(self.timeout));
             }
             if was_established {
                 self.emit(Change::Suspended { session });
@@ -139,11 +151,23 @@ impl Session {
                 if asked.is_none() {
                     // A resume proves nothing: a deposed leader grants it too.
                     self.acknowledge(sent);
+                } else {
+                    self.shorten_lease();
                 }
                 self.connection += 1;
                 self.arm_heartbeat();
                 self.authenticate();
             }
+        }
+    }
+
+    /// The session was resumed: the server may count less time from now on.
+    fn shorten_lease(&mut self) {
+        self.lease = self.lease.min(self.timeout);
+        if let Some(sent) = self.acknowledged
+            && self.timers.is_set(Timer::Guard)
+        {
+            self.timers.set(Timer::Guard, sent + self.lease);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
-    ConnectResponse, ErrorCode, Frame, OpCode, Reader, Record, ReplyHeader, Response, WatcherEvent,
-    xid,
+    ConnectResponse, ErrorCode, Frame, MultiResult, OpCode, Reader, Record, ReplyHeader, Response,
+    WatcherEvent, xid,
 };
 use tracing::{debug, warn};
 
@@ -140,9 +140,12 @@ impl Session {
                     self.watches.insert(id, path, kind);
                 }
                 let result = result(pending.op, code, body, oversized);
-                let moved = code == ErrorCode::SESSION_MOVED;
+                // This server does not serve the session any more; the next handshake tells whether
+                // any does.
+                let is_over = code == ErrorCode::SESSION_MOVED
+                    || matches!(result, Err(OpError::SessionExpired(_)));
                 self.settle(token, index, result);
-                if moved {
+                if is_over {
                     self.drop_connection();
                 }
                 self.pump();
@@ -185,6 +188,9 @@ fn watch_left(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
     }
 }
 
+/// How a multi says that the session is over: its header says OK.
+const EXPIRED: MultiResult = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
+
 fn result(
     op: OpCode,
     code: ErrorCode,
@@ -193,7 +199,12 @@ fn result(
 ) -> Result<Response, OpError> {
     match code {
         ErrorCode::OK => match oversized {
-            None => Response::decode(op, &mut body).map_err(OpError::Undecodable),
+            None => match Response::decode(op, &mut body) {
+                Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
+                    Err(OpError::SessionExpired(Outcome::NotApplied))
+                }
+                decoded => decoded.map_err(OpError::Undecodable),
+            },
             Some(length) => Err(OpError::ResponseTooLarge(length)),
         },
         ErrorCode::SESSION_EXPIRED => Err(OpError::SessionExpired(Outcome::NotApplied)),

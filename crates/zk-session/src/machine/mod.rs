@@ -174,6 +174,9 @@ pub struct Session {
     timeout: Duration,
     connection: u64,
     acknowledged: Option<Time>,
+    /// Session timeout that counts for the acknowledged request. A resume may negotiate a longer
+    /// one, and proves nothing.
+    lease: Duration,
     lapses: u64,
     last_zxid: i64,
     /// Next xid. Never reset: servers match commits with requests by session and xid, so a reused
@@ -215,6 +218,7 @@ impl Session {
             timeout: config.session_timeout,
             connection: 0,
             acknowledged: None,
+            lease: config.session_timeout,
             lapses: 0,
             last_zxid: 0,
             next_xid: 1,
@@ -258,6 +262,7 @@ impl Session {
             connection: self.connection,
             timeout: self.timeout,
             acknowledged: self.acknowledged,
+            lease: self.lease,
             lapses: self.lapses,
         }
     }
@@ -372,7 +377,8 @@ impl Session {
             return;
         }
         self.acknowledged = Some(sent);
-        self.timers.set(Timer::Guard, sent + self.timeout);
+        self.lease = self.timeout;
+        self.timers.set(Timer::Guard, sent + self.lease);
     }
 
     /// The guard deadline has passed.

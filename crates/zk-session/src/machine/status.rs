@@ -55,6 +55,8 @@ pub struct Status {
     pub timeout: Duration,
     /// Send time of the newest request that was acknowledged in this session.
     pub acknowledged: Option<Time>,
+    /// Session timeout that counts for that request.
+    pub(crate) lease: Duration,
     /// How often a guard deadline has passed. Whoever relied on the session before that must not
     /// do so again, even if it comes back.
     pub lapses: u64,
@@ -62,19 +64,20 @@ pub struct Status {
 
 impl Status {
     /// When the session's ephemerals must no longer be trusted: the send time of the newest
-    /// acknowledged request plus the session timeout.
+    /// acknowledged request plus the session timeout that was in force then, or the one that is
+    /// now if that is less.
     ///
     /// The server that acknowledged has counted from later than that. In an ensemble it is the
     /// leader that counts, and it may have heard of the request late or never: a follower that is
     /// cut off from its leader goes on acknowledging for some seconds after the leader has expired
     /// the session. What must not rely on that needs a committed write, or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
-        Some(self.acknowledged? + self.timeout)
+        Some(self.acknowledged? + self.lease)
     }
 
     /// When an acknowledgement is overdue: two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
-        Some(self.acknowledged? + self.timeout * 2 / 3)
+        Some(self.acknowledged? + self.lease * 2 / 3)
     }
 
     /// True if the session is connected and its guard deadline lies ahead of `now`.

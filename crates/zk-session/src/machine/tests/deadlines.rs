@@ -142,3 +142,65 @@ fn a_server_that_does_not_answer_the_handshake_is_left() {
     pair.connect(SESSION);
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
+
+#[test]
+fn a_resume_with_another_timeout_extends_no_deadline() {
+    for granted in [TIMEOUT * 2, TIMEOUT / 3] {
+        let mut pair = Pair::connected();
+        let connected = pair.now;
+        pair.cut();
+        pair.open();
+        pair.handshake();
+        pair.answer_handshake(SESSION, granted);
+        // Nothing was acknowledged since: what counts is what the server had promised then, or
+        // less if it promises less now.
+        let deadline = connected + granted.min(TIMEOUT);
+        assert_eq!(pair.session.status().guard_deadline(), Some(deadline));
+        assert_eq!(pair.session.status().timeout, granted);
+        pair.sleep(deadline.saturating_since(pair.now));
+        assert_eq!(pair.session.status().lapses, 1);
+    }
+    let mut pair = Pair::connected();
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT * 2);
+    pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    let sent = pair.now;
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    assert_eq!(pair.session.status().guard_deadline(), Some(sent + TIMEOUT * 2));
+}
+
+#[test]
+fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
+    let mut config = config();
+    config.hosts.push(config.hosts[0].clone());
+    let mut pair = Pair::new(config);
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, Duration::from_secs(4));
+    pair.cut();
+    pair.events.clear();
+    pair.open();
+    // It does not answer. Half of the timeout is left for the other one.
+    pair.sleep(Duration::from_secs(2));
+    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+}
+
+#[test]
+fn a_session_is_not_given_up_before_it_can_have_ended() {
+    let mut pair = Pair::new(config());
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT * 3);
+    pair.cut();
+    pair.changes();
+    for _ in 0..26 {
+        pair.sleep(Duration::from_secs(1));
+        assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    }
+    pair.sleep(Duration::from_secs(1));
+    assert_eq!(pair.session.status().session, None);
+}

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
-    DataReply, ErrorCode, EventType, ReadRequest, Request, Response, SetDataRequest, Stat,
-    encode_frame,
+    CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, ReadRequest, Request,
+    Response, SetDataRequest, Stat, encode_frame,
 };
 use proptest::prelude::*;
 
 use super::peer::{Pair, SESSION, config, data, get, sync, watch};
 use crate::error::{OpError, Outcome};
-use crate::machine::{Event, Flight, Operation, SessionState, WatchId};
+use crate::machine::{Change, EndCause, Event, Flight, Operation, SessionState, WatchId};
 use crate::types::SessionId;
 
 const LOST: OpError = OpError::ConnectionLoss(Outcome::Unknown);
@@ -350,5 +350,31 @@ proptest! {
         // And the session goes on.
         pair.connect(SESSION);
         prop_assert_eq!(pair.session.status().state, SessionState::Connected);
+    }
+}
+
+#[test]
+fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_multi() {
+    let check = MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
+    let multi = Operation { request: Request::Multi(vec![check]), watch: None };
+    let expired = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
+    for (operation, answer) in [
+        (sync("/a"), Err(ErrorCode::SESSION_EXPIRED)),
+        // The header of a multi says OK whatever happened.
+        (multi, Ok(Response::Multi(vec![expired]))),
+    ] {
+        let mut pair = Pair::connected();
+        let token = pair.submit(vec![operation]);
+        pair.flush();
+        let (xid, _) = pair.requests()[0].clone();
+        pair.reply(xid, answer);
+        assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+        // The next server says whether the session is really over, to everybody.
+        assert_eq!(pair.session.status().state, SessionState::Suspended);
+        pair.open();
+        assert_eq!(pair.handshake().session_id, SESSION);
+        pair.answer_expired();
+        let session = SessionId(SESSION);
+        assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Expired }));
     }
 }
