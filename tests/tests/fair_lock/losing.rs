@@ -5,19 +5,12 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-<<<<<<< HEAD
-use jute_codec::OpCode;
+use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{
     Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionState,
 };
-use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, ServerConfig};
-=======
-use jute_codec::{ErrorCode, OpCode};
-use zk_recipes::{Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released};
 use zk_tests::world::{DIRECTORY, SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
->>>>>>> review
 
 use crate::{
     FIRST, SECOND, at_op, granted, holder, make_directory, partition, queue_up, release, session,
