@@ -38,6 +38,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.zookeeper.AddWatchMode;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
+import org.apache.zookeeper.data.Stat;
 
 /**
  * What Curator users do, against a server: one line for each flow.
@@ -402,11 +403,12 @@ public final class CuratorFlows {
         node.start();
         check(node.waitForInitialCreate(WAIT_SECONDS, TimeUnit.SECONDS), "not created");
         CuratorFramework other = client();
-        String first = node.getActualPath();
-        other.delete().forPath(first);
-        eventually(() -> !first.equals(node.getActualPath())
-                && other.checkExists().forPath(node.getActualPath()) != null,
-                "not created again");
+        long first = other.checkExists().forPath(node.getActualPath()).getCzxid();
+        other.delete().forPath(node.getActualPath());
+        eventually(() -> {
+            Stat stat = other.checkExists().forPath(node.getActualPath());
+            return stat != null && stat.getCzxid() > first;
+        }, "not created again");
     }
 
     private static void persistentWatcher() throws Exception {
