@@ -99,7 +99,7 @@ public final class CuratorFlows {
     }
 
     private static boolean flow(String name, Flow flow) {
-        String result = "ok    ";
+        Throwable failure = null;
         Future<?> running = THREADS.submit(() -> {
             flow.run();
             return null;
@@ -107,9 +107,8 @@ public final class CuratorFlows {
         try {
             running.get(FLOW_SECONDS, TimeUnit.SECONDS);
         } catch (Exception error) {
-            Throwable cause = error.getCause() == null ? error : error.getCause();
-            cause.printStackTrace();
-            result = "FAILED: " + cause;
+            failure = error.getCause() == null ? error : error.getCause();
+            failure.printStackTrace();
         }
         synchronized (OPEN) {
             for (int last = OPEN.size(); last > 0; last--) {
@@ -120,8 +119,10 @@ public final class CuratorFlows {
                 }
             }
         }
-        System.out.println(result + "  Curator: " + name);
-        return result.startsWith("ok");
+        System.out.println(failure == null
+                ? "ok      Curator: " + name
+                : "FAILED  Curator: " + name + ": " + failure);
+        return failure == null;
     }
 
     private static <T extends AutoCloseable> T closing(T closeable) {

@@ -454,21 +454,24 @@ def main():
     failed = 0
     for name, flow in flows:
         clients = Clients(hosts)
+        problem = None
         signal.alarm(FLOW_SECONDS)
         try:
             flow(clients)
-            result = "ok"
         except Exception as error:
-            failed += 1
             traceback.print_exc()
-            result = f"FAILED: {type(error).__name__}: {error}"
+            problem = error
         try:
             clients.stop()
         except Exception as error:
-            failed += 1
-            result = f"FAILED: at the stop: {error!r}"
+            problem = problem or error
         signal.alarm(0)
-        print(f"{result:<6}  kazoo: {name.replace('_', ' ')}", flush=True)
+        name = "kazoo: " + name.replace("_", " ")
+        if problem is None:
+            print(f"ok      {name}", flush=True)
+        else:
+            failed += 1
+            print(f"FAILED  {name}: {problem!r}", flush=True)
     # Threads of a flow that hangs would keep the process alive.
     os._exit(1 if failed else 0)
 
