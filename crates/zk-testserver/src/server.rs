@@ -23,7 +23,7 @@ use jute_codec::OpCode;
 
 use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Phase, Transmit};
 use crate::fault::{Action, Fault, Faults};
 use crate::journal::Journal;
@@ -230,8 +230,13 @@ impl Server {
         &self.tree
     }
 
+    pub(crate) fn version(&self) -> Version {
+        self.config.version
+    }
+
+    /// Open connections, with a session or without.
     pub(crate) fn connection_count(&self) -> usize {
-        self.connections.values().filter(|connection| connection.session().is_some()).count()
+        self.connections.values().filter(|connection| connection.is_open()).count()
     }
 
     /// A write by the server itself or by a test.

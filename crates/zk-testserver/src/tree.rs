@@ -152,6 +152,12 @@ impl Tree {
         self.nodes.len()
     }
 
+    /// Bytes of all paths and data.
+    pub(crate) fn data_size(&self) -> usize {
+        let nodes = self.nodes.iter();
+        nodes.map(|(path, node)| path.len() + node.data.as_ref().map_or(0, Bytes::len)).sum()
+    }
+
     /// All descendants of a path.
     pub(crate) fn count_below(&self, path: &str) -> usize {
         if matches!(path, "" | "/") {

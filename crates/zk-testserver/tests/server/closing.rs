@@ -135,9 +135,21 @@ async fn words_are_answered_on_tcp() {
     ] {
         assert_eq!(ask(address, word).await, expected, "{word}");
     }
-    let text = ask(address, "srvr").await;
-    assert!(text.contains("Mode: standalone\nNode count: 5\n"), "{text}");
-    assert!(ask(address, "mntr").await.contains("zk_watch_count\t0\n"));
+    for word in ["srvr", "stat"] {
+        let text = ask(address, word).await;
+        assert!(text.starts_with("Zookeeper version: 3.8.0-"), "{text}");
+        // The one that asks is a connection, too.
+        assert!(text.contains("\nConnections: 1\nOutstanding: 0\nZxid: 0x0\n"), "{text}");
+        assert!(text.contains("\nMode: standalone\nNode count: 5\n"), "{text}");
+    }
+    let text = ask(address, "mntr").await;
+    for line in ["watch_count\t0", "num_alive_connections\t1", "approximate_data_size\t44"] {
+        assert!(text.contains(&format!("\nzk_{line}\n")), "{text}");
+    }
+    let newer = TestServer::start(ServerConfig::default().version(Version::V3_9));
+    let address = newer.listen("127.0.0.1:0").await.unwrap();
+    let text = ask(address, "envi").await;
+    assert!(text.contains("\nzookeeper.version=3.9.3-"), "{text}");
 }
 
 async fn ask(address: std::net::SocketAddr, word: &str) -> String {
