@@ -14,6 +14,7 @@ four_letters() {
 
 # `role SERVER`: leader, follower, or nothing while it does not serve.
 role() {
+    # shellcheck disable=SC2154 # Those of who sources this.
     four_letters "${ports[$1 - 1]}" srvr | sed -n 's/^Mode: //p'
 }
 
