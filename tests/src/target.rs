@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use zk_session::{Client, ClientBuilder, ConnectString, ErrorCode, OpError};
+use zk_session::{Client, ClientBuilder, ConnectString, ErrorCode, Host, OpError};
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
@@ -74,14 +74,26 @@ impl Target {
     pub async fn address(&self) -> SocketAddr {
         let parsed: ConnectString = self.hosts.parse().expect("the client could read it");
         for host in &parsed.hosts {
-            // Both may fail: one server that is down must not fail a test.
-            if let Ok(stream) = TcpStream::connect((host.name.as_str(), host.port)).await
-                && let Ok(address) = stream.peer_addr()
-            {
+            if let Some(address) = reach(host).await {
                 return address;
             }
         }
         panic!("no server accepts connections, ZK_CONNECT={}", self.hosts)
+    }
+
+    /// Addresses of all servers that accept connections.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub async fn addresses(&self) -> Vec<SocketAddr> {
+        let parsed: ConnectString = self.hosts.parse().expect("the client could read it");
+        let mut addresses = Vec::new();
+        for host in &parsed.hosts {
+            addresses.extend(reach(host).await);
+        }
+        assert!(!addresses.is_empty(), "no server accepts connections, ZK_CONNECT={}", self.hosts);
+        addresses
     }
 
     async fn client(&self) -> Client {
@@ -91,6 +103,12 @@ impl Target {
             panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
         })
     }
+}
+
+/// The address of a server, if it accepts connections: one that is down must not fail a test.
+async fn reach(host: &Host) -> Option<SocketAddr> {
+    let stream = TcpStream::connect((host.name.as_str(), host.port)).await.ok()?;
+    stream.peer_addr().ok()
 }
 
 /// What a test has to itself: a part of the tree, which is removed when this is dropped.
@@ -162,6 +180,19 @@ impl Fixture {
     /// A proxy in front of the first server.
     pub async fn proxy(&self) -> Proxy {
         Proxy::start(self.target.address().await).await
+    }
+
+    /// A proxy in front of each server.
+    ///
+    /// # Panics
+    ///
+    /// If no server accepts connections.
+    pub async fn proxies(&self) -> Vec<Proxy> {
+        let mut proxies = Vec::new();
+        for address in self.target.addresses().await {
+            proxies.push(Proxy::start(address).await);
+        }
+        proxies
     }
 }
 

@@ -151,11 +151,12 @@ fn assert_problem(log: &str, what: &str) {
     assert!(problems.iter().any(|problem| problem.contains(what)), "not {what}: {problems:#?}");
 }
 
-/// The processes, each with a proxy of its own, and what they have in common.
+/// The processes, and what they have in common.
 struct Fight {
     log: PathBuf,
     contenders: Vec<Child>,
-    proxies: Vec<Proxy>,
+    /// For each process one for each server.
+    proxies: Vec<Vec<Proxy>>,
 }
 
 impl Fight {
@@ -166,18 +167,22 @@ impl Fight {
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
         for process in 0..PROCESSES {
             let seed = seed.wrapping_add(process as u64);
-            let mut proxy = fixture.proxy().await;
-            proxy.chaos(seed, FAULT_INTERVAL_MEAN);
+            let mut proxies = fixture.proxies().await;
+            for proxy in &mut proxies {
+                // The same faults at the same time: it is the network of the process that fails.
+                proxy.chaos(seed, FAULT_INTERVAL_MEAN);
+            }
+            let hosts: Vec<String> = proxies.iter().map(|proxy| proxy.addr().to_string()).collect();
             let contender = Command::new(env!("CARGO_BIN_EXE_contender"))
                 .arg(process.to_string())
-                .arg(format!("{}{}", proxy.addr(), fixture.chroot()))
+                .arg(format!("{}{}", hosts.join(","), fixture.chroot()))
                 .arg(&fight.log)
                 .arg(seed.to_string())
                 .stdin(Stdio::piped())
                 .kill_on_drop(true)
                 .spawn();
             fight.contenders.push(contender.expect("the contender was built with this test"));
-            fight.proxies.push(proxy);
+            fight.proxies.push(proxies);
         }
         fight
     }
@@ -211,7 +216,8 @@ impl Fight {
     /// lives.
     fn cut_off_the_last(&self, records: &[Record]) {
         let last = records.iter().rfind(|record| record.event == Event::Grant);
-        if let Some(proxy) = last.and_then(|record| self.proxies.get(record.process)) {
+        for proxy in last.and_then(|record| self.proxies.get(record.process)).into_iter().flatten()
+        {
             proxy.refuse_for(OUTAGE);
             proxy.cut_all();
         }
@@ -263,9 +269,10 @@ impl Fight {
     /// Counts of all proxies together.
     fn network(&self) -> Statistics {
         let mut sum = Statistics::default();
-        for one in self.proxies.iter().map(Proxy::statistics) {
+        for one in self.proxies.iter().flatten().map(Proxy::statistics) {
             sum.accepted += one.accepted;
             sum.refused += one.refused;
+            sum.unreachable += one.unreachable;
             sum.cut += one.cut;
             sum.lost += one.lost;
         }
@@ -279,13 +286,14 @@ fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
     eprintln!(
         "contention: {:.1} s, {PROCESSES} processes, {grants} grants, {missed} gave up, \
          {losses} losses, {expired} expired, longest gap between grants {} ms; \
-         {} connections cut, {} of them with a reply lost, {} refused; reconnects while \
+         {} connections cut, {} of them with a reply lost, {} refused, {} unreachable; reconnects while \
          waiting {cuts_waiting}, holding {cuts_holding}, releasing {cuts_releasing}; {at_risk} released at risk",
         elapsed.as_secs_f64(),
         gap_max.as_millis(),
         network.cut,
         network.lost,
         network.refused,
+        network.unreachable,
     );
 }
 

@@ -76,6 +76,8 @@ async fn paths_begin_at_the_chroot_in_both_directions() {
     let paths: Vec<_> = outcomes.iter().filter_map(created).collect();
     assert_eq!(paths, ["/a/b", "/a/s-0000000002"]);
 
+    // The observer may be with a server that lags behind.
+    fixture.observer.sync("/").await.unwrap();
     let (data, _) = fixture.observer.get_data(&fixture.full("/a/b")).await.unwrap();
     assert_eq!(data, "y");
     let mut names = client.get_children("/").await.unwrap();
@@ -88,6 +90,7 @@ async fn the_root_of_the_client_is_the_chroot() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let stat = client.set_data("/", "root", None).await.unwrap();
+    fixture.observer.sync("/").await.unwrap();
     assert_eq!(fixture.observer.get_data(fixture.chroot()).await, Ok(("root".into(), stat)));
     let refusal = client.create("/", "", PERSISTENT).await.unwrap_err();
     assert_eq!(refusal, OpError::Server(ErrorCode::NODE_EXISTS));

@@ -63,6 +63,7 @@ impl Victim {
     /// As [`Victim::expire`], when the client is blocked already.
     async fn expire_while_blocked(&self) {
         let path = self.fixture.full("/e");
+        self.fixture.observer.sync("/").await.unwrap();
         let (stat, mut watcher) = self.fixture.observer.exists_and_watch(&path).await.unwrap();
         if stat.is_some() {
             assert_eq!(kind(&mut watcher).await, EventType::NODE_DELETED);
