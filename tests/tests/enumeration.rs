@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use zk_recipes::{LockError, LockState, Released};
+use zk_recipes::{FairLock, Guard, LockError, LockState, Released};
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
@@ -57,21 +57,45 @@ fn release_alone_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("release", first_session());
     enumeration.run(&|faults| {
         run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
-            inject(&world, faults);
-            // Some are dropped, by the way of the janitor; the rest is released.
-            if world.server.pending_faults().len() == 1 {
-                drop(guard);
-            } else {
-                guard.release().await.expect("it can be deleted");
-            }
-            world.check_clean(&[&client]).await;
-            ran(&world)
+            // Dropped, by the way of the janitor, and released.
+            release_under(faults.clone(), false).await;
+            release_under(faults, true).await
         })
     });
     assert!(enumeration.singles >= 12 && enumeration.pairs >= 100, "{enumeration:?}");
+}
+
+async fn release_under(faults: Vec<Fault>, by_call: bool) -> Ran {
+    let world = World::new();
+    let client = world.client(CONTENDER).await;
+    let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+    inject(&world, faults);
+    if by_call {
+        guard.release().await.expect("it can be deleted");
+    } else {
+        drop(guard);
+    }
+    world.check_clean(&[&client]).await;
+    ran(&world)
+}
+
+/// The contender waits, the holder releases, the contender holds, alone, and releases.
+async fn hand_over(world: &World, held: Guard, lock: &FairLock) {
+    let waiting = async {
+        let guard = lock.acquire().await.expect("it becomes free");
+        (guard, world.contenders())
+    };
+    let holding = async {
+        sleep_ms(1500).await;
+        assert_eq!(held.state(), LockState::Held, "\n{}", world.trace());
+        let token = held.fencing_token();
+        held.release().await.expect("it can be deleted");
+        token
+    };
+    let ((guard, contenders), token) = tokio::join!(waiting, holding);
+    assert!(guard.fencing_token() > token, "\n{}", world.trace());
+    assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
+    guard.release().await.expect("it can be deleted");
 }
 
 #[test]
@@ -85,21 +109,7 @@ fn queued_acquire_survives_every_pair_of_cuts() {
             let held = World::lock(&other).acquire().await.expect("nobody else wants it");
             inject(&world, faults);
             let lock = World::lock(&client);
-            let waiting = async {
-                let guard = lock.acquire().await.expect("it becomes free");
-                (guard, world.contenders())
-            };
-            let holding = async {
-                sleep_ms(1500).await;
-                assert_eq!(held.state(), LockState::Held);
-                let token = held.fencing_token();
-                held.release().await.expect("it can be deleted");
-                token
-            };
-            let ((guard, contenders), token) = tokio::join!(waiting, holding);
-            assert!(guard.fencing_token() > token);
-            assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
-            guard.release().await.expect("it can be deleted");
+            hand_over(&world, held, &lock).await;
             world.check_clean(&[&client, &other]).await;
             assert_eq!(lock.watches_missed(), 0);
             ran(&world)
@@ -170,22 +180,7 @@ fn hand_over_survives_every_pair_of_cuts_of_either_side() {
             let other = world.client(HOLDER).await;
             inject(&world, faults);
             let held = World::lock(&other).acquire().await.expect("nobody else wants it yet");
-            let lock = World::lock(&client);
-            let waiting = async {
-                let guard = lock.acquire().await.expect("it becomes free");
-                (guard, world.contenders())
-            };
-            let holding = async {
-                sleep_ms(1500).await;
-                assert!(!matches!(held.state(), LockState::Lost(_)), "\n{}", world.trace());
-                let token = held.fencing_token();
-                held.release().await.expect("it can be deleted");
-                token
-            };
-            let ((guard, contenders), token) = tokio::join!(waiting, holding);
-            assert!(guard.fencing_token() > token, "\n{}", world.trace());
-            assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
-            guard.release().await.expect("it can be deleted");
+            hand_over(&world, held, &World::lock(&client)).await;
             world.check_clean(&[&client, &other]).await;
             ran(&world)
         })

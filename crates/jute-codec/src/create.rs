@@ -50,11 +50,6 @@ impl CreateMode {
         )
     }
 
-    /// True if the znode goes with its session.
-    pub fn is_ephemeral(self) -> bool {
-        matches!(self, Self::Ephemeral | Self::EphemeralSequential)
-    }
-
     fn flags(self) -> i32 {
         match self {
             Self::Persistent => 0,

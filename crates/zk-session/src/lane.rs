@@ -6,7 +6,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::chroot::response_to_client;
-use crate::driver::janitor::Slot;
 use crate::driver::shared::{Command, LaneEvent, Shared, Sink};
 use crate::error::OpError;
 use crate::machine::{Flight, Reply, SessionState, Status, Token};
@@ -51,15 +50,6 @@ impl Lane {
         let token = self.shared.submit(flight, self.id, Sink::Lane(self.id), None)?;
         self.unanswered.push(token);
         Ok(token)
-    }
-
-    /// Nobody waits for the flight any more: no answer will come.
-    pub fn cancel(&mut self, token: Token) {
-        let before = self.unanswered.len();
-        self.unanswered.retain(|other| *other != token);
-        if self.unanswered.len() < before {
-            let _ = self.shared.commands.send(Command::Cancel(token));
-        }
     }
 
     /// Takes a flight back: if it was not sent yet, it will not be, and is answered with
@@ -113,11 +103,6 @@ impl Lane {
     /// The client's time.
     pub fn now(&self) -> Time {
         self.shared.clock.now()
-    }
-
-    /// Reserves a slot with the client's janitor; waits while all are taken.
-    pub async fn reserve_slot(&self) -> Slot {
-        self.shared.janitor.reserve().await
     }
 
     /// Runs `duty` with another lane after the next reconnect of this session. Until then nothing

@@ -109,8 +109,8 @@ impl Attempt {
                 Step::Busy => return Ok(Outcome::Busy),
                 Step::Failed(error) => return Err(error),
                 Step::Restart(restart) => return Ok(Outcome::Restart(restart)),
-                Step::Submit(flight) => feed
-                    .submit(flight)
+                Step::Submit(flight) => before(order, feed.submit_patiently(flight))
+                    .await?
                     .map_err(|error| LockError::definite(error, "use", &order.profile.directory))?,
                 Step::Wait(at) => until = at,
                 Step::Held(ref held) => {
@@ -177,7 +177,9 @@ async fn is_taken(order: &Order) -> Result<bool, LockError> {
     let directory = &order.profile.directory;
     loop {
         let list = flight(None, vec![list(directory, None)]);
-        feed.submit(list).map_err(|error| LockError::definite(error, "list", directory))?;
+        before(order, feed.submit_patiently(list))
+            .await?
+            .map_err(|error| LockError::definite(error, "list", directory))?;
         let mut reply = loop {
             match feed.next(order.deadline).await {
                 Fed::Input(Input::Reply(reply)) => break reply,

@@ -59,6 +59,16 @@ impl Feed {
         Ok(())
     }
 
+    /// Submits a flight as soon as the client has room for it.
+    pub(crate) async fn submit_patiently(&mut self, flight: Flight) -> Result<(), OpError> {
+        loop {
+            match self.submit(flight.clone()) {
+                Err(OpError::QueueFull(_)) => pause().await,
+                result => return result,
+            }
+        }
+    }
+
     /// Waits for what comes next, at most until a time. What has arrived comes before the time.
     pub(crate) async fn next(&mut self, until: Option<Time>) -> Fed {
         let now = self.lane.now();
@@ -124,7 +134,8 @@ pub(crate) async fn replay(
     let mut feed = Feed::new(client.lane());
     loop {
         let count = operations.len();
-        if let Err(error) = feed.submit(flight(Some(session), operations.clone())) {
+        let flight = flight(Some(session), operations.clone());
+        if let Err(error) = feed.submit_patiently(flight).await {
             return vec![Err(error); count];
         }
         let results = loop {

@@ -5,7 +5,6 @@ use tracing::{debug, warn};
 use zk_session::OpError;
 
 use super::{Fed, Feed};
-use crate::machine::PAUSE;
 use crate::machine::release::{Release, ReleaseStep, Released};
 
 /// How a release ended that was run to its end.
@@ -70,15 +69,10 @@ async fn follow(feed: &mut Feed, release: &mut Release, mut step: ReleaseStep) -
                 }
                 return Ended::Refused { path, error };
             }
-            ReleaseStep::Submit(flight) => {
-                while let Err(error) = feed.submit(flight.clone()) {
-                    if !matches!(error, OpError::QueueFull(_)) {
-                        return Ended::Stopped;
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                }
-                None
-            }
+            ReleaseStep::Submit(flight) => match feed.submit_patiently(flight).await {
+                Ok(()) => None,
+                Err(_) => return Ended::Stopped,
+            },
             ReleaseStep::Wait(until) => until,
         };
         step = loop {
