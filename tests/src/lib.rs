@@ -1,6 +1,9 @@
 //! Harness shared by the suites of this package.
 
+pub mod ensemble;
+pub mod fight;
 pub mod grants;
+pub mod lock;
 pub mod proxy;
 pub mod random;
 pub mod target;

@@ -68,6 +68,11 @@ impl Proxy {
         self.shared.refuse_for(time);
     }
 
+    /// Forwards those that arrive from now on, whatever was to be refused.
+    pub fn admit_all(&self) {
+        self.shared.control.send_modify(|control| control.refuse_until = None);
+    }
+
     /// Stops forwarding in both directions: connections stay open, as in a partition.
     pub fn pause(&self) {
         self.shared.control.send_modify(|control| control.paused = true);

@@ -7,16 +7,13 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 
-use tokio::process::{Child, Command};
-use tokio::time::{sleep, timeout};
-use zk_session::{ErrorCode, OpError};
-use zk_tests::grants::{DIRECTORY, Event, Expected, Record, Summary, check, progress, read};
-use zk_tests::proxy::{Proxy, Statistics};
+use tokio::time::sleep;
+use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
+use zk_tests::grants::{Event, Expected, Record, Summary, check, progress, read};
+use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
@@ -25,11 +22,12 @@ async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_or
     let fixture = Fixture::start().await;
     let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(5));
     let seed = variable("CONTENTION_SEED").unwrap_or_else(|| fixture.observer.unique_id() as u64);
-    let mut fight = Fight::start(&fixture, seed).await;
-    eprintln!("CONTENTION_SEED={seed}, log: {}", fight.log.display());
+    let build =
+        Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
+    let mut fight = Fight::start(&fixture, build, Network::Failing, seed).await;
 
     let begin = fixture.observer.now();
-    let mark = fight.go_on(&fixture, seconds).await;
+    let mark = go_on(&mut fight, &fixture, seconds).await;
     let problems = fight.end().await;
     let elapsed = fixture.observer.now().saturating_since(begin);
     assert!(problems.is_empty(), "{problems:#?}");
@@ -151,133 +149,46 @@ fn assert_problem(log: &str, what: &str) {
     assert!(problems.iter().any(|problem| problem.contains(what)), "not {what}: {problems:#?}");
 }
 
-/// The processes, and what they have in common.
-struct Fight {
-    log: PathBuf,
-    contenders: Vec<Child>,
-    /// For each process one for each server.
-    proxies: Vec<Vec<Proxy>>,
+/// Lets the fight go on for some time, and until everybody had a share of its end, if that comes
+/// within bounds. The line that was the last after two thirds of the time.
+async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
+    let begin = fixture.observer.now();
+    let mut mark = None;
+    let mut outage_at = OUTAGE_INTERVAL;
+    loop {
+        sleep(LOOK_INTERVAL).await;
+        let records = fight.records();
+        let elapsed = fixture.observer.now().saturating_since(begin);
+        // None in the last third, which is there to see everybody served.
+        if elapsed >= outage_at && mark.is_none() {
+            outage_at += OUTAGE_INTERVAL;
+            cut_off_the_last(fight, &records);
+        }
+        if elapsed >= time * 2 / 3 {
+            mark = mark.or(Some(records.len()));
+        }
+        let is_over = elapsed >= time && had_enough(fight, &records, mark.unwrap_or(0));
+        if is_over || elapsed >= time + PATIENCE || fight.one_has_ended() {
+            return mark.unwrap_or(0);
+        }
+    }
 }
 
-impl Fight {
-    async fn start(fixture: &Fixture, seed: u64) -> Self {
-        let name = format!("contention-{:016x}.log", fixture.observer.unique_id() as u64);
-        let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::write(&log, "").expect("the log can be written");
-        let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
-        for process in 0..PROCESSES {
-            let seed = seed.wrapping_add(process as u64);
-            let mut proxies = fixture.proxies().await;
-            for proxy in &mut proxies {
-                // The same faults at the same time: it is the network of the process that fails.
-                proxy.chaos(seed, FAULT_INTERVAL_MEAN);
-            }
-            let hosts: Vec<String> = proxies.iter().map(|proxy| proxy.addr().to_string()).collect();
-            let contender = Command::new(env!("CARGO_BIN_EXE_contender"))
-                .arg(process.to_string())
-                .arg(format!("{}{}", hosts.join(","), fixture.chroot()))
-                .arg(&fight.log)
-                .arg(seed.to_string())
-                .stdin(Stdio::piped())
-                .kill_on_drop(true)
-                .spawn();
-            fight.contenders.push(contender.expect("the contender was built with this test"));
-            fight.proxies.push(proxies);
-        }
-        fight
+/// Takes the network away from who was granted the lock last, for longer than its session lives.
+fn cut_off_the_last(fight: &Fight, records: &[Record]) {
+    if let Some(last) = records.iter().rfind(|record| record.event == Event::Grant) {
+        fight.cut_off(last.process, OUTAGE);
     }
+}
 
-    /// Lets the fight go on for some time, and until everybody had a share of its end, if that
-    /// comes within bounds. The line that was the last after two thirds of the time.
-    async fn go_on(&mut self, fixture: &Fixture, time: Duration) -> usize {
-        let begin = fixture.observer.now();
-        let mut mark = None;
-        let mut outage_at = OUTAGE_INTERVAL;
-        loop {
-            sleep(LOOK_INTERVAL).await;
-            let records = self.records();
-            let elapsed = fixture.observer.now().saturating_since(begin);
-            // None in the last third, which is there to see everybody served.
-            if elapsed >= outage_at && mark.is_none() {
-                outage_at += OUTAGE_INTERVAL;
-                self.cut_off_the_last(&records);
-            }
-            if elapsed >= time * 2 / 3 {
-                mark = mark.or(Some(records.len()));
-            }
-            let is_over = elapsed >= time && self.had_enough(&records, mark.unwrap_or(0));
-            if is_over || elapsed >= time + PATIENCE || self.one_has_ended() {
-                return mark.unwrap_or(0);
-            }
-        }
-    }
-
-    /// Takes the network away from who was granted the lock last, for longer than its session
-    /// lives.
-    fn cut_off_the_last(&self, records: &[Record]) {
-        let last = records.iter().rfind(|record| record.event == Event::Grant);
-        for proxy in last.and_then(|record| self.proxies.get(record.process)).into_iter().flatten()
-        {
-            proxy.refuse_for(OUTAGE);
-            proxy.cut_all();
-        }
-    }
-
-    /// How much happens within a time is left to the machine, so the time is not what counts.
-    fn had_enough(&self, records: &[Record], mark: usize) -> bool {
-        let network = self.network();
-        let grants = |process: usize, from: usize| {
-            let is_grant =
-                |record: &&Record| record.event == Event::Grant && record.process == process;
-            records.iter().skip(from).filter(is_grant).count()
-        };
-        (0..PROCESSES).all(|process| grants(process, 0) >= GRANTS_MIN && grants(process, mark) > 0)
-            && network.lost > 0
-            && network.cut > network.lost
-            && progress(records).cuts_waiting > 0
-    }
-
-    /// None does, unless it fails.
-    fn one_has_ended(&mut self) -> bool {
-        self.contenders.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)))
-    }
-
-    /// Tells the processes to end, and waits for it. What is wrong with how they did.
-    async fn end(&mut self) -> Vec<String> {
-        for contender in &mut self.contenders {
-            drop(contender.stdin.take());
-        }
-        let mut problems = Vec::new();
-        for (process, contender) in self.contenders.iter_mut().enumerate() {
-            match timeout(END_PATIENCE, contender.wait()).await {
-                Ok(Ok(status)) if status.success() => {}
-                Ok(ended) => problems.push(format!("process {process}: {ended:?}")),
-                Err(_) => {
-                    problems.push(format!("process {process} hangs"));
-                    contender.kill().await.expect("a child can be killed");
-                }
-            }
-        }
-        problems
-    }
-
-    fn records(&self) -> Vec<Record> {
-        let log = fs::read_to_string(&self.log).expect("the log can be read");
-        read(&log).unwrap_or_else(|problem| panic!("{}: {problem}", self.log.display()))
-    }
-
-    /// Counts of all proxies together.
-    fn network(&self) -> Statistics {
-        let mut sum = Statistics::default();
-        for one in self.proxies.iter().flatten().map(Proxy::statistics) {
-            sum.accepted += one.accepted;
-            sum.refused += one.refused;
-            sum.unreachable += one.unreachable;
-            sum.cut += one.cut;
-            sum.lost += one.lost;
-        }
-        sum
-    }
+/// How much happens within a time is left to the machine, so the time is not what counts.
+fn had_enough(fight: &Fight, records: &[Record], mark: usize) -> bool {
+    let network = fight.network();
+    fight.all_served(records, GRANTS_MIN, 0)
+        && fight.all_served(records, 1, mark)
+        && network.lost > 0
+        && network.cut > network.lost
+        && progress(records).cuts_waiting > 0
 }
 
 fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
@@ -297,62 +208,16 @@ fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
     );
 }
 
-/// Waits until no contender is left in the lock's directory, nor any other ephemeral: sessions
-/// that could not be closed end by themselves.
-async fn nothing_is_left(fixture: &Fixture) {
-    let mut ephemerals = Vec::new();
-    let seen = timeout(PATIENCE, async {
-        loop {
-            ephemerals = ephemerals_below(fixture, fixture.chroot()).await;
-            if ephemerals.is_empty() {
-                break;
-            }
-            sleep(LOOK_INTERVAL).await;
-        }
-    });
-    let is_clean = seen.await.is_ok();
-    assert!(is_clean, "left behind: {ephemerals:?}");
-    let children = children(fixture, &fixture.full(DIRECTORY)).await;
-    assert_eq!(children, [""; 0], "left in the directory of the lock");
-}
-
-async fn ephemerals_below(fixture: &Fixture, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut paths = vec![path.to_owned()];
-    while let Some(path) = paths.pop() {
-        let stat = fixture.observer.exists(&path).await.expect("the observer is connected");
-        if stat.is_some_and(|stat| stat.ephemeral_owner.is_some()) {
-            found.push(path.clone());
-        }
-        let below = children(fixture, &path).await;
-        paths.extend(below.iter().map(|name| format!("{path}/{name}")));
-    }
-    found
-}
-
-async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
-    match fixture.observer.get_children(path).await {
-        Ok(names) => names.iter().map(ToString::to_string).collect(),
-        // An empty container is removed by the server in the end.
-        Err(OpError::Server(ErrorCode::NO_NODE)) => Vec::new(),
-        Err(error) => panic!("cannot list {path}: {error}"),
-    }
-}
-
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     let number = text.parse().ok();
     Some(number.unwrap_or_else(|| panic!("{name}={text}: not a number")))
 }
 
-const PROCESSES: usize = 5;
 /// Grants that every process must get, however short the run.
 const GRANTS_MIN: usize = 5;
-const FAULT_INTERVAL_MEAN: Duration = Duration::from_secs(1);
 /// Between outages that end sessions: a short run has none.
 const OUTAGE_INTERVAL: Duration = Duration::from_secs(6);
 /// Longer than the contenders' sessions live, and shorter than anybody's patience.
 const OUTAGE: Duration = Duration::from_secs(6);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A contender finishes its round: an acquire, a release and a close, each within its own bound.
-const END_PATIENCE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());

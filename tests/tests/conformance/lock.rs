@@ -1,72 +1,12 @@
 //! The fair lock, as far as it depends on its servers.
 
-use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-use zk_recipes::{FairLock, Guard, LockError, LockState, LostReason, Naming, Phase, Released};
-use zk_session::{Client, CreateMode, ErrorCode, EventType};
+use zk_recipes::{FairLock, LockError, LockState, LostReason, Naming, Released};
+use zk_session::{CreateMode, ErrorCode, EventType};
+use zk_tests::lock::{LOCK, Waiter, acquire, contenders, lock, until_contenders};
 use zk_tests::target::{Fixture, SHORT_SESSION};
 use zk_tests::wait::{PATIENCE, event, reconnected, soon};
-
-const LOCK: &str = "/locks/billing";
-
-fn lock(client: &Client) -> FairLock {
-    // Nothing here may need a second look at the queue to work.
-    FairLock::builder(client, LOCK).unwrap().safety_relist(None).build().unwrap()
-}
-
-async fn acquire(lock: &FairLock) -> Guard {
-    lock.acquire().timeout(PATIENCE).await.unwrap()
-}
-
-async fn contenders(client: &Client) -> usize {
-    client.sync(LOCK).await.unwrap();
-    client.get_children(LOCK).await.unwrap().len()
-}
-
-/// Waits until the queue is as long as wanted: cleanup goes on behind the scenes.
-async fn until_contenders(client: &Client, count: usize) {
-    soon(&format!("a queue of {count}"), async {
-        loop {
-            client.sync(LOCK).await.unwrap();
-            let (names, mut watcher) = client.get_children_and_watch(LOCK).await.unwrap();
-            if names.len() == count {
-                return;
-            }
-            event(&mut watcher).await;
-        }
-    })
-    .await;
-}
-
-/// A contender that stands in the queue; dropping it gives up its place.
-struct Waiter {
-    acquiring: JoinSet<Result<Guard, LockError>>,
-}
-
-impl Waiter {
-    /// Returns when the contender has its place.
-    async fn queue(lock: &FairLock) -> Self {
-        let (acquire, mut phases) = lock.acquire().timeout(PATIENCE).phases();
-        let mut acquiring = JoinSet::new();
-        acquiring.spawn(acquire.into_future());
-        soon("a place in the queue", async {
-            while !matches!(phases.next().await.expect("it waits"), Phase::Queued { .. }) {}
-        })
-        .await;
-        Self { acquiring }
-    }
-
-    fn is_waiting(&mut self) -> bool {
-        self.acquiring.try_join_next().is_none()
-    }
-
-    async fn guard(mut self) -> Guard {
-        let result = soon("the lock", self.acquiring.join_next()).await;
-        result.expect("one task").expect("it does not panic").expect("the lock is granted")
-    }
-}
 
 #[tokio::test]
 async fn a_free_lock_is_acquired_and_released() {

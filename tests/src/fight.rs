@@ -1,0 +1,207 @@
+//! Processes that fight for one lock, each behind proxies of its own, and what they leave behind.
+#![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+use zk_session::{ErrorCode, OpError};
+
+use crate::grants::{DIRECTORY, Event, Record, read};
+use crate::proxy::{Proxy, Statistics};
+use crate::target::Fixture;
+use crate::wait::PATIENCE;
+
+/// How many processes fight.
+pub const PROCESSES: usize = 5;
+
+/// The processes, and what they have in common.
+#[derive(Debug)]
+pub struct Fight {
+    /// Where everybody writes down what it sees.
+    pub log: PathBuf,
+    contenders: Vec<Child>,
+    /// For each process one for each server.
+    proxies: Vec<Vec<Proxy>>,
+}
+
+/// What only the tests of this package know, since cargo tells nobody else.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "written out by the suites")]
+pub struct Build<'a> {
+    /// The program of a process.
+    pub contender: &'a str,
+    /// Where a log may be written.
+    pub folder: &'a str,
+}
+
+/// What the network between the processes and the servers does by itself.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
+pub enum Network {
+    /// Nothing.
+    Calm,
+    /// It cuts connections, loses replies and refuses connections, at random.
+    Failing,
+}
+
+impl Fight {
+    /// Starts the processes.
+    ///
+    /// # Panics
+    ///
+    /// If they cannot be started.
+    pub async fn start(fixture: &Fixture, build: Build<'_>, network: Network, seed: u64) -> Self {
+        let name = format!("contention-{:016x}.log", fixture.observer.unique_id() as u64);
+        let log = Path::new(build.folder).join(name);
+        fs::write(&log, "").expect("the log can be written");
+        let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
+        for process in 0..PROCESSES {
+            let seed = seed.wrapping_add(process as u64);
+            let mut proxies = fixture.proxies().await;
+            if network == Network::Failing {
+                for proxy in &mut proxies {
+                    // The same faults at the same time: it is the network of the process that
+                    // fails.
+                    proxy.chaos(seed, FAULT_INTERVAL_MEAN);
+                }
+            }
+            let hosts: Vec<String> = proxies.iter().map(|proxy| proxy.addr().to_string()).collect();
+            let contender = Command::new(build.contender)
+                .arg(process.to_string())
+                .arg(format!("{}{}", hosts.join(","), fixture.chroot()))
+                .arg(&fight.log)
+                .arg(seed.to_string())
+                .stdin(Stdio::piped())
+                .kill_on_drop(true)
+                .spawn();
+            fight.contenders.push(contender.expect("the contender was built with this test"));
+            fight.proxies.push(proxies);
+        }
+        eprintln!("CONTENTION_SEED={seed}, log: {}", fight.log.display());
+        fight
+    }
+
+    /// Takes the network away from a process for some time.
+    pub fn cut_off(&self, process: usize, time: Duration) {
+        for proxy in self.proxies.get(process).into_iter().flatten() {
+            proxy.refuse_for(time);
+            proxy.cut_all();
+        }
+    }
+
+    /// None does, unless it fails.
+    pub fn one_has_ended(&mut self) -> bool {
+        self.contenders.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Tells the processes to end, and waits for it. What is wrong with how they did.
+    ///
+    /// # Panics
+    ///
+    /// If a process can be neither ended nor killed.
+    pub async fn end(&mut self) -> Vec<String> {
+        for contender in &mut self.contenders {
+            drop(contender.stdin.take());
+        }
+        let mut problems = Vec::new();
+        for (process, contender) in self.contenders.iter_mut().enumerate() {
+            match timeout(END_PATIENCE, contender.wait()).await {
+                Ok(Ok(status)) if status.success() => {}
+                Ok(ended) => problems.push(format!("process {process}: {ended:?}")),
+                Err(_) => {
+                    problems.push(format!("process {process} hangs"));
+                    contender.kill().await.expect("a child can be killed");
+                }
+            }
+        }
+        problems
+    }
+
+    /// What was written down until now.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be read.
+    pub fn records(&self) -> Vec<Record> {
+        let log = fs::read_to_string(&self.log).expect("the log can be read");
+        read(&log).unwrap_or_else(|problem| panic!("{}: {problem}", self.log.display()))
+    }
+
+    /// True if every process was granted the lock so often since a line of the log.
+    pub fn all_served(&self, records: &[Record], grants_min: usize, from: usize) -> bool {
+        let grants = |process: usize| {
+            let is_grant =
+                |record: &&Record| record.event == Event::Grant && record.process == process;
+            records.iter().skip(from).filter(is_grant).count()
+        };
+        (0..PROCESSES).all(|process| grants(process) >= grants_min)
+    }
+
+    /// Counts of all proxies together.
+    pub fn network(&self) -> Statistics {
+        let mut sum = Statistics::default();
+        for one in self.proxies.iter().flatten().map(Proxy::statistics) {
+            sum.accepted += one.accepted;
+            sum.refused += one.refused;
+            sum.unreachable += one.unreachable;
+            sum.cut += one.cut;
+            sum.lost += one.lost;
+        }
+        sum
+    }
+}
+
+/// Waits until no contender is left in the lock's directory, nor any other ephemeral: sessions
+/// that could not be closed end by themselves.
+///
+/// # Panics
+///
+/// If something is left.
+pub async fn nothing_is_left(fixture: &Fixture) {
+    let mut ephemerals = Vec::new();
+    let seen = timeout(PATIENCE, async {
+        loop {
+            ephemerals = ephemerals_below(fixture, fixture.chroot()).await;
+            if ephemerals.is_empty() {
+                break;
+            }
+            sleep(LOOK_INTERVAL).await;
+        }
+    });
+    let is_clean = seen.await.is_ok();
+    assert!(is_clean, "left behind: {ephemerals:?}");
+    let children = children(fixture, &fixture.full(DIRECTORY)).await;
+    assert_eq!(children, [""; 0], "left in the directory of the lock");
+}
+
+async fn ephemerals_below(fixture: &Fixture, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        let stat = fixture.observer.exists(&path).await.expect("the observer is connected");
+        if stat.is_some_and(|stat| stat.ephemeral_owner.is_some()) {
+            found.push(path.clone());
+        }
+        let below = children(fixture, &path).await;
+        paths.extend(below.iter().map(|name| format!("{path}/{name}")));
+    }
+    found
+}
+
+async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
+    match fixture.observer.get_children(path).await {
+        Ok(names) => names.iter().map(ToString::to_string).collect(),
+        // An empty container is removed by the server in the end.
+        Err(OpError::Server(ErrorCode::NO_NODE)) => Vec::new(),
+        Err(error) => panic!("cannot list {path}: {error}"),
+    }
+}
+
+const FAULT_INTERVAL_MEAN: Duration = Duration::from_secs(1);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// A contender finishes its round: an acquire, a release and a close, each within its own bound.
+const END_PATIENCE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());

@@ -1,0 +1,151 @@
+//! Processes fight for a lock while servers are killed and paused.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use zk_session::Time;
+use zk_tests::ensemble::{Ensemble, Server};
+use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
+use zk_tests::grants::{Event, Expected, Record, check};
+use zk_tests::target::Fixture;
+use zk_tests::wait::PATIENCE;
+
+/// The network does not fail here, so that the figures are those of the servers' faults alone. The
+/// suite `contention` is about networks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_safe_and_fair_while_servers_fail() {
+    let ensemble = Ensemble::take().await;
+    let fixture = Fixture::start().await;
+    let seed = fixture.observer.unique_id() as u64;
+    let build =
+        Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
+    let fight = Fight::start(&fixture, build, Network::Calm, seed).await;
+    let mut chaos = Chaos { ensemble, fight, begin: fixture.observer.now(), faults: Vec::new() };
+    chaos.served(0).await;
+    sleep(REST).await;
+    chaos.kill_leader(&fixture).await;
+    let follower = chaos.ensemble.follower().await;
+    chaos.pause(&fixture, "follower", follower).await;
+    chaos.kill_leader(&fixture).await;
+    let follower = chaos.ensemble.follower().await;
+    chaos.pause(&fixture, "follower", follower).await;
+    chaos.kill_leader(&fixture).await;
+    let leader = chaos.ensemble.leader().await;
+    chaos.pause(&fixture, "leader", leader).await;
+
+    // However long the faults took: everybody must get on after the last.
+    let mark = chaos.fight.records().len();
+    chaos.served(mark).await;
+    while fixture.observer.now().saturating_since(chaos.begin) < LEAST {
+        sleep(REST).await;
+    }
+    let problems = chaos.fight.end().await;
+    assert!(problems.is_empty(), "{problems:#?}\nlog: {}", chaos.fight.log.display());
+    let expected = Expected { processes: PROCESSES, grants_min: GRANTS_MIN, mark };
+    let records = chaos.fight.records();
+    let summary = check(&records, &expected)
+        .unwrap_or_else(|problems| panic!("{problems:#?}\nlog: {}", chaos.fight.log.display()));
+    let elapsed = fixture.observer.now().saturating_since(chaos.begin);
+    eprintln!("chaos: {:.1} s, {summary:?}", elapsed.as_secs_f64());
+    for fault in &chaos.faults {
+        let gap = longest_gap(&records, fault.from, fault.until);
+        eprintln!("chaos: {gap:6} ms without a grant: {}", fault.what);
+    }
+    let calm = longest_gap(&records, mark, records.len());
+    eprintln!("chaos: {calm:6} ms at most after the last fault");
+    nothing_is_left(&fixture).await;
+    fs::remove_file(&chaos.fight.log).expect("the log was there");
+}
+
+struct Chaos {
+    ensemble: Ensemble,
+    fight: Fight,
+    begin: Time,
+    faults: Vec<Past>,
+}
+
+/// A fault that is over, by the lines of the log that were there when it began and when all served
+/// again.
+struct Past {
+    what: String,
+    from: usize,
+    until: usize,
+}
+
+impl Chaos {
+    async fn kill_leader(&mut self, fixture: &Fixture) {
+        let leader = self.ensemble.leader().await;
+        let from = self.begin_fault(fixture, &format!("leader killed, {leader}"));
+        let fault = self.ensemble.kill(&leader).await;
+        let next = self.ensemble.leader_but(&leader).await;
+        self.tell(fixture, &format!("{next} leads"));
+        sleep(DOWN).await;
+        fault.heal().await;
+        self.end_fault(fixture, format!("leader killed, {leader}"), from).await;
+    }
+
+    async fn pause(&mut self, fixture: &Fixture, role: &str, server: Server) {
+        let what = format!("{role} paused for {PAUSE:?}, {server}");
+        let from = self.begin_fault(fixture, &what);
+        let fault = self.ensemble.pause(&server).await;
+        sleep(PAUSE).await;
+        if role == "leader" {
+            // One that leaves the leader what it is would show nothing.
+            let next = self.ensemble.leader_but(&server).await;
+            self.tell(fixture, &format!("{next} leads"));
+        }
+        fault.heal().await;
+        self.end_fault(fixture, what, from).await;
+    }
+
+    fn begin_fault(&self, fixture: &Fixture, what: &str) -> usize {
+        self.tell(fixture, what);
+        self.fight.records().len()
+    }
+
+    async fn end_fault(&mut self, fixture: &Fixture, what: String, from: usize) {
+        self.ensemble.whole().await;
+        let until = self.fight.records().len();
+        self.tell(fixture, "all serve");
+        self.served(until).await;
+        self.faults.push(Past { what, from, until });
+        sleep(REST).await;
+    }
+
+    /// Waits until every process was granted the lock after a line of the log.
+    async fn served(&mut self, from: usize) {
+        let served = timeout(PATIENCE, async {
+            while !self.fight.all_served(&self.fight.records(), 1, from) {
+                assert!(!self.fight.one_has_ended(), "a process has ended");
+                sleep(LOOK_INTERVAL).await;
+            }
+        });
+        let is_served = served.await.is_ok();
+        assert!(is_served, "somebody starves, log: {}", self.fight.log.display());
+    }
+
+    fn tell(&self, fixture: &Fixture, what: &str) {
+        let elapsed = fixture.observer.now().saturating_since(self.begin);
+        eprintln!("chaos: {:5.1} s  {what}", elapsed.as_secs_f64());
+    }
+}
+
+/// Milliseconds between grants, of the gaps that reach into the part of the log.
+fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
+    let grants = records.iter().enumerate().filter(|(_, record)| record.event == Event::Grant);
+    let grants: Vec<(usize, u64)> = grants.map(|(line, record)| (line, record.ms)).collect();
+    let gaps = grants.windows(2).filter(|pair| pair[1].0 >= from && pair[0].0 <= until);
+    gaps.map(|pair| pair[1].1.saturating_sub(pair[0].1)).max().unwrap_or(0)
+}
+
+const GRANTS_MIN: usize = 100;
+const REST: Duration = Duration::from_secs(3);
+/// Long enough for an election without the server.
+const DOWN: Duration = Duration::from_secs(6);
+/// Sessions of the processes last 4 s, so a silence of 2.7 s is a connection lost for them. For the
+/// servers it is one of 5 s. The observer's own session lasts 10 s.
+const PAUSE: Duration = Duration::from_secs(9);
+/// The run takes as long as the faults do, and no less than this.
+const LEAST: Duration = Duration::from_secs(120);
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,0 +1,89 @@
+//! The leader is lost.
+
+use zk_recipes::{LockState, Released};
+use zk_session::{OpError, Outcome, SessionState};
+use zk_tests::ensemble::Ensemble;
+use zk_tests::lock::{Waiter, acquire, contenders, lock, until_contenders};
+use zk_tests::target::Fixture;
+use zk_tests::wait::{reconnected, soon};
+
+use crate::{PERSISTENT, Roamer};
+
+#[tokio::test]
+async fn a_lock_and_its_queue_outlive_the_leader() {
+    let ensemble = Ensemble::take().await;
+    let fixture = Fixture::start().await;
+    let leader = ensemble.leader().await;
+    let follower = ensemble.follower().await;
+    let last = ensemble.follower_but(&follower).await;
+    let mut roamers = Vec::new();
+    // The holder and its successor at the leader, and others who see it from outside.
+    for home in [&leader, &leader, &follower, &last] {
+        roamers.push(Roamer::at(&fixture, &ensemble, home).await);
+    }
+    let guard = acquire(&lock(&roamers[0].client)).await;
+    let mut waiters = Vec::new();
+    for roamer in &roamers[1..] {
+        waiters.push(Waiter::queue(&lock(&roamer.client)).await);
+    }
+    let before: Vec<_> = roamers.iter().map(|roamer| roamer.client.status()).collect();
+
+    let fault = ensemble.kill(&leader).await;
+    ensemble.leader_but(&leader).await;
+    for (roamer, before) in roamers.iter().zip(before) {
+        let after = reconnected(&roamer.client, before).await;
+        assert_eq!(after.session, before.session);
+    }
+    assert_eq!(guard.validate().await, Ok(()));
+    assert_eq!(guard.state(), LockState::Held);
+    assert!(waiters.iter_mut().all(Waiter::is_waiting));
+
+    // Served in the order in which they came.
+    let mut holder = guard;
+    for waiter in waiters {
+        let token = holder.fencing_token();
+        assert_eq!(holder.release().await, Ok(Released::Released));
+        holder = waiter.guard().await;
+        assert!(holder.fencing_token() > token);
+    }
+    fault.heal().await;
+    ensemble.whole().await;
+    assert_eq!(holder.validate().await, Ok(()));
+    assert_eq!(holder.release().await, Ok(Released::Released));
+    until_contenders(&roamers[0].client, 0).await;
+}
+
+/// A leader without followers takes writes for a while. Nobody else will ever see them.
+#[tokio::test]
+async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() {
+    let ensemble = Ensemble::take().await;
+    let fixture = Fixture::start().await;
+    let leader = ensemble.leader().await;
+    let roamer = Roamer::at(&fixture, &ensemble, &leader).await;
+    let other = Roamer::at(&fixture, &ensemble, &ensemble.follower().await).await;
+    roamer.client.create("/data", "old", PERSISTENT).await.unwrap();
+    let guard = acquire(&lock(&roamer.client)).await;
+    let mut next = Waiter::queue(&lock(&other.client)).await;
+
+    let before = roamer.client.status();
+    let fault = ensemble.cut_off(&leader).await;
+    let write = roamer.client.set_data("/data", "lost", None);
+    let written = soon("the end of the write", write).await;
+    assert_eq!(written, Err(OpError::ConnectionLoss(Outcome::Unknown)));
+    let after = reconnected(&roamer.client, before).await;
+    assert_eq!(after.session, before.session);
+    assert_eq!(soon("a proof", guard.validate()).await, Ok(()));
+    assert!(next.is_waiting());
+    assert_eq!(roamer.client.get_data("/data").await.unwrap().0, "old");
+
+    fault.heal().await;
+    ensemble.whole().await;
+    for client in [&roamer.client, &other.client] {
+        assert_eq!(client.state(), SessionState::Connected);
+        client.sync("/data").await.unwrap();
+        assert_eq!(client.get_data("/data").await.unwrap().0, "old");
+    }
+    assert_eq!(contenders(&other.client).await, 2);
+    assert_eq!(guard.release().await, Ok(Released::Released));
+    assert_eq!(next.guard().await.release().await, Ok(Released::Released));
+}

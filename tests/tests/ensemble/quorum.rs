@@ -1,0 +1,47 @@
+//! Too few servers are left to decide anything.
+
+use std::time::Duration;
+
+use zk_recipes::{LockState, LostReason, Released};
+use zk_tests::ensemble::Ensemble;
+use zk_tests::lock::{Waiter, acquire, lock, until_contenders};
+use zk_tests::target::Fixture;
+use zk_tests::wait::soon;
+
+use crate::Roamer;
+
+#[tokio::test]
+async fn without_a_quorum_a_lock_is_lost_and_granted_to_nobody() {
+    let ensemble = Ensemble::take().await;
+    let fixture = Fixture::start().await;
+    let leader = ensemble.leader().await;
+    let follower = ensemble.follower().await;
+    let other = ensemble.follower_but(&follower).await;
+    let timeout = Duration::from_secs(3);
+    let holder = Roamer::with_timeout(&fixture, &ensemble, &leader, timeout).await;
+    let waiting = Roamer::at(&fixture, &ensemble, &leader).await;
+    let guard = acquire(&lock(&holder.client)).await;
+    let mut next = Waiter::queue(&lock(&waiting.client)).await;
+
+    let faults = [ensemble.kill(&follower).await, ensemble.kill(&other).await];
+    // Nobody can say that the session has expired: it is the clock that does.
+    assert_eq!(soon("the loss", guard.lost()).await, LostReason::DeadlinePassed);
+    assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
+    assert!(next.is_waiting());
+
+    for fault in faults {
+        fault.heal().await;
+    }
+    ensemble.whole().await;
+    // Even if the session has survived, as sessions do when nobody is there to expire them, what
+    // is lost stays lost, and its znode is given up.
+    let token = guard.fencing_token();
+    let next = next.guard().await;
+    assert!(next.fencing_token() > token);
+    assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
+    soon("the end of the first", guard.release()).await.unwrap();
+    until_contenders(&waiting.client, 1).await;
+    assert_eq!(next.validate().await, Ok(()));
+    assert_eq!(next.release().await, Ok(Released::Released));
+    until_contenders(&waiting.client, 0).await;
+}
