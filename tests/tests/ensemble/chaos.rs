@@ -1,11 +1,11 @@
-//! Processes fight for a lock while servers are killed and paused.
+//! Processes fight for a lock while servers are killed, paused and cut off.
 
 use std::fs;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zk_session::Time;
-use zk_tests::ensemble::{Ensemble, Server};
+use zk_tests::ensemble::{Ensemble, Fault, Server};
 use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
 use zk_tests::grants::{Event, Expected, Record, check};
 use zk_tests::target::Fixture;
@@ -33,6 +33,10 @@ async fn a_lock_is_safe_and_fair_while_servers_fail() {
     chaos.kill_leader(&fixture).await;
     let leader = chaos.ensemble.leader().await;
     chaos.pause(&fixture, "leader", leader).await;
+    let follower = chaos.ensemble.follower().await;
+    chaos.cut_off(&fixture, "follower", follower).await;
+    let leader = chaos.ensemble.leader().await;
+    chaos.cut_off(&fixture, "leader", leader).await;
 
     // However long the faults took: everybody must get on after the last.
     let mark = chaos.fight.records().len();
@@ -89,6 +93,19 @@ impl Chaos {
         let what = format!("{role} paused for {PAUSE:?}, {server}");
         let from = self.begin_fault(fixture, &what);
         let fault = self.ensemble.pause(&server).await;
+        self.endure(fixture, role, server, fault).await;
+        self.end_fault(fixture, what, from).await;
+    }
+
+    async fn cut_off(&mut self, fixture: &Fixture, role: &str, server: Server) {
+        let what = format!("{role} cut off from its peers for {PAUSE:?}, {server}");
+        let from = self.begin_fault(fixture, &what);
+        let fault = self.ensemble.cut_off(&server).await;
+        self.endure(fixture, role, server, fault).await;
+        self.end_fault(fixture, what, from).await;
+    }
+
+    async fn endure(&self, fixture: &Fixture, role: &str, server: Server, fault: Fault) {
         sleep(PAUSE).await;
         if role == "leader" {
             // One that leaves the leader what it is would show nothing.
@@ -96,7 +113,6 @@ impl Chaos {
             self.tell(fixture, &format!("{next} leads"));
         }
         fault.heal().await;
-        self.end_fault(fixture, what, from).await;
     }
 
     fn begin_fault(&self, fixture: &Fixture, what: &str) -> usize {
