@@ -73,9 +73,10 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     assert_eq!(next.guard().await.release().await, Ok(Released::Released));
 }
 
-/// A server refuses a session that has seen more than it has itself.
+/// It refuses whoever has seen more than it has itself. And for all others it asks the leader
+/// whether the session lives, who does not hear it: so nobody goes back in time.
 #[tokio::test]
-async fn a_session_does_not_go_back_in_time() {
+async fn a_server_that_lags_takes_no_session_over() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
     let mut attempts = 0;
