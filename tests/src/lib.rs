@@ -1,5 +1,6 @@
 //! Harness shared by the suites of this package.
 
+pub mod capture;
 pub mod grants;
 pub mod proxy;
 pub mod random;
