@@ -5,14 +5,14 @@
 //! ```text
 //! # What this is.
 //! open 1
-//! 1 > 0000002d00…  # connect
-//! 1 < 0000002500…  # connected
+//! 1 > 000000000000000000000000… # connect
+//! 1 < 0000000000001f4001000045… # session 0x1000045a1a60000
 //! time 3
 //! close 1 >
 //! ```
 //!
-//! `>` is from the client, `<` from the server. A frame is given as bytes in hexadecimal, with
-//! its length in front as on the wire. `close` says who ended the connection. `time` says that so
+//! `>` is from the client, `<` from the server. A frame is given in hexadecimal without its
+//! length, which the line has already. `close` says who ended the connection. `time` says that so
 //! many seconds have passed since the beginning. What follows `#` is for people.
 
 mod message;
@@ -107,19 +107,18 @@ fn side(word: &str) -> Result<Side, String> {
 }
 
 fn bytes(hex: &str) -> Result<Bytes, String> {
-    let digits = hex.as_bytes();
-    let pairs = digits.chunks_exact(2);
-    if !pairs.remainder().is_empty() || digits.len() < 8 {
-        return Err(format!("`{hex}` is no frame"));
+    let pairs = hex.as_bytes().chunks_exact(2);
+    if !pairs.remainder().is_empty() {
+        return Err("half a byte".to_owned());
     }
     let byte = |pair: &[u8]| {
         let text = std::str::from_utf8(pair).map_err(|_| "no hexadecimal number")?;
         u8::from_str_radix(text, 16).map_err(|_| "no hexadecimal number")
     };
-    let bytes: Vec<u8> = pairs.map(byte).collect::<Result<_, _>>()?;
-    let length = bytes.first_chunk::<4>().map(|prefix| u32::from_be_bytes(*prefix) as usize);
-    if length != Some(bytes.len() - 4) {
-        return Err("the length of the frame is wrong".to_owned());
+    let length = u32::try_from(pairs.len()).map_err(|error| error.to_string())?;
+    let mut bytes = length.to_be_bytes().to_vec();
+    for pair in pairs {
+        bytes.push(byte(pair)?);
     }
     Ok(bytes.into())
 }
@@ -132,7 +131,7 @@ impl fmt::Display for Entry {
             Self::Time { seconds } => write!(f, "time {seconds}"),
             Self::Frame { connection, from, bytes } => {
                 write!(f, "{connection} {from} ")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                bytes.iter().skip(4).try_for_each(|byte| write!(f, "{byte:02x}"))
             }
         }
     }
@@ -174,8 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_no_line_is_refused() {
-        for line in
-            ["open", "open x", "close 1 =", "1 > 00", "1 > 0000000", "1 < 00000001", "1 < 0000000x"]
+        for line in ["open", "open x", "close 1 =", "1 >", "1 > 0000000", "1 = 00", "1 < 0000000x"]
         {
             assert!(read(line).is_err(), "{line}");
         }

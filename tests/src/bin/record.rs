@@ -268,7 +268,7 @@ impl Recorder {
         }
         text += &entry.to_string();
         if !gloss.is_empty() {
-            text += &format!("  # {gloss}");
+            text += &format!(" # {gloss}");
         }
         text.push('\n');
         self.file.write_all(text.as_bytes()).map_err(|error| error.to_string())

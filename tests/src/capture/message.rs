@@ -135,14 +135,14 @@ impl fmt::Display for Message {
             Self::Connect(request) => write!(f, "resume {:#x}", request.session_id),
             Self::Connected(response) => write!(f, "session {:#x}", response.session_id),
             Self::Request(header, request) => {
-                write!(f, "{}: {:?}", header.xid, header.op)?;
+                write!(f, "{:?}", header.op)?;
                 match path(request) {
                     Some(path) => write!(f, " {}", path.escape_debug()),
                     None => Ok(()),
                 }
             }
-            Self::Reply(header, response) => {
-                write!(f, "{}: ok", header.xid)?;
+            Self::Reply(_, response) => {
+                f.write_str("ok")?;
                 match response {
                     Response::Create(path) => write!(f, " {path}"),
                     Response::Create2(reply) => write!(f, " {}", reply.path),
@@ -150,7 +150,7 @@ impl fmt::Display for Message {
                     _ => Ok(()),
                 }
             }
-            Self::Failure(header) => write!(f, "{}: {:?}", header.xid, header.err),
+            Self::Failure(header) => write!(f, "{:?}", header.err),
             Self::Event(_, event) => write!(f, "{:?} {}", event.kind, event.path),
             Self::Unknown(_) => f.write_str("?"),
         }

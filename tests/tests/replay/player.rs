@@ -1,11 +1,12 @@
 //! One capture, played to a fresh server.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::{Frame, FrameDecoder, OpCode};
+use jute_codec::{Frame, FrameDecoder};
 use zk_tests::capture::{Conversation, Entry, Message, Side};
 use zk_testserver::{Server, ServerConfig};
 
@@ -31,6 +32,32 @@ pub(crate) struct Counts {
     pub(crate) ends: usize,
 }
 
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.requests += other.requests;
+        self.replies += other.replies;
+        self.events += other.events;
+        self.ends += other.ends;
+    }
+
+    pub(crate) fn is_at_least(&self, other: &Self) -> bool {
+        self.connections >= other.connections
+            && self.requests >= other.requests
+            && self.replies >= other.replies
+            && self.events >= other.events
+            && self.ends >= other.ends
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { connections, requests, replies, events, ends } = self;
+        write!(f, "{connections} connections, {requests} requests, {replies} replies, ")?;
+        write!(f, "{events} events, {ends} ends of connections")
+    }
+}
+
 /// Plays a capture from its beginning to its end.
 pub(crate) fn play(entries: &[(usize, Entry)]) -> (Counts, Vec<Difference>) {
     let config = ServerConfig::default().tick(TICK).extended_types(true);
@@ -39,7 +66,8 @@ pub(crate) fn play(entries: &[(usize, Entry)]) -> (Counts, Vec<Difference>) {
         now: Duration::ZERO,
         links: BTreeMap::new(),
         names: Names::default(),
-        unordered: false,
+        ephemerals: 0,
+        timed: false,
         counts: Counts::default(),
         differences: Vec::new(),
         line: 0,
@@ -58,8 +86,10 @@ struct Player {
     /// By the numbers of the capture.
     links: BTreeMap<u64, Link>,
     names: Names,
-    /// A session has ended in this step, and its ephemerals in any order.
-    unordered: bool,
+    /// Ephemerals at the beginning of this step. If several went in it, they went in any order.
+    ephemerals: usize,
+    /// Time has passed in this step.
+    timed: bool,
     counts: Counts,
     differences: Vec<Difference>,
     line: usize,
@@ -88,7 +118,8 @@ impl Player {
             self.expect_silence();
             // Every step has a moment of its own, so that a wrong time shows.
             self.now += Duration::from_millis(1);
-            self.unordered = false;
+            self.ephemerals = self.server.ephemerals().len();
+            self.timed = false;
         }
         match entry {
             Entry::Open { connection } => self.open(*connection),
@@ -125,8 +156,6 @@ impl Player {
             return self.differ("there is no such connection any more");
         };
         let recorded = link.recorded.asked(bytes);
-        self.unordered =
-            matches!(recorded, Message::Request(header, _) if header.op == OpCode::CLOSE_SESSION);
         if recorded.encode() != bytes {
             self.differ(&format!("the codec writes {recorded:?} in other bytes"));
         }
@@ -151,7 +180,7 @@ impl Player {
     }
 
     fn wait(&mut self, until: Duration) {
-        self.unordered = true;
+        self.timed = true;
         self.now = self.now.max(until);
         self.server.handle_timeout(self.now);
         self.drain();
@@ -176,7 +205,7 @@ impl Player {
 
     /// Timeouts end with a tick, and the ticks of two servers need not coincide.
     fn catch_up(&mut self, connection: u64) {
-        let is_late = self.unordered
+        let is_late = self.timed
             && self.links.get(&connection).is_some_and(|link| link.said.is_empty() && !link.ended);
         if let Some(due) =
             self.server.poll_timeout().filter(|due| is_late && *due <= self.now + 2 * TICK)
@@ -204,7 +233,8 @@ impl Player {
             return self.differ(&format!("expected {recorded:?}, got nothing"));
         };
         // Which of the events at the front it is.
-        if self.unordered && matches!(recorded, Message::Event(..)) {
+        let unordered = self.ephemerals > self.server.ephemerals().len() + 1;
+        if unordered && matches!(recorded, Message::Event(..)) {
             let wanted =
                 link.said.iter().take_while(|said| is_event(said)).position(|said| said == bytes);
             if let Some(at) = wanted.filter(|_| frame != bytes && is_event(&frame))

@@ -260,7 +260,7 @@ pub(crate) fn access(stage: &Stage) {
             [only(Permissions::ADMIN), vec![everybody(Permissions::WRITE)]].concat(),
         ),
     ]);
-    for path in ["/all", "/mixed", "/secret", "/mute", "/local", "/net", "/abroad", "/admin"] {
+    for path in ["/all", "/mixed", "/secret", "/local", "/net", "/admin"] {
         let child = format!("{path}/new");
         eve.ask_all([
             get_data(path, true),
