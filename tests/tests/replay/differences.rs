@@ -17,8 +17,8 @@ pub(crate) const KNOWN: &[Known] = &[
     garbage(43, NOT_AS_ASKED),
     garbage(50, SEQUENTIAL_CONTAINER),
     garbage(56, SEQUENTIAL_CONTAINER),
-    garbage(323, SECOND_SESSION),
-    garbage(324, SECOND_SESSION),
+    garbage(283, SECOND_SESSION),
+    garbage(284, SECOND_SESSION),
 ];
 
 const fn garbage(line: usize, why: &'static str) -> Known {
