@@ -8,7 +8,6 @@
 //! flows look at no answer; what servers say is for whoever reads the capture.
 #![expect(
     clippy::disallowed_methods,
-    clippy::expect_used,
     reason = "a program that talks to a server lives in real time, and fails as a whole"
 )]
 
