@@ -43,8 +43,9 @@ import org.apache.zookeeper.data.Stat;
 /**
  * What Curator users do, against a server: one line for each flow.
  *
- * <p>{@code CuratorFlows HOST:PORT CONTROL} runs them; CONTROL is a pipe into the server, where the
- * line "cut" makes it end all connections, or "-".
+ * <p>{@code CuratorFlows HOST:PORT CONTROL [FLOW...]} runs them, or those that are named; CONTROL is
+ * a pipe into the server, where the line "cut" makes it end all connections, or "-". FLOW_ROUNDS
+ * sets how often a contender takes its lock.
  *
  * <p>{@code CuratorFlows contend HOST:PORT NUMBER LOG ROUNDS} takes the lock of {@link #DIRECTORY}
  * again and again, and appends to LOG what the contention suite's contenders append.
@@ -57,9 +58,12 @@ public final class CuratorFlows {
     private static final int SESSION_MS = 8_000;
     private static final int FLOW_SECONDS = 40;
     private static final int WAIT_SECONDS = 15;
+    private static final int ROUNDS =
+            Integer.parseInt(System.getenv().getOrDefault("FLOW_ROUNDS", "15"));
 
     private static String hosts;
     private static String control;
+    private static List<String> wanted;
     private static final List<AutoCloseable> OPEN = new ArrayList<>();
     private static final ExecutorService THREADS = Executors.newCachedThreadPool(task -> {
         Thread thread = new Thread(task);
@@ -80,6 +84,7 @@ public final class CuratorFlows {
         }
         hosts = arguments[0];
         control = arguments[1];
+        wanted = Arrays.asList(arguments).subList(2, arguments.length);
         boolean passed = flow("create", CuratorFlows::create)
                 & flow("transaction", CuratorFlows::transaction)
                 & flow("background and watches", CuratorFlows::background)
@@ -99,6 +104,9 @@ public final class CuratorFlows {
     }
 
     private static boolean flow(String name, Flow flow) {
+        if (!wanted.isEmpty() && !wanted.contains(name)) {
+            return true;
+        }
         Throwable failure = null;
         Future<?> running = THREADS.submit(() -> {
             flow.run();
@@ -261,7 +269,7 @@ public final class CuratorFlows {
         List<Callable<Void>> contenders = new ArrayList<>();
         for (InterProcessLock lock : locks) {
             contenders.add(() -> {
-                for (int round = 0; round < 15; round++) {
+                for (int round = 0; round < ROUNDS; round++) {
                     check(lock.acquire(WAIT_SECONDS, TimeUnit.SECONDS), "not acquired");
                     try {
                         same(inside.incrementAndGet(), 1);
@@ -357,7 +365,7 @@ public final class CuratorFlows {
             DistributedAtomicLong counter = new DistributedAtomicLong(
                     client(), path, new ExponentialBackoffRetry(5, 20));
             counters.add(() -> {
-                for (int count = 0; count < 10; ) {
+                for (int count = 0; count < ROUNDS; ) {
                     AtomicValue<Long> value = counter.increment();
                     count += value.succeeded() ? 1 : 0;
                 }
@@ -367,7 +375,7 @@ public final class CuratorFlows {
         parallel(counters);
         DistributedAtomicLong counter = new DistributedAtomicLong(
                 client(), path, new ExponentialBackoffRetry(5, 20));
-        same(counter.get().postValue(), 30L);
+        same(counter.get().postValue(), 3L * ROUNDS);
     }
 
     private static void barrier() throws Exception {

@@ -131,7 +131,7 @@ impl CreateRequest {
     /// Reads the record that belongs to `op`.
     ///
     /// What real servers accept against the table above is read as what they make of it: opcodes
-    /// 1 and 15 with flag 4 create a plain persistent znode, opcode 19 with flag 0 a container.
+    /// 1 and 15 with flag 4 create a plain persistent znode, opcode 19 with flag 0 or 1 a container.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl CreateRequest {
             (OpCode::CREATE | OpCode::CREATE2, 1) => CreateMode::Ephemeral,
             (OpCode::CREATE | OpCode::CREATE2, 2) => CreateMode::PersistentSequential,
             (OpCode::CREATE | OpCode::CREATE2, 3) => CreateMode::EphemeralSequential,
-            (OpCode::CREATE_CONTAINER, 0 | 4) => CreateMode::Container,
+            (OpCode::CREATE_CONTAINER, 0 | 1 | 4) => CreateMode::Container,
             (OpCode::CREATE_TTL, 5 | 6) => {
                 let ttl = decode_ttl(input)?;
                 if flags == 5 {

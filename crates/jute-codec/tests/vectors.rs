@@ -214,6 +214,7 @@ fn create_flags_go_with_their_opcodes_only() {
         // What servers make of combinations that no official client sends.
         (OpCode::CREATE, 4, CreateMode::Persistent),
         (OpCode::CREATE_CONTAINER, 0, CreateMode::Container),
+        (OpCode::CREATE_CONTAINER, 1, CreateMode::Container),
     ];
     let creates = [OpCode::CREATE, OpCode::CREATE2, OpCode::CREATE_CONTAINER, OpCode::CREATE_TTL];
     for op in creates {

@@ -14,7 +14,8 @@ use jute_codec::{
 use crate::acl::Identities;
 use crate::config::{ServerConfig, Version};
 use crate::path;
-use crate::tree::{Owner, SharedAcl, Stamp, Tree, Undo};
+use crate::quota;
+use crate::tree::{Node, Owner, SharedAcl, Stamp, Tree, Undo};
 
 /// A write that has a place in the log.
 #[derive(Clone, Debug)]
@@ -71,6 +72,8 @@ pub(crate) struct Change {
     pub(crate) acl: SharedAcl,
     /// The same for the parent's event.
     pub(crate) parent_acl: SharedAcl,
+    /// By how much the data has grown.
+    pub(crate) bytes: i64,
 }
 
 /// Validates and applies a proposal.
@@ -121,6 +124,9 @@ pub(crate) fn commit(
         Write::SetData(set_data) => txn.set_data(set_data),
     };
     let changes = txn.changes;
+    for change in &changes {
+        quota::account(tree, change);
+    }
     let (error, path, stat) = match done {
         Ok(done) => (ErrorCode::OK, done.path, done.stat),
         Err(error) => (error, asked, None),
@@ -205,7 +211,7 @@ impl Transaction<'_> {
         let acl: SharedAcl = Some(Arc::from(acl));
         let data = create.data.clone();
         self.undo.push(self.tree.insert(&path, data, acl.clone(), owner, self.stamp));
-        self.changed(EventType::NODE_CREATED, &path, acl, parent_acl);
+        self.changed(EventType::NODE_CREATED, &path, (acl, parent_acl), 0);
         let stat = self.stat(&path);
         Ok(Done { path: Some(path), stat })
     }
@@ -224,9 +230,9 @@ impl Transaction<'_> {
         if !node.children.is_empty() {
             return Err(ErrorCode::NOT_EMPTY);
         }
-        let acl = node.acl.clone();
+        let (acl, bytes) = (node.acl.clone(), node.data_length());
         self.undo.push(self.tree.remove(path, self.stamp));
-        self.changed(EventType::NODE_DELETED, path, acl, parent_acl);
+        self.changed(EventType::NODE_DELETED, path, (acl, parent_acl), bytes);
         Ok(Done::of(path))
     }
 
@@ -236,11 +242,11 @@ impl Transaction<'_> {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
-        let acl = node.acl.clone();
+        let (acl, bytes) = (node.acl.clone(), node.data_length());
         self.require(Permissions::WRITE, &acl)?;
         require_version(set_data.version, node.version)?;
         self.undo.push(self.tree.set_data(path, set_data.data.clone(), self.stamp));
-        self.changed(EventType::NODE_DATA_CHANGED, path, acl, None);
+        self.changed(EventType::NODE_DATA_CHANGED, path, (acl, None), bytes);
         Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
     }
 
@@ -338,8 +344,9 @@ impl Transaction<'_> {
             let acl_of = |path: &str| self.tree.get(path).and_then(|node| node.acl.clone());
             let acl = acl_of(&path);
             let parent_acl = path::parent(&path).and_then(acl_of);
+            let bytes = self.tree.get(&path).map_or(0, Node::data_length);
             self.tree.remove(&path, self.stamp);
-            self.changed(EventType::NODE_DELETED, &path, acl, parent_acl);
+            self.changed(EventType::NODE_DELETED, &path, (acl, parent_acl), bytes);
             steps.push((OpCode::CLOSE_SESSION, Some(path)));
         }
         steps
@@ -349,12 +356,20 @@ impl Transaction<'_> {
         if self.identities.may(perms, acl.as_deref()) { Ok(()) } else { Err(ErrorCode::NO_AUTH) }
     }
 
-    fn changed(&mut self, event: EventType, path: &str, acl: SharedAcl, parent_acl: SharedAcl) {
-        self.changes.push(Change { event, path: path.to_owned(), acl, parent_acl });
+    /// `acls` are those of the znode and of its parent; `before` is how long the data was.
+    fn changed(
+        &mut self,
+        event: EventType,
+        path: &str,
+        (acl, parent_acl): (SharedAcl, SharedAcl),
+        before: i64,
+    ) {
+        let bytes = self.tree.get(path).map_or(0, Node::data_length) - before;
+        self.changes.push(Change { event, path: path.to_owned(), acl, parent_acl, bytes });
     }
 
     fn stat(&self, path: &str) -> Option<Stat> {
-        self.tree.get(path).map(crate::tree::Node::stat)
+        self.tree.get(path).map(Node::stat)
     }
 }
 

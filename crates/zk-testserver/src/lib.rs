@@ -14,8 +14,8 @@
 //!   TCP, in real time or in tokio's paused time.
 //!
 //! What it answers was compared with servers 3.8.0 and 3.9.3; [`Version`] chooses where they
-//! differ. Not imitated: quotas, throttling, read-only mode, local sessions, reconfiguration,
-//! SASL mechanisms, TLS.
+//! differ. Not imitated: the enforcing of quotas, throttling, read-only mode, local sessions,
+//! reconfiguration, SASL mechanisms, TLS.
 //!
 //! # Quick start
 //!
@@ -51,6 +51,7 @@ mod journal;
 #[cfg(feature = "tokio")]
 mod net;
 mod path;
+mod quota;
 mod server;
 mod session;
 mod tree;

@@ -88,6 +88,10 @@ impl Node {
         }
     }
 
+    pub(crate) fn data_length(&self) -> i64 {
+        i64::from(count(self.data.as_ref().map_or(0, Bytes::len)))
+    }
+
     pub(crate) fn mzxid(&self) -> i64 {
         self.mzxid
     }
@@ -167,6 +171,15 @@ impl Tree {
         let below =
             self.nodes.range::<str, _>((Bound::Excluded(prefix.as_str()), Bound::Unbounded));
         below.take_while(|(path, _)| path.starts_with(&prefix)).count()
+    }
+
+    /// Number of znodes and bytes of data, of a path and everything below it.
+    pub(crate) fn usage(&self, path: &str) -> (i64, i64) {
+        let below = format!("{path}/");
+        let nodes = self.nodes.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));
+        let nodes = nodes.take_while(|(path, _)| path.starts_with(&below)).map(|(_, node)| node);
+        let nodes = nodes.chain(self.nodes.get(path));
+        nodes.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.data_length()))
     }
 
     pub(crate) fn ephemerals_of(&self, session: i64) -> impl Iterator<Item = &str> {

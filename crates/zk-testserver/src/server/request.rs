@@ -26,6 +26,8 @@ enum Body {
     Known(Request),
     /// Refused with this error, and logged as a write.
     Refused(ErrorCode),
+    /// Ends the connection without an answer.
+    Unanswerable,
     UnknownOp,
 }
 
@@ -146,6 +148,10 @@ impl Server {
         body: Body,
         now: Duration,
     ) -> Option<Processed> {
+        if let Body::Unanswerable = &body {
+            self.close(id);
+            return Some(Processed::read(ErrorCode::MARSHALLING_ERROR));
+        }
         // Neither of these touches the session or waits for its turn.
         if let Body::Known(Request::Auth(auth)) = &body {
             return Some(Processed::read(self.authenticate(id, header.xid, auth)));
@@ -184,7 +190,7 @@ impl Server {
                 self.count_read(session, header.op, now);
                 Processed::read(error)
             }
-            Body::Garbled | Body::Refused(_) | Body::BareCheck(_) => {
+            Body::Garbled | Body::Refused(_) | Body::BareCheck(_) | Body::Unanswerable => {
                 self.reply_error(id, header.xid, self.zxid, ErrorCode::MARSHALLING_ERROR);
                 Processed::read(ErrorCode::MARSHALLING_ERROR)
             }
@@ -211,7 +217,7 @@ impl Server {
             Body::Known(Request::SetAcl(set_acl)) => Write::SetAcl(set_acl),
             Body::Known(Request::SetData(set_data)) => Write::SetData(set_data),
             Body::Known(Request::Reconfig(_)) => Write::Refused(ErrorCode::RECONFIG_DISABLED, path),
-            Body::Known(_) | Body::Garbled | Body::UnknownOp => {
+            Body::Known(_) | Body::Garbled | Body::Unanswerable | Body::UnknownOp => {
                 Write::Refused(ErrorCode::MARSHALLING_ERROR, path)
             }
         };
@@ -300,7 +306,7 @@ impl Body {
                     | Request::SetAcl(_)
                     | Request::SetData(_)
             ),
-            Self::Garbled | Self::UnknownOp => false,
+            Self::Garbled | Self::Unanswerable | Self::UnknownOp => false,
         }
     }
 
@@ -308,7 +314,7 @@ impl Body {
         match self {
             Self::BareCheck(check) => vec![&check.path],
             Self::Known(request) => paths(request),
-            Self::Garbled | Self::Refused(_) | Self::UnknownOp => Vec::new(),
+            Self::Garbled | Self::Refused(_) | Self::Unanswerable | Self::UnknownOp => Vec::new(),
         }
     }
 }
@@ -321,14 +327,18 @@ fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
                 Err(_) => Body::Refused(ErrorCode::MARSHALLING_ERROR),
             };
         }
-        // Between servers only; from a client these fail inside the server.
-        OpCode::CREATE_SESSION | OpCode::DELETE_CONTAINER => return Body::Garbled,
+        // Between servers only. From a client the first one fails inside the server, and of the
+        // other one the server takes the whole packet for the path.
+        OpCode::CREATE_SESSION if config.version == Version::V3_8 => {
+            return Body::Refused(ErrorCode::MARSHALLING_ERROR);
+        }
+        OpCode::CREATE_SESSION => return Body::Garbled,
+        OpCode::DELETE_CONTAINER => return Body::Refused(ErrorCode::BAD_ARGUMENTS),
         OpCode::CREATE
         | OpCode::CREATE2
         | OpCode::CREATE_CONTAINER
         | OpCode::CREATE_TTL
         | OpCode::DELETE
-        | OpCode::RECONFIG
         | OpCode::SET_ACL
         | OpCode::SET_DATA => config.version == Version::V3_8,
         OpCode::MULTI => true,
@@ -338,6 +348,10 @@ fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
         Ok(request) => return Body::Known(request),
         Err(error) => error,
     };
+    // Read where the connection is served, and not behind it.
+    if matches!(op, OpCode::AUTH | OpCode::SASL) {
+        return Body::Unanswerable;
+    }
     let is_single = op != OpCode::MULTI;
     match error.kind {
         DecodeErrorKind::UnexpectedOp(_) if is_single && op != OpCode::MULTI_READ => {

@@ -174,7 +174,7 @@ impl Server {
     }
 
     fn notify(&mut self, change: &Change, zxid: i64, now: Duration) {
-        let Change { event, path, acl, parent_acl } = change;
+        let Change { event, path, acl, parent_acl, bytes: _ } = change;
         let first = self.watches.trigger(Table::Data, path, *event);
         self.send_events(&first, *event, path, acl, zxid, now);
         if *event == EventType::NODE_DATA_CHANGED {

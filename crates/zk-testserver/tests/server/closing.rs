@@ -47,6 +47,8 @@ async fn garbled_body_is_answered_and_the_connection_stays() {
     for (version, op, zxid) in [
         (Version::V3_8, OpCode::GET_DATA, 1),
         (Version::V3_8, OpCode::CREATE, 2),
+        (Version::V3_8, OpCode::RECONFIG, 1),
+        (Version::V3_8, OpCode::CREATE_SESSION, 2),
         (Version::V3_9, OpCode::CREATE, 1),
         (Version::V3_9, OpCode::MULTI, 2),
         (Version::V3_9, OpCode::CREATE_SESSION, 1),
@@ -59,6 +61,28 @@ async fn garbled_body_is_answered_and_the_connection_stays() {
         assert_eq!((header.xid, header.err, header.zxid), expected, "{version:?} {op:?}");
         client.ok(&Request::Ping).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbled_credentials_end_the_connection_without_an_answer() {
+    for op in [OpCode::AUTH, OpCode::SASL] {
+        let server = start();
+        let mut client = Client::new(&server).await;
+        client.send_raw(-4, op.0, &[0, 0]).await;
+        client.assert_eof().await;
+        Client::resume(&server, &client).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_are_deleted_by_the_server_only() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    client.ok(&create("/a", CreateMode::Container)).await;
+    client.send_raw(9, OpCode::DELETE_CONTAINER.0, &[0, 0, 0, 2, b'/', b'a']).await;
+    let Got::Reply(header, None) = client.next(OpCode::DELETE_CONTAINER).await else { panic!() };
+    assert_eq!((header.err, header.zxid), (ErrorCode::BAD_ARGUMENTS, 3));
+    client.ok(&exists("/a", false)).await;
 }
 
 #[tokio::test(start_paused = true)]

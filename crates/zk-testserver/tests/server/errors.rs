@@ -114,6 +114,7 @@ async fn illegal_create_flags_are_refused() {
     for (extended_types, op, flags, ttl, expected) in [
         (false, 1, 7, None, ErrorCode::BAD_ARGUMENTS),
         (false, 1, 5, None, ErrorCode::UNIMPLEMENTED),
+        (false, 19, 1, None, ErrorCode::OK),
         (true, 1, 5, None, ErrorCode::BAD_ARGUMENTS),
         (false, 21, 5, Some(0), ErrorCode::UNIMPLEMENTED),
         (true, 21, 5, Some(0), ErrorCode::BAD_ARGUMENTS),

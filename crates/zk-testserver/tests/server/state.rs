@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jute_codec::{
-    Acl, AclReply, CreateMode, CreateRequest, ErrorCode, OpCode, Permissions, ReconfigRequest,
-    Request, Response, SetAclRequest, Ttl,
+    Acl, AclReply, CreateMode, CreateRequest, ErrorCode, MultiOp, OpCode, Permissions,
+    ReconfigRequest, Request, Response, SetAclRequest, Ttl,
 };
 use zk_testserver::{SequenceOverflow, ServerConfig, TestServer};
 
@@ -193,6 +193,47 @@ async fn identities_grant_access_and_hide_their_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_below_a_quota_is_counted() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let usage = || String::from_utf8(server.data(STATS).unwrap().to_vec()).unwrap();
+    server.admin_create("/q", b"1234", None);
+    server.admin_create("/q/before", b"56", None);
+    server.admin_create("/qq", b"not below", None);
+    for path in ["/zookeeper/quota/q", "/zookeeper/quota/q/zookeeper_limits", STATS] {
+        client.create(path, CreateMode::Persistent).await.unwrap();
+    }
+    let stat = server.stat(STATS).unwrap();
+    assert_eq!(usage(), "count=2,bytes=6");
+    client.create("/q/before/deep", CreateMode::Persistent).await.unwrap();
+    client.create("/q/gone", CreateMode::Ephemeral).await.unwrap();
+    client.ok(&set_data("/q/before/deep", -1)).await;
+    client.create("/qq/other", CreateMode::Persistent).await.unwrap();
+    assert_eq!(usage(), "count=4,bytes=9");
+    let sum = set_data("/q", -1);
+    let Request::SetData(set) = &sum else { panic!() };
+    let (set, fails) = (MultiOp::SetData(set.clone()), delete_op("/q"));
+    client.multi(vec![set, fails]).await;
+    assert_eq!(usage(), "count=4,bytes=9", "nothing is left of a multi that failed");
+    server.expire(client.session);
+    let mut client = Client::new(&server).await;
+    client.ok(&delete("/q/before/deep", -1)).await;
+    client.ok(&sum).await;
+    assert_eq!(usage(), "count=2,bytes=5");
+    let length = i32::try_from(usage().len()).unwrap();
+    let expected = jute_codec::Stat { data_length: length, ..stat };
+    assert_eq!(server.stat(STATS), Some(expected), "counting is no transaction");
+    client.ok(&delete("/zookeeper/quota/q/zookeeper_limits", -1)).await;
+    client.ok(&delete("/q/before", -1)).await;
+    assert_eq!(usage(), "count=2,bytes=5", "there is no quota any more");
+}
+
+fn delete_op(path: &str) -> MultiOp {
+    let Request::Delete(delete) = delete(path, -1) else { panic!() };
+    MultiOp::Delete(delete)
+}
+
+#[tokio::test(start_paused = true)]
 async fn create2_answers_the_stat_and_null_data_stays_null() {
     let server = start();
     let mut client = Client::new(&server).await;
@@ -206,3 +247,5 @@ async fn create2_answers_the_stat_and_null_data_stays_null() {
     let Response::GetData(reply) = client.ok(&get_data("/a", false)).await else { panic!() };
     assert_eq!((reply.data, reply.stat.data_length), (None, 0));
 }
+
+const STATS: &str = "/zookeeper/quota/q/zookeeper_stats";

@@ -1,0 +1,189 @@
+//! What a captured frame says, which for replies depends on what was asked before.
+#![expect(clippy::wildcard_enum_match_arm, reason = "a gloss need not tell everything")]
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, ErrorCode, MultiOp, MultiResult, OpCode, Reader, Record as _,
+    ReplyHeader, Request, RequestHeader, Response, WatcherEvent, xid,
+};
+
+/// A frame that was understood, as far as it could be.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Message {
+    /// First frame of a client.
+    Connect(ConnectRequest),
+    /// First frame of a server.
+    Connected(ConnectResponse),
+    /// Any other frame of a client.
+    Request(RequestHeader, Request),
+    /// Answer to a request.
+    Reply(ReplyHeader, Response),
+    /// Answer to a request that failed.
+    Failure(ReplyHeader),
+    /// A watch has fired.
+    Event(ReplyHeader, WatcherEvent),
+    /// Not what the codec expects there.
+    Unknown(Bytes),
+}
+
+/// The two directions of one connection.
+#[derive(Clone, Debug, Default)]
+pub struct Conversation {
+    asked: bool,
+    answered: bool,
+    /// Requests without an answer.
+    pending: VecDeque<(i32, OpCode)>,
+}
+
+impl Conversation {
+    /// Reads the next frame of the client.
+    pub fn asked(&mut self, frame: &Bytes) -> Message {
+        let payload = payload(frame);
+        let mut reader = Reader::new(payload.clone());
+        if !std::mem::replace(&mut self.asked, true) {
+            return whole(
+                ConnectRequest::decode(&mut reader).map(Message::Connect),
+                &reader,
+                frame,
+            );
+        }
+        let Ok(header) = RequestHeader::decode(&mut reader) else {
+            return Message::Unknown(payload);
+        };
+        self.pending.push_back((header.xid, header.op));
+        let request = Request::decode(header.op, &mut reader);
+        whole(request.map(|request| Message::Request(header, request)), &reader, frame)
+    }
+
+    /// Reads the next frame of the server.
+    pub fn answered(&mut self, frame: &Bytes) -> Message {
+        let payload = payload(frame);
+        let mut reader = Reader::new(payload.clone());
+        if !std::mem::replace(&mut self.answered, true) {
+            let response = ConnectResponse::decode(&mut reader);
+            return whole(response.map(Message::Connected), &reader, frame);
+        }
+        let Ok(header) = ReplyHeader::decode(&mut reader) else {
+            return Message::Unknown(payload);
+        };
+        if header.xid == xid::NOTIFICATION {
+            let event = WatcherEvent::decode(&mut reader);
+            return whole(event.map(|event| Message::Event(header, event)), &reader, frame);
+        }
+        let asked = self.pending.iter().position(|(xid, _)| *xid == header.xid);
+        let Some((_, op)) = asked.and_then(|asked| self.pending.remove(asked)) else {
+            return Message::Unknown(payload);
+        };
+        if !header.err.is_ok() {
+            return whole(Ok::<_, ()>(Message::Failure(header)), &reader, frame);
+        }
+        let response = Response::decode(op, &mut reader);
+        whole(response.map(|response| Message::Reply(header, response)), &reader, frame)
+    }
+}
+
+fn payload(frame: &Bytes) -> Bytes {
+    let mut payload = frame.clone();
+    payload.advance(frame.len().min(4));
+    payload
+}
+
+/// Bytes behind a record would be lost, so what has some is not understood.
+fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Message {
+    match message {
+        Ok(message) if reader.remaining() == 0 => message,
+        _ => Message::Unknown(payload(frame)),
+    }
+}
+
+impl Message {
+    /// The frame that says this, with its length.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        let limit = i32::MAX as usize;
+        let encoded = jute_codec::encode_frame(&mut out, limit, |out| match self {
+            Self::Connect(request) => request.encode(out),
+            Self::Connected(response) => response.encode(out),
+            Self::Request(header, request) => {
+                header.encode(out);
+                request.encode(out);
+            }
+            Self::Reply(header, response) => {
+                header.encode(out);
+                response.encode(out);
+            }
+            Self::Failure(header) => header.encode(out),
+            Self::Event(header, event) => {
+                header.encode(out);
+                event.encode(out);
+            }
+            Self::Unknown(payload) => out.extend_from_slice(payload),
+        });
+        encoded.expect("no frame of a capture is that long");
+        out.freeze()
+    }
+}
+
+/// In a few words, for people.
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(request) if request.session_id == 0 => f.write_str("connect"),
+            Self::Connect(request) => write!(f, "resume {:#x}", request.session_id),
+            Self::Connected(response) => write!(f, "session {:#x}", response.session_id),
+            Self::Request(header, request) => {
+                write!(f, "{:?}", header.op)?;
+                match path(request) {
+                    Some(path) => write!(f, " {}", path.escape_debug()),
+                    None => Ok(()),
+                }
+            }
+            Self::Reply(_, response) => {
+                f.write_str("ok")?;
+                match response {
+                    Response::Create(path) => write!(f, " {path}"),
+                    Response::Create2(reply) => write!(f, " {}", reply.path),
+                    Response::Multi(results) => write!(f, " {:?}", failure(results)),
+                    _ => Ok(()),
+                }
+            }
+            Self::Failure(header) => write!(f, "{:?}", header.err),
+            Self::Event(_, event) => write!(f, "{:?} {}", event.kind, event.path),
+            Self::Unknown(_) => f.write_str("?"),
+        }
+    }
+}
+
+fn path(request: &Request) -> Option<&str> {
+    Some(match request {
+        Request::AddWatch(request) => &request.path,
+        Request::CheckWatches(request) | Request::RemoveWatches(request) => &request.path,
+        Request::Create(request) => &request.path,
+        Request::Delete(request) => &request.path,
+        Request::Exists(request)
+        | Request::GetChildren(request)
+        | Request::GetChildren2(request)
+        | Request::GetData(request) => &request.path,
+        Request::GetAcl(path) | Request::GetAllChildrenNumber(path) | Request::Sync(path) => path,
+        Request::Multi(ops) => match ops.first()? {
+            MultiOp::Check(check) => &check.path,
+            MultiOp::Create(create) => &create.path,
+            MultiOp::Delete(delete) => &delete.path,
+            MultiOp::SetData(set_data) => &set_data.path,
+        },
+        Request::SetAcl(request) => &request.path,
+        Request::SetData(request) => &request.path,
+        _ => return None,
+    })
+}
+
+fn failure(results: &[MultiResult]) -> ErrorCode {
+    let mut codes = results.iter().filter_map(|result| match result {
+        MultiResult::Error(code) if !code.is_ok() => Some(*code),
+        _ => None,
+    });
+    codes.next().unwrap_or(ErrorCode::OK)
+}

@@ -1,0 +1,175 @@
+//! What two servers call the same thing, and how a recorded message becomes the one to expect.
+//!
+//! zxids have one name only: a capture begins on an empty server, and every server counts its
+//! transactions from 1. One too many or too few shows at once.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use jute_codec::{ConnectRequest, ConnectResponse, MultiResult, ReadResult, Response, Stat};
+use zk_tests::capture::Message;
+
+/// Names of the recorded server and of the one under test. Both are learnt on the way.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    sessions: Pairs<i64>,
+    passwords: Pairs<Bytes>,
+    recorded_times: Times,
+    our_times: Times,
+}
+
+impl Names {
+    /// What the client would send to our server instead.
+    pub(crate) fn request(&self, message: Message) -> Message {
+        match message {
+            Message::Connect(request) => Message::Connect(ConnectRequest {
+                session_id: self.sessions.ours(&request.session_id),
+                password: self.passwords.ours(&request.password),
+                ..request
+            }),
+            other => other,
+        }
+    }
+
+    /// What our server should say instead of what was recorded. Where it is free to choose, `got`
+    /// says what it has chosen.
+    ///
+    /// # Errors
+    ///
+    /// What it has chosen does not fit what was chosen before.
+    pub(crate) fn reply(&mut self, recorded: Message, got: &Message) -> Result<Message, String> {
+        let mut expected = recorded;
+        match (&mut expected, got) {
+            (Message::Connected(expected), Message::Connected(got)) => {
+                self.connected(expected, got)?;
+            }
+            (Message::Reply(_, response), Message::Reply(_, our_response)) => {
+                let mut our_response = our_response.clone();
+                for (stat, ours) in stats(response).into_iter().zip(stats(&mut our_response)) {
+                    self.stat(stat, ours)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(expected)
+    }
+
+    fn connected(
+        &mut self,
+        expected: &mut ConnectResponse,
+        got: &ConnectResponse,
+    ) -> Result<(), String> {
+        // A refusal names no session, and is the same in every byte.
+        if expected.session_id != 0 && got.session_id != 0 {
+            self.sessions.learn(&expected.session_id, &got.session_id)?;
+            self.passwords.learn(&expected.password, &got.password)?;
+            expected.session_id = got.session_id;
+            // Passwords are as long as each other.
+            if expected.password.len() == got.password.len() {
+                expected.password = got.password.clone();
+            }
+        }
+        Ok(())
+    }
+
+    fn stat(&mut self, expected: &mut Stat, got: &Stat) -> Result<(), String> {
+        // A change has the time of its transaction, by whatever clock.
+        for (stat, times) in [(&*expected, &mut self.recorded_times), (got, &mut self.our_times)] {
+            times.learn(stat.czxid, stat.ctime)?;
+            times.learn(stat.mzxid, stat.mtime)?;
+        }
+        (expected.ctime, expected.mtime) = (got.ctime, got.mtime);
+        // Zero is nobody, for every server.
+        if expected.ephemeral_owner != 0 {
+            expected.ephemeral_owner = self.sessions.ours(&expected.ephemeral_owner);
+        }
+        Ok(())
+    }
+}
+
+/// A bijection between what was recorded and what is ours.
+#[derive(Debug)]
+struct Pairs<T> {
+    ours: BTreeMap<T, T>,
+    recorded: BTreeMap<T, T>,
+}
+
+impl<T> Default for Pairs<T> {
+    fn default() -> Self {
+        Self { ours: BTreeMap::new(), recorded: BTreeMap::new() }
+    }
+}
+
+impl<T: Ord + Clone + std::fmt::Debug> Pairs<T> {
+    fn learn(&mut self, recorded: &T, ours: &T) -> Result<(), String> {
+        let our_name = self.ours.entry(recorded.clone()).or_insert_with(|| ours.clone());
+        let recorded_name = self.recorded.entry(ours.clone()).or_insert_with(|| recorded.clone());
+        if our_name == ours && recorded_name == recorded {
+            return Ok(());
+        }
+        Err(format!("{recorded:?} was {our_name:?} before, not {ours:?}"))
+    }
+
+    /// What is unknown was made up by the client, and stays.
+    fn ours(&self, recorded: &T) -> T {
+        self.ours.get(recorded).unwrap_or(recorded).clone()
+    }
+}
+
+/// When each transaction was, by one clock.
+#[derive(Debug, Default)]
+struct Times(BTreeMap<i64, i64>);
+
+impl Times {
+    fn learn(&mut self, zxid: i64, time: i64) -> Result<(), String> {
+        let known = *self.0.entry(zxid).or_insert(time);
+        if known == time {
+            return Ok(());
+        }
+        Err(format!("transaction {zxid:#x} was at {known}, not at {time}"))
+    }
+}
+
+fn stats(response: &mut Response) -> Vec<&mut Stat> {
+    match response {
+        Response::Create2(reply) => vec![&mut reply.stat],
+        Response::Exists(stat) | Response::SetAcl(stat) | Response::SetData(stat) => vec![stat],
+        Response::GetAcl(reply) => vec![&mut reply.stat],
+        Response::GetChildren2(reply) => vec![&mut reply.stat],
+        Response::GetData(reply) | Response::Reconfig(reply) => vec![&mut reply.stat],
+        Response::Multi(results) => results.iter_mut().filter_map(multi_stat).collect(),
+        Response::MultiRead(results) => results.iter_mut().filter_map(read_stat).collect(),
+        _ => vec![],
+    }
+}
+
+fn multi_stat(result: &mut MultiResult) -> Option<&mut Stat> {
+    match result {
+        MultiResult::Create2 { stat, .. } | MultiResult::SetData(stat) => Some(stat),
+        _ => None,
+    }
+}
+
+fn read_stat(result: &mut ReadResult) -> Option<&mut Stat> {
+    match result {
+        ReadResult::Data { stat, .. } => Some(stat),
+        _ => None,
+    }
+}
+
+/// Children and ephemerals come in the order of a hash table.
+pub(crate) fn sort(message: &mut Message) {
+    let Message::Reply(_, response) = message else { return };
+    match response {
+        Response::GetChildren(names) | Response::GetEphemerals(names) => names.sort(),
+        Response::GetChildren2(reply) => reply.children.sort(),
+        Response::MultiRead(results) => {
+            for result in results {
+                if let ReadResult::Children(names) = result {
+                    names.sort();
+                }
+            }
+        }
+        _ => {}
+    }
+}
