@@ -53,15 +53,11 @@ impl World {
         seed: u64,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
-        let server = self.server.clone();
         let builder = Client::builder("in-process")
             .session_timeout(SESSION_TIMEOUT)
             .clock(Clock::tokio())
             .seed(seed)
-            .transport(move |_| {
-                let connection = server.connect();
-                async move { connection }
-            });
+            .transport(self.server.connector());
         options(builder).connect().await.expect("nothing goes wrong before the test begins")
     }
 

@@ -245,13 +245,9 @@ fn a_missing_chroot_is_created_even_when_the_connection_is_cut() {
             for action in [Action::CutBefore, Action::CutAfter] {
                 let world = World::new();
                 world.server.inject(Fault::new(At::request(nth), action));
-                let server = world.server.clone();
                 let client = Client::builder("in-process/a/b")
                     .clock(Clock::tokio())
-                    .transport(move |_| {
-                        let connection = server.connect();
-                        async move { connection }
-                    })
+                    .transport(world.server.connector())
                     .connect()
                     .await
                     .expect("the cut is survived");

@@ -75,14 +75,10 @@ fn session_and_connection_have_spans_and_secrets_stay_out() {
     let described = tracing::subscriber::with_default(subscriber, || {
         run(async {
             let world = World::new();
-            let server = world.server.clone();
             let builder = Client::builder("in-process/app")
                 .clock(Clock::tokio())
                 .auth("digest", format!("user:{PASSWORD}"))
-                .transport(move |_| {
-                    let connection = server.connect();
-                    async move { connection }
-                });
+                .transport(world.server.connector());
             let mut described = format!("{builder:?}");
             let client = builder.connect().await.expect("the server takes any digest");
             let guard = World::lock(&client).acquire().await.expect("nobody else wants it");

@@ -1,7 +1,7 @@
 //! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay of connection loss.
 //!
 //! Start with [`FairLock`]. The client it stands on is re-exported, so that one dependency is
-//! enough.
+//! enough: what most programs name is here, the rest in [`zk_session`].
 //!
 //! # What is promised
 //!
@@ -38,6 +38,8 @@ mod run;
 pub use crate::error::{LockError, LostReason};
 pub use crate::machine::release::Released;
 pub use crate::naming::Naming;
+#[doc(no_inline)]
+pub use zk_session;
 pub use zk_session::{Acl, ConfigError, ErrorCode, OpError, Outcome, Permissions, SessionId, Time};
 
 #[cfg(feature = "tokio")]

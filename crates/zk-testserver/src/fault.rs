@@ -142,6 +142,10 @@ impl At {
     }
 
     /// At the first request with this opcode.
+    ///
+    /// Clients have several for one thing. `zk-session` creates with `CREATE2`, containers with
+    /// `CREATE_CONTAINER`, and znodes that have a time to live with `CREATE_TTL`; others send
+    /// `CREATE` as well.
     pub fn op(op: OpCode) -> Self {
         Self::Request { nth: 0, filter: Filter { op: Some(op), ..Filter::default() } }
     }

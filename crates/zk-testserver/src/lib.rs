@@ -22,18 +22,19 @@
 //! ```
 //! # #[cfg(feature = "tokio")]
 //! # async fn run() -> std::io::Result<()> {
-//! use jute_codec::OpCode;
-//! use zk_testserver::{Action, At, Fault, ServerConfig, TestServer};
+//! use zk_testserver::{Action, At, Fault, OpCode, ServerConfig, TestServer};
 //!
 //! let server = TestServer::start(ServerConfig::default());
 //! let address = server.listen("127.0.0.1:0").await?; // for any client
 //! let pipe = server.connect()?; // or in memory
 //!
 //! // The next create takes effect, but its reply is lost.
-//! server.inject(Fault::new(At::op(OpCode::CREATE), Action::CutAfter));
+//! server.inject(Fault::new(At::op(OpCode::CREATE2), Action::CutAfter));
 //!
 //! // ... let the client create something ...
+//! # server.clear_faults();
 //!
+//! assert!(server.pending_faults().is_empty(), "the fault has not fired");
 //! assert_eq!(server.children("/"), Some(vec!["zookeeper".to_owned()]));
 //! # drop((address, pipe));
 //! # Ok(())
@@ -65,3 +66,4 @@ pub use crate::journal::{CommitRecord, Outcome, RequestRecord};
 #[cfg(feature = "tokio")]
 pub use crate::net::TestServer;
 pub use crate::server::Server;
+pub use jute_codec::{ErrorCode, OpCode, Stat};

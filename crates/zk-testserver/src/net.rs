@@ -6,7 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
 use std::collections::BTreeMap;
-use std::future::pending;
+use std::future::{Ready, pending, ready};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -92,7 +92,22 @@ impl TestServer {
         Ok(client)
     }
 
+    /// Connects in memory whenever it is called. This is what the client's
+    /// `ClientBuilder::transport` wants; the host that it asks for does not matter.
+    ///
+    /// ```text
+    /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
+    /// ```
+    pub fn connector<H>(
+        &self,
+    ) -> impl Fn(H) -> Ready<io::Result<DuplexStream>> + Send + Sync + use<H> {
+        let server = self.clone();
+        move |_| ready(server.connect())
+    }
+
     /// Listens on a TCP address; port 0 takes any free one. Returns the address it got.
+    ///
+    /// The listener does not keep the server alive: hold on to a handle.
     ///
     /// # Errors
     ///

@@ -201,9 +201,13 @@ async fn connections_are_refused_after_a_fault() {
     server.inject(fault.refuse_for(Duration::from_secs(2)));
     client.send(&exists("/", false)).await;
     client.assert_eof().await;
-    let refused = server.connect().map(drop).unwrap_err();
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    let connector = server.connector();
+    for refused in [server.connect(), connector("any host").await] {
+        let refused = refused.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+    }
     sleep(Duration::from_secs(2)).await;
+    assert!(connector("any host").await.is_ok());
     Client::resume(&server, &client).await;
 }
 
