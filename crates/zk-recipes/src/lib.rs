@@ -34,21 +34,28 @@ mod guard;
 mod phase;
 #[cfg(feature = "tokio")]
 mod run;
+#[cfg(feature = "tokio")]
+mod transaction;
 
 pub use crate::error::{LockError, LostReason};
 pub use crate::machine::release::Released;
 pub use crate::naming::Naming;
-pub use zk_session::{Acl, ConfigError, ErrorCode, OpError, Outcome, Permissions, SessionId, Time};
+pub use zk_session::{
+    Acl, ConfigError, CreateMode, ErrorCode, OpError, Outcome, Permissions, SessionId, Stat, Time,
+    Version,
+};
 
 #[cfg(feature = "tokio")]
 pub use crate::{
     fair::{Acquire, Acquiring, FairLock, FairLockBuilder, TryAcquire},
     guard::{FencingToken, Guard, LockState},
     phase::{Phase, Phases},
+    transaction::TransactionError,
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, SessionState, StateStream,
+    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, Multi, MultiOutcome,
+    SessionState, StateStream,
 };
 
 /// Pages of the project, so that their code is compiled.
