@@ -11,6 +11,7 @@ use zk_session::{Multi, MultiOutcome, SessionId};
 use crate::error::{LockError, LostReason};
 use crate::machine::release::Released;
 use crate::machine::{Verdict, barrier, multi_refusal, replayable};
+use crate::run::body::Run;
 use crate::run::hold::{Hold, ReleaseFailure, ReleaseWish};
 use crate::run::replay;
 use crate::transaction::{self, TransactionError};
@@ -73,6 +74,10 @@ pub struct FencingToken(i64);
 impl Guard {
     pub(crate) fn new(hold: Arc<Hold>, wish: oneshot::Sender<ReleaseWish>) -> Self {
         Self { hold, wish: Some(wish) }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
     }
 
     /// State of the lock right now, computed when asked for.
@@ -171,6 +176,50 @@ impl Guard {
         multi: Multi,
     ) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send {
         transaction::begin(&self.hold, multi)
+    }
+
+    /// Runs a body of work as long as the lock is not lost, and drops it when it is.
+    ///
+    /// The state is looked at before each poll of the body and after it. So a body whose last poll
+    /// ended when the lock was lost is reported as stopped, and its output is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+    /// # let guard = zk_recipes::FairLock::new(&client, "/locks/billing")?.acquire().await?;
+    /// # async fn rebuild() -> u32 { 17 }
+    /// let invoices = guard.run(rebuild()).await?;
+    /// // Or rather stop than go on in doubt:
+    /// let invoices = guard.run(rebuild()).stop_at_risk().await?;
+    /// # assert_eq!(invoices, 17);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// **A body is stopped where it waits, and nowhere else.** One that computes or blocks goes on
+    /// until its next `.await`, tasks that it has spawned go on by themselves, and a request that
+    /// has left may still have its effect. A pause of the process stops nothing: the first thing
+    /// after it may be a write. What must not happen too late belongs into a
+    /// [`transaction`](Self::transaction), or carries the [`fencing_token`](Self::fencing_token).
+    ///
+    /// **Connection loss** puts the lock at risk, and the body goes on;
+    /// [`stop_at_risk`](Run::stop_at_risk) stops it then.
+    ///
+    /// **Cancel safe**, as far as the body is: dropping the future drops the body. The guard is
+    /// not touched, and can be used again in any case, to look at its state or to release it. No
+    /// task is spawned, and the future is `Send` if the body is.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`], when the body was dropped, or was not begun because the lock was lost already.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if the body does, if it is polled after its end, and with
+    /// [`stop_at_risk`](Run::stop_at_risk) if it is polled outside a tokio runtime.
+    pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
+        Run::new(self, body)
     }
 
     /// The token of this holder. Every later holder of the same lock has a greater one.

@@ -37,7 +37,7 @@ mod run;
 #[cfg(feature = "tokio")]
 mod transaction;
 
-pub use crate::error::{LockError, LostReason};
+pub use crate::error::{LockError, LostReason, Stopped};
 pub use crate::machine::release::Released;
 pub use crate::naming::Naming;
 pub use zk_session::{
@@ -50,6 +50,7 @@ pub use crate::{
     fair::{Acquire, Acquiring, FairLock, FairLockBuilder, TryAcquire},
     guard::{FencingToken, Guard, LockState},
     phase::{Phase, Phases},
+    run::body::Run,
     transaction::TransactionError,
 };
 #[cfg(feature = "tokio")]

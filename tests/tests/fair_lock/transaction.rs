@@ -277,6 +277,35 @@ fn a_transaction_is_never_sent_in_the_next_session() {
     }
 }
 
+/// Called at each turn of the scheduler around the moment at which the client learns that its
+/// session is over. Before, the request waits for a connection; after, the guard is lost; in
+/// between, it meets a client that has another session by then, or none.
+#[test]
+fn a_transaction_that_crosses_the_end_of_the_session_is_not_sent_in_the_next() {
+    let mut before = 0;
+    for turns in 0..60 {
+        run(async {
+            let world = World::new();
+            let (client, guard) = writer(&world).await;
+            world.server.expire(session(&client));
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            before += usize::from(!is_lost(&guard));
+            let lost = TransactionError::Lost(LostReason::SessionExpired);
+            let error = guard.transaction(write("late")).await.expect_err("it is over");
+            assert!(error == lost || error == LOSS, "{turns} turns: {error}");
+            sleep_ms(1_000).await;
+            assert_ne!(client.session_id(), Some(guard.session()));
+            let is_sent = multis(&world, session(&client)) != [];
+            assert!(!is_sent && applied(&world) == 0, "{turns} turns\n{}", world.trace());
+            drop(guard);
+            world.check_clean(&[&client]).await;
+        });
+    }
+    assert!((1..59).contains(&before), "{before} of 60 came before the end");
+}
+
 #[test]
 fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
     for kind in 0..cuts_at_request(None, 0).len() {
@@ -315,15 +344,38 @@ fn a_doubt_outlives_the_lock() {
         run(async {
             let world = World::new();
             let (client, guard) = writer(&world).await;
-            world.server.inject(at_op(session(&client), OpCode::MULTI, action));
+            world.server.inject(at_op(session(&client), OpCode::MULTI, action.clone()));
             let pending = guard.transaction(write("x"));
             sleep_ms(1).await;
             world.server.refuse_for(Duration::from_secs(60));
-            assert_eq!(pending.await, Err(LOSS));
-            assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
-            drop((client, guard));
+            let closing = async {
+                client.close().await;
+                assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
+            };
+            let (unknown, ()) = tokio::join!(pending, closing);
+            assert_eq!(unknown, Err(LOSS), "{action:?}");
+            assert_eq!(applied(&world), i32::from(action == Action::CutAfter));
         });
     }
+}
+
+#[test]
+fn what_was_committed_is_told_though_the_lock_is_lost_meanwhile() {
+    run(async {
+        let world = World::new();
+        let (client, guard) = writer(&world).await;
+        let slow = Action::Delay(Duration::from_millis(500));
+        world.server.inject(at_op(session(&client), OpCode::MULTI, slow));
+        let pending = guard.transaction(write("x"));
+        let closing = async {
+            sleep_ms(10).await;
+            assert_eq!(applied(&world), 1);
+            client.close().await;
+        };
+        let (committed, ()) = tokio::join!(pending, closing);
+        assert_eq!(committed.map(|outcomes| outcomes.len()), Ok(1));
+        assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
+    });
 }
 
 /// The process is paused, nobody runs, and the first thing it does then is to commit.
