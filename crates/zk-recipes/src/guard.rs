@@ -21,9 +21,11 @@ use crate::transaction::{self, TransactionError};
 /// # What a lock cannot protect
 ///
 /// A process may be stopped between looking at its guard and doing what the lock protects, for
-/// longer than any timeout. Nothing on this side of the resource can prevent that. So resources
-/// that can compare should be given the [`fencing_token`](Self::fencing_token) with every write,
-/// and refuse a write with a lower token than they have seen. For all others the guard makes the
+/// longer than any timeout. Nothing on this side of the resource can prevent that. What is stored
+/// in ZooKeeper can be written in a [`transaction`](Self::transaction), which is committed only
+/// while the lock is held. Other resources that can compare should be given the
+/// [`fencing_token`](Self::fencing_token) with every write, and refuse a write with a lower token
+/// than they have seen. For all others the guard makes the
 /// gap as small as it can be made, and says honestly what it knows ([`state`](Self::state)).
 ///
 /// # Lost locks

@@ -358,7 +358,6 @@ fn without_a_client_only_time_stops_a_body() {
         holder(&world, FIRST).await.1
     });
     drop(clients);
-    let bodies = runtime();
-    let stopped = bodies.block_on(guard.run(pending::<()>()).stop_at_risk());
+    let stopped = run(guard.run(pending::<()>()).stop_at_risk());
     assert_eq!(stopped, Err(Stopped::AtRisk));
 }
