@@ -214,7 +214,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Stopped`], when the body was dropped, or was not begun because the lock was lost already.
+    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock was lost already.
     ///
     /// # Panics
     ///

@@ -115,7 +115,7 @@ fn lose(world: &World, client: &Client, guard: &Guard, reason: LostReason) {
             let client = client.clone();
             spawn(async move { client.close().await });
         }
-        _ => partition(world, 60_000),
+        LostReason::DeadlinePassed | _ => partition(world, 60_000),
     }
 }
 
@@ -144,46 +144,57 @@ fn a_lost_lock_begins_no_body() {
     });
 }
 
-/// The process is paused between two polls: nobody has told of the loss, and the clock says it.
+/// Pauses, and how each stops a body: beyond the deadline, or only so long that it is at risk.
+const PAUSES: [(Duration, bool, Stopped); 3] = [
+    (SESSION_TIMEOUT, false, Stopped::Lost(LostReason::DeadlinePassed)),
+    (SESSION_TIMEOUT, true, Stopped::Lost(LostReason::DeadlinePassed)),
+    (Duration::from_secs(9), true, Stopped::AtRisk),
+];
+
+/// The process is paused between two polls: nobody has told of it, and the clock says it.
 #[test]
-fn a_body_is_not_polled_again_after_a_pause_beyond_the_deadline() {
-    run(async {
-        let world = World::new();
-        let (_client, guard) = holder(&world, FIRST).await;
-        let seen = Seen::default();
-        let mut body = pin!(guard.run(watched(seen.clone(), pending::<()>())));
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(body.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(seen.polls.get(), 1);
-        pause(SESSION_TIMEOUT);
-        let stopped = Err(Stopped::Lost(LostReason::DeadlinePassed));
-        assert_eq!(body.as_mut().poll(&mut cx), Poll::Ready(stopped));
-        assert_eq!((seen.polls.get(), seen.is_dropped.get()), (1, true));
-    });
+fn a_body_is_not_polled_again_after_a_pause_that_was_too_long() {
+    for (length, stops_at_risk, stopped) in PAUSES {
+        run(async {
+            let world = World::new();
+            let (_client, guard) = holder(&world, FIRST).await;
+            let seen = Seen::default();
+            let body = guard.run(watched(seen.clone(), pending::<()>()));
+            let mut body = pin!(if stops_at_risk { body.stop_at_risk() } else { body });
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(body.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(seen.polls.get(), 1);
+            pause(length);
+            assert_eq!(body.as_mut().poll(&mut cx), Poll::Ready(Err(stopped)));
+            assert_eq!((seen.polls.get(), seen.is_dropped.get()), (1, true));
+        });
+    }
 }
 
 /// A poll that takes too long, whether or not it is the last one of the body.
 #[test]
 fn a_body_that_ends_with_the_loss_is_reported_as_stopped() {
-    for is_last in [false, true] {
-        run(async {
-            let world = World::new();
-            let (client, guard) = holder(&world, FIRST).await;
-            let seen = Seen::default();
-            let blocking = async {
-                sleep_ms(300).await;
-                pause(SESSION_TIMEOUT);
-                if !is_last {
-                    pending::<()>().await;
-                }
-                TellDrop(Rc::default())
-            };
-            let stopped = guard.run(watched(seen.clone(), blocking)).await.map(drop);
-            assert_eq!(stopped, Err(Stopped::Lost(LostReason::DeadlinePassed)));
-            assert!(seen.is_dropped.get());
-            drop(guard);
-            world.check_clean(&[&client]).await;
-        });
+    for (length, stops_at_risk, stopped) in PAUSES {
+        for is_last in [false, true] {
+            run(async {
+                let world = World::new();
+                let (client, guard) = holder(&world, FIRST).await;
+                let seen = Seen::default();
+                let blocking = async {
+                    sleep_ms(300).await;
+                    pause(length);
+                    if !is_last {
+                        pending::<()>().await;
+                    }
+                };
+                let body = guard.run(watched(seen.clone(), blocking));
+                let body = if stops_at_risk { body.stop_at_risk() } else { body };
+                assert_eq!(body.await, Err(stopped));
+                assert!(seen.is_dropped.get());
+                drop(guard);
+                world.check_clean(&[&client]).await;
+            });
+        }
     }
 }
 
