@@ -214,7 +214,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock was lost already.
+    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock
+    /// was lost already.
     ///
     /// # Panics
     ///
