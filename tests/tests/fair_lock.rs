@@ -17,6 +17,10 @@ mod losing;
 mod queue;
 #[path = "fair_lock/refusals.rs"]
 mod refusals;
+#[path = "fair_lock/running.rs"]
+mod running;
+#[path = "fair_lock/transaction.rs"]
+mod transaction;
 #[path = "fair_lock/waiting.rs"]
 mod waiting;
 

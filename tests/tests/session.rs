@@ -11,7 +11,8 @@ use jute_codec::{ErrorCode, OpCode};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use zk_recipes::{Client, Clock};
 use zk_session::{
-    CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState, WatchEnded,
+    CloseOutcome, ConnectError, CreateMode, Multi, MultiError, OpError, Outcome, SessionState,
+    WatchEnded,
 };
 use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, Until};
@@ -129,6 +130,32 @@ fn expiry_ends_what_belonged_to_the_session_and_another_one_opens() {
         }
         connected(&client).await;
         assert_eq!(client.exists("/e").await, Ok(None));
+    });
+}
+
+#[test]
+fn a_commit_for_one_session_is_never_sent_in_the_next() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let first = client.session_id().expect("connected");
+        let create = |path: &str| Multi::new().create(path, "", CreateMode::Persistent);
+        client.commit_in(first, create("/first")).await.expect("it is the session");
+        world.server.expire(first.0);
+        // It waits for a connection when the session ends.
+        sleep_ms(1).await;
+        let waiting = client.commit_in(first, create("/a"));
+        let over = MultiError::Op(OpError::SessionExpired(Outcome::NotApplied));
+        assert_eq!(over.outcome(), Outcome::NotApplied);
+        assert_eq!(waiting.await, Err(over.clone()));
+        // There is no session, or another one.
+        assert_eq!(client.commit_in(first, create("/b")).await, Err(over.clone()));
+        connected(&client).await;
+        assert_eq!(client.commit_in(first, create("/c")).await, Err(over));
+        let second = client.session_id().expect("connected");
+        client.commit_in(second, create("/second")).await.expect("it is the session");
+        let children = world.server.children("/").expect("the root exists");
+        assert!(["a", "b", "c"].iter().all(|name| !children.iter().any(|child| child == name)));
     });
 }
 

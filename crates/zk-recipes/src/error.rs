@@ -78,6 +78,19 @@ pub enum LostReason {
     ZnodeDeleted,
 }
 
+/// Why a body was stopped before its end; see `Guard::run`.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
+pub enum Stopped {
+    /// The lock is at risk, and the body was to be stopped then. It is still ours, as far as
+    /// anybody knows.
+    #[error("the lock is at risk")]
+    AtRisk,
+    /// The lock is lost.
+    #[error("lock lost: {0}")]
+    Lost(LostReason),
+}
+
 impl LockError {
     /// A definite failure of an operation that the lock needs.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is told apart by its code")]

@@ -3,26 +3,29 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use jute_codec::{ErrorCode, Response};
 use tokio::sync::oneshot;
-use zk_session::{SessionId, SessionState};
+use zk_session::{Multi, MultiOutcome, SessionId};
 
 use crate::error::{LockError, LostReason};
 use crate::machine::release::Released;
 use crate::machine::{Verdict, barrier, multi_refusal, replayable};
+use crate::run::body::Run;
 use crate::run::hold::{Hold, ReleaseFailure, ReleaseWish};
 use crate::run::replay;
+use crate::transaction::{self, TransactionError};
 
 /// A lock that is held.
 ///
 /// # What a lock cannot protect
 ///
 /// A process may be stopped between looking at its guard and doing what the lock protects, for
-/// longer than any timeout. Nothing on this side of the resource can prevent that. So resources
-/// that can compare should be given the [`fencing_token`](Self::fencing_token) with every write,
-/// and refuse a write with a lower token than they have seen. For all others the guard makes the
+/// longer than any timeout. Nothing on this side of the resource can prevent that. What is stored
+/// in ZooKeeper can be written in a [`transaction`](Self::transaction), which is committed only
+/// while the lock is held. Other resources that can compare should be given the
+/// [`fencing_token`](Self::fencing_token) with every write, and refuse a write with a lower token
+/// than they have seen. For all others the guard makes the
 /// gap as small as it can be made, and says honestly what it knows ([`state`](Self::state)).
 ///
 /// # Lost locks
@@ -75,49 +78,19 @@ impl Guard {
         Self { hold, wish: Some(wish) }
     }
 
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     /// State of the lock right now, computed when asked for.
     pub fn state(&self) -> LockState {
-        let hold = &self.hold;
-        if let Some(reason) = *hold.lost.borrow() {
-            return LockState::Lost(reason);
-        }
-        let status = hold.client.status();
-        let now = hold.client.now();
-        let is_past = status.guard_deadline().is_none_or(|deadline| deadline <= now);
-        let loss = if matches!(status.state, SessionState::Closed | SessionState::AuthFailed) {
-            Some(LostReason::Closed)
-        } else if status.session != Some(hold.session) {
-            Some(LostReason::SessionExpired)
-        } else if status.lapses != hold.lapses || is_past {
-            Some(LostReason::DeadlinePassed)
-        } else {
-            None
-        };
-        if let Some(reason) = loss {
-            hold.lose(reason);
-            return LockState::Lost(hold.lost.borrow().unwrap_or(reason));
-        }
-        let is_proven = hold.proven_on.load(Ordering::Acquire) == status.connection;
-        let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
-        if status.state == SessionState::Connected && is_proven && is_prompt {
-            LockState::Held
-        } else {
-            LockState::AtRisk
-        }
+        self.hold.state()
     }
 
     /// Waits until the lock is lost. Cancel safe. The wake-up may come late, under load or after
     /// a pause of the process; [`state`](Self::state) knows at once.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
-        let mut lost = self.hold.lost.subscribe();
-        async move {
-            let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
-            match reason {
-                Some(reason) => reason,
-                // The guard was released; nobody is left to lose the lock.
-                None => std::future::pending().await,
-            }
-        }
+        self.hold.lost()
     }
 
     /// Proves that the lock is held, by a write that is committed only if the znode exists. When
@@ -159,6 +132,97 @@ impl Guard {
             LockState::Lost(reason) => Err(LockError::Lost(reason)),
             LockState::Held | LockState::AtRisk => Ok(()),
         }
+    }
+
+    /// Commits writes that happen together, and only if the lock is held when the ensemble commits
+    /// them: a check of the contender znode is put in front of them. The outcomes are those of the
+    /// caller's own operations, without the check.
+    ///
+    /// This is complete protection for what is stored in ZooKeeper. It depends on no clock and on
+    /// no state of this guard: whoever is late, by whatever pause or delay, changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+    /// # let guard = zk_recipes::FairLock::new(&client, "/locks/billing")?.acquire().await?;
+    /// use zk_recipes::{CreateMode, Multi};
+    ///
+    /// let invoice = Multi::new()
+    ///     .create("/invoice-17", "42.00", CreateMode::Persistent)
+    ///     .set_data("/locks", "17", None);
+    /// let outcomes = guard.transaction(invoice).await?;
+    /// assert_eq!(outcomes.len(), 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The request is queued when this is called, like those of the client, and is sent in the
+    /// session of the lock or not at all. **At risk**, it is sent all the same, or waits for the
+    /// next connection, because the ensemble decides. **Lost**, it is not sent, and what was not
+    /// sent by then is taken back.
+    ///
+    /// **Connection loss** is not replayed, because only the caller knows whether repeating is
+    /// harmless: the check holds again after the first one was applied. What can be repeated is a
+    /// transaction with a create of a unique name, or a `set_data` at a version.
+    ///
+    /// **Cancel safe** as [`Op`](zk_session::Op) is: dropping the future takes back what was not
+    /// sent; what was sent may be applied.
+    ///
+    /// # Errors
+    ///
+    /// See [`TransactionError`]. Nothing was applied, unless its
+    /// [`outcome`](TransactionError::outcome) is `Unknown`. Finding the znode gone loses the lock.
+    pub fn transaction(
+        &self,
+        multi: Multi,
+    ) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send {
+        transaction::begin(&self.hold, multi)
+    }
+
+    /// Runs a body of work as long as the lock is not lost, and drops it when it is.
+    ///
+    /// The state is looked at before each poll of the body and after it. So a body whose last poll
+    /// ended when the lock was lost is reported as stopped, and its output is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+    /// # let guard = zk_recipes::FairLock::new(&client, "/locks/billing")?.acquire().await?;
+    /// # async fn rebuild() -> u32 { 17 }
+    /// let invoices = guard.run(rebuild()).await?;
+    /// // Or rather stop than go on in doubt:
+    /// let invoices = guard.run(rebuild()).stop_at_risk().await?;
+    /// # assert_eq!(invoices, 17);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// **A body is stopped where it waits, and nowhere else.** One that computes or blocks goes on
+    /// until its next `.await`, tasks that it has spawned go on by themselves, and a request that
+    /// has left may still have its effect. A pause of the process stops nothing: the first thing
+    /// after it may be a write. What must not happen too late belongs into a
+    /// [`transaction`](Self::transaction), or carries the [`fencing_token`](Self::fencing_token).
+    ///
+    /// **Connection loss** puts the lock at risk, and the body goes on;
+    /// [`stop_at_risk`](Run::stop_at_risk) stops it then.
+    ///
+    /// **Cancel safe**, as far as the body is: dropping the future drops the body. The guard is
+    /// not touched, and can be used again in any case, to look at its state or to release it. No
+    /// task is spawned, and the future is `Send` if the body is.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock
+    /// was lost already.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if the body does, if it is polled after its end, and with
+    /// [`stop_at_risk`](Run::stop_at_risk) if it is polled outside a tokio runtime.
+    pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
+        Run::new(self, body)
     }
 
     /// The token of this holder. Every later holder of the same lock has a greater one.

@@ -34,23 +34,31 @@ mod guard;
 mod phase;
 #[cfg(feature = "tokio")]
 mod run;
+#[cfg(feature = "tokio")]
+mod transaction;
 
-pub use crate::error::{LockError, LostReason};
+pub use crate::error::{LockError, LostReason, Stopped};
 pub use crate::machine::release::Released;
 pub use crate::naming::Naming;
 #[doc(no_inline)]
 pub use zk_session;
-pub use zk_session::{Acl, ConfigError, ErrorCode, OpError, Outcome, Permissions, SessionId, Time};
+pub use zk_session::{
+    Acl, ConfigError, CreateMode, ErrorCode, OpError, Outcome, Permissions, SessionId, Stat, Time,
+    Version,
+};
 
 #[cfg(feature = "tokio")]
 pub use crate::{
     fair::{Acquire, Acquiring, FairLock, FairLockBuilder, TryAcquire},
     guard::{FencingToken, Guard, LockState},
     phase::{Phase, Phases},
+    run::body::Run,
+    transaction::TransactionError,
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, SessionState, StateStream,
+    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, Multi, MultiOutcome,
+    SessionState, StateStream,
 };
 
 /// Pages of the project, so that their code is compiled.

@@ -206,14 +206,13 @@ impl Client {
 
     /// Commits writes that happen together or not at all, with one outcome for each.
     pub fn commit(&self, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
-        if let Some(error) = multi.invalid {
-            return Op::failed(error);
-        }
-        let operation = Operation { request: Request::Multi(multi.ops), watch: None };
-        Op::submit(&self.shared, operation, None, |result| match result? {
-            Response::Multi(results) => outcomes(results),
-            other => unexpected(&other),
-        })
+        self.commit_within(None, multi)
+    }
+
+    /// As [`commit`](Self::commit), but for one session: when that is over, nothing is sent, and
+    /// the commit fails with [`OpError::SessionExpired`].
+    pub fn commit_in(&self, session: SessionId, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
+        self.commit_within(Some(session), multi)
     }
 
     /// State of the client right now.
@@ -294,6 +293,21 @@ impl Client {
         let request = Request::Create(options.request(path, Bytes::new()));
         let operation = Operation { request, watch: None };
         Op::submit_to_server(&self.shared, operation)
+    }
+
+    fn commit_within(
+        &self,
+        session: Option<SessionId>,
+        multi: Multi,
+    ) -> Op<Vec<MultiOutcome>, MultiError> {
+        if let Some(error) = multi.invalid {
+            return Op::failed(error);
+        }
+        let operation = Operation { request: Request::Multi(multi.ops), watch: None };
+        Op::submit_in(&self.shared, session, operation, |result| match result? {
+            Response::Multi(results) => outcomes(results),
+            other => unexpected(&other),
+        })
     }
 
     fn submit<T: 'static>(

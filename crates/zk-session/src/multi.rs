@@ -6,7 +6,7 @@ use jute_codec::{CheckRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult, S
 use thiserror::Error;
 
 use crate::create::CreateOptions;
-use crate::error::OpError;
+use crate::error::{OpError, Outcome};
 use crate::path;
 use crate::types::{Stat, Version};
 
@@ -48,7 +48,7 @@ pub enum MultiOutcome {
 
 /// Why a multi was not committed, or may not have been.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum MultiError {
     /// The request as a whole failed; see [`OpError::outcome`].
     #[error(transparent)]
@@ -99,6 +99,13 @@ impl Multi {
         self.push(path, false, MultiOp::SetData(request))
     }
 
+    /// Puts the operations of another list behind these.
+    pub fn append(mut self, others: Self) -> Self {
+        self.ops.extend(others.ops);
+        self.invalid = self.invalid.or(others.invalid);
+        self
+    }
+
     /// Number of operations.
     pub fn len(&self) -> usize {
         self.ops.len()
@@ -116,6 +123,16 @@ impl Multi {
         }
         self.ops.push(op);
         self
+    }
+}
+
+impl MultiError {
+    /// What is known about the effect of the multi.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Op(error) => error.outcome(),
+            Self::Refused { .. } => Outcome::NotApplied,
+        }
     }
 }
 
@@ -165,6 +182,20 @@ mod tests {
             let refused = MultiError::Refused { index: failing, code: ErrorCode::BAD_VERSION };
             assert_eq!(outcomes(results), Err(refused));
         }
+    }
+
+    #[test]
+    fn appending_keeps_the_order_and_the_first_invalid_path() {
+        let invalid = |multi: &Multi| match &multi.invalid {
+            Some(OpError::InvalidPath { path, .. }) => Some(path.clone()),
+            _ => None,
+        };
+        let good = Multi::new().check("/a", None).append(Multi::new().delete("/b", None));
+        assert!(matches!(good.ops.as_slice(), [MultiOp::Check(_), MultiOp::Delete(_)]));
+        assert_eq!(invalid(&good), None);
+        let late = good.append(Multi::new().check("b", None));
+        assert_eq!(invalid(&late).as_deref(), Some("b"));
+        assert_eq!(invalid(&late.append(Multi::new().check("c", None))).as_deref(), Some("b"));
     }
 
     #[test]

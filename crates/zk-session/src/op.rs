@@ -12,6 +12,7 @@ use crate::chroot::response_to_client;
 use crate::driver::shared::{Command, Shared, Sink, WatchSender};
 use crate::error::{OpError, Outcome};
 use crate::machine::{Flight, Operation, Reply, Token};
+use crate::types::SessionId;
 
 /// An operation under way.
 ///
@@ -66,6 +67,26 @@ impl<T, E: From<OpError>> Op<T, E> {
         let mut flight = Flight { operations: vec![operation], session: None, deadline: None };
         shared.to_server(&mut flight);
         Self::queue(shared, flight, owner, watcher, Box::new(convert))
+    }
+
+    /// Queues an operation that is sent in one session only, if one is given.
+    pub(crate) fn submit_in(
+        shared: &Arc<Shared>,
+        session: Option<SessionId>,
+        operation: Operation,
+        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
+    ) -> Self {
+        let mut flight = Flight { operations: vec![operation], session, deadline: None };
+        shared.to_server(&mut flight);
+        Self::queue(shared, flight, 0, None, Box::new(convert))
+    }
+
+    /// Takes the request back: if it was not sent yet, it will not be, and fails with
+    /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
+    pub fn recall(&self) {
+        if let State::Waiting { shared, token, .. } = &self.state {
+            let _ = shared.commands.send(Command::Recall(*token));
+        }
     }
 
     fn queue(

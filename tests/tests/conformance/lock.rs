@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use zk_recipes::{FairLock, LockError, LockState, LostReason, Naming, Released};
+use zk_recipes::{
+    FairLock, LockError, LockState, LostReason, Multi, MultiOutcome, Naming, Outcome, Released,
+    TransactionError, Version,
+};
 use zk_session::{CreateMode, ErrorCode, EventType};
 use zk_tests::lock::{LOCK, Waiter, acquire, contenders, lock, until_contenders};
 use zk_tests::target::{Fixture, SHORT_SESSION};
@@ -176,6 +179,87 @@ async fn a_validation_notices_that_the_znode_is_gone() {
     client.delete(guard.path(), None).await.unwrap();
     let error = guard.validate().await.unwrap_err();
     assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
+}
+
+#[tokio::test]
+async fn a_transaction_is_committed_while_the_lock_is_held() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let guard = acquire(&lock(&client)).await;
+    let multi = Multi::new()
+        .create("/paid", "17", CreateMode::Persistent)
+        .create("/log-", "", CreateMode::PersistentSequential)
+        .set_data("/paid", "18", Some(Version(0)))
+        .check("/locks", None);
+    let outcomes = guard.transaction(multi).await.unwrap();
+    let [created, sequential, data_set, checked] = outcomes.as_slice() else {
+        panic!("{outcomes:?}");
+    };
+    assert!(matches!(created, MultiOutcome::Created { path, .. } if path == "/paid"));
+    assert!(matches!(sequential, MultiOutcome::Created { path, .. } if path.starts_with("/log-")));
+    let (data, stat) = client.get_data("/paid").await.unwrap();
+    assert_eq!((data, data_set), ("18".into(), &MultiOutcome::DataSet(stat)));
+    assert_eq!(checked, &MultiOutcome::Checked);
+    assert_eq!(guard.state(), LockState::Held);
+    assert_eq!(guard.release().await, Ok(Released::Released));
+}
+
+#[tokio::test]
+async fn a_refused_transaction_names_the_operation_and_applies_nothing() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let guard = acquire(&lock(&client)).await;
+    for failing in 0..3 {
+        let multi = (0..3).fold(Multi::new(), |multi, index| match index == failing {
+            true => multi.delete("/missing", None),
+            false => multi.create("/n-", "", CreateMode::PersistentSequential),
+        });
+        let refused = TransactionError::Refused { index: failing, code: ErrorCode::NO_NODE };
+        assert_eq!(guard.transaction(multi).await, Err(refused));
+    }
+    let names = client.get_children("/").await.unwrap();
+    assert!(names.iter().all(|name| !name.starts_with("n-")), "{names:?}");
+    assert_eq!(guard.validate().await, Ok(()));
+    assert_eq!(guard.release().await, Ok(Released::Released));
+}
+
+/// Whether or not its event has come yet.
+#[tokio::test]
+async fn a_transaction_after_the_znode_is_gone_applies_nothing() {
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let guard = acquire(&lock(&client)).await;
+    let next = Waiter::queue(&lock(&other)).await;
+    client.create("/paid", "", CreateMode::Persistent).await.unwrap();
+    // Queued at once, before anybody can tell of the deletion.
+    let deleted = client.delete(guard.path(), None);
+    let late = guard.transaction(Multi::new().set_data("/paid", "late", None));
+    deleted.await.unwrap();
+    let lost = TransactionError::Lost(LostReason::ZnodeDeleted);
+    assert_eq!(late.await, Err(lost.clone()));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
+    let next = next.guard().await;
+    let paid = Multi::new().set_data("/paid", "next", Some(Version(0)));
+    assert_eq!(next.transaction(paid).await.map(|outcomes| outcomes.len()), Ok(1));
+    assert_eq!(guard.transaction(Multi::new()).await, Err(lost));
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_reply_of_a_transaction_leaves_a_doubt_that_repeating_it_resolves() {
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let guard = acquire(&lock(&client)).await;
+    let unique = || Multi::new().create("/paid-17", "", CreateMode::Persistent);
+    proxy.lose_replies();
+    let unknown = guard.transaction(unique()).await.unwrap_err();
+    assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
+    // Applied, or not, if another reply was the first to be lost. Now it is, once.
+    let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
+    let repeated = guard.transaction(unique()).await;
+    assert!(repeated.is_ok() || repeated == Err(exists), "{repeated:?}");
+    assert!(client.exists("/paid-17").await.unwrap().is_some());
+    assert_eq!(guard.release().await, Ok(Released::Released));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! The state of a guard is computed when it is asked for. The task only wakes those who wait for
 //! the loss, renews the proof after a reconnect, and releases.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,11 +13,11 @@ use jute_codec::{EventType, Response};
 use tokio::sync::{oneshot, watch};
 use tracing::debug;
 use zk_session::machine::Reply;
-use zk_session::{Client, OpError, SessionId, Slot, Time};
+use zk_session::{Client, OpError, SessionId, SessionState, Slot, Time};
 
 use super::{Fed, Feed, release};
 use crate::error::LostReason;
-use crate::guard::Guard;
+use crate::guard::{Guard, LockState};
 use crate::machine::release::{Release, Released};
 use crate::machine::{
     Held, Input, PAUSE, Verdict, Znode, barrier, flight, multi_refusal, read, replayable,
@@ -51,6 +52,49 @@ pub(crate) enum ReleaseFailure {
 }
 
 impl Hold {
+    /// State of the lock right now.
+    pub(crate) fn state(&self) -> LockState {
+        if let Some(reason) = *self.lost.borrow() {
+            return LockState::Lost(reason);
+        }
+        let status = self.client.status();
+        let now = self.client.now();
+        let is_past = status.guard_deadline().is_none_or(|deadline| deadline <= now);
+        let loss = if matches!(status.state, SessionState::Closed | SessionState::AuthFailed) {
+            Some(LostReason::Closed)
+        } else if status.session != Some(self.session) {
+            Some(LostReason::SessionExpired)
+        } else if status.lapses != self.lapses || is_past {
+            Some(LostReason::DeadlinePassed)
+        } else {
+            None
+        };
+        if let Some(reason) = loss {
+            self.lose(reason);
+            return LockState::Lost(self.lost.borrow().unwrap_or(reason));
+        }
+        let is_proven = self.proven_on.load(Ordering::Acquire) == status.connection;
+        let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
+        if status.state == SessionState::Connected && is_proven && is_prompt {
+            LockState::Held
+        } else {
+            LockState::AtRisk
+        }
+    }
+
+    /// Waits until the lock is lost.
+    pub(crate) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+        let mut lost = self.lost.subscribe();
+        async move {
+            let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+            match reason {
+                Some(reason) => reason,
+                // The guard was released; nobody is left to lose the lock.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
     /// The lock is lost, for ever; the first reason stays.
     pub(crate) fn lose(&self, reason: LostReason) {
         self.lost.send_if_modified(|lost| {

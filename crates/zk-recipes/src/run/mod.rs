@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the runner: it owns timers")]
 
 pub(crate) mod acquire;
+pub(crate) mod body;
 pub(crate) mod hold;
 pub(crate) mod release;
 

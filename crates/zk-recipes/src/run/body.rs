@@ -1,0 +1,106 @@
+//! Running a body of work while the lock is held.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::hold::Hold;
+use crate::error::Stopped;
+use crate::guard::{Guard, LockState};
+
+/// A body under way; see [`Guard::run`].
+///
+/// Dropping it drops the body, and changes nothing for the guard.
+#[must_use = "futures do nothing unless polled"]
+pub struct Run<'a, F> {
+    guard: &'a Guard,
+    /// Gone when it has ended, or was stopped.
+    body: Option<Pin<Box<F>>>,
+    /// Wakes the run when the body has to be stopped.
+    alarm: Pin<Box<dyn Future<Output = Stopped> + Send>>,
+    stops_at_risk: bool,
+}
+
+impl<'a, F: Future> Run<'a, F> {
+    pub(crate) fn new(guard: &'a Guard, body: F) -> Self {
+        let lost = guard.hold().lost();
+        let alarm = Box::pin(async move { Stopped::Lost(lost.await) });
+        Self { guard, body: Some(Box::pin(body)), alarm, stops_at_risk: false }
+    }
+
+    /// Also stops the body when the lock is at risk, with [`Stopped::AtRisk`]: for work that is
+    /// better interrupted by a short loss of the connection than continued in doubt. The guard
+    /// keeps the lock, and may hold it again a moment later. Default: go on until the lock is
+    /// lost.
+    pub fn stop_at_risk(mut self) -> Self {
+        self.alarm = Box::pin(until_at_risk(Arc::clone(self.guard.hold())));
+        self.stops_at_risk = true;
+        self
+    }
+
+    fn verdict(&self) -> Option<Stopped> {
+        match self.guard.state() {
+            LockState::Lost(reason) => Some(Stopped::Lost(reason)),
+            LockState::AtRisk if self.stops_at_risk => Some(Stopped::AtRisk),
+            LockState::AtRisk | LockState::Held => None,
+        }
+    }
+}
+
+impl<F: Future> Future for Run<'_, F> {
+    type Output = Result<F::Output, Stopped>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let run = self.get_mut();
+        let mut body = run.body.take().expect("polled after completion");
+        // First, so that what happens after the looks below wakes this again.
+        if let Poll::Ready(stopped) = run.alarm.as_mut().poll(cx) {
+            return Poll::Ready(Err(stopped));
+        }
+        if let Some(stopped) = run.verdict() {
+            return Poll::Ready(Err(stopped));
+        }
+        let polled = body.as_mut().poll(cx);
+        // A body that has blocked may have come to its end when the lock was long lost.
+        if let Some(stopped) = run.verdict() {
+            return Poll::Ready(Err(stopped));
+        }
+        if polled.is_pending() {
+            run.body = Some(body);
+        }
+        polled.map(Ok)
+    }
+}
+
+impl<F> std::fmt::Debug for Run<'_, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("guard", self.guard)
+            .field("stops_at_risk", &self.stops_at_risk)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until the lock is at risk, or lost.
+async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
+    let mut states = hold.client.states();
+    let mut lost = pin!(hold.lost());
+    loop {
+        // What changes after this look ends the wait below.
+        let status = states.current();
+        match hold.state() {
+            LockState::Lost(reason) => return Stopped::Lost(reason),
+            LockState::AtRisk => return Stopped::AtRisk,
+            LockState::Held => {}
+        }
+        // Acknowledgements move it on without a word.
+        let overdue = status.risk_deadline().unwrap_or_default();
+        tokio::select! {
+            reason = &mut lost => return Stopped::Lost(reason),
+            // `None` is a client without a runtime: only time can tell then.
+            Some(_) = states.next() => {}
+            () = tokio::time::sleep(overdue.saturating_since(hold.client.now())) => {}
+        }
+    }
+}
