@@ -209,6 +209,31 @@ impl Referee {
         !self.problems.is_empty() || self.missing().is_empty()
     }
 
+    /// What the queue has not reached yet.
+    pub fn missing(&self) -> Vec<String> {
+        let Rules { contenders, hand_offs_min, grants_min, readers, .. } = self.rules;
+        let mut missing = Vec::new();
+        let mut demand = |what: &str, number: usize, least: usize| {
+            if number < least {
+                missing.push(format!("{what}: {number}, not {least}"));
+            }
+        };
+        demand("contenders", self.contenders.len(), contenders);
+        demand("hand-offs between implementations", self.figures.hand_offs, hand_offs_min);
+        for (number, one) in self.contenders.iter().enumerate() {
+            let name = self.name(number);
+            demand(&format!("exclusive grants of {name}"), one.exclusive, grants_min);
+            if readers.is_some() {
+                demand(&format!("shared grants of {name}"), one.shared, grants_min);
+            }
+        }
+        if let Some(Readers { meetings_min, downgrades_min }) = readers {
+            demand("readers of both inside", self.figures.meetings, meetings_min);
+            demand("downgrades", self.figures.downgrades, downgrades_min);
+        }
+        missing
+    }
+
     /// The figures, or everything that is wrong or missing.
     ///
     /// # Errors
@@ -294,31 +319,6 @@ impl Referee {
         }
         one.kind = Kind::Shared;
         self.figures.downgrades += 1;
-    }
-
-    /// What the queue has not reached yet.
-    fn missing(&self) -> Vec<String> {
-        let Rules { contenders, hand_offs_min, grants_min, readers, .. } = self.rules;
-        let mut missing = Vec::new();
-        let mut demand = |what: &str, number: usize, least: usize| {
-            if number < least {
-                missing.push(format!("{what}: {number}, not {least}"));
-            }
-        };
-        demand("contenders", self.contenders.len(), contenders);
-        demand("hand-offs between implementations", self.figures.hand_offs, hand_offs_min);
-        for (number, one) in self.contenders.iter().enumerate() {
-            let name = self.name(number);
-            demand(&format!("exclusive grants of {name}"), one.exclusive, grants_min);
-            if readers.is_some() {
-                demand(&format!("shared grants of {name}"), one.shared, grants_min);
-            }
-        }
-        if let Some(Readers { meetings_min, downgrades_min }) = readers {
-            demand("readers of both inside", self.figures.meetings, meetings_min);
-            demand("downgrades", self.figures.downgrades, downgrades_min);
-        }
-        missing
     }
 
     fn name(&self, number: usize) -> String {

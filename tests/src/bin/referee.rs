@@ -72,7 +72,9 @@ async fn referee(arguments: &[String]) -> Result<Figures, Vec<String>> {
         }
     });
     if over.await.is_err() {
-        table.referee().problem(format!("not over after {limit:?}"));
+        let mut referee = table.referee();
+        let missing = referee.missing();
+        referee.problem(format!("not over after {limit:?}, missing: {missing:?}"));
     }
     table.reach(Stage::Over);
     // Their answers are on their way.
