@@ -111,7 +111,7 @@ fn queued_acquire_survives_every_pair_of_cuts() {
             let lock = World::lock(&client);
             hand_over(&world, held, &lock).await;
             world.check_clean(&[&client, &other]).await;
-            assert_eq!(lock.watches_missed(), 0);
+            assert_eq!(lock.stats().watches_missed, 0);
             ran(&world)
         })
     });

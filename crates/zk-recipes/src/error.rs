@@ -64,6 +64,10 @@ pub enum LockError {
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
+    /// The lock was at risk, and was to be treated as lost then; see
+    /// [`AtRiskPolicy`](crate::AtRiskPolicy).
+    #[error("the lock was at risk")]
+    AtRisk,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,

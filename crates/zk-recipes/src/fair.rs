@@ -1,26 +1,15 @@
 //! The fair lock.
 
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use bytes::Bytes;
-use jute_codec::Acl;
-use tokio::sync::watch;
 use zk_session::{Client, ConfigError};
 
+use crate::contenders::{Contender, contenders};
 use crate::error::LockError;
-use crate::guard::Guard;
+use crate::kind;
+use crate::lock::{Acquire, Core, Lock, LockBuilder, TryAcquire, sealed};
 use crate::machine::Profile;
-use crate::naming::Naming;
-use crate::phase::{Phase, Phases};
-use crate::run::acquire::{Order, acquire, try_acquire};
-
-/// How often a waiter lists the queue although nothing has happened.
-const SAFETY_RELIST: Duration = Duration::from_secs(30);
+use crate::naming::{Names, Naming};
+use crate::run::acquire::Target;
+use crate::stats::LockStats;
 
 /// An exclusive lock whose contenders are served in the order in which the ensemble accepted them.
 ///
@@ -54,39 +43,9 @@ const SAFETY_RELIST: Duration = Duration::from_secs(30);
 /// **Not reentrant.** A second acquire by the holder waits behind the first.
 #[derive(Clone, Debug)]
 pub struct FairLock {
-    client: Client,
-    profile: Arc<Profile>,
-    watches_missed: Arc<AtomicU64>,
+    core: Core,
+    naming: Naming,
 }
-
-/// Options of a [`FairLock`].
-#[derive(Clone, Debug)]
-#[must_use = "a builder does nothing until `build`"]
-pub struct FairLockBuilder {
-    client: Client,
-    profile: Profile,
-}
-
-/// An acquire to be: options, then `.await`.
-#[derive(Debug)]
-#[must_use = "nothing is acquired until this is awaited"]
-pub struct Acquire {
-    order: Order,
-}
-
-/// A [`FairLock::try_acquire`] to be: options, then `.await`.
-#[derive(Debug)]
-#[must_use = "nothing is acquired until this is awaited"]
-pub struct TryAcquire {
-    order: Order,
-}
-
-/// An acquire under way.
-///
-/// Dropping it gives up the place in the queue; what may be on the servers is removed in the
-/// background. To keep the place over several `select!`s, poll it through `&mut`.
-#[must_use = "futures do nothing unless polled"]
-pub struct Acquiring<T>(Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>);
 
 impl FairLock {
     /// A lock at a directory, with default options.
@@ -103,21 +62,8 @@ impl FairLock {
     /// # Errors
     ///
     /// The path cannot be one.
-    pub fn builder(client: &Client, directory: &str) -> Result<FairLockBuilder, ConfigError> {
-        if zk_session::path::validate(directory).is_err() || directory == "/" {
-            return Err(ConfigError::Option {
-                option: "directory of the lock",
-                reason: "it is not an absolute path below the root",
-            });
-        }
-        let profile = Profile {
-            directory: directory.into(),
-            naming: Naming::default(),
-            acl: Acl::open(),
-            identity: format!("pid={}", std::process::id()).into(),
-            safety_relist: Some(SAFETY_RELIST),
-        };
-        Ok(FairLockBuilder { client: client.clone(), profile })
+    pub fn builder(client: &Client, directory: &str) -> Result<LockBuilder<Self>, ConfigError> {
+        LockBuilder::new(client, directory)
     }
 
     /// Acquires the lock, after everybody who stands in the queue already.
@@ -129,65 +75,63 @@ impl FairLock {
     /// # Errors
     ///
     /// See [`LockError`]; after any of them nothing is held.
-    pub fn acquire(&self) -> Acquire {
-        Acquire { order: self.order() }
+    pub fn acquire(&self) -> Acquire<kind::Fair> {
+        self.core.acquire(self.target())
     }
 
     /// Acquires the lock if nobody holds it or waits for it; `None` otherwise, for the price of
     /// one read. Without a connection it ends with [`LockError::TimedOut`] after its timeout, by
     /// default the session timeout. Otherwise as [`acquire`](Self::acquire).
-    pub fn try_acquire(&self) -> TryAcquire {
-        let timeout = self.client.status().timeout;
-        TryAcquire { order: self.order() }.timeout(timeout)
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> TryAcquire<kind::Fair> {
+        self.core.try_acquire(self.target())
     }
 
-    /// How often a waiter of this lock, and of its clones, has found by listing again that a
-    /// watch had not told of a change. It should stay 0.
-    pub fn watches_missed(&self) -> u64 {
-        self.watches_missed.load(Ordering::Relaxed)
+    /// Who stands in the queue, the holder first. Those who come or go meanwhile may be in it or
+    /// not.
+    ///
+    /// Lost connections are replayed. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if the directory or a contender may not be read;
+    /// [`LockError::MixedKinds`]; [`LockError::Closed`] and the like if the client has stopped.
+    pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
+        contenders(&self.core.client, &self.profile()).await
+    }
+
+    /// What this lock and its clones have counted.
+    pub fn stats(&self) -> LockStats {
+        self.core.stats()
     }
 
     /// The directory of the lock.
     pub fn directory(&self) -> &str {
-        &self.profile.directory
+        &self.core.options.path
     }
 
-    fn order(&self) -> Order {
-        Order {
-            client: self.client.clone(),
-            profile: Profile::clone(&self.profile),
-            deadline: None,
-            phase: None,
-            watches_missed: Arc::clone(&self.watches_missed),
-        }
+    fn profile(&self) -> Profile {
+        self.core.profile(Names::Mutex(self.naming.clone()))
+    }
+
+    fn target(&self) -> Target {
+        Target::Queue(self.profile())
     }
 }
 
-impl FairLockBuilder {
-    /// Access control list of the contender znodes. Default: everything to everyone. Whoever
-    /// shares the lock needs READ.
-    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
-        self.profile.acl = acl;
-        self
-    }
+impl sealed::Sealed for FairLock {}
 
-    /// Data of the contender znodes, for people who look at the queue: who is this? Everybody who
-    /// may read the znodes can read it. Default: the process id.
-    pub fn identity(mut self, identity: impl Into<Bytes>) -> Self {
-        self.profile.identity = identity.into();
-        self
-    }
+impl Lock for FairLock {
+    type Naming = Naming;
+}
 
+impl LockBuilder<FairLock> {
     /// Form of the contenders' names. Default: [`Naming::curator`].
     pub fn naming(mut self, naming: Naming) -> Self {
-        self.profile.naming = naming;
-        self
-    }
-
-    /// How often a waiter lists the queue although nothing has happened, in case a watch is lost
-    /// somewhere; `None` for never. Default: 30 s.
-    pub fn safety_relist(mut self, interval: Option<Duration>) -> Self {
-        self.profile.safety_relist = interval;
+        self.naming = naming;
         self
     }
 
@@ -197,73 +141,7 @@ impl FairLockBuilder {
     ///
     /// The access control list is empty, or the interval zero.
     pub fn build(self) -> Result<FairLock, ConfigError> {
-        let option = |option, reason| Err(ConfigError::Option { option, reason });
-        if self.profile.acl.is_empty() {
-            return option("acl of the lock", "it is empty, and servers refuse that");
-        }
-        if self.profile.safety_relist.is_some_and(|interval| interval.is_zero()) {
-            return option("safety_relist", "it is zero");
-        }
-        Ok(FairLock {
-            client: self.client,
-            profile: Arc::new(self.profile),
-            watches_missed: Arc::default(),
-        })
-    }
-}
-
-impl Acquire {
-    /// Gives up after this time with [`LockError::TimedOut`]. It bounds the wait; what may be on
-    /// the servers is removed in the background. Zero gives up at once.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.order.deadline = Some(self.order.client.now() + timeout);
-        self
-    }
-
-    /// Also returns a stream of phases: the place in the queue.
-    pub fn phases(mut self) -> (Self, Phases) {
-        let (sender, phases) = watch::channel(Phase::Claiming);
-        self.order.phase = Some(Arc::new(sender));
-        (self, Phases { phases })
-    }
-}
-
-impl TryAcquire {
-    /// Gives up after this time with [`LockError::TimedOut`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.order.deadline = Some(self.order.client.now() + timeout);
-        self
-    }
-}
-
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, LockError>;
-    type IntoFuture = Acquiring<Guard>;
-
-    fn into_future(self) -> Acquiring<Guard> {
-        Acquiring(Box::pin(acquire(self.order)))
-    }
-}
-
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<Guard>, LockError>;
-    type IntoFuture = Acquiring<Option<Guard>>;
-
-    fn into_future(self) -> Acquiring<Option<Guard>> {
-        Acquiring(Box::pin(try_acquire(self.order)))
-    }
-}
-
-impl<T> Future for Acquiring<T> {
-    type Output = Result<T, LockError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<T> std::fmt::Debug for Acquiring<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Acquiring").finish_non_exhaustive()
+        let naming = self.naming.clone();
+        Ok(FairLock { core: self.core()?, naming })
     }
 }

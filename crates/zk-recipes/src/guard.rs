@@ -2,18 +2,19 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::marker::PhantomData;
+use std::sync::{Arc, Weak};
 
-use jute_codec::{ErrorCode, Response};
+use thiserror::Error;
 use tokio::sync::oneshot;
 use zk_session::{Multi, MultiOutcome, SessionId};
 
 use crate::error::{LockError, LostReason};
+use crate::kind::{self, Fenced, Kind, Queued};
 use crate::machine::release::Released;
-use crate::machine::{Verdict, barrier, multi_refusal, replayable};
 use crate::run::body::Run;
-use crate::run::hold::{Hold, ReleaseFailure, ReleaseWish};
-use crate::run::replay;
+use crate::run::hold::{Downgraded, Hold, Parts, Proof, ReleaseFailure, Wish};
+use crate::run::{pause, replay};
 use crate::transaction::{self, TransactionError};
 
 /// A lock that is held.
@@ -41,12 +42,29 @@ use crate::transaction::{self, TransactionError};
 /// [`release`](Self::release) says how it ended. Dropping the guard releases too, in the
 /// background: it never blocks and works anywhere, also outside a runtime. After the runtime has
 /// shut down, the lock is free when the session expires.
+///
+/// # Kinds
+///
+/// `K` is the kind of lock, and decides what there is besides: a
+/// [`fencing_token`](Self::fencing_token) for those who exclude everybody, a
+/// [`transaction`](Self::transaction) for those who stand in a queue, and
+/// [`downgrade`](Self::downgrade) for a [`WriteGuard`].
 #[must_use = "a dropped guard releases the lock"]
-pub struct Guard {
+pub struct Guard<K = kind::Fair> {
     hold: Arc<Hold>,
     /// Gone once the release is under way. Dropped without a wish, it is a wish all the same.
-    wish: Option<oneshot::Sender<ReleaseWish>>,
+    wish: Option<oneshot::Sender<Wish>>,
+    kind: PhantomData<fn() -> K>,
 }
+
+/// A [`RwLock`](crate::RwLock) that is held for reading, perhaps together with other readers.
+pub type ReadGuard = Guard<kind::Read>;
+
+/// A [`RwLock`](crate::RwLock) that is held for writing.
+pub type WriteGuard = Guard<kind::Write>;
+
+/// An [`ExclusiveLock`](crate::ExclusiveLock) that is held.
+pub type ExclusiveGuard = Guard<kind::Exclusive>;
 
 /// State of a lock that was obtained.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -73,18 +91,40 @@ pub enum LockState {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FencingToken(i64);
 
-impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, wish: oneshot::Sender<ReleaseWish>) -> Self {
-        Self { hold, wish: Some(wish) }
-    }
+/// A view of a lock that was obtained, for those who do not own it. It keeps nothing alive, and can
+/// be cloned.
+#[derive(Clone)]
+pub struct LockStatus {
+    hold: Weak<Hold>,
+}
 
-    pub(crate) fn hold(&self) -> &Arc<Hold> {
-        &self.hold
-    }
+/// Why a writer did not become a reader.
+#[derive(Debug, Error)]
+#[error("the lock was not downgraded: {error}")]
+#[non_exhaustive]
+pub struct DowngradeError {
+    /// What went wrong.
+    #[source]
+    pub error: LockError,
+    /// The lock, which is held for writing as before, unless it is lost. Dropping it releases.
+    pub guard: Option<WriteGuard>,
+}
 
+impl<K> Guard<K> {
+    pub(crate) fn new((hold, wish): Parts) -> Self {
+        Self { hold, wish: Some(wish), kind: PhantomData }
+    }
+}
+
+impl<K: Kind> Guard<K> {
     /// State of the lock right now, computed when asked for.
     pub fn state(&self) -> LockState {
         self.hold.state()
+    }
+
+    /// A view of the lock for those who do not own it.
+    pub fn status(&self) -> LockStatus {
+        LockStatus { hold: Arc::downgrade(&self.hold) }
     }
 
     /// Waits until the lock is lost. Cancel safe. The wake-up may come late, under load or after
@@ -107,25 +147,16 @@ impl Guard {
             if let LockState::Lost(reason) = self.state() {
                 return Err(LockError::Lost(reason));
             }
-            let check = vec![barrier(self.hold.path.clone())];
-            let mut results = replay(&self.hold.client, self.hold.session, check).await;
-            match results.pop().map(replayable) {
-                Some(Verdict::Done(response @ Response::Multi(_))) => {
-                    match multi_refusal(&response) {
-                        None => break,
-                        Some(ErrorCode::NO_NODE) => self.hold.lose(LostReason::ZnodeDeleted),
-                        Some(code) => {
-                            let path = self.hold.path.to_string();
-                            return Err(LockError::Refused { code, operation: "check", path });
-                        }
-                    }
+            let hold = &self.hold;
+            let results = replay(&hold.client, Some(hold.session), hold.proof(None)).await;
+            match hold.proven(results) {
+                Proof::Held => break,
+                Proof::Lost(reason) => hold.lose(reason),
+                Proof::Later => pause().await,
+                Proof::Open => {}
+                Proof::Refused(error) => {
+                    return Err(LockError::definite(error, "check", &hold.path));
                 }
-                Some(Verdict::SessionOver) => self.hold.lose(LostReason::SessionExpired),
-                Some(Verdict::Refused(error)) => {
-                    return Err(LockError::definite(error, "check", &self.hold.path));
-                }
-                Some(Verdict::Later) => crate::run::pause().await,
-                _ => {}
             }
         }
         match self.state() {
@@ -134,6 +165,90 @@ impl Guard {
         }
     }
 
+    /// Runs a body of work as long as the lock is not lost, and drops it when it is.
+    ///
+    /// The state is looked at before each poll of the body and after it. So a body whose last poll
+    /// ended when the lock was lost is reported as stopped, and its output is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+    /// # let guard = zk_recipes::FairLock::new(&client, "/locks/billing")?.acquire().await?;
+    /// # async fn rebuild() -> u32 { 17 }
+    /// let invoices = guard.run(rebuild()).await?;
+    /// // Or rather stop than go on in doubt:
+    /// let invoices = guard.run(rebuild()).stop_at_risk().await?;
+    /// # assert_eq!(invoices, 17);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// **A body is stopped where it waits, and nowhere else.** One that computes or blocks goes on
+    /// until its next `.await`, tasks that it has spawned go on by themselves, and a request that
+    /// has left may still have its effect. A pause of the process stops nothing: the first thing
+    /// after it may be a write. What must not happen too late belongs into a
+    /// [`transaction`](Self::transaction), or carries the [`fencing_token`](Self::fencing_token).
+    ///
+    /// **Connection loss** puts the lock at risk, and the body goes on;
+    /// [`stop_at_risk`](Run::stop_at_risk) stops it then.
+    ///
+    /// **Cancel safe**, as far as the body is: dropping the future drops the body. The guard is
+    /// not touched, and can be used again in any case, to look at its state or to release it. No
+    /// task is spawned, and the future is `Send` if the body is.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock
+    /// was lost already.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if the body does, if it is polled after its end, and with
+    /// [`stop_at_risk`](Run::stop_at_risk) if it is polled outside a tokio runtime.
+    pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
+        Run::new(&self.hold, body)
+    }
+
+    /// Path of the znode.
+    pub fn path(&self) -> &str {
+        &self.hold.path
+    }
+
+    /// The session that owns the znode.
+    pub fn session(&self) -> SessionId {
+        self.hold.session
+    }
+
+    /// Releases the lock and says how that ended.
+    ///
+    /// The duty is handed over before anything is awaited, so dropping this future changes
+    /// nothing. Lost connections are replayed; without a server it waits for one, or for the end
+    /// of the session.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if a server refuses to delete the znode, which then stays until the
+    /// session ends; [`LockError::Closed`] if the client has stopped meanwhile.
+    pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
+        let (sender, ended) = oneshot::channel();
+        let is_taken =
+            self.wish.take().is_some_and(|wish| wish.send(Wish::Release(sender)).is_ok());
+        async move {
+            // Without a task there is no runtime, and no session soon.
+            let ended = if is_taken { ended.await.ok() } else { None };
+            match ended {
+                Some(Ok(released)) => Ok(released),
+                Some(Err(ReleaseFailure::Refused { path, error })) => {
+                    Err(LockError::definite(error, "delete", &path))
+                }
+                Some(Err(ReleaseFailure::Stopped)) | None => Err(LockError::Closed),
+            }
+        }
+    }
+}
+
+impl<K: Queued> Guard<K> {
     /// Commits writes that happen together, and only if the lock is held when the ensemble commits
     /// them: a check of the contender znode is put in front of them. The outcomes are those of the
     /// caller's own operations, without the check.
@@ -179,100 +294,88 @@ impl Guard {
     ) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send {
         transaction::begin(&self.hold, multi)
     }
+}
 
-    /// Runs a body of work as long as the lock is not lost, and drops it when it is.
-    ///
-    /// The state is looked at before each poll of the body and after it. So a body whose last poll
-    /// ended when the lock was lost is reported as stopped, and its output is dropped.
-    ///
-    /// ```
-    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
-    /// # let address = server.listen("127.0.0.1:0").await?;
-    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
-    /// # let guard = zk_recipes::FairLock::new(&client, "/locks/billing")?.acquire().await?;
-    /// # async fn rebuild() -> u32 { 17 }
-    /// let invoices = guard.run(rebuild()).await?;
-    /// // Or rather stop than go on in doubt:
-    /// let invoices = guard.run(rebuild()).stop_at_risk().await?;
-    /// # assert_eq!(invoices, 17);
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// **A body is stopped where it waits, and nowhere else.** One that computes or blocks goes on
-    /// until its next `.await`, tasks that it has spawned go on by themselves, and a request that
-    /// has left may still have its effect. A pause of the process stops nothing: the first thing
-    /// after it may be a write. What must not happen too late belongs into a
-    /// [`transaction`](Self::transaction), or carries the [`fencing_token`](Self::fencing_token).
-    ///
-    /// **Connection loss** puts the lock at risk, and the body goes on;
-    /// [`stop_at_risk`](Run::stop_at_risk) stops it then.
-    ///
-    /// **Cancel safe**, as far as the body is: dropping the future drops the body. The guard is
-    /// not touched, and can be used again in any case, to look at its state or to release it. No
-    /// task is spawned, and the future is `Send` if the body is.
-    ///
-    /// # Errors
-    ///
-    /// [`Stopped`](crate::Stopped), when the body was dropped, or was not begun because the lock
-    /// was lost already.
-    ///
-    /// # Panics
-    ///
-    /// The future panics if the body does, if it is polled after its end, and with
-    /// [`stop_at_risk`](Run::stop_at_risk) if it is polled outside a tokio runtime.
-    pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
-        Run::new(self, body)
-    }
-
+impl<K: Fenced> Guard<K> {
     /// The token of this holder. Every later holder of the same lock has a greater one.
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken(self.hold.znode.czxid)
     }
+}
 
-    /// Path of the contender znode.
-    pub fn path(&self) -> &str {
-        &self.hold.path
-    }
-
-    /// The session that owns the znode.
-    pub fn session(&self) -> SessionId {
-        self.hold.session
-    }
-
-    /// Releases the lock and says how that ended.
+impl Guard<kind::Write> {
+    /// Makes a reader of the writer, without a moment at which another writer could enter: the
+    /// ensemble replaces the one znode by the other, at the same place in the queue. Readers who
+    /// wait behind it enter, up to the next writer.
     ///
-    /// The duty is handed over before anything is awaited, so dropping this future changes
-    /// nothing. Lost connections are replayed; without a server it waits for one, or for the end
-    /// of the session.
+    /// What others know of this guard goes on: [`lost`](Self::lost) and
+    /// [`phases`](crate::Acquire::phases) are those of the reader from then on;
+    /// [`status`](Self::status) ends.
+    ///
+    /// **Connection loss** is replayed. **Not cancel safe**: a dropped future releases the lock, in
+    /// the background and once it is known what is held.
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if a server refuses to delete the znode, which then stays until the
-    /// session ends; [`LockError::Closed`] if the client has stopped meanwhile.
-    pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
-        let (sender, ended) = oneshot::channel();
-        let is_taken = self.wish.take().is_some_and(|wish| wish.send(sender).is_ok());
+    /// [`DowngradeError`]; the lock is in it, if it is still held.
+    pub fn downgrade(
+        mut self,
+    ) -> impl Future<Output = Result<ReadGuard, DowngradeError>> + Send + 'static {
+        let (sender, answer) = oneshot::channel::<Downgraded>();
+        let is_taken =
+            self.wish.take().is_some_and(|wish| wish.send(Wish::Downgrade(sender)).is_ok());
+        let hold = Arc::clone(&self.hold);
         async move {
-            // Without a task there is no runtime, and no session soon.
-            let ended = if is_taken { ended.await.ok() } else { None };
-            match ended {
-                Some(Ok(released)) => Ok(released),
-                Some(Err(ReleaseFailure::Refused { path, error })) => {
-                    Err(LockError::definite(error, "delete", &path))
+            let answer = if is_taken { answer.await.ok() } else { None };
+            match answer {
+                Some(Ok(parts)) => Ok(Guard::new(parts)),
+                Some(Err((error, parts))) => {
+                    Err(DowngradeError { error, guard: parts.map(Self::new) })
                 }
-                Some(Err(ReleaseFailure::Stopped)) | None => Err(LockError::Closed),
+                // The task of the guard had other things to do: the lock was lost before.
+                None => {
+                    let error = match hold.state() {
+                        LockState::Lost(reason) => LockError::Lost(reason),
+                        LockState::Held | LockState::AtRisk => LockError::Closed,
+                    };
+                    Err(DowngradeError { error, guard: None })
+                }
             }
         }
     }
 }
 
-impl fmt::Debug for Guard {
+impl From<DowngradeError> for LockError {
+    /// The guard is dropped, and the lock released.
+    fn from(error: DowngradeError) -> Self {
+        error.error
+    }
+}
+
+impl LockStatus {
+    /// State of the lock right now; `None` if it was released, or its guard dropped.
+    pub fn state(&self) -> Option<LockState> {
+        Some(self.hold.upgrade()?.state())
+    }
+
+    /// True if the lock is held right now.
+    pub fn is_held(&self) -> bool {
+        self.state() == Some(LockState::Held)
+    }
+}
+
+impl fmt::Debug for LockStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockStatus").field("state", &self.state()).finish()
+    }
+}
+
+impl<K> fmt::Debug for Guard<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("path", &self.hold.path)
-            .field("fencing_token", &self.fencing_token())
-            .field("state", &self.state())
+            .field("fencing_token", &self.hold.znode.czxid)
+            .field("state", &self.hold.state())
             .finish_non_exhaustive()
     }
 }

@@ -27,19 +27,31 @@ mod error;
 mod naming;
 
 #[cfg(feature = "tokio")]
+mod contenders;
+#[cfg(feature = "tokio")]
+mod exclusive;
+#[cfg(feature = "tokio")]
 mod fair;
 #[cfg(feature = "tokio")]
 mod guard;
+#[cfg(feature = "tokio")]
+pub mod kind;
+#[cfg(feature = "tokio")]
+mod lock;
 #[cfg(feature = "tokio")]
 mod phase;
 #[cfg(feature = "tokio")]
 mod run;
 #[cfg(feature = "tokio")]
+mod rw;
+#[cfg(feature = "tokio")]
+mod stats;
+#[cfg(feature = "tokio")]
 mod transaction;
 
 pub use crate::error::{LockError, LostReason, Stopped};
 pub use crate::machine::release::Released;
-pub use crate::naming::Naming;
+pub use crate::naming::{Names, Naming, Role, RwNaming};
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
@@ -49,10 +61,18 @@ pub use zk_session::{
 
 #[cfg(feature = "tokio")]
 pub use crate::{
-    fair::{Acquire, Acquiring, FairLock, FairLockBuilder, TryAcquire},
-    guard::{FencingToken, Guard, LockState},
+    contenders::Contender,
+    exclusive::ExclusiveLock,
+    fair::FairLock,
+    guard::{
+        DowngradeError, ExclusiveGuard, FencingToken, Guard, LockState, LockStatus, ReadGuard,
+        WriteGuard,
+    },
+    lock::{Acquire, Acquiring, AtRiskPolicy, Lock, LockBuilder, TryAcquire},
     phase::{Phase, Phases},
     run::body::Run,
+    rw::RwLock,
+    stats::LockStats,
     transaction::TransactionError,
 };
 #[cfg(feature = "tokio")]

@@ -1,83 +1,99 @@
-//! Names of contender znodes: who stands in the queue, and where.
+//! Names of contender znodes: who stands in the queue, where, and as what.
 //!
 //! A contender is called `<id>-lock-<sequence>`: the id is unique to one attempt, the sequence is
-//! the ten-digit number that the server appends. Curator's mutex uses the same form, so both can
-//! share a directory. Contenders are ordered by the number alone, never by the whole name.
+//! the ten-digit number that the server appends. Readers and writers are called
+//! `<id>-__READ__<sequence>` and `<id>-__WRIT__<sequence>`. Curator's mutex and read/write lock
+//! use the same forms, so both can share a directory. Contenders are ordered by the number alone,
+//! never by the whole name.
 
 use zk_session::ConfigError;
 
-/// The form of contender names in a lock's directory. All who share a lock must use the same.
+/// The form of contender names in the directory of a [`FairLock`](crate::FairLock). All who share
+/// a lock must use the same.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Naming {
-    infix: String,
+    form: Form,
 }
 
-/// Infixes by which locks of any kind are known: Curator's mutex, its read/write lock, its
+/// The forms of contender names in the directory of a [`RwLock`](crate::RwLock). All who share a
+/// lock must use the same.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct RwNaming {
+    read: Form,
+    write: Form,
+}
+
+/// The names of a queue, and which of them a contender bears.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "the public recipes choose one")]
+pub enum Names {
+    /// Everybody excludes everybody.
+    Mutex(Naming),
+    /// A reader among readers and writers.
+    Reader(RwNaming),
+    /// A writer among readers and writers.
+    Writer(RwNaming),
+}
+
+/// Whom a contender tolerates.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
+pub enum Role {
+    /// Nobody.
+    Exclusive,
+    /// Other shared ones: a reader.
+    Shared,
+}
+
+/// `<before><id><after><sequence>`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Form {
+    before: String,
+    after: String,
+    /// The end of `after` by which a contender is known, whoever has named it: Curator also makes
+    /// names without an id, and so without the dash behind it.
+    mark: &'static str,
+}
+
+/// Marks by which locks of any kind are known: Curator's mutex, its read/write lock, its
 /// semaphore and its leader latch; kazoo's lock, read and write lock, and its semaphore's lease.
-const KNOWN_INFIXES: [&str; 8] =
+const KNOWN_MARKS: [&str; 8] =
     ["lock-", "__READ__", "__WRIT__", "lease-", "latch-", "__lock__", "__rlock__", "__lease__"];
 
 /// The highest number a server can append. At the end of the counter servers repeat it (3.6 and
 /// newer) or go on below zero (older ones), so it can order nobody any more.
 const SEQUENCE_MAX: u32 = i32::MAX as u32;
+/// Digits of a number.
+const DIGITS: usize = 10;
 
 impl Naming {
     /// `<id>-lock-<sequence>`, as Curator's `InterProcessMutex`. The default.
     pub fn curator() -> Self {
-        Self { infix: "lock-".into() }
+        Self { form: Form::known("-lock-", "lock-") }
     }
 
     /// `<id>__lock__<sequence>`, as kazoo's `Lock`.
     pub fn kazoo() -> Self {
-        Self { infix: "__lock__".into() }
+        Self { form: Form::known("__lock__", "__lock__") }
     }
 
-    /// `<id><infix><sequence>`.
+    /// A form of one's own, such as `x-{id}-{sequence}`: to share a queue with programs whose
+    /// names can carry our id. Whatever begins and ends like this stands in the queue.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), zk_recipes::ConfigError> {
+    /// use zk_recipes::Naming;
+    ///
+    /// let naming = Naming::custom("x-{id}-{sequence}")?;
+    /// assert!(Naming::custom("x-{sequence}").is_err());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// The infix cannot separate an id from a sequence.
-    pub fn custom(infix: impl Into<String>) -> Result<Self, ConfigError> {
-        let infix = infix.into();
-        let error = |reason| Err(ConfigError::Option { option: "naming", reason });
-        if infix.is_empty() {
-            return error("the infix is empty");
-        }
-        if infix.contains('/') {
-            return error("the infix contains /");
-        }
-        if infix.ends_with(|last: char| last.is_ascii_digit()) {
-            return error("the infix ends with a digit, so that no sequence can be told from it");
-        }
-        if zk_session::path::validate(&format!("/{infix}")).is_err() {
-            return error("the infix has a character that servers refuse");
-        }
-        Ok(Self { infix })
-    }
-
-    /// What the names of an attempt begin with: all but the sequence.
-    pub(crate) fn prefix(&self, id: u128) -> String {
-        // Curator separates its id with a dash; other infixes separate by themselves.
-        let dash = if self.infix == "lock-" { "-" } else { "" };
-        format!("{id:032x}{dash}{}", self.infix)
-    }
-
-    /// What a child of the directory is.
-    pub(crate) fn sibling(&self, name: &str) -> Sibling {
-        match self.split(name) {
-            Some(sibling) => sibling,
-            None if is_other_kind(name, &self.infix) => Sibling::OtherKind,
-            None => Sibling::Foreign,
-        }
-    }
-
-    fn split(&self, name: &str) -> Option<Sibling> {
-        let (head, tail) = name.rsplit_once(self.infix.as_str())?;
-        // `lock-` counts alone or behind a dash; `unlock-0000000001` is no lock.
-        if self.infix == "lock-" && !(head.is_empty() || head.ends_with('-')) {
-            return None;
-        }
-        sequence(tail)
+    /// The form cannot carry an id, or no sequence could be told from what stands before it.
+    pub fn custom(form: &str) -> Result<Self, ConfigError> {
+        Ok(Self { form: Form::custom(form)? })
     }
 }
 
@@ -87,11 +103,152 @@ impl Default for Naming {
     }
 }
 
+impl RwNaming {
+    /// `<id>-__READ__<sequence>` and `<id>-__WRIT__<sequence>`, as Curator's
+    /// `InterProcessReadWriteLock`. The default.
+    pub fn curator() -> Self {
+        Self {
+            read: Form::known("-__READ__", "__READ__"),
+            write: Form::known("-__WRIT__", "__WRIT__"),
+        }
+    }
+
+    /// `<id>__rlock__<sequence>` and `<id>__lock__<sequence>`, as kazoo's `ReadLock` and
+    /// `WriteLock`. Never let a kazoo `Lock` use the same directory: it does not see readers.
+    pub fn kazoo() -> Self {
+        Self {
+            read: Form::known("__rlock__", "__rlock__"),
+            write: Form::known("__lock__", "__lock__"),
+        }
+    }
+
+    /// Forms of one's own for readers and writers, such as `{id}-r-{sequence}` and
+    /// `{id}-w-{sequence}`; see [`Naming::custom`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Naming::custom`]; or the two could not be told apart.
+    pub fn custom(read: &str, write: &str) -> Result<Self, ConfigError> {
+        let (read, write) = (Form::custom(read)?, Form::custom(write)?);
+        let is_alike = |a: &Form, b: &Form| {
+            a.after.ends_with(&b.after)
+                && (a.before.starts_with(&b.before) || b.before.starts_with(&a.before))
+        };
+        if is_alike(&read, &write) || is_alike(&write, &read) {
+            return refuse("readers and writers cannot be told apart by their names");
+        }
+        Ok(Self { read, write })
+    }
+}
+
+impl Default for RwNaming {
+    fn default() -> Self {
+        Self::curator()
+    }
+}
+
+impl Names {
+    /// Whom the contender that bears these names tolerates.
+    pub fn role(&self) -> Role {
+        match self {
+            Self::Mutex(_) | Self::Writer(_) => Role::Exclusive,
+            Self::Reader(_) => Role::Shared,
+        }
+    }
+
+    /// True if readers and writers share the queue. There a znode may appear ahead of those who
+    /// wait, when a writer becomes a reader.
+    pub fn is_read_write(&self) -> bool {
+        matches!(self, Self::Reader(_) | Self::Writer(_))
+    }
+
+    /// What the names of an attempt begin with: all but the sequence.
+    pub(crate) fn prefix(&self, id: u128) -> String {
+        self.own().prefix(id)
+    }
+
+    /// The name of a writer when it has become a reader, at the same place in the queue.
+    pub(crate) fn downgraded(&self, name: &str) -> Option<String> {
+        let Self::Writer(naming) = self else { return None };
+        let id = name.strip_prefix(naming.write.before.as_str())?;
+        let (id, number) = id.rsplit_once(naming.write.after.as_str())?;
+        Some(format!("{}{id}{}{number}", naming.read.before, naming.read.after))
+    }
+
+    /// What a child of the directory is.
+    pub(crate) fn sibling(&self, name: &str) -> Sibling {
+        let named = |form: &Form, role| form.sequence(name).map(|number| number.of(role));
+        let found = match self {
+            Self::Mutex(naming) => named(&naming.form, Role::Exclusive),
+            Self::Reader(naming) | Self::Writer(naming) => {
+                named(&naming.read, Role::Shared).or_else(|| named(&naming.write, Role::Exclusive))
+            }
+        };
+        match found {
+            Some(sibling) => sibling,
+            None if is_known_lock(name) => Sibling::OtherKind,
+            None => Sibling::Foreign,
+        }
+    }
+
+    fn own(&self) -> &Form {
+        match self {
+            Self::Mutex(naming) => &naming.form,
+            Self::Reader(naming) => &naming.read,
+            Self::Writer(naming) => &naming.write,
+        }
+    }
+}
+
+impl Form {
+    fn known(after: &str, mark: &'static str) -> Self {
+        Self { before: String::new(), after: after.into(), mark }
+    }
+
+    fn custom(form: &str) -> Result<Self, ConfigError> {
+        let Some(head) = form.strip_suffix("{sequence}") else {
+            return refuse(
+                "the form does not end with {sequence}, where servers append the number",
+            );
+        };
+        let Some((before, after)) = head.split_once("{id}") else {
+            return refuse("the form has no {id}, so that a lost create could not be found again");
+        };
+        if after.is_empty() || after.ends_with(|last: char| last.is_ascii_digit()) {
+            return refuse("nothing but a digit stands before {sequence}, so it cannot be told");
+        }
+        if before.contains('/') || after.contains('/') {
+            return refuse("the form contains /");
+        }
+        if [before, after].iter().any(|part| part.contains(['{', '}'])) {
+            return refuse("the form has braces besides {id} and {sequence}");
+        }
+        if zk_session::path::validate(&format!("/{before}0{after}")).is_err() {
+            return refuse("the form has a character that servers refuse");
+        }
+        Ok(Self { before: before.into(), after: after.into(), mark: "" })
+    }
+
+    fn prefix(&self, id: u128) -> String {
+        format!("{}{id:032x}{}", self.before, self.after)
+    }
+
+    /// The number of a contender that is named in this form.
+    fn sequence(&self, name: &str) -> Option<Number> {
+        let rest = name.strip_prefix(self.before.as_str())?;
+        if self.mark.is_empty() { marked(rest, &self.after, false) } else { known(rest, self.mark) }
+    }
+}
+
+fn refuse<T>(reason: &'static str) -> Result<T, ConfigError> {
+    Err(ConfigError::Option { option: "naming", reason })
+}
+
 /// What a child of a lock's directory is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Sibling {
     /// Stands in this queue, at this number.
-    Contender(u32),
+    Contender(u32, Role),
     /// Stands in this queue, but the directory's counter has come to its end.
     Exhausted,
     /// No lock.
@@ -100,28 +257,53 @@ pub(crate) enum Sibling {
     OtherKind,
 }
 
-/// Reads the suffix that a server appended: ten digits, or fewer behind a minus sign.
-fn sequence(tail: &str) -> Option<Sibling> {
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    match tail.strip_prefix('-') {
-        Some(digits) if (9..=10).contains(&digits.len()) && is_number(digits) => {
-            Some(Sibling::Exhausted)
+/// What a server has appended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Number {
+    Is(u32),
+    Exhausted,
+}
+
+impl Number {
+    fn of(self, role: Role) -> Sibling {
+        match self {
+            Self::Is(number) => Sibling::Contender(number, role),
+            Self::Exhausted => Sibling::Exhausted,
         }
-        None if tail.len() == 10 && is_number(tail) => Some(match tail.parse() {
-            Ok(number) if number < SEQUENCE_MAX => Sibling::Contender(number),
-            Ok(_) | Err(_) => Sibling::Exhausted,
-        }),
-        Some(_) | None => None,
     }
 }
 
-fn is_other_kind(name: &str, own: &str) -> bool {
-    KNOWN_INFIXES.iter().filter(|infix| **infix != own).any(|infix| {
-        name.rsplit_once(infix).is_some_and(|(head, tail)| {
-            let is_separate = infix.starts_with('_') || head.is_empty() || head.ends_with('-');
-            is_separate && sequence(tail).is_some()
-        })
-    })
+/// The number behind a known mark. `lock-` counts alone or behind a dash; `unlock-0000000001` is no
+/// lock.
+fn known(name: &str, mark: &str) -> Option<Number> {
+    marked(name, mark, mark.starts_with(|first: char| first.is_ascii_alphabetic()))
+}
+
+/// The number behind a mark at the end of a name: ten digits, or below zero a minus sign and nine
+/// or ten. `is_separate`: the mark stands alone or behind a dash.
+fn marked(name: &str, mark: &str, is_separate: bool) -> Option<Number> {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let split = |length| name.len().checked_sub(length).and_then(|at| name.split_at_checked(at));
+    let is_marked = |head: &str| {
+        head.strip_suffix(mark).is_some_and(|id| !is_separate || id.is_empty() || id.ends_with('-'))
+    };
+    if let Some((head, tail)) = split(DIGITS)
+        && is_marked(head)
+    {
+        if digits(tail) {
+            let number = tail.parse().ok().filter(|number| *number < SEQUENCE_MAX);
+            return Some(number.map_or(Number::Exhausted, Number::Is));
+        }
+        if tail.strip_prefix('-').is_some_and(digits) {
+            return Some(Number::Exhausted);
+        }
+    }
+    let (head, tail) = split(DIGITS + 1)?;
+    (is_marked(head) && tail.strip_prefix('-').is_some_and(digits)).then_some(Number::Exhausted)
+}
+
+fn is_known_lock(name: &str) -> bool {
+    KNOWN_MARKS.iter().any(|mark| known(name, mark).is_some())
 }
 
 #[cfg(test)]
@@ -130,20 +312,52 @@ mod tests {
 
     use super::*;
 
+    fn mutex(naming: Naming) -> Names {
+        Names::Mutex(naming)
+    }
+
     #[track_caller]
     fn check(name: &str, expected: Sibling) {
-        assert_eq!(Naming::curator().sibling(name), expected, "{name}");
+        assert_eq!(mutex(Naming::curator()).sibling(name), expected, "{name}");
+    }
+
+    fn exclusive(number: u32) -> Sibling {
+        Sibling::Contender(number, Role::Exclusive)
     }
 
     #[test]
-    fn contenders_are_known_by_infix_and_ten_digits() {
-        check("0123456789abcdef0123456789abcdef-lock-0000000007", Sibling::Contender(7));
-        check("_c_8d3a1f6e-b8f0-4a0e-9f53-2d6a6f3f8c11-lock-0000000010", Sibling::Contender(10));
-        check("lock-0000000001", Sibling::Contender(1));
+    fn contenders_are_known_by_mark_and_ten_digits() {
+        check("0123456789abcdef0123456789abcdef-lock-0000000007", exclusive(7));
+        check("_c_8d3a1f6e-b8f0-4a0e-9f53-2d6a6f3f8c11-lock-0000000010", exclusive(10));
+        check("lock-0000000001", exclusive(1));
         for foreign in ["config", "lock-", "lock-12", "unlock-0000000001", "x-0000000001é", "", "é"]
         {
             check(foreign, Sibling::Foreign);
         }
+    }
+
+    #[test]
+    fn readers_and_writers_are_told_apart() {
+        for names in [Names::Reader(RwNaming::curator()), Names::Writer(RwNaming::curator())] {
+            let reader = Sibling::Contender(3, Role::Shared);
+            assert_eq!(names.sibling("_c_8d3a-__READ__0000000003"), reader);
+            assert_eq!(names.sibling("_c_8d3a-__WRIT__0000000003"), exclusive(3));
+            assert_eq!(names.sibling("a-lock-0000000003"), Sibling::OtherKind);
+        }
+        let kazoo = Names::Reader(RwNaming::kazoo());
+        assert_eq!(kazoo.sibling("ab__rlock__0000000004"), Sibling::Contender(4, Role::Shared));
+        assert_eq!(kazoo.sibling("ab__lock__0000000004"), exclusive(4));
+        assert_eq!(kazoo.sibling("ab-__READ__0000000004"), Sibling::OtherKind);
+    }
+
+    #[test]
+    fn a_downgraded_writer_keeps_its_number() {
+        let names = Names::Writer(RwNaming::curator());
+        let name = format!("{}0000000012", names.prefix(7));
+        let reader = names.downgraded(&name).expect("a writer's name");
+        assert_eq!(reader, format!("{:032x}-__READ__0000000012", 7));
+        assert_eq!(names.sibling(&reader), Sibling::Contender(12, Role::Shared));
+        assert_eq!(Names::Reader(RwNaming::curator()).downgraded(&name), None);
     }
 
     #[test]
@@ -152,13 +366,16 @@ mod tests {
             "a-__READ__0000000001",
             "a-__WRIT__0000000001",
             "abc__lock__0000000001",
+            "abc__rlock__0000000001",
             "a-lease-0000000001",
             "a-latch-0000000001",
         ] {
             check(other, Sibling::OtherKind);
         }
-        assert_eq!(Naming::kazoo().sibling("a-lock-0000000001"), Sibling::OtherKind);
-        assert_eq!(Naming::kazoo().sibling("a__lock__0000000001"), Sibling::Contender(1));
+        let kazoo = mutex(Naming::kazoo());
+        assert_eq!(kazoo.sibling("a-lock-0000000001"), Sibling::OtherKind);
+        assert_eq!(kazoo.sibling("a__rlock__0000000001"), Sibling::OtherKind);
+        assert_eq!(kazoo.sibling("a__lock__0000000001"), exclusive(1));
     }
 
     #[test]
@@ -168,29 +385,62 @@ mod tests {
         {
             check(exhausted, Sibling::Exhausted);
         }
-        check("a-lock-2147483646", Sibling::Contender(2_147_483_646));
+        check("a-lock-2147483646", exclusive(2_147_483_646));
+        let dashed = mutex(Naming::custom("x-{id}-{sequence}").unwrap());
+        for exhausted in ["x-1-2147483647", "x-1--2147483648", "x-1--000000005"] {
+            assert_eq!(dashed.sibling(exhausted), Sibling::Exhausted, "{exhausted}");
+        }
     }
 
     #[test]
-    fn infixes_that_cannot_separate_are_refused_with_the_reason() {
-        for infix in ["", "a/b", "lock1", "\u{1}"] {
-            assert!(matches!(Naming::custom(infix), Err(ConfigError::Option { .. })), "{infix:?}");
+    fn forms_that_cannot_carry_an_id_are_refused_with_the_reason() {
+        for form in [
+            "",
+            "x-{id}",
+            "x-{sequence}",
+            "{sequence}-{id}",
+            "{id}{sequence}",
+            "{id}1{sequence}",
+            "a/{id}-{sequence}",
+            "{id}-{id}-{sequence}",
+            "\u{1}{id}-{sequence}",
+        ] {
+            assert!(matches!(Naming::custom(form), Err(ConfigError::Option { .. })), "{form:?}");
         }
-        assert!(Naming::custom("-mine-").is_ok());
+        let custom = RwNaming::custom;
+        assert!(custom("{id}-r-{sequence}", "{id}-w-{sequence}").is_ok());
+        for (read, write) in [
+            ("{id}-{sequence}", "{id}-{sequence}"),
+            ("{id}-{sequence}", "{id}-w-{sequence}"),
+            ("x{id}-{sequence}", "{id}-{sequence}"),
+        ] {
+            assert!(custom(read, write).is_err(), "{read} {write}");
+        }
+        assert!(custom("r{id}-{sequence}", "w{id}-{sequence}").is_ok());
     }
 
     proptest! {
         #[test]
         fn own_names_are_read_back_whatever_the_id(id: u128, number in 0..SEQUENCE_MAX) {
-            for naming in [Naming::curator(), Naming::kazoo(), Naming::custom("~q~").unwrap()] {
-                let name = format!("{}{number:010}", naming.prefix(id));
-                prop_assert_eq!(naming.sibling(&name), Sibling::Contender(number));
+            let custom = || Naming::custom("x-{id}~q~{sequence}").unwrap();
+            for names in [
+                mutex(Naming::curator()),
+                mutex(Naming::kazoo()),
+                mutex(custom()),
+                Names::Reader(RwNaming::curator()),
+                Names::Writer(RwNaming::curator()),
+                Names::Reader(RwNaming::kazoo()),
+                Names::Writer(RwNaming::kazoo()),
+            ] {
+                let name = format!("{}{number:010}", names.prefix(id));
+                prop_assert_eq!(names.sibling(&name), Sibling::Contender(number, names.role()));
             }
         }
 
         #[test]
         fn foreign_names_never_panic(name: String) {
-            let _ = Naming::curator().sibling(&name);
+            let _ = mutex(Naming::curator()).sibling(&name);
+            let _ = Names::Reader(RwNaming::kazoo()).sibling(&name);
         }
     }
 }

@@ -125,7 +125,7 @@ impl Contender {
             }
             Err(error) => Err(format!("acquire: {error}")),
         }?;
-        match self.lock.watches_missed() {
+        match self.lock.stats().watches_missed {
             0 => Ok(()),
             missed => Err(format!("{missed} watches were missed")),
         }

@@ -105,7 +105,7 @@ fn reconnects_neither_lose_nor_double_the_lock() {
                     inside.fetch_sub(1, Ordering::SeqCst);
                     release(guard).await;
                 }
-                assert_eq!(lock.watches_missed(), 0);
+                assert_eq!(lock.stats().watches_missed, 0);
             }));
         }
         let mut cuts = 0;

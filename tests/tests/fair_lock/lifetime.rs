@@ -6,10 +6,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jute_codec::{Create2Reply, OpCode, Response, Stat};
-use zk_recipes::machine::fair::Fair;
+use zk_recipes::machine::contender::Contender;
 use zk_recipes::machine::release::ReleaseStep;
 use zk_recipes::machine::{Input, Profile, Step, View};
-use zk_recipes::{Acl, Client, CloseOutcome, Guard, LockError, LockState, Naming, SessionId, Time};
+use zk_recipes::{
+    Acl, Client, CloseOutcome, Guard, LockError, LockState, Names, Naming, SessionId, Time,
+};
 use zk_session::machine::Reply;
 use zk_tests::world::{World, forget_panics, run, runtime, sleep_ms};
 use zk_testserver::Action;
@@ -265,14 +267,14 @@ fn a_tainted_attempt_is_swept_again_after_the_next_reconnect() {
 fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
     let profile = Profile {
         directory: "/l".into(),
-        naming: Naming::default(),
+        names: Names::Mutex(Naming::default()),
         acl: Acl::open(),
         identity: "".into(),
         safety_relist: None,
     };
-    let mut fair = Fair::new(profile, 7, true);
-    assert!(matches!(fair.start(), Step::Submit(_)));
-    let (mut release, is_creating) = fair.abandon();
+    let mut contender = Contender::new(profile, 7, true);
+    assert!(matches!(contender.start(), Step::Submit(_)));
+    let (mut release, is_creating) = contender.abandon();
     assert!(is_creating);
     assert!(matches!(release.start(true), ReleaseStep::Wait(None)));
     let view = View { now: Time::default(), alive: None, lapses: 0 };

@@ -27,7 +27,7 @@ fn a_predecessor_deleted_while_disconnected_is_noticed() {
         let before = client.now();
         let guard = granted(waiter).await;
         assert!(client.now().saturating_since(before).as_millis() < 3_000, "{}", world.trace());
-        assert_eq!(lock.watches_missed(), 0);
+        assert_eq!(lock.stats().watches_missed, 0);
         release(guard).await;
         drop(held);
         world.check_clean(&[&client, &other]).await;
@@ -48,7 +48,7 @@ fn a_predecessor_deleted_after_a_reconnect_is_noticed() {
         assert!(!waiter.is_finished());
         assert!(world.server.admin_delete(held.path()));
         let guard = granted_now(&world, waiter).await;
-        assert_eq!(lock.watches_missed(), 0);
+        assert_eq!(lock.stats().watches_missed, 0);
         release(guard).await;
         drop(held);
         world.check_clean(&[&client, &other]).await;
@@ -159,7 +159,7 @@ fn changed_data_of_the_predecessor_is_no_grant_and_loses_no_wake_up() {
         }
         release(held).await;
         release(granted_now(&world, waiter).await).await;
-        assert_eq!(lock.watches_missed(), 0);
+        assert_eq!(lock.stats().watches_missed, 0);
         world.check_clean(&[&client, &other]).await;
     });
 }
@@ -179,7 +179,7 @@ fn changed_data_of_the_own_znode_keeps_the_place() {
         let guard = granted_now(&world, waiter).await;
         assert_eq!(guard.path(), place);
         release(guard).await;
-        assert_eq!(lock.watches_missed(), 0);
+        assert_eq!(lock.stats().watches_missed, 0);
         world.check_clean(&[&client, &other]).await;
     });
 }
@@ -392,7 +392,7 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
         assert!(!behind.is_finished());
         release(guard).await;
         release(granted_now(&world, behind).await).await;
-        assert_eq!(lock.watches_missed(), 0);
+        assert_eq!(lock.stats().watches_missed, 0);
         world.check_clean(&[&client, &other, &third]).await;
     });
 }

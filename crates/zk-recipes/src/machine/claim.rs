@@ -20,21 +20,18 @@
 //! session has moved on.
 
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, Response};
-use zk_session::machine::{Flight, Operation, Reply};
+use jute_codec::{CreateMode, ErrorCode, Response};
+use zk_session::machine::{Flight, Reply};
 use zk_session::{OpError, SessionId, Time};
 
+use super::directory::{Directory, Made};
 use super::release::{Release, name_of};
 use super::{
-    PAUSE, Profile, Verdict, View, Znode, barrier, child, create, delete, flight, list, queue,
-    read, replayable, verdict,
+    PAUSE, Profile, Tally, Verdict, View, Znode, barrier, child, create, delete, flight, list,
+    queue, read, replayable, verdict,
 };
 use crate::error::LockError;
 use crate::naming::Sibling;
-
-/// Rounds of creating the directory before the claim gives up. Somebody would have to delete it
-/// each time.
-const DIRECTORY_ROUNDS_MAX: u32 = 5;
 
 /// What a claim asks for.
 #[derive(Clone, Debug)]
@@ -74,9 +71,9 @@ pub struct Claim {
     znode: Option<Znode>,
     /// A create had an unknown outcome.
     is_tainted: bool,
-    /// The server does not know containers (before 3.5.1).
-    has_no_containers: bool,
-    directory_rounds: u32,
+    directory: Directory,
+    replays: u64,
+    duplicates: u64,
     /// Znodes with our id that other sessions own.
     strangers: Vec<ByteString>,
     state: State,
@@ -100,15 +97,17 @@ enum State {
 
 impl Claim {
     pub(crate) fn new(profile: Profile, id: u128) -> Self {
-        let prefix = profile.naming.prefix(id).into();
+        let prefix = profile.names.prefix(id).into();
+        let directory = Directory::new(profile.directory.clone());
         Self {
             profile,
             prefix,
             session: None,
             znode: None,
             is_tainted: false,
-            has_no_containers: false,
-            directory_rounds: 0,
+            directory,
+            replays: 0,
+            duplicates: 0,
             strangers: Vec::new(),
             state: State::Creating,
         }
@@ -157,6 +156,12 @@ impl Claim {
         Release::new(profile, prefix, self.session, known, self.is_tainted)
     }
 
+    /// Adds what it has met since the last call.
+    pub(crate) fn take_tally(&mut self, tally: &mut Tally) {
+        tally.replays += std::mem::take(&mut self.replays);
+        tally.duplicates += std::mem::take(&mut self.duplicates);
+    }
+
     /// Advances by the answer to its flight.
     pub fn handle_reply(&mut self, view: View, reply: Reply) -> ClaimStep {
         if self.session.is_none() {
@@ -184,7 +189,7 @@ impl Claim {
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
                 let name = name_of(&created.path).unwrap_or_default();
-                let Sibling::Contender(sequence) = self.profile.naming.sibling(&name) else {
+                let Sibling::Contender(sequence, _) = self.profile.names.sibling(&name) else {
                     return self.exhausted(name);
                 };
                 let czxid = created.stat.czxid;
@@ -201,9 +206,13 @@ impl Claim {
                 ClaimStep::Failed(LockError::definite(error, "create", &self.profile.directory))
             }
             Some(Verdict::Later) => self.pause(view),
-            Some(Verdict::NotApplied) => self.start(),
+            Some(Verdict::NotApplied) => {
+                self.replays += 1;
+                self.start()
+            }
             Some(Verdict::SessionOver) => ClaimStep::SessionOver,
             Some(Verdict::Unknown | Verdict::Done(_)) | None => {
+                self.replays += 1;
                 self.is_tainted = true;
                 self.session = reply.session;
                 // A server that fails is given time; a lost connection has to be made anew anyway.
@@ -231,55 +240,23 @@ impl Claim {
     }
 
     fn make_directory(&mut self) -> ClaimStep {
-        self.directory_rounds += 1;
-        if self.directory_rounds > DIRECTORY_ROUNDS_MAX {
-            let path = self.profile.directory.to_string();
-            let code = ErrorCode::NO_NODE;
-            return ClaimStep::Failed(LockError::Refused { code, operation: "create", path });
+        match self.directory.make() {
+            Ok(operations) => {
+                self.state = State::MakingDirectory;
+                ClaimStep::Submit(flight(self.session, operations))
+            }
+            Err(error) => ClaimStep::Failed(error),
         }
-        self.state = State::MakingDirectory;
-        let mode =
-            if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
-        let directory = &self.profile.directory;
-        let ends = directory.match_indices('/').map(|(at, _)| at).skip(1).chain([directory.len()]);
-        let make = |end| -> Option<Operation> {
-            let path = directory.slice_ref(directory.get(..end)?);
-            Some(create(path, bytes::Bytes::new(), Acl::open(), mode))
-        };
-        ClaimStep::Submit(flight(self.session, ends.filter_map(make).collect()))
     }
 
-    /// The directory itself counts: an ancestor may exist without being ours to create. If the
-    /// directory could not be made for the want of an ancestor, that ancestor's answer counts.
-    fn made_directory(&mut self, view: View, mut reply: Reply) -> ClaimStep {
-        let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
-        if reply.results.iter().any(is_unsupported) {
-            self.has_no_containers = true;
-            return self.make_directory();
-        }
-        let mut path = self.profile.directory.to_string();
-        let mut deciding = reply.results.pop();
-        if deciding == Some(Err(OpError::Server(ErrorCode::NO_NODE))) {
-            let is_in_place = |result: &Result<_, OpError>| {
-                matches!(result, Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)))
-            };
-            if let Some(depth) = reply.results.iter().position(|result| !is_in_place(result)) {
-                deciding = Some(reply.results.swap_remove(depth));
-                path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
-            }
-        }
-        match deciding.map(replayable) {
-            // Somebody was faster, or deletes what we make: the next create tells.
-            Some(Verdict::Refused(OpError::Server(
-                ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
-            ))) => self.start(),
-            Some(Verdict::Refused(error)) => {
-                ClaimStep::Failed(LockError::definite(error, "create", &path))
-            }
-            Some(Verdict::Later) => self.pause(view),
-            Some(Verdict::SessionOver) => ClaimStep::SessionOver,
-            // If it did not happen after all, the next create says so.
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => self.start(),
+    fn made_directory(&mut self, view: View, reply: Reply) -> ClaimStep {
+        match self.directory.made(reply) {
+            // If it is not there after all, the next create says so.
+            Made::Perhaps => self.start(),
+            Made::Again => self.make_directory(),
+            Made::Failed(error) => ClaimStep::Failed(error),
+            Made::Later => self.pause(view),
+            Made::SessionOver => ClaimStep::SessionOver,
         }
     }
 
@@ -395,6 +372,7 @@ impl Claim {
         if duplicates.is_empty() {
             return self.claimed(None);
         }
+        self.duplicates += duplicates.len() as u64;
         self.state = State::Reducing;
         ClaimStep::Submit(flight(self.session, duplicates))
     }

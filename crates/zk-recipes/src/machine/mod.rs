@@ -3,10 +3,13 @@
 //! A machine takes one input at a time (the answer to its flight, an event of one of its watches,
 //! a change of the session, a time that has come) and returns one step: a flight, a wait, or the
 //! end. It has at most one flight under way. Cancellation is an input too: it turns a machine
-//! into a [`Release`](release::Release), which removes whatever the machine may have left.
+//! into a release ([`Removal`]), which removes whatever the machine may have left.
 
 pub mod claim;
-pub mod fair;
+pub mod contender;
+pub(crate) mod directory;
+pub mod downgrade;
+pub mod exclusive;
 pub mod queue;
 pub mod release;
 
@@ -21,8 +24,11 @@ use jute_codec::{
 use zk_session::machine::{Flight, Operation, Reply, WatchId};
 use zk_session::{OpError, Outcome, SessionId, Time};
 
+use self::contender::Contender;
+use self::exclusive::{Exclusive, ExclusiveRelease};
+use self::release::{Release, ReleaseStep};
 use crate::error::LockError;
-use crate::naming::Naming;
+use crate::naming::Names;
 
 /// Pause before asking again a server that is overloaded or has no quorum.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
@@ -33,14 +39,26 @@ pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 pub struct Profile {
     /// Directory of the contenders.
     pub directory: ByteString,
-    /// Form of their names.
-    pub naming: Naming,
+    /// Their names, and the contender's own.
+    pub names: Names,
     /// Access control list of contender znodes.
     pub acl: Vec<Acl>,
     /// Data of contender znodes.
     pub identity: Bytes,
     /// How often a waiter lists again although nothing has happened.
     pub safety_relist: Option<Duration>,
+}
+
+/// What a machine has met since it was last asked.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "the runner adds it up")]
+pub struct Tally {
+    /// Duplicates of the own znode that were found and removed.
+    pub duplicates: u64,
+    /// Flights issued again because a lost connection had left their outcome open.
+    pub replays: u64,
+    /// How often the safety timer has found something that no watch had told.
+    pub watches_missed: u64,
 }
 
 /// What a machine is told of the session, with every input.
@@ -54,6 +72,128 @@ pub struct View {
     pub alive: Option<u64>,
     /// Guard deadlines of the client that have passed.
     pub lapses: u64,
+}
+
+/// An attempt at a lock of whatever kind.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, clippy::large_enum_variant, reason = "complete; one per acquire")]
+pub enum Attempt {
+    /// In a queue.
+    Contender(Contender),
+    /// At the one znode of an exclusive lock.
+    Exclusive(Exclusive),
+}
+
+/// The removal of what an attempt may have left.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums, clippy::large_enum_variant, reason = "complete; one per guard")]
+pub enum Removal {
+    /// From a queue.
+    Contender(Release),
+    /// The one znode of an exclusive lock.
+    Exclusive(ExclusiveRelease),
+}
+
+impl Attempt {
+    /// The first step.
+    pub fn start(&mut self) -> Step {
+        match self {
+            Self::Contender(contender) => contender.start(),
+            Self::Exclusive(exclusive) => exclusive.start(),
+        }
+    }
+
+    /// Advances by one input.
+    pub fn handle(&mut self, view: View, input: Input) -> Step {
+        match self {
+            Self::Contender(contender) => contender.handle(view, input),
+            Self::Exclusive(exclusive) => exclusive.handle(view, input),
+        }
+    }
+
+    /// Contenders ahead, as far as that is known. An exclusive lock knows its holder only.
+    pub fn ahead(&self) -> Option<usize> {
+        match self {
+            Self::Contender(contender) => contender.ahead(),
+            Self::Exclusive(exclusive) => exclusive.is_waiting().then_some(1),
+        }
+    }
+
+    /// What it has met since the last call.
+    pub fn take_tally(&mut self) -> Tally {
+        match self {
+            Self::Contender(contender) => contender.take_tally(),
+            Self::Exclusive(exclusive) => exclusive.take_tally(),
+        }
+    }
+
+    /// Cancellation: what has to be removed. `true` if the flight that is under way holds the
+    /// create, so that its answer has to be handed to the removal.
+    pub fn abandon(self) -> (Removal, bool) {
+        match self {
+            Self::Contender(contender) => {
+                let (release, is_creating) = contender.abandon();
+                (Removal::Contender(release), is_creating)
+            }
+            Self::Exclusive(exclusive) => {
+                let (release, is_creating) = exclusive.abandon();
+                (Removal::Exclusive(release), is_creating)
+            }
+        }
+    }
+}
+
+impl Removal {
+    /// Starts. `create_pending`: the flight that holds the create has no answer yet, and its
+    /// answer will be handed in.
+    pub fn start(&mut self, create_pending: bool) -> ReleaseStep {
+        match self {
+            Self::Contender(release) => release.start(create_pending),
+            Self::Exclusive(release) => release.start(create_pending),
+        }
+    }
+
+    /// Advances by one input.
+    pub fn handle(&mut self, view: View, input: Input) -> ReleaseStep {
+        match self {
+            Self::Contender(release) => release.handle(view, input),
+            Self::Exclusive(release) => release.handle(view, input),
+        }
+    }
+
+    /// True if a create of the attempt had an unknown outcome, so that another look after the
+    /// next reconnect is worth its price.
+    pub fn is_tainted(&self) -> bool {
+        match self {
+            Self::Contender(release) => release.is_tainted(),
+            Self::Exclusive(release) => release.is_tainted(),
+        }
+    }
+
+    /// Looks once more for what a lost request may have left.
+    pub fn sweep_again(&mut self) -> ReleaseStep {
+        match self {
+            Self::Contender(release) => release.sweep_again(),
+            Self::Exclusive(release) => release.sweep_again(),
+        }
+    }
+
+    /// Whether the znode is still ours is not certain any more. A name that is unique can be
+    /// deleted all the same.
+    pub fn doubt(&mut self) {
+        match self {
+            Self::Contender(_) => {}
+            Self::Exclusive(release) => release.doubt(),
+        }
+    }
+
+    /// Flights issued again because a lost connection had left their outcome open.
+    pub fn replays(&self) -> u64 {
+        match self {
+            Self::Contender(release) => release.replays(),
+            Self::Exclusive(release) => release.replays(),
+        }
+    }
 }
 
 /// What happens to a machine.

@@ -4,19 +4,19 @@ use bytestring::ByteString;
 
 use super::Profile;
 use crate::error::LockError;
-use crate::naming::Sibling;
+use crate::naming::{Role, Sibling};
 
 /// Where a contender stands in a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum Standing {
-    /// Nobody is ahead.
+    /// Nobody is ahead whom the contender would have to wait for.
     First,
-    /// Somebody is ahead.
+    /// Somebody is.
     Behind {
-        /// How many.
+        /// How many stand ahead, whatever they are.
         ahead: usize,
-        /// The last of them.
+        /// The last of those whom the contender waits for.
         nearest: ByteString,
     },
     /// The contender is not in the list.
@@ -25,6 +25,9 @@ pub enum Standing {
 
 /// Finds the place of the znode `name` with number `own` in a list of the directory. Others that
 /// carry the attempt's `prefix` count like anybody else; see [`with_prefix`].
+///
+/// A reader waits for the writers ahead, everybody else for all who are ahead. Two others with the
+/// same number both count: a writer of Curator's that becomes a reader gives both its znodes one.
 ///
 /// # Errors
 ///
@@ -39,22 +42,22 @@ pub fn standing(
     let mut ahead = 0;
     let mut nearest: Option<(u32, &ByteString)> = None;
     for sibling in names {
-        match profile.naming.sibling(sibling) {
+        match profile.names.sibling(sibling) {
             Sibling::Foreign => {}
             Sibling::OtherKind => {
                 return Err(LockError::MixedKinds { name: sibling.to_string() });
             }
             Sibling::Exhausted => return Err(exhausted(profile)),
-            Sibling::Contender(_) if *sibling == name => is_listed = true,
-            // Two holders of one number cannot be told apart in order.
-            Sibling::Contender(number) if number == own => return Err(exhausted(profile)),
-            Sibling::Contender(number) if number < own => {
+            Sibling::Contender(..) if *sibling == name => is_listed = true,
+            // Two contenders with one number cannot be told apart in order.
+            Sibling::Contender(number, _) if number == own => return Err(exhausted(profile)),
+            Sibling::Contender(number, role) if number < own => {
                 ahead += 1;
-                if nearest.is_none_or(|(highest, _)| highest < number) {
+                if excludes(profile, role) && nearest.is_none_or(|(highest, _)| highest < number) {
                     nearest = Some((number, sibling));
                 }
             }
-            Sibling::Contender(_) => {}
+            Sibling::Contender(..) => {}
         }
     }
     Ok(match nearest {
@@ -64,7 +67,7 @@ pub fn standing(
     })
 }
 
-/// True if anybody stands in the queue.
+/// True if somebody stands in the queue whom a new contender would have to wait for.
 ///
 /// # Errors
 ///
@@ -72,14 +75,19 @@ pub fn standing(
 pub fn is_taken(profile: &Profile, names: &[ByteString]) -> Result<bool, LockError> {
     let mut is_taken = false;
     for name in names {
-        match profile.naming.sibling(name) {
+        match profile.names.sibling(name) {
             Sibling::Foreign => {}
             Sibling::OtherKind => return Err(LockError::MixedKinds { name: name.to_string() }),
             Sibling::Exhausted => return Err(exhausted(profile)),
-            Sibling::Contender(_) => is_taken = true,
+            Sibling::Contender(_, role) => is_taken |= excludes(profile, role),
         }
     }
     Ok(is_taken)
+}
+
+/// Whether our contender and one of this role exclude each other.
+fn excludes(profile: &Profile, role: Role) -> bool {
+    role == Role::Exclusive || profile.names.role() == Role::Exclusive
 }
 
 /// Contenders that carry an attempt's prefix, lowest number first.
@@ -91,8 +99,8 @@ pub fn with_prefix(
     let mut own: Vec<_> = names
         .iter()
         .filter(|name| name.starts_with(prefix))
-        .filter_map(|name| match profile.naming.sibling(name) {
-            Sibling::Contender(number) => Some((number, name.clone())),
+        .filter_map(|name| match profile.names.sibling(name) {
+            Sibling::Contender(number, _) => Some((number, name.clone())),
             // It still has to be removed, whatever its number.
             Sibling::Exhausted => Some((u32::MAX, name.clone())),
             Sibling::Foreign | Sibling::OtherKind => None,
@@ -109,12 +117,12 @@ fn exhausted(profile: &Profile) -> LockError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::Naming;
+    use crate::naming::{Names, Naming, RwNaming};
 
-    fn profile() -> Profile {
+    fn profile(names: Names) -> Profile {
         Profile {
             directory: "/l".into(),
-            naming: Naming::curator(),
+            names,
             acl: vec![],
             identity: bytes::Bytes::new(),
             safety_relist: None,
@@ -125,17 +133,18 @@ mod tests {
         names.iter().map(|name| ByteString::from(*name)).collect()
     }
 
+    fn behind(ahead: usize, nearest: &str) -> Standing {
+        Standing::Behind { ahead, nearest: nearest.into() }
+    }
+
     #[track_caller]
     fn check(list: &[&str], expected: &Standing) {
-        assert_eq!(
-            standing(&profile(), &names(list), "m-lock-0000000005", 5).as_ref(),
-            Ok(expected)
-        );
+        let profile = profile(Names::Mutex(Naming::curator()));
+        assert_eq!(standing(&profile, &names(list), "m-lock-0000000005", 5).as_ref(), Ok(expected));
     }
 
     #[test]
     fn order_is_by_number_whatever_the_prefix() {
-        let behind = |ahead, nearest: &str| Standing::Behind { ahead, nearest: nearest.into() };
         check(&["m-lock-0000000005"], &Standing::First);
         check(&["a-lock-0000000006", "m-lock-0000000005"], &Standing::First);
         check(
@@ -156,10 +165,54 @@ mod tests {
     fn equal_numbers_and_spent_counters_are_errors() {
         for other in ["z-lock-0000000005", "z-lock-2147483647", "z-lock--2147483648"] {
             let list = names(&["m-lock-0000000005", other]);
+            let profile = profile(Names::Mutex(Naming::curator()));
             assert!(matches!(
-                standing(&profile(), &list, "m-lock-0000000005", 5),
+                standing(&profile, &list, "m-lock-0000000005", 5),
                 Err(LockError::QueueExhausted { .. })
             ));
         }
+    }
+
+    #[test]
+    fn a_reader_waits_for_writers_only_and_a_writer_for_everybody() {
+        let queue = |own: &'static str, others: &[&'static str]| {
+            let mut list = vec![own];
+            list.extend(others);
+            names(&list)
+        };
+        let reader = profile(Names::Reader(RwNaming::curator()));
+        let writer = profile(Names::Writer(RwNaming::curator()));
+        let (read, write) = ("m-__READ__0000000005", "m-__WRIT__0000000005");
+        let others = ["a-__READ__0000000004", "b-__WRIT__0000000002", "c-__READ__0000000001"];
+        assert_eq!(
+            standing(&reader, &queue(read, &others), read, 5),
+            Ok(behind(3, "b-__WRIT__0000000002"))
+        );
+        assert_eq!(
+            standing(&writer, &queue(write, &others), write, 5),
+            Ok(behind(3, "a-__READ__0000000004"))
+        );
+        let readers = ["a-__READ__0000000004", "z-__WRIT__0000000006"];
+        assert_eq!(standing(&reader, &queue(read, &readers), read, 5), Ok(Standing::First));
+        assert_eq!(is_taken(&reader, &names(&["a-__READ__0000000004"])), Ok(false));
+        assert_eq!(is_taken(&writer, &names(&["a-__READ__0000000004"])), Ok(true));
+        assert_eq!(is_taken(&reader, &names(&["a-__WRIT__0000000004"])), Ok(true));
+    }
+
+    /// What Curator leaves beside each other while a writer becomes a reader: one holder.
+    #[test]
+    fn a_reader_and_a_writer_of_one_number_both_count() {
+        let pair = ["a-__READ__0000000003", "b-__WRIT__0000000003"];
+        let (read, write) = ("m-__READ__0000000005", "m-__WRIT__0000000005");
+        for others in [[pair[0], pair[1]], [pair[1], pair[0]]] {
+            let reader = profile(Names::Reader(RwNaming::curator()));
+            let list = names(&[others[0], read, others[1]]);
+            assert_eq!(standing(&reader, &list, read, 5), Ok(behind(2, pair[1])));
+            let writer = profile(Names::Writer(RwNaming::curator()));
+            let list = names(&[others[0], write, others[1]]);
+            assert_eq!(standing(&writer, &list, write, 5), Ok(behind(2, others[0])));
+        }
+        let own = names(&["x-__WRIT__0000000005", read]);
+        assert!(standing(&profile(Names::Reader(RwNaming::curator())), &own, read, 5).is_err());
     }
 }

@@ -68,6 +68,7 @@ pub struct Release {
     given_up: Vec<ByteString>,
     refusal: Option<(ByteString, OpError)>,
     paused_until: Option<Time>,
+    replays: u64,
     state: State,
 }
 
@@ -104,6 +105,7 @@ impl Release {
             given_up: Vec::new(),
             refusal: None,
             paused_until: None,
+            replays: 0,
             state: State::Sweeping,
         }
     }
@@ -123,10 +125,25 @@ impl Release {
         &self.profile.directory
     }
 
+    /// What the machines of the lock know.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// From now on the holder's znode has one of these names.
+    pub fn rename(&mut self, names: Vec<ByteString>) {
+        self.known = names;
+    }
+
     /// True if a create of this attempt had an unknown outcome, so that another sweep after the
     /// next reconnect is worth its price.
     pub fn is_tainted(&self) -> bool {
         self.is_tainted
+    }
+
+    /// Flights issued again because a lost connection had left their outcome open.
+    pub fn replays(&self) -> u64 {
+        self.replays
     }
 
     /// Sweeps once more.
@@ -236,7 +253,10 @@ impl Release {
                 }
                 ReleaseStep::Refused { path: self.profile.directory.clone(), error }
             }
-            _ => self.sweep(),
+            _ => {
+                self.replays += 1;
+                self.sweep()
+            }
         }
     }
 
@@ -288,8 +308,12 @@ impl Release {
                     is_later = true;
                     left.push(name);
                 }
-                Verdict::NotApplied => left.push(name),
+                Verdict::NotApplied => {
+                    self.replays += 1;
+                    left.push(name);
+                }
                 Verdict::Unknown => {
+                    self.replays += 1;
                     self.has_lost_delete = true;
                     left.push(name);
                 }

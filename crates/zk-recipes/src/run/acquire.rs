@@ -2,23 +2,26 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
-use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::{Instrument as _, Span, debug, debug_span, warn};
+use zk_session::machine::Operation;
 use zk_session::{Client, OpError, Slot, Time};
 
 use super::{Fed, Feed, hold, release};
 use crate::error::{LockError, LostReason};
 use crate::guard::Guard;
-use crate::machine::fair::Fair;
-use crate::machine::queue;
+use crate::lock::AtRiskPolicy;
+use crate::machine::contender::Contender;
+use crate::machine::exclusive::{Exclusive, ExclusiveProfile};
 use crate::machine::{
-    Held, Input, PAUSE, Profile, Restart, Step, Verdict, flight, list, replayable,
+    self, Held, Input, PAUSE, Profile, Restart, Step, Verdict, flight, list, queue, read,
+    replayable,
 };
-use crate::phase::Phase;
+use crate::phase::{Observer, Phase};
+use crate::stats::Counters;
 
 /// Attempts that may lose their znode before the acquire gives up.
 const ZNODES_LOST_MAX: u32 = 5;
@@ -27,22 +30,77 @@ const ZNODES_LOST_MAX: u32 = 5;
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) client: Client,
-    pub(crate) profile: Profile,
+    pub(crate) target: Target,
     /// When to give up.
     pub(crate) deadline: Option<Time>,
     /// Where to tell how it goes.
-    pub(crate) phase: Option<Arc<watch::Sender<Phase>>>,
-    pub(crate) watches_missed: Arc<AtomicU64>,
+    pub(crate) observer: Observer,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) at_risk: AtRiskPolicy,
+}
+
+/// What is to be obtained.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// The one znode of an exclusive lock.
+    Exclusive(ExclusiveProfile),
+    /// The front of a queue.
+    Queue(Profile),
+}
+
+impl Target {
+    fn attempt(&self, id: u128, may_wait: bool) -> machine::Attempt {
+        match self {
+            Self::Exclusive(profile) => {
+                machine::Attempt::Exclusive(Exclusive::new(profile.clone(), id, may_wait))
+            }
+            Self::Queue(profile) => {
+                machine::Attempt::Contender(Contender::new(profile.clone(), id, may_wait))
+            }
+        }
+    }
+
+    fn path(&self) -> &ByteString {
+        match self {
+            Self::Exclusive(profile) => &profile.path,
+            Self::Queue(profile) => &profile.directory,
+        }
+    }
+
+    /// The read that tells whether it is taken.
+    fn look(&self) -> Operation {
+        match self {
+            Self::Exclusive(profile) => read(profile.path.clone(), None),
+            Self::Queue(profile) => list(&profile.directory, None),
+        }
+    }
+
+    fn verb(&self) -> &'static str {
+        match self {
+            Self::Exclusive(_) => "read",
+            Self::Queue(_) => "list",
+        }
+    }
+
+    fn is_taken(&self, seen: &Response) -> Result<bool, LockError> {
+        match (self, seen) {
+            (Self::Queue(profile), Response::GetChildren(names)) => queue::is_taken(profile, names),
+            // What is not ephemeral is no lock. The attempt says so.
+            (Self::Exclusive(_), Response::GetData(found)) => Ok(found.stat.ephemeral_owner != 0),
+            _ => Ok(false),
+        }
+    }
 }
 
 /// An attempt that hands over to the janitor when it is dropped, at any moment.
 struct Attempt {
     /// Gone once the lock is held.
     parts: Option<Parts>,
+    counters: Arc<Counters>,
 }
 
 struct Parts {
-    fair: Fair,
+    machine: machine::Attempt,
     feed: Feed,
     slot: Slot,
 }
@@ -54,32 +112,41 @@ enum Outcome {
 }
 
 /// Acquires the lock. Dropping the future leaves nothing behind but work for the janitor.
-pub(crate) async fn acquire(order: Order) -> Result<Guard, LockError> {
+pub(crate) async fn acquire<K>(order: Order) -> Result<Guard<K>, LockError> {
     match attempts(&order, true).await? {
         Some(guard) => Ok(guard),
-        None => unreachable!("an attempt that may queue is never busy"),
+        None => unreachable!("an attempt that may wait is never busy"),
     }
 }
 
-/// Acquires the lock if nobody stands in the queue. A queue that is not empty costs one read.
-pub(crate) async fn try_acquire(order: Order) -> Result<Option<Guard>, LockError> {
+/// Acquires the lock if it need not be waited for. A lock that is taken costs one read.
+pub(crate) async fn try_acquire<K>(order: Order) -> Result<Option<Guard<K>>, LockError> {
     if is_taken(&order).await? {
         return Ok(None);
     }
     attempts(&order, false).await
 }
 
-async fn attempts(order: &Order, may_queue: bool) -> Result<Option<Guard>, LockError> {
+async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, LockError> {
+    let since = order.client.now();
     let mut znodes_lost = 0;
     loop {
         let slot = before(order, order.client.reserve_slot()).await?;
-        let mut attempt = Attempt::new(order, slot, may_queue);
-        match attempt.run(order).await? {
+        let id = order.client.unique_id();
+        let span = debug_span!("attempt", path = %order.target.path(), id = format!("{id:032x}"));
+        Counters::count(&order.counters.attempts);
+        let mut attempt = Attempt::new(order, slot, id, may_wait);
+        match attempt.run(order).instrument(span.clone()).await? {
             Outcome::Busy => return Ok(None),
-            Outcome::Held(held) => return Ok(Some(attempt.into_guard(held))),
+            Outcome::Held(held) => {
+                Counters::count(&order.counters.acquired);
+                order.counters.waited(order.client.now().saturating_since(since));
+                return Ok(Some(attempt.into_guard(order, held, span)));
+            }
             Outcome::Restart(restart) => {
                 debug!(?restart, "starting a new attempt");
                 drop(attempt);
+                order.observer.tell(Phase::Claiming);
                 if restart == Restart::ZnodeGone {
                     znodes_lost += 1;
                     if znodes_lost > ZNODES_LOST_MAX {
@@ -94,15 +161,16 @@ async fn attempts(order: &Order, may_queue: bool) -> Result<Option<Guard>, LockE
 }
 
 impl Attempt {
-    fn new(order: &Order, slot: Slot, may_queue: bool) -> Self {
-        let fair = Fair::new(order.profile.clone(), order.client.unique_id(), may_queue);
+    fn new(order: &Order, slot: Slot, id: u128, may_wait: bool) -> Self {
+        let machine = order.target.attempt(id, may_wait);
         let feed = Feed::new(order.client.lane());
-        Self { parts: Some(Parts { fair, feed, slot }) }
+        let parts = Some(Parts { machine, feed, slot });
+        Self { parts, counters: Arc::clone(&order.counters) }
     }
 
     async fn run(&mut self, order: &Order) -> Result<Outcome, LockError> {
-        let Parts { fair, feed, .. } = self.parts.as_mut().expect("the lock is not held yet");
-        let mut step = fair.start();
+        let Parts { machine, feed, .. } = self.parts.as_mut().expect("the lock is not held yet");
+        let mut step = machine.start();
         loop {
             let mut until = None;
             match step {
@@ -111,18 +179,19 @@ impl Attempt {
                 Step::Restart(restart) => return Ok(Outcome::Restart(restart)),
                 Step::Submit(flight) => before(order, feed.submit_patiently(flight))
                     .await?
-                    .map_err(|error| LockError::definite(error, "use", &order.profile.directory))?,
+                    .map_err(|error| LockError::definite(error, "use", order.target.path()))?,
                 Step::Wait(at) => until = at,
                 Step::Held(ref held) => {
                     // Nothing is decided before everything that has arrived is known.
                     let Some(fed) = feed.arrived() else {
                         return Ok(Outcome::Held(held.clone()));
                     };
-                    step = advance(fair, feed, fed)?.unwrap_or(step);
+                    step = advance(machine, feed, fed)?.unwrap_or(step);
                     continue;
                 }
             }
-            tell(order, fair.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead }));
+            let phase = machine.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
+            order.observer.tell(phase);
             step = loop {
                 let at = until.into_iter().chain(order.deadline).min();
                 let fed = feed.next(at).await;
@@ -131,55 +200,60 @@ impl Attempt {
                 {
                     return Err(LockError::TimedOut);
                 }
-                if let Some(step) = advance(fair, feed, fed)? {
+                if let Some(step) = advance(machine, feed, fed)? {
                     break step;
                 }
             };
-            let missed = fair.take_watches_missed();
-            if missed > 0 {
-                warn!(directory = %order.profile.directory, "a watch did not tell of a change");
-                order.watches_missed.fetch_add(missed, Ordering::Relaxed);
+            let tally = machine.take_tally();
+            order.counters.add(tally);
+            if tally.watches_missed > 0 {
+                warn!(path = %order.target.path(), "a watch did not tell of a change");
             }
         }
     }
 
-    fn into_guard(mut self, held: Held) -> Guard {
-        let Parts { fair, feed, slot } = self.parts.take().expect("the lock was just obtained");
-        let (release, _) = fair.abandon();
-        hold::start(feed, slot, release, held)
+    fn into_guard<K>(mut self, order: &Order, held: Held, span: Span) -> Guard<K> {
+        let Parts { machine, feed, slot } = self.parts.take().expect("the lock was just obtained");
+        let (release, _) = machine.abandon();
+        hold::start(order, feed, slot, release, held, span)
     }
 }
 
 /// Cancellation in whatever state: the janitor removes what there may be.
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let Some(Parts { fair, feed, slot }) = self.parts.take() else { return };
+        let Some(Parts { machine, feed, slot }) = self.parts.take() else { return };
         let is_pending = feed.pending.is_some();
-        let (release, is_creating) = fair.abandon();
-        slot.run(release::duty(feed, release, is_creating && is_pending));
+        let (release, is_creating) = machine.abandon();
+        let counters = Arc::clone(&self.counters);
+        slot.run(release::duty(feed, release, is_creating && is_pending, counters));
     }
 }
 
-fn advance(fair: &mut Fair, feed: &Feed, fed: Fed) -> Result<Option<Step>, LockError> {
+fn advance(
+    machine: &mut machine::Attempt,
+    feed: &Feed,
+    fed: Fed,
+) -> Result<Option<Step>, LockError> {
     match fed {
         Fed::AuthFailed => Err(LockError::AuthFailed),
         Fed::Closed => Err(LockError::Closed),
         Fed::Connected(_) => Ok(None),
         // What was known before a deadline passed is as void as after a disconnect.
-        Fed::Lapsed => Ok(Some(fair.handle(feed.view(), Input::Suspended))),
-        Fed::Input(input) => Ok(Some(fair.handle(feed.view(), input))),
+        Fed::Lapsed => Ok(Some(machine.handle(feed.view(), Input::Suspended))),
+        Fed::Input(input) => Ok(Some(machine.handle(feed.view(), input))),
     }
 }
 
 /// One read, replayed until it has an answer.
 async fn is_taken(order: &Order) -> Result<bool, LockError> {
     let mut feed = Feed::new(order.client.lane());
-    let directory = &order.profile.directory;
+    let path = order.target.path();
     loop {
-        let list = flight(None, vec![list(directory, None)]);
-        before(order, feed.submit_patiently(list))
+        let look = flight(None, vec![order.target.look()]);
+        before(order, feed.submit_patiently(look))
             .await?
-            .map_err(|error| LockError::definite(error, "list", directory))?;
+            .map_err(|error| LockError::definite(error, order.target.verb(), path))?;
         let mut reply = loop {
             match feed.next(order.deadline).await {
                 Fed::Input(Input::Reply(reply)) => break reply,
@@ -190,12 +264,10 @@ async fn is_taken(order: &Order) -> Result<bool, LockError> {
             }
         };
         match reply.results.pop().map(replayable) {
-            Some(Verdict::Done(Response::GetChildren(names))) => {
-                return queue::is_taken(&order.profile, &names);
-            }
+            Some(Verdict::Done(seen)) => return order.target.is_taken(&seen),
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => return Ok(false),
             Some(Verdict::Refused(error)) => {
-                return Err(LockError::definite(error, "list", directory));
+                return Err(LockError::definite(error, order.target.verb(), path));
             }
             Some(Verdict::Later) => {
                 before(order, tokio::time::sleep(PAUSE)).await?;
@@ -220,10 +292,4 @@ async fn before<T>(order: &Order, future: impl Future<Output = T>) -> Result<T, 
 fn jitter(client: &Client, pause: Duration) -> Duration {
     let half = pause / 2;
     half + half.mul_f64(f64::from(client.unique_id() as u32) / f64::from(u32::MAX))
-}
-
-fn tell(order: &Order, phase: Phase) {
-    if let Some(sender) = &order.phase {
-        sender.send_if_modified(|current| std::mem::replace(current, phase) != phase);
-    }
 }

@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 
 use super::hold::Hold;
 use crate::error::Stopped;
-use crate::guard::{Guard, LockState};
+use crate::guard::LockState;
 
-/// A body under way; see [`Guard::run`].
+/// A body under way; see [`Guard::run`](crate::Guard::run).
 ///
 /// Dropping it drops the body, and changes nothing for the guard.
 #[must_use = "futures do nothing unless polled"]
 pub struct Run<'a, F> {
-    guard: &'a Guard,
+    hold: &'a Arc<Hold>,
     /// Gone when it has ended, or was stopped.
     body: Option<Pin<Box<F>>>,
     /// Wakes the run when the body has to be stopped.
@@ -23,10 +23,10 @@ pub struct Run<'a, F> {
 }
 
 impl<'a, F: Future> Run<'a, F> {
-    pub(crate) fn new(guard: &'a Guard, body: F) -> Self {
-        let lost = guard.hold().lost();
+    pub(crate) fn new(hold: &'a Arc<Hold>, body: F) -> Self {
+        let lost = hold.lost();
         let alarm = Box::pin(async move { Stopped::Lost(lost.await) });
-        Self { guard, body: Some(Box::pin(body)), alarm, stops_at_risk: false }
+        Self { hold, body: Some(Box::pin(body)), alarm, stops_at_risk: false }
     }
 
     /// Also stops the body when the lock is at risk, with [`Stopped::AtRisk`]: for work that is
@@ -34,13 +34,13 @@ impl<'a, F: Future> Run<'a, F> {
     /// keeps the lock, and may hold it again a moment later. Default: go on until the lock is
     /// lost.
     pub fn stop_at_risk(mut self) -> Self {
-        self.alarm = Box::pin(until_at_risk(Arc::clone(self.guard.hold())));
+        self.alarm = Box::pin(until_at_risk(Arc::clone(self.hold)));
         self.stops_at_risk = true;
         self
     }
 
     fn verdict(&self) -> Option<Stopped> {
-        match self.guard.state() {
+        match self.hold.state() {
             LockState::Lost(reason) => Some(Stopped::Lost(reason)),
             LockState::AtRisk if self.stops_at_risk => Some(Stopped::AtRisk),
             LockState::AtRisk | LockState::Held => None,
@@ -76,7 +76,7 @@ impl<F: Future> Future for Run<'_, F> {
 impl<F> std::fmt::Debug for Run<'_, F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run")
-            .field("guard", self.guard)
+            .field("path", &self.hold.path)
             .field("stops_at_risk", &self.stops_at_risk)
             .finish_non_exhaustive()
     }

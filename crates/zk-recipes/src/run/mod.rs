@@ -125,17 +125,17 @@ impl Feed {
     }
 }
 
-/// Sends one flight in a session until it has an answer, replaying lost connections: for
-/// operations that may be issued any number of times.
+/// Sends one flight, in this session or in any, until it has an answer, replaying lost
+/// connections: for operations that may be issued any number of times.
 pub(crate) async fn replay(
     client: &Client,
-    session: SessionId,
+    session: Option<SessionId>,
     operations: Vec<zk_session::machine::Operation>,
 ) -> Vec<Result<Response, OpError>> {
     let mut feed = Feed::new(client.lane());
     loop {
         let count = operations.len();
-        let flight = flight(Some(session), operations.clone());
+        let flight = flight(session, operations.clone());
         if let Err(error) = feed.submit_patiently(flight).await {
             return vec![Err(error); count];
         }

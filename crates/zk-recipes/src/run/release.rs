@@ -1,11 +1,15 @@
 //! Running a release to its end.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use tracing::{debug, warn};
 use zk_session::OpError;
 
 use super::{Fed, Feed};
-use crate::machine::release::{Release, ReleaseStep, Released};
+use crate::machine::Removal;
+use crate::machine::release::{ReleaseStep, Released};
+use crate::stats::Counters;
 
 /// How a release ended that was run to its end.
 #[derive(Debug)]
@@ -22,7 +26,7 @@ pub(crate) enum Ended {
 /// Runs a release. It survives lost connections, and ends at the latest with the session.
 ///
 /// `create_pending`: the flight under way holds the create.
-pub(crate) async fn run(feed: &mut Feed, release: &mut Release, create_pending: bool) -> Ended {
+pub(crate) async fn run(feed: &mut Feed, release: &mut Removal, create_pending: bool) -> Ended {
     if create_pending && let Some(token) = feed.pending {
         // If it was not sent yet, there is no need to.
         feed.lane.recall(token);
@@ -40,13 +44,19 @@ pub(crate) async fn run(feed: &mut Feed, release: &mut Release, create_pending: 
 
 /// The duty that is left to the janitor: the release, and for a tainted one another sweep after
 /// the next reconnect, when the last request of the old connection may have come to light.
-pub(crate) async fn duty(mut feed: Feed, mut release: Release, create_pending: bool) {
+pub(crate) async fn duty(
+    mut feed: Feed,
+    mut release: Removal,
+    create_pending: bool,
+    counters: Arc<Counters>,
+) {
     let ended = run(&mut feed, &mut release, create_pending).await;
-    after(feed, release, &ended).await;
+    counters.replays(release.replays());
+    after(feed, release, &ended);
 }
 
 /// See [`duty`].
-pub(crate) async fn after(feed: Feed, mut release: Release, ended: &Ended) {
+pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended) {
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && release.is_tainted() {
         feed.lane.after_reconnect(move |lane| async move {
@@ -58,7 +68,7 @@ pub(crate) async fn after(feed: Feed, mut release: Release, ended: &Ended) {
     }
 }
 
-async fn follow(feed: &mut Feed, release: &mut Release, mut step: ReleaseStep) -> Ended {
+async fn follow(feed: &mut Feed, release: &mut Removal, mut step: ReleaseStep) -> Ended {
     loop {
         let until = match step {
             ReleaseStep::Done(released) => return Ended::Released(released),

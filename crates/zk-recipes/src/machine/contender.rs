@@ -1,14 +1,18 @@
-//! The fair lock: contenders stand in a queue, and each watches only the one ahead of it.
+//! A contender of a queue: it watches only the one ahead of it whom it has to wait for. This is the
+//! fair lock, and both sides of the read/write lock.
 //!
 //! One *attempt* is one try in one session, with one id of its own:
 //!
 //! 1. Claim a place ([`claim`](super::claim)), which also brings a list of the queue.
 //! 2. Take the list apart. Znodes with our id but another name: reconcile them first. Own znode
-//!    missing: the place is lost, start a new attempt. Nobody ahead: held. Otherwise go to 3.
-//! 3. In one flight, read and watch the nearest znode ahead, and the own one. If the one ahead is
+//!    missing: the place is lost, start a new attempt. Nobody ahead to wait for: held. Otherwise go
+//!    to 3. A reader waits for the writers ahead, everybody else for all who are ahead.
+//! 3. In one flight, read and watch the nearest of those, and the own znode. If the one ahead is
 //!    gone, list again (to 2). If it may not be read, watch the directory instead.
 //! 4. Wait. When the one ahead is deleted, the lock is held without another request if all of
 //!    these are true:
+//!    - there are no readers and writers. There a znode can come into being ahead of others, when
+//!      a writer becomes a reader;
 //!    - the newest list was taken on the current connection and showed exactly one ahead;
 //!    - that one belonged to another session. (A session that is expiring may report the end of
 //!      its own znodes in any order, ours among them);
@@ -36,14 +40,14 @@ use super::claim::{Claim, ClaimStep, Claimed};
 use super::queue::{Standing, standing};
 use super::release::Release;
 use super::{
-    Held, Input, PAUSE, Profile, Restart, Step, Verdict, View, Znode, child, flight, list, read,
-    replayable,
+    Held, Input, PAUSE, Profile, Restart, Step, Tally, Verdict, View, Znode, child, flight, list,
+    read, replayable,
 };
 use crate::error::LockError;
 
 /// One attempt.
 #[derive(Clone, Debug)]
-pub struct Fair {
+pub struct Contender {
     profile: Profile,
     claim: Claim,
     may_queue: bool,
@@ -55,7 +59,7 @@ pub struct Fair {
     is_blind: bool,
     /// The list in flight was asked for by the safety timer alone.
     is_safety_list: bool,
-    watches_missed: u64,
+    tally: Tally,
     paused_until: Option<Time>,
     /// The interval of the safety list, spread so that waiters do not list together.
     safety_relist: Option<Duration>,
@@ -98,7 +102,7 @@ enum State {
     Granted,
 }
 
-impl Fair {
+impl Contender {
     /// An attempt with an id of its own. Without `may_queue` it ends when the lock is taken.
     pub fn new(profile: Profile, id: u128, may_queue: bool) -> Self {
         let claim = Claim::new(profile.clone(), id);
@@ -110,7 +114,7 @@ impl Fair {
             next_watch: 0,
             is_blind: false,
             is_safety_list: false,
-            watches_missed: 0,
+            tally: Tally::default(),
             paused_until: None,
             safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
             profile,
@@ -129,10 +133,11 @@ impl Fair {
         self.ahead
     }
 
-    /// How often the safety timer has found something that no watch had told, since the last
-    /// call.
-    pub fn take_watches_missed(&mut self) -> u64 {
-        std::mem::take(&mut self.watches_missed)
+    /// What it has met since the last call.
+    pub fn take_tally(&mut self) -> Tally {
+        let mut tally = std::mem::take(&mut self.tally);
+        self.claim.take_tally(&mut tally);
+        tally
     }
 
     /// Cancellation: what has to be removed. `true` if the flight that is under way holds the
@@ -219,7 +224,7 @@ impl Fair {
         match standing {
             Standing::Missing => Step::Restart(Restart::ZnodeGone),
             Standing::First => {
-                self.watches_missed += u64::from(is_safety_list);
+                self.tally.watches_missed += u64::from(is_safety_list);
                 self.ahead = Some(0);
                 if view.alive == Some(connection) {
                     self.grant(view, connection)
@@ -230,7 +235,7 @@ impl Fair {
             Standing::Behind { .. } if !self.may_queue => Step::Busy,
             Standing::Behind { ahead, nearest } => {
                 let is_same = place.nearest == nearest && place.ahead_watch.is_some();
-                self.watches_missed += u64::from(is_safety_list && !is_same);
+                self.tally.watches_missed += u64::from(is_safety_list && !is_same);
                 self.ahead = Some(ahead);
                 place.nearest = nearest;
                 if self.is_blind || (is_safety_list && is_same) {
@@ -286,6 +291,7 @@ impl Fair {
             }
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
                 place.own_watch = None;
+                self.tally.replays += 1;
                 return self.watch();
             }
         }
@@ -339,8 +345,8 @@ impl Fair {
         }
         // Step 4.
         let is_current = place.listed_on.is_some() && place.listed_on == view.alive;
-        if kind != EventType::NODE_DELETED || self.ahead != Some(1) || self.is_blind || !is_current
-        {
+        let was_last = self.ahead == Some(1) && !self.profile.names.is_read_write();
+        if kind != EventType::NODE_DELETED || !was_last || self.is_blind || !is_current {
             return self.list_again();
         }
         let connection = view.alive.unwrap_or_default();
@@ -419,6 +425,7 @@ impl Fair {
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
             Some(Verdict::Later) => self.pause(view),
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
+                self.tally.replays += 1;
                 self.list_again()
             }
         }

@@ -1,0 +1,257 @@
+//! What all locks have in common: options, acquires, statistics.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::Acl;
+use zk_session::{Client, ConfigError};
+
+use crate::error::LockError;
+use crate::guard::Guard;
+use crate::kind::Kind;
+use crate::machine::Profile;
+use crate::naming::Names;
+use crate::phase::{Observer, Phases};
+use crate::run::acquire::{Order, Target, acquire, try_acquire};
+use crate::stats::{Counters, LockStats};
+
+/// How often a waiter looks at the queue although nothing has happened.
+const SAFETY_RELIST: Duration = Duration::from_secs(30);
+
+/// A type of lock.
+pub trait Lock: sealed::Sealed {
+    /// How the names of its znodes are chosen.
+    type Naming: Clone + Default + std::fmt::Debug;
+}
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// Options of a lock of type `L`, such as [`FairLock`](crate::FairLock).
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct LockBuilder<L: Lock> {
+    client: Client,
+    options: Options,
+    pub(crate) naming: L::Naming,
+}
+
+/// What the builder of a lock collects.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) path: ByteString,
+    pub(crate) acl: Vec<Acl>,
+    pub(crate) identity: Bytes,
+    pub(crate) safety_relist: Option<Duration>,
+    pub(crate) at_risk: AtRiskPolicy,
+}
+
+/// What a lock that is at risk means to its holder.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum AtRiskPolicy {
+    /// The lock is ours until it is lost. A short loss of the connection does not disturb the
+    /// work.
+    #[default]
+    GoOn,
+    /// A lock that is at risk is lost, at once and for ever, with the reason
+    /// [`LostReason::AtRisk`](crate::LostReason::AtRisk), and its znode is removed. For work that
+    /// is better interrupted in vain than continued in doubt.
+    TreatAsLost,
+}
+
+/// A lock as its public types hold it.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    pub(crate) client: Client,
+    pub(crate) options: Arc<Options>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// An acquire to be: options, then `.await`. It becomes a [`Guard`] of the kind `K`.
+#[derive(Debug)]
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct Acquire<K> {
+    order: Order,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// An acquire to be that does not wait for others: options, then `.await`.
+#[derive(Debug)]
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct TryAcquire<K> {
+    order: Order,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// An acquire under way.
+///
+/// Dropping it gives up the place in the queue; what may be on the servers is removed in the
+/// background. To keep the place over several `select!`s, poll it through `&mut`.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquiring<T>(Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>);
+
+impl<L: Lock> LockBuilder<L> {
+    pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        if zk_session::path::validate(path).is_err() || path == "/" {
+            return Err(ConfigError::Option {
+                option: "path of the lock",
+                reason: "it is not an absolute path below the root",
+            });
+        }
+        let options = Options {
+            path: path.into(),
+            acl: Acl::open(),
+            identity: identity().into(),
+            safety_relist: Some(SAFETY_RELIST),
+            at_risk: AtRiskPolicy::default(),
+        };
+        Ok(Self { client: client.clone(), options, naming: L::Naming::default() })
+    }
+
+    /// Access control list of the contender znodes. Default: everything to everyone. Whoever
+    /// shares the lock needs READ.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.options.acl = acl;
+        self
+    }
+
+    /// What the data of the contender znodes says, for people who look at the queue: who is this?
+    /// Everybody who may read the znodes can read it, so put no secret into it. Default: host name
+    /// and process id.
+    pub fn identity(mut self, identity: impl Into<Bytes>) -> Self {
+        self.options.identity = identity.into();
+        self
+    }
+
+    /// How often a waiter looks at the queue although nothing has happened, in case a watch is
+    /// lost somewhere; `None` for never. Default: 30 s, spread a little.
+    pub fn safety_relist(mut self, interval: Option<Duration>) -> Self {
+        self.options.safety_relist = interval;
+        self
+    }
+
+    /// What a lock that is at risk means. Default: [`AtRiskPolicy::GoOn`].
+    pub fn at_risk(mut self, policy: AtRiskPolicy) -> Self {
+        self.options.at_risk = policy;
+        self
+    }
+
+    pub(crate) fn core(self) -> Result<Core, ConfigError> {
+        let option = |option, reason| Err(ConfigError::Option { option, reason });
+        if self.options.acl.is_empty() {
+            return option("acl of the lock", "it is empty, and servers refuse that");
+        }
+        if self.options.safety_relist.is_some_and(|interval| interval.is_zero()) {
+            return option("safety_relist", "it is zero");
+        }
+        Ok(Core { client: self.client, options: Arc::new(self.options), counters: Arc::default() })
+    }
+}
+
+impl Core {
+    pub(crate) fn acquire<K>(&self, target: Target) -> Acquire<K> {
+        Acquire { order: self.order(target), kind: PhantomData }
+    }
+
+    /// Without a connection it ends after the session timeout.
+    pub(crate) fn try_acquire<K>(&self, target: Target) -> TryAcquire<K> {
+        let timeout = self.client.status().timeout;
+        TryAcquire { order: self.order(target), kind: PhantomData }.timeout(timeout)
+    }
+
+    /// What the machines of a queue know.
+    pub(crate) fn profile(&self, names: Names) -> Profile {
+        let Options { path, acl, identity, safety_relist, .. } = Options::clone(&self.options);
+        Profile { directory: path, names, acl, identity, safety_relist }
+    }
+
+    pub(crate) fn stats(&self) -> LockStats {
+        self.counters.snapshot(self.client.janitor_slots_busy())
+    }
+
+    fn order(&self, target: Target) -> Order {
+        Order {
+            client: self.client.clone(),
+            target,
+            deadline: None,
+            observer: Observer::default(),
+            counters: Arc::clone(&self.counters),
+            at_risk: self.options.at_risk,
+        }
+    }
+}
+
+impl<K> Acquire<K> {
+    /// Gives up after this time with [`LockError::TimedOut`]. It bounds the wait; what may be on
+    /// the servers is removed in the background. Zero gives up at once.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.order.deadline = Some(self.order.client.now() + timeout);
+        self
+    }
+
+    /// Also returns a stream of phases: the place in the queue, and later the state of the lock
+    /// until it is released or lost.
+    pub fn phases(mut self) -> (Self, Phases) {
+        let (observer, phases) = Observer::new();
+        self.order.observer = observer;
+        (self, phases)
+    }
+}
+
+impl<K> TryAcquire<K> {
+    /// Gives up after this time with [`LockError::TimedOut`]. Default: the session timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.order.deadline = Some(self.order.client.now() + timeout);
+        self
+    }
+}
+
+impl<K: Kind> IntoFuture for Acquire<K> {
+    type Output = Result<Guard<K>, LockError>;
+    type IntoFuture = Acquiring<Guard<K>>;
+
+    fn into_future(self) -> Acquiring<Guard<K>> {
+        Acquiring(Box::pin(acquire(self.order)))
+    }
+}
+
+impl<K: Kind> IntoFuture for TryAcquire<K> {
+    type Output = Result<Option<Guard<K>>, LockError>;
+    type IntoFuture = Acquiring<Option<Guard<K>>>;
+
+    fn into_future(self) -> Acquiring<Option<Guard<K>>> {
+        Acquiring(Box::pin(try_acquire(self.order)))
+    }
+}
+
+impl<T> Future for Acquiring<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<T> std::fmt::Debug for Acquiring<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}
+
+/// Who we are, for people.
+fn identity() -> String {
+    let process = std::process::id();
+    #[cfg(unix)]
+    if let Ok(host) = rustix::system::uname().nodename().to_str() {
+        return format!("{host} pid={process}");
+    }
+    format!("pid={process}")
+}
