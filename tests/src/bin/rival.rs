@@ -13,7 +13,11 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
-use zk_recipes::{Client, FairLock, LockError, Naming, Released};
+use zk_recipes::kind::Kind;
+use zk_recipes::{
+    Client, ConfigError, FairLock, Guard, LockError, LockState, Naming, Released, RwLock, RwNaming,
+    WriteGuard,
+};
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
 
@@ -35,7 +39,7 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     };
     let client = Client::connect(server).await.map_err(|error| format!("connect: {error}"))?;
     let mut rival = Rival {
-        lock: lock(&client, directory, naming, kind)?,
+        lock: lock(&client, directory, naming, kind).map_err(|error| error.to_string())?,
         referee: Referee::connect(referee).await?,
         random: SplitMix64::new(seed.parse().map_err(|error| format!("{seed}: {error}"))?),
     };
@@ -47,23 +51,23 @@ async fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 // Without the safety timer, which would hide a lost wake-up.
-fn lock(client: &Client, directory: &str, naming: &str, kind: &str) -> Result<Lock, String> {
-    let naming = match naming {
-        "curator" => Naming::curator(),
-        "kazoo" => Naming::kazoo(),
-        other => return Err(format!("neither curator nor kazoo: {other}")),
-    };
-    match kind {
-        "lock" => FairLock::builder(client, directory)
-            .and_then(|lock| lock.naming(naming).safety_relist(None).build())
-            .map(Lock::Fair)
-            .map_err(|error| error.to_string()),
-        other => Err(format!("neither lock nor read-write: {other}")),
+fn lock(client: &Client, directory: &str, naming: &str, kind: &str) -> Result<Lock, ConfigError> {
+    let is_kazoo = naming == "kazoo";
+    if kind == "lock" {
+        let naming = if is_kazoo { Naming::kazoo() } else { Naming::curator() };
+        let lock = FairLock::builder(client, directory)?.naming(naming).safety_relist(None);
+        lock.build().map(Lock::Fair)
+    } else {
+        let naming = if is_kazoo { RwNaming::kazoo() } else { RwNaming::curator() };
+        let lock = RwLock::builder(client, directory)?.naming(naming).safety_relist(None);
+        lock.build().map(Lock::ReadWrite)
     }
 }
 
+#[derive(Clone)]
 enum Lock {
     Fair(FairLock),
+    ReadWrite(RwLock),
 }
 
 struct Rival {
@@ -78,29 +82,59 @@ impl Rival {
         // Now and then one gives up, so that those behind are woken, and it is not their turn.
         let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
         let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
-        let Lock::Fair(lock) = &self.lock;
-        let guard = match lock.acquire().timeout(patience).await {
-            Ok(guard) => guard,
-            Err(LockError::TimedOut) if is_impatient => return self.referee.missed().await,
-            Err(error) => return Err(format!("acquire: {error}")),
+        let refused = match self.lock.clone() {
+            Lock::Fair(lock) => match lock.acquire().timeout(patience).await {
+                Ok(guard) => return self.hold("exclusive", guard).await,
+                Err(error) => error,
+            },
+            Lock::ReadWrite(lock) if self.random.below(2) == 0 => {
+                match lock.read().timeout(patience).await {
+                    Ok(guard) => return self.hold("shared", guard).await,
+                    Err(error) => error,
+                }
+            }
+            Lock::ReadWrite(lock) => match lock.write().timeout(patience).await {
+                Ok(guard) if self.random.below(DOWNGRADED_ONE_IN) == 0 => {
+                    return self.downgrade(guard).await;
+                }
+                Ok(guard) => return self.hold("exclusive", guard).await,
+                Err(error) => error,
+            },
         };
+        match refused {
+            LockError::TimedOut if is_impatient => self.referee.missed().await,
+            error => Err(format!("acquire: {error}")),
+        }
+    }
+
+    async fn hold<K: Kind>(&mut self, kind: &str, guard: Guard<K>) -> Result<bool, String> {
+        self.referee.enter(kind, guard.path()).await?;
+        self.work_and_leave(guard).await
+    }
+
+    async fn downgrade(&mut self, guard: WriteGuard) -> Result<bool, String> {
         self.referee.enter("exclusive", guard.path()).await?;
         self.work().await;
+        self.referee.tell("downgrade", &["ok"]).await?;
+        let guard = guard.downgrade().await.map_err(|error| format!("downgrade: {error}"))?;
+        self.work_and_leave(guard).await
+    }
+
+    async fn work_and_leave<K: Kind>(&mut self, guard: Guard<K>) -> Result<bool, String> {
+        self.work().await;
+        if guard.state() != LockState::Held {
+            return Err(format!("it is not held: {guard:?}"));
+        }
         let goes_on = self.referee.leave().await?;
-        released(guard.release().await)?;
-        Ok(goes_on)
+        // Nobody else deletes here, and no session ends.
+        match guard.release().await {
+            Ok(Released::Released) => Ok(goes_on),
+            other => Err(format!("released: {other:?}")),
+        }
     }
 
     async fn work(&mut self) {
         sleep(self.random.around(WORK_MEAN)).await;
-    }
-}
-
-fn released(outcome: Result<Released, LockError>) -> Result<(), String> {
-    // Nobody else deletes here, and no session ends.
-    match outcome {
-        Ok(Released::Released) => Ok(()),
-        other => Err(format!("released: {other:?}")),
     }
 }
 
@@ -145,5 +179,6 @@ impl Referee {
 }
 
 const WORK_MEAN: Duration = Duration::from_millis(3);
+const DOWNGRADED_ONE_IN: u64 = 3;
 const IMPATIENT_ONE_IN: u64 = 8;
 const IMPATIENCE_MEAN: Duration = Duration::from_millis(10);
