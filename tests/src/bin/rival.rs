@@ -101,9 +101,10 @@ impl Rival {
                 Err(error) => error,
             },
         };
-        match refused {
-            LockError::TimedOut if is_impatient => self.referee.missed().await,
-            error => Err(format!("acquire: {error}")),
+        if is_impatient && refused == LockError::TimedOut {
+            self.referee.missed().await
+        } else {
+            Err(format!("acquire: {refused}"))
         }
     }
 
