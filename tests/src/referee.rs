@@ -27,7 +27,7 @@ pub struct Rules {
 /// What a lock with readers must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
-    /// Least number of times a reader found one of another implementation inside.
+    /// Least number of times each contender entered beside a reader of another implementation.
     pub meetings_min: usize,
     /// Least number of writers that became readers without a gap.
     pub downgrades_min: usize,
@@ -85,7 +85,7 @@ pub struct Figures {
     pub shared: usize,
     /// Grants to another implementation than the one before, of which at least one is exclusive.
     pub hand_offs: usize,
-    /// Readers that found one of another implementation inside.
+    /// Grants to a reader beside one of another implementation.
     pub meetings: usize,
     /// Writers that became readers.
     pub downgrades: usize,
@@ -99,6 +99,7 @@ struct Contender {
     phase: Phase,
     exclusive: usize,
     shared: usize,
+    meetings: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -142,6 +143,7 @@ impl Referee {
             phase: Phase::Outside,
             exclusive: 0,
             shared: 0,
+            meetings: 0,
         });
         number
     }
@@ -223,12 +225,13 @@ impl Referee {
         for (number, one) in self.contenders.iter().enumerate() {
             let name = self.name(number);
             demand(&format!("exclusive grants of {name}"), one.exclusive, grants_min);
-            if readers.is_some() {
+            if let Some(Readers { meetings_min, .. }) = readers {
                 demand(&format!("shared grants of {name}"), one.shared, grants_min);
+                let what = format!("grants of {name} beside a reader of the other");
+                demand(&what, one.meetings, meetings_min);
             }
         }
-        if let Some(Readers { meetings_min, downgrades_min }) = readers {
-            demand("readers of both inside", self.figures.meetings, meetings_min);
+        if let Some(Readers { downgrades_min, .. }) = readers {
             demand("downgrades", self.figures.downgrades, downgrades_min);
         }
         missing
@@ -309,7 +312,10 @@ impl Referee {
         let implementation = |number: usize| self.contenders.get(number).map(|c| &c.implementation);
         let own = implementation(number);
         let is_met = self.inside.iter().any(|one| implementation(one.contender) != own);
-        self.figures.meetings += usize::from(is_met);
+        if is_met && let Some(contender) = self.contenders.get_mut(number) {
+            contender.meetings += 1;
+            self.figures.meetings += 1;
+        }
     }
 
     fn downgrade(&mut self, number: usize) {

@@ -79,9 +79,10 @@ fn what_is_missing_is_told() {
         [
             "hand-offs between implementations: 2, not 3",
             "shared grants of ours 0: 0, not 2",
+            "grants of ours 0 beside a reader of the other: 0, not 1",
             "exclusive grants of kazoo 1: 1, not 2",
             "shared grants of kazoo 1: 0, not 2",
-            "readers of both inside: 0, not 1",
+            "grants of kazoo 1 beside a reader of the other: 0, not 1",
             "downgrades: 0, not 1",
         ]
     );
