@@ -27,8 +27,9 @@ pub struct Rules {
 /// What a lock with readers must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
-    /// Least number of times each contender entered beside a reader of another implementation.
-    pub meetings_min: usize,
+    /// Least number of times each contender joined a reader of another implementation that is
+    /// ahead of it in the queue. Who waits for readers never does.
+    pub joins_min: usize,
     /// Least number of writers that became readers without a gap.
     pub downgrades_min: usize,
 }
@@ -85,8 +86,8 @@ pub struct Figures {
     pub shared: usize,
     /// Grants to another implementation than the one before, of which at least one is exclusive.
     pub hand_offs: usize,
-    /// Grants to a reader beside one of another implementation.
-    pub meetings: usize,
+    /// Readers that joined one of another implementation, ahead of them in the queue.
+    pub joins: usize,
     /// Writers that became readers.
     pub downgrades: usize,
     /// Times somebody gave up waiting.
@@ -99,7 +100,7 @@ struct Contender {
     phase: Phase,
     exclusive: usize,
     shared: usize,
-    meetings: usize,
+    joins: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -115,6 +116,7 @@ struct Inside {
     contender: usize,
     kind: Kind,
     znode: String,
+    sequence: Option<u32>,
 }
 
 impl Referee {
@@ -143,7 +145,7 @@ impl Referee {
             phase: Phase::Outside,
             exclusive: 0,
             shared: 0,
-            meetings: 0,
+            joins: 0,
         });
         number
     }
@@ -225,10 +227,9 @@ impl Referee {
         for (number, one) in self.contenders.iter().enumerate() {
             let name = self.name(number);
             demand(&format!("exclusive grants of {name}"), one.exclusive, grants_min);
-            if let Some(Readers { meetings_min, .. }) = readers {
+            if let Some(Readers { joins_min, .. }) = readers {
                 demand(&format!("shared grants of {name}"), one.shared, grants_min);
-                let what = format!("grants of {name} beside a reader of the other");
-                demand(&what, one.meetings, meetings_min);
+                demand(&format!("readers of others that {name} joined"), one.joins, joins_min);
             }
         }
         if let Some(Readers { downgrades_min, .. }) = readers {
@@ -264,23 +265,25 @@ impl Referee {
                 ));
             }
         }
-        self.check_order(kind, znode);
-        self.inside.push(Inside { contender: number, kind, znode: znode.to_owned() });
-        if let Some(contender) = self.contenders.get_mut(number) {
-            match kind {
-                Kind::Exclusive => contender.exclusive += 1,
-                Kind::Shared => contender.shared += 1,
-            }
-            let implementation = contender.implementation.clone();
-            self.count(implementation, kind);
+        let sequence = self.check_order(kind, znode);
+        let joins = sequence.is_some() && self.is_behind_another(number, sequence);
+        self.inside.push(Inside { contender: number, kind, znode: znode.to_owned(), sequence });
+        let Some(contender) = self.contenders.get_mut(number) else { return };
+        match kind {
+            Kind::Exclusive => contender.exclusive += 1,
+            Kind::Shared => contender.shared += 1,
         }
-        self.meet(number);
+        contender.joins += usize::from(joins);
+        self.figures.joins += usize::from(joins);
+        let implementation = contender.implementation.clone();
+        self.count(implementation, kind);
     }
 
     /// First come, first served: a znode is behind all that have entered, but among readers.
-    fn check_order(&mut self, kind: Kind, znode: &str) {
+    fn check_order(&mut self, kind: Kind, znode: &str) -> Option<u32> {
         let Some(sequence) = sequence(znode, &self.rules.directory) else {
-            return self.problem(format!("no contender in {}: {znode}", self.rules.directory));
+            self.problem(format!("no contender in {}: {znode}", self.rules.directory));
+            return None;
         };
         let highest = match kind {
             Kind::Exclusive => self.highest,
@@ -293,6 +296,16 @@ impl Referee {
         if kind == Kind::Exclusive {
             self.highest_exclusive = self.highest_exclusive.max(Some(sequence));
         }
+        Some(sequence)
+    }
+
+    /// True if somebody of another implementation is inside, and ahead in the queue.
+    fn is_behind_another(&self, number: usize, sequence: Option<u32>) -> bool {
+        let implementation = |number: usize| self.contenders.get(number).map(|c| &c.implementation);
+        let own = implementation(number);
+        self.inside
+            .iter()
+            .any(|one| implementation(one.contender) != own && one.sequence < sequence)
     }
 
     fn count(&mut self, implementation: String, kind: Kind) {
@@ -305,17 +318,6 @@ impl Referee {
         });
         self.figures.hand_offs += usize::from(is_hand_off);
         self.last = Some((implementation, kind));
-    }
-
-    /// Counts it if somebody of another implementation is inside.
-    fn meet(&mut self, number: usize) {
-        let implementation = |number: usize| self.contenders.get(number).map(|c| &c.implementation);
-        let own = implementation(number);
-        let is_met = self.inside.iter().any(|one| implementation(one.contender) != own);
-        if is_met && let Some(contender) = self.contenders.get_mut(number) {
-            contender.meetings += 1;
-            self.figures.meetings += 1;
-        }
     }
 
     fn downgrade(&mut self, number: usize) {
@@ -343,10 +345,10 @@ fn sequence(znode: &str, directory: &str) -> Option<u32> {
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { exclusive, shared, hand_offs, meetings, downgrades, missed } = self;
+        let Self { exclusive, shared, hand_offs, joins, downgrades, missed } = self;
         write!(f, "{hand_offs} hand-offs between them, {} grants", exclusive + shared)?;
         if *shared > 0 {
-            write!(f, " ({shared} to readers, {meetings} beside one of the other)")?;
+            write!(f, " ({shared} to readers, {joins} joined one of the other)")?;
             write!(f, ", {downgrades} downgrades")?;
         }
         write!(f, ", {missed} gave up")

@@ -20,8 +20,16 @@ fn turns_are_accepted_and_hand_offs_counted() {
 #[test]
 fn readers_may_be_together_and_overtake_each_other() {
     let figures = accepted(READERS, SOME_READERS);
-    assert_eq!((figures.exclusive, figures.shared), (2, 2));
-    assert_eq!((figures.hand_offs, figures.meetings, figures.downgrades), (2, 2, 1));
+    assert_eq!((figures.exclusive, figures.shared), (2, 3));
+    assert_eq!((figures.hand_offs, figures.joins, figures.downgrades), (2, 2, 1));
+}
+
+#[test]
+fn a_reader_that_never_joins_those_ahead_is_not_accepted() {
+    // It enters beside one that is behind it, and alone.
+    let waiting = READERS.replace("0 enter shared /lock/a-0000000004\n1 leave\n0 leave", "1 leave");
+    let problems = play(rules(SOME_READERS), &waiting).expect_err("it waits for readers");
+    assert_eq!(problems, ["readers of others that ours 0 joined: 0, not 1"]);
 }
 
 #[test]
@@ -65,7 +73,7 @@ fn the_queue_is_served_in_order() {
     assert_problem(&overtaken, "out of order (Exclusive)");
     let past_a_writer = overtaken.replace("exclusive /lock/b", "shared /lock/b");
     assert_problem(&past_a_writer, "out of order (Shared)");
-    assert_problem(&READERS.replace("0000000004", "0000000003"), "out of order (Exclusive)");
+    assert_problem(&READERS.replace("0000000005", "0000000004"), "out of order (Exclusive)");
     assert_problem(&TURNS.replace("0000000002", "7"), "no contender in /lock");
     assert_problem(&TURNS.replace("/lock/b", "/else/b"), "no contender in /lock");
 }
@@ -79,10 +87,10 @@ fn what_is_missing_is_told() {
         [
             "hand-offs between implementations: 2, not 3",
             "shared grants of ours 0: 0, not 2",
-            "grants of ours 0 beside a reader of the other: 0, not 1",
+            "readers of others that ours 0 joined: 0, not 1",
             "exclusive grants of kazoo 1: 1, not 2",
             "shared grants of kazoo 1: 0, not 2",
-            "grants of kazoo 1 beside a reader of the other: 0, not 1",
+            "readers of others that kazoo 1 joined: 0, not 1",
             "downgrades: 0, not 1",
         ]
     );
@@ -231,7 +239,8 @@ const TURNS: &str = "\
 1 done
 ";
 
-/// A writer becomes a reader, is joined, comes back ahead of the other, and a writer follows.
+/// A writer becomes a reader, is joined, comes back as readers ahead of and behind that one, and a
+/// writer follows.
 const READERS: &str = "\
 0 enter exclusive /lock/a-0000000001
 0 downgrade
@@ -239,14 +248,16 @@ const READERS: &str = "\
 0 leave
 0 enter shared /lock/a-0000000002
 0 leave
+0 enter shared /lock/a-0000000004
 1 leave
-1 enter exclusive /lock/b-0000000004
+0 leave
+1 enter exclusive /lock/b-0000000005
 1 leave
 0 done
 1 done
 ";
 
-const SOME_READERS: Option<Readers> = Some(Readers { meetings_min: 1, downgrades_min: 1 });
+const SOME_READERS: Option<Readers> = Some(Readers { joins_min: 1, downgrades_min: 1 });
 
 #[track_caller]
 fn accepted(words: &str, readers: Option<Readers>) -> Figures {

@@ -89,7 +89,7 @@ fn read(arguments: &[String]) -> Result<(&str, Rules, Duration), String> {
     };
     let readers = match kind.as_str() {
         "exclusive" => None,
-        "shared" => Some(Readers { meetings_min: MEETINGS_MIN, downgrades_min: DOWNGRADES_MIN }),
+        "shared" => Some(Readers { joins_min: JOINS_MIN, downgrades_min: DOWNGRADES_MIN }),
         other => return Err(format!("neither exclusive nor shared: {other}")),
     };
     let number = |text: &String| text.parse().map_err(|error| format!("{text}: {error}"));
@@ -231,7 +231,7 @@ async fn is_empty(client: &Client, directory: &str) -> Result<(), String> {
 }
 
 const GRANTS_MIN: usize = 5;
-const MEETINGS_MIN: usize = 3;
+const JOINS_MIN: usize = 3;
 const DOWNGRADES_MIN: usize = 5;
 const DELETION_MAX: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
