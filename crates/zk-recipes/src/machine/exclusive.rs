@@ -170,11 +170,6 @@ impl Exclusive {
         std::mem::take(&mut self.tally)
     }
 
-    /// The id of the attempt, by which the holder knows its znode.
-    pub fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
     /// Cancellation: what has to be removed. `true` if the flight that is under way holds the
     /// create, so that its answer has to be handed to the release.
     pub fn abandon(self) -> (ExclusiveRelease, bool) {
@@ -182,7 +177,9 @@ impl Exclusive {
         let is_certain = self.znode.is_some() && self.state == State::Granted;
         let is_tainted = self.is_tainted || self.znode.is_some();
         let (path, session) = (self.profile.path, self.session);
-        let release = ExclusiveRelease::new(path, self.mark, session, is_certain, is_tainted);
+        let czxid = self.znode.map(|znode| znode.czxid);
+        let release =
+            ExclusiveRelease::new(path, self.mark, session, czxid, is_certain, is_tainted);
         (release, is_creating)
     }
 

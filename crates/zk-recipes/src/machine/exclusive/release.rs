@@ -4,14 +4,15 @@
 //! 2. While we certainly hold the lock, delete the znode: nobody replaces it while our session
 //!    lives. There is no "delete if mine", so this holds for the first delete only.
 //! 3. If there is any doubt (a lost connection, a guard that was lost or at risk), pass a write
-//!    barrier and read: delete the znode only if it has our id and belongs to our session.
+//!    barrier and read: delete the znode only if it belongs to our session, and has our id or was
+//!    created by our transaction.
 //!    Otherwise there is nothing to do.
 //!
 //! The end of the session ends the release too: the znode goes with it, and the next session must
 //! not touch what stands in its place.
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, Response};
+use jute_codec::{DataReply, ErrorCode, Response};
 use zk_session::machine::Reply;
 use zk_session::{OpError, SessionId, Time};
 
@@ -27,6 +28,8 @@ pub struct ExclusiveRelease {
     path: ByteString,
     mark: Mark,
     session: Option<SessionId>,
+    /// The transaction that created the znode, once we hold the lock.
+    czxid: Option<i64>,
     /// The znode is ours, without doubt.
     is_certain: bool,
     /// It was, and may not be any more.
@@ -56,6 +59,7 @@ impl ExclusiveRelease {
         path: ByteString,
         mark: Mark,
         session: Option<SessionId>,
+        czxid: Option<i64>,
         is_certain: bool,
         is_tainted: bool,
     ) -> Self {
@@ -63,6 +67,7 @@ impl ExclusiveRelease {
             path,
             mark,
             session,
+            czxid,
             is_certain,
             is_doubted: false,
             is_tainted,
@@ -86,11 +91,6 @@ impl ExclusiveRelease {
     /// The znode.
     pub fn path(&self) -> &ByteString {
         &self.path
-    }
-
-    /// The id by which it is known.
-    pub fn mark(&self) -> &Mark {
-        &self.mark
     }
 
     /// Whether the znode is still ours has to be found out.
@@ -145,7 +145,10 @@ impl ExclusiveRelease {
     fn created(&mut self, mut reply: Reply) -> ReleaseStep {
         self.session = self.session.or(reply.session);
         match verdict(reply.results.swap_remove(0)) {
-            Verdict::Done(Response::Create2(_)) => self.is_certain = true,
+            Verdict::Done(Response::Create2(created)) => {
+                self.czxid = Some(created.stat.czxid);
+                self.is_certain = true;
+            }
             Verdict::SessionOver => return over(),
             Verdict::Unknown => self.is_tainted = true,
             Verdict::Done(_) | Verdict::Later | Verdict::NotApplied | Verdict::Refused(_) => {}
@@ -200,7 +203,7 @@ impl ExclusiveRelease {
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
                 Some(Verdict::Done(Response::GetData(found))),
             ) => {
-                if self.session.is_some_and(|own| self.mark.is_in(own, &found)) {
+                if self.is_own(&found) {
                     self.delete()
                 } else {
                     self.done()
@@ -217,6 +220,14 @@ impl ExclusiveRelease {
                 self.probe()
             }
         }
+    }
+
+    /// The transaction tells more than the id, which somebody may have overwritten. But a lost
+    /// create has told us no transaction.
+    fn is_own(&self, found: &DataReply) -> bool {
+        let Some(session) = self.session else { return false };
+        let is_same = self.czxid == Some(found.stat.czxid);
+        self.mark.is_in(session, found) || (is_same && found.stat.ephemeral_owner == session.0)
     }
 
     fn done(&self) -> ReleaseStep {
