@@ -6,6 +6,7 @@
 //! overlaps seen here are overlaps indeed, and none that matters is missed. For the same reason a
 //! writer says `downgrade` before it becomes a reader.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -27,8 +28,8 @@ pub struct Rules {
 /// What a lock with readers must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
-    /// Least number of times each contender joined a reader of another implementation that is
-    /// ahead of it in the queue. Who waits for readers never does.
+    /// Least number of times readers of each implementation joined one of another that is ahead
+    /// of them in the queue. Who waits for readers never does.
     pub joins_min: usize,
     /// Least number of writers that became readers without a gap.
     pub downgrades_min: usize,
@@ -224,15 +225,19 @@ impl Referee {
         };
         demand("contenders", self.contenders.len(), contenders);
         demand("hand-offs between implementations", self.figures.hand_offs, hand_offs_min);
+        let mut joins: BTreeMap<&str, usize> = BTreeMap::new();
         for (number, one) in self.contenders.iter().enumerate() {
+            *joins.entry(&one.implementation).or_default() += one.joins;
             let name = self.name(number);
             demand(&format!("exclusive grants of {name}"), one.exclusive, grants_min);
-            if let Some(Readers { joins_min, .. }) = readers {
+            if readers.is_some() {
                 demand(&format!("shared grants of {name}"), one.shared, grants_min);
-                demand(&format!("readers of others that {name} joined"), one.joins, joins_min);
             }
         }
-        if let Some(Readers { downgrades_min, .. }) = readers {
+        if let Some(Readers { joins_min, downgrades_min }) = readers {
+            for (implementation, joins) in joins {
+                demand(&format!("times that {implementation} joined a reader"), joins, joins_min);
+            }
             demand("downgrades", self.figures.downgrades, downgrades_min);
         }
         missing

@@ -29,7 +29,7 @@ fn a_reader_that_never_joins_those_ahead_is_not_accepted() {
     // It enters beside one that is behind it, and alone.
     let waiting = READERS.replace("0 enter shared /lock/a-0000000004\n1 leave\n0 leave", "1 leave");
     let problems = play(rules(SOME_READERS), &waiting).expect_err("it waits for readers");
-    assert_eq!(problems, ["readers of others that ours 0 joined: 0, not 1"]);
+    assert_eq!(problems, ["times that ours joined a reader: 0, not 1"]);
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn what_is_missing_is_told() {
         [
             "hand-offs between implementations: 2, not 3",
             "shared grants of ours 0: 0, not 2",
-            "readers of others that ours 0 joined: 0, not 1",
             "exclusive grants of kazoo 1: 1, not 2",
             "shared grants of kazoo 1: 0, not 2",
-            "readers of others that kazoo 1 joined: 0, not 1",
+            "times that kazoo joined a reader: 0, not 1",
+            "times that ours joined a reader: 0, not 1",
             "downgrades: 0, not 1",
         ]
     );

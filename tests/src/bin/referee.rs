@@ -231,7 +231,7 @@ async fn is_empty(client: &Client, directory: &str) -> Result<(), String> {
 }
 
 const GRANTS_MIN: usize = 5;
-const JOINS_MIN: usize = 1;
+const JOINS_MIN: usize = 3;
 const DOWNGRADES_MIN: usize = 5;
 const DELETION_MAX: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
