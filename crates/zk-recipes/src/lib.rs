@@ -43,8 +43,8 @@ pub use crate::naming::Naming;
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
-    Acl, ConfigError, CreateMode, ErrorCode, OpError, Outcome, Permissions, SessionId, Stat, Time,
-    Version,
+    Acl, ConfigError, CreateMode, ErrorCode, LeaseConfig, OpError, Outcome, Permissions, SessionId,
+    Stat, Time, Version,
 };
 
 #[cfg(feature = "tokio")]
