@@ -221,6 +221,9 @@ impl Server {
         now: Duration,
     ) {
         let Some(connection) = self.connections.get(&id).filter(|c| c.is_open()) else { return };
+        if connection.cut_off.is_some() {
+            return;
+        }
         let Some(session) = connection.session() else { return };
         let header = ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK };
         let state = KeeperState::SYNC_CONNECTED;
@@ -249,7 +252,14 @@ impl Server {
                 self.send(id, &bytes);
             }
             // `Faults::inject` has refused these here.
-            Some(Action::LateCommit(_) | Action::Error(_) | Action::SwapSession) | None => {
+            Some(
+                Action::LateCommit(_)
+                | Action::Error(_)
+                | Action::SwapSession
+                | Action::CutOff(_)
+                | Action::Pause(_),
+            )
+            | None => {
                 self.send(id, &bytes);
             }
         }
