@@ -8,7 +8,7 @@ use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SetDataR
 
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
-use crate::connection::Isolation;
+use crate::connection::{Connection, Isolation};
 use crate::fault::{CutOff, Fault};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::tree::Node;
@@ -76,10 +76,10 @@ impl Server {
     /// arrive are looked at afterwards. The leader goes on, and ends sessions of which it hears
     /// nothing. Nothing happens if the session is not connected.
     pub fn pause_connection(&mut self, session: i64, duration: Duration, now: Duration) {
-        let Some(id) = self.sessions.get_mut(session).and_then(|known| known.connection) else {
-            return;
-        };
-        if let Some(connection) = self.connections.get_mut(&id) {
+        // The newest one: an older one may go on behind the back of the leader.
+        let mut newest = self.connections.values_mut().rev();
+        let belongs = |connection: &&mut Connection| connection.session() == Some(session);
+        if let Some(connection) = newest.find(|c| c.is_open() && belongs(c)) {
             connection.pause(now + duration);
         }
     }
