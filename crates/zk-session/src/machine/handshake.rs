@@ -165,7 +165,7 @@ impl Session {
     /// the server may count less time from now on.
     fn resume(&mut self, sent: Time) {
         self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
-        self.lease.resumed(sent, self.timeout);
+        self.lease.resumed(sent, self.now, self.timeout);
         self.arm_guard();
         if self.lease.ping_interval().is_some() {
             self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);

@@ -18,10 +18,10 @@
 //! - `late(b)` is how long the acknowledgement of *b* took: the server may have looked at *b* as
 //!   late as that.
 //! - A server that stands still notices nothing. `G1` and `G2` are the longest two of the gaps
-//!   from *b* to *a*. A gap lies between neighbouring acknowledged requests of a connection, from
-//!   the sending of the first to the acknowledgement of the second: no longer pause fits in
-//!   unseen. One pause can hide the cut, and another one the end of the time in which it has to be
-//!   noticed.
+//!   from *b* to *a*. A gap lies between neighbouring acknowledged requests, handshakes among
+//!   them, from the sending of the first to the acknowledgement of the second: no longer pause
+//!   fits in unseen. One pause can hide the cut, and another one the end of the time in which it
+//!   has to be noticed.
 //! - Our clock may be 5 % fast, and the first term is the servers' time.
 //!
 //! Then the lease ends at `sent(b) + 0.95 * timeout`, because our clock may be 5 % slow. It never
@@ -141,7 +141,7 @@ pub struct Lease {
     proven: Option<Mark>,
     /// A resume that the leader has answered, but perhaps without a quorum.
     resumed: Option<Time>,
-    /// Sending of the newest acknowledged request of this connection.
+    /// Sending of the newest acknowledged request, be it the ConnectRequest.
     newest: Option<Time>,
     /// The longest gaps since the newest entry.
     gaps: Gaps,
@@ -219,8 +219,8 @@ impl Lease {
         }
     }
 
-    /// The session was resumed by a ConnectRequest that was sent then.
-    pub fn resumed(&mut self, sent: Time, timeout: Duration) {
+    /// The session was resumed by a ConnectRequest that was sent then and answered now.
+    pub fn resumed(&mut self, sent: Time, now: Time, timeout: Duration) {
         let was_possible = self.ping_interval.is_some();
         self.grant(timeout);
         if !was_possible || self.ping_interval.is_none() {
@@ -231,6 +231,10 @@ impl Lease {
         let marks = self.entries.iter_mut().map(|entry| &mut entry.mark);
         for mark in marks.chain(&mut self.proven) {
             mark.timeout = mark.timeout.min(timeout);
+        }
+        // A server may have stood still since before the connection was lost.
+        if let Some(before) = self.newest {
+            self.gaps.add(now.saturating_since(before));
         }
         self.resumed = Some(sent);
         self.newest = Some(sent);
