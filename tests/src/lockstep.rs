@@ -86,7 +86,6 @@ impl Lockstep {
 
     /// Waits for the loss in the client's process.
     pub fn await_loss(&self, guard: &Guard) -> tokio::task::JoinHandle<LostReason> {
-        #[expect(clippy::disallowed_methods, reason = "somebody has to wait while others act")]
         self.process.handle().spawn(guard.lost())
     }
 

@@ -70,6 +70,8 @@ mod pages {
     struct ConnectionLoss;
     #[doc = include_str!("../../../docs/recipes/fair.md")]
     struct Fair;
+    #[doc = include_str!("../../../docs/guarantees.md")]
+    struct Guarantees;
     #[doc = include_str!("../../../docs/testing.md")]
     struct Testing;
 }

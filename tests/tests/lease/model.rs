@@ -92,7 +92,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     let (timeout, tick, sync_limit, ping_interval) = loop {
         let timeout = seconds(10 + dice.below(51));
         let tick = [500_000, 1_000_000, 2_000_000, 3_000_000][dice.below(4) as usize];
-        let sync_limit = 2 + dice.below(9);
+        let sync_limit = 2 + dice.below(19);
         let interval = config(tick, sync_limit).ping_interval(Duration::from_micros(timeout));
         if let Some(interval) = interval {
             break (timeout, tick, sync_limit, interval.as_micros() as u64);
@@ -110,6 +110,14 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     if dice.one_in(2) {
         let length = dice.below(lengths);
         server.add(cut.saturating_sub(dice.below(length)), length);
+    }
+    if let Some((start, _)) = server.0.first().copied()
+        && dice.one_in(2)
+    {
+        // What is sent in it is looked at late, and not passed on before the next one.
+        let length = dice.below(lengths);
+        let apart = 1 + dice.below(tick / 2);
+        server.add(start.saturating_sub(length + apart), length);
     }
     if dice.one_in(2) {
         let length = dice.below(lengths);
@@ -178,7 +186,12 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
             at = client.awake(at + ping_interval * 1000 / rate);
             requests.push(at);
         }
-        let others = if dice.one_in(2) { dice.below(30) } else { 0 };
+        // Many others make gaps short.
+        let others = match dice.below(8) {
+            0 => (end - received) / 100_000,
+            1..4 => dice.below(30),
+            _ => 0,
+        };
         for _ in 0..others {
             requests.push(client.awake(received + dice.below(end - received)));
         }

@@ -151,3 +151,10 @@ fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
         world.look(|| drop(guard));
     }
 }
+
+#[test]
+fn a_configuration_that_cannot_be_meant_is_refused() {
+    let builder = Client::builder("in-process").lease(LeaseConfig::default().sync_limit(0));
+    let error = builder.start().expect_err("no server is like that");
+    assert_eq!(error.to_string(), "invalid lease: the sync limit is zero");
+}

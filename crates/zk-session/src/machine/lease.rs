@@ -121,7 +121,8 @@ impl LeaseConfig {
     /// How long a running server may go on without its leader, or a leader without its followers,
     /// on a clock that is fast.
     fn unnoticed(&self) -> Duration {
-        self.tick.saturating_mul(self.sync_limit.saturating_add(2)) * 21 / 20
+        let time = self.tick.saturating_mul(self.sync_limit.saturating_add(2));
+        time.saturating_add(time / 20)
     }
 }
 
@@ -302,5 +303,120 @@ impl Lease {
 impl Mark {
     fn deadline(self) -> Time {
         self.sent + slow(self.timeout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    fn lease() -> Lease {
+        let mut lease = Lease::new(Some(LeaseConfig::default()));
+        lease.created(at(0), at(0), TIMEOUT);
+        lease
+    }
+
+    /// Send time of the request from which the lease counts, in milliseconds.
+    fn base(lease: &Lease) -> u128 {
+        let deadline = lease.deadline().expect("there is a lease").since_start();
+        (deadline - TIMEOUT * 19 / 20).as_millis()
+    }
+
+    #[test]
+    fn it_counts_from_the_newest_request_that_is_a_window_older() {
+        let mut lease = lease();
+        // Prompt acknowledgements each second: gaps of 1 s, twice, and 14.7 s.
+        for second in 1..=40 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 23_000, "16.7 s and not more than a second older");
+    }
+
+    #[test]
+    fn lateness_and_the_longest_two_gaps_are_paid_for() {
+        for (late, expected) in [(0, 23_000), (200, 23_000), (400, 22_000)] {
+            let mut lease = lease();
+            for second in 1..=40 {
+                // Every one is late, so every gap is longer by it.
+                lease.acknowledged(at(second * 1000), at(second * 1000 + late / 2));
+            }
+            // 16.7 s and one and a half times the lateness.
+            assert_eq!(base(&lease), expected, "{late} ms");
+        }
+        let mut lease = lease();
+        for second in (1..=40).filter(|second| !(30..=33).contains(second) && *second != 36) {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 18_000, "14.7 s, 5 s and 2 s are 21.7 s");
+    }
+
+    #[test]
+    fn a_gap_over_a_resume_counts() {
+        let mut lease = lease();
+        for second in 1..=30 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        lease.resumed(at(33_500), at(34_000), TIMEOUT);
+        for second in 35..=40 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 19_000, "14.7 s, 4 s and 1.5 s are 20.2 s");
+        lease.committed();
+        assert_eq!(base(&lease), 33_500);
+        lease.committed();
+        assert_eq!(base(&lease), 33_500);
+    }
+
+    #[test]
+    fn many_acknowledgements_are_remembered_in_few_entries() {
+        let mut lease = lease();
+        for ms in 1..=100_000 {
+            lease.acknowledged(at(ms), at(ms));
+        }
+        assert!(lease.entries.len() < 60, "{} entries", lease.entries.len());
+        assert!(base(&lease) > 84_000, "{}", base(&lease));
+        // What comes out of order, or twice, changes nothing.
+        let before = base(&lease);
+        lease.acknowledged(at(99_000), at(100_000));
+        lease.acknowledged(at(100_000), at(100_000));
+        assert_eq!(base(&lease), before);
+    }
+
+    #[test]
+    fn the_ping_interval_says_whether_there_can_be_a_lease() {
+        let config = LeaseConfig::default();
+        let interval = |ms| config.ping_interval(Duration::from_millis(ms));
+        assert_eq!(interval(18_100), None);
+        assert_eq!(interval(18_106), Some(Duration::from_nanos(250_116_666)));
+        assert_eq!(interval(0), None);
+        let quick = LeaseConfig::default().tick(Duration::from_millis(10));
+        assert_eq!(
+            quick.acknowledgement(Duration::ZERO).ping_interval(TIMEOUT * 2),
+            Some((Duration::from_secs(57) - Duration::from_micros(73_500)) / 6)
+        );
+    }
+
+    #[test]
+    fn values_that_cannot_be_meant_are_refused() {
+        let config = LeaseConfig::default();
+        assert_eq!(config.defect(), None);
+        let bad = [
+            config.tick(Duration::ZERO),
+            config.sync_limit(0),
+            config.sync_limit(u32::MAX),
+            config.tick(Duration::MAX),
+            config.acknowledgement(Duration::MAX),
+        ];
+        for config in bad {
+            assert!(config.defect().is_some(), "{config:?}");
+            // None of them panics either.
+            let _ = config.ping_interval(TIMEOUT);
+        }
     }
 }

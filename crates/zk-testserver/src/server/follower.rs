@@ -54,11 +54,15 @@ impl Server {
         let body = decode(header.op, &mut reader, &self.config);
         let path = body.paths().first().map(|path| (*path).to_owned());
         let outcome = match body {
-            Body::Known(Request::Sync(_)) => Outcome::Dropped,
             Body::Known(request) if !is_leaders(&request) => {
                 self.read_the_past(id, session, header, &request, now)
             }
-            _ => Outcome::Dropped,
+            Body::BareCheck(_)
+            | Body::Garbled
+            | Body::Known(_)
+            | Body::Refused(_)
+            | Body::Unanswerable
+            | Body::UnknownOp => Outcome::Dropped,
         };
         let RequestHeader { xid, op } = header;
         let record =
