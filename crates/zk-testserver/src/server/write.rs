@@ -221,9 +221,6 @@ impl Server {
         now: Duration,
     ) {
         let Some(connection) = self.connections.get(&id).filter(|c| c.is_open()) else { return };
-        if connection.cut_off.is_some() {
-            return;
-        }
         let Some(session) = connection.session() else { return };
         let header = ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK };
         let state = KeeperState::SYNC_CONNECTED;

@@ -101,6 +101,19 @@ async fn what_the_leader_has_not_learned_does_not_keep_a_session() {
     }
 }
 
+/// The leader has answered it.
+#[tokio::test(start_paused = true)]
+async fn a_resume_is_never_unlearned() {
+    let (server, client, _other) = scene().await;
+    sleep(Duration::from_millis(2_500)).await;
+    let client = Client::resume(&server, &client).await;
+    server.cut_off(client.session, cut_off(60, SECOND * 2));
+    sleep(Duration::from_millis(11_400)).await;
+    assert!(server.sessions().contains(&client.session), "12.5 s, rounded up to a tick");
+    sleep(Duration::from_millis(200)).await;
+    assert!(!server.sessions().contains(&client.session));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_off_session_goes_on_at_another_server() {
     let (server, client, _other) = scene().await;
@@ -117,11 +130,18 @@ async fn a_cut_off_session_goes_on_at_another_server() {
 #[tokio::test(start_paused = true)]
 async fn a_follower_that_stands_still_does_afterwards_what_has_arrived() {
     let (server, mut client, mut other) = scene().await;
+    client.code(&exists("/prompt", true)).await;
     server.pause_connection(client.session, SECOND * 3);
     client.send(&create("/late", CreateMode::Persistent)).await;
     sleep(SECOND * 2).await;
     other.create("/prompt", CreateMode::Persistent).await.unwrap();
     assert_eq!(server.stat("/late"), None);
+    sleep(SECOND * 99 / 100).await;
+    other.ok(&Request::Ping).await;
+    assert_eq!(server.requests().last().map(|request| request.at), Some(SECOND * 2));
+    let is_told = tokio::time::timeout(Duration::from_millis(5), client.event()).await.is_ok();
+    assert!(!is_told, "not even an event of the leader's is passed on");
+    assert_eq!(client.event().await.1, "/prompt");
     assert!(matches!(client.next(OpCode::CREATE).await, Got::Reply(_, Some(Response::Create(_)))));
     let request = server.requests().pop().expect("it was looked at");
     assert_eq!((request.path.as_deref(), request.at), (Some("/late"), SECOND * 3));

@@ -87,6 +87,20 @@ fn an_acknowledgement_is_overdue_after_two_ping_intervals_but_never_after_the_gu
         assert!(status.risk_deadline() <= status.guard_deadline());
         pair.sleep(SECOND / 2);
     }
+
+    // A lease that is nearly over, and an acknowledgement that is quite new.
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    pair.cut();
+    pair.sleep(SECOND * 5);
+    pair.events.clear();
+    pair.session.handle_disconnected(pair.now);
+    pair.drain();
+    resume(&mut pair, TIMEOUT);
+    answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
+    let status = pair.session.status();
+    assert!(status.is_alive(pair.now) && status.acknowledged == Some(pair.now));
+    assert_eq!(status.risk_deadline(), status.guard_deadline());
 }
 
 #[test]
@@ -142,6 +156,24 @@ fn a_connection_that_makes_no_lease_is_left_when_it_cannot_make_one_any_more() {
     pair.sleep(SECOND);
     assert_eq!(pair.session.status().state, SessionState::Suspended);
     assert_eq!(pair.session.status().lapses, 1, "only the first one");
+}
+
+#[test]
+fn a_deadline_that_has_passed_counts_once() {
+    let mut pair = Pair::connected();
+    let mut xids = vec![];
+    for _ in 0..2 {
+        pair.sleep(SECOND / 2);
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        xids.extend(pair.requests().pop().map(|(xid, _)| xid));
+    }
+    // The process stands still. Both answers are old, and come one after the other.
+    pair.now = pair.now + super::peer::TIMEOUT * 2;
+    for xid in xids {
+        pair.reply(xid, Ok(Response::Sync("/a".into())));
+        assert_eq!(pair.session.status().lapses, 1);
+    }
 }
 
 #[test]
