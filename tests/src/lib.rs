@@ -5,6 +5,7 @@ pub mod ensemble;
 pub mod fight;
 pub mod grants;
 pub mod lock;
+pub mod lockstep;
 pub mod proxy;
 pub mod random;
 pub mod referee;

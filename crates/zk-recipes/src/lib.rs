@@ -56,8 +56,8 @@ pub use crate::naming::{Names, Naming, Role, RwNaming};
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
-    Acl, ConfigError, CreateMode, ErrorCode, OpError, Outcome, Permissions, SessionId, Stat, Time,
-    Version,
+    Acl, ConfigError, CreateMode, ErrorCode, LeaseConfig, OpError, Outcome, Permissions, SessionId,
+    Stat, Time, Version,
 };
 
 #[cfg(feature = "tokio")]
@@ -95,6 +95,8 @@ mod pages {
     struct ReadWrite;
     #[doc = include_str!("../../../docs/recipes/exclusive.md")]
     struct Exclusive;
+    #[doc = include_str!("../../../docs/guarantees.md")]
+    struct Guarantees;
     #[doc = include_str!("../../../docs/testing.md")]
     struct Testing;
 }

@@ -337,7 +337,8 @@ impl Driver {
         let new = self.machine.status();
         self.status.send_if_modified(|status| {
             // Acknowledgements are read when needed; nobody is woken for them.
-            let is_news = Status { acknowledged: status.acknowledged, ..new } != *status;
+            let Status { acknowledged, lease_deadline, .. } = *status;
+            let is_news = Status { acknowledged, lease_deadline, ..new } != *status;
             *status = new;
             is_news
         });

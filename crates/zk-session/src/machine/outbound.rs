@@ -129,7 +129,7 @@ impl Session {
     }
 
     pub(super) fn arm_heartbeat(&mut self) {
-        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
         self.timers.set(Timer::Read, self.now + self.read_timeout());
     }
 
@@ -144,7 +144,12 @@ impl Session {
     pub(super) fn ping(&mut self) {
         self.send_internal(jute_codec::xid::PING, &Request::Ping, None);
         self.pings.push_back(self.now);
-        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
+    }
+
+    /// A third of the session timeout, or as often as the lease needs it.
+    fn ping_interval(&self) -> std::time::Duration {
+        self.lease.ping_interval().unwrap_or(self.timeout / 3)
     }
 
     /// Next xid: 1 to `i32::MAX`, then 1 again; the others are reserved.
