@@ -71,8 +71,9 @@ pub enum LostReason {
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// No server has acknowledged the session for so long that it may have expired.
-    #[error("no server has acknowledged the session within its timeout")]
+    /// The lease has ended or, without a lease, no server has acknowledged the session for its
+    /// timeout: it may have expired.
+    #[error("no server has acknowledged the session in time")]
     DeadlinePassed,
     /// The session has expired.
     #[error("the session has expired")]

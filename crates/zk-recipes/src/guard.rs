@@ -32,11 +32,11 @@ use crate::transaction::{self, TransactionError};
 ///
 /// # Lost locks
 ///
-/// A guard is lost when its znode is gone, when its session has ended, or when no server has
-/// acknowledged the session for a whole session timeout, counted from the sending of the newest
-/// acknowledged request. A lost guard stays lost, and its znode is removed as soon as a server is
-/// reachable. While the connection is down, the lock is *at risk*: go on until it is lost, or
-/// stop, as suits the work.
+/// A guard is lost when its znode is gone, when its session has ended, or when its deadline has
+/// passed: the end of the lease ([`remaining`](Self::remaining)), or without one a session timeout
+/// after the newest acknowledged request was sent. A lost guard stays lost, and its znode is
+/// removed as soon as a server is reachable. While the connection is down, the lock is *at risk*:
+/// go on until it is lost, or stop, as suits the work.
 ///
 /// # Release
 ///
@@ -72,9 +72,10 @@ pub type ExclusiveGuard = Guard<kind::Exclusive>;
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum LockState {
     /// Connected to a read-write server in the session that created the znode, the znode is not
-    /// known to be gone, and an acknowledgement is not overdue. This is what our clock and the
-    /// server we talk to say: a server that is cut off from its leader goes on acknowledging for a
-    /// while after the leader has expired the session. Only a committed write proves more.
+    /// known to be gone, an acknowledgement is not overdue, and the guard deadline lies ahead.
+    /// With a lease, nobody else can have the lock, as far as clocks and the servers'
+    /// configuration are as assumed. Without one, a server that is cut off from its leader may go
+    /// on acknowledging for a while after the leader has expired the session.
     Held,
     /// Neither a proof that it is lost nor a fresh one that it is held: disconnected, resumed and
     /// not yet proven, or an acknowledgement is overdue.

@@ -95,6 +95,50 @@ fn a_short_outage_loses_nothing() {
     eprintln!("{outages} short outages");
 }
 
+/// A server that says nothing any more, on a connection that stays open: the guard is saved by
+/// another connection, which is made before the lease ends.
+#[test]
+fn a_silent_server_is_left_in_time() {
+    for timeout in [19, 20, 30, 40, 60] {
+        let timeout = SECOND * timeout;
+        let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+        for moment in 0..4 {
+            for rate in RATES {
+                let (mut world, client, guard) = start(timeout, rate);
+                world.run_until(MINUTE + interval * moment / 4, ms(100));
+                let session = guard.session();
+                world.serve(|server| server.pause_connection(session.0, MINUTE));
+                let end = world.now + MINUTE * 2;
+                world.run_until(end, ms(50));
+                assert_eq!(world.look(|| guard.state()), LockState::Held, "{timeout:?} {rate}");
+                assert_eq!(client.status().connection, 2);
+                assert_eq!(client.status().lapses, 0);
+            }
+        }
+    }
+}
+
+/// Who holds no lock and wants none is as patient as any other client.
+#[test]
+fn a_client_without_locks_waits_for_a_silent_server() {
+    let (mut world, client, guard) = start(SECOND * 30, 1000);
+    let session = guard.session();
+    world.look(|| drop(guard));
+    world.run_until(MINUTE, ms(100));
+    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    let end = world.now + MINUTE;
+    world.run_until(end, ms(50));
+    assert_eq!(client.status().connection, 1);
+    // The next lock needs a lease, and gets one at once.
+    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    let end = world.now + SECOND * 18;
+    world.run_until(end, ms(50));
+    let before = world.now;
+    let guard = world.hold(&client);
+    assert!(world.now - before < ms(200), "it took {:?}", world.now - before);
+    assert!(world.look(|| guard.remaining()) > Some(SECOND * 20));
+}
+
 /// After a lease has run out, the next lock can be had as soon as there is a server.
 #[test]
 fn a_lock_can_be_had_again_right_after_a_long_outage() {

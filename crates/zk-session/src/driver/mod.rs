@@ -273,11 +273,17 @@ impl Driver {
                 self.machine.close(now);
             }
             Command::ForgetOwner(owner) => {
-                self.lanes.remove(&owner);
+                let was_lane = self.lanes.remove(&owner).is_some();
                 self.watchers.remove(&owner);
                 self.machine.forget_owner(owner);
+                if was_lane && self.lanes.is_empty() {
+                    self.machine.set_relied_on(now, false);
+                }
             }
             Command::OpenLane(id, lane) => {
+                if self.lanes.is_empty() {
+                    self.machine.set_relied_on(now, true);
+                }
                 self.lanes.insert(id, lane);
             }
             Command::Recall(token) => self.machine.recall(now, token),

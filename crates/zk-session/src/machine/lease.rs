@@ -207,6 +207,18 @@ impl Lease {
         self.ping_interval
     }
 
+    /// How long a connection may be silent, if it is to be left in time for a new one to save the
+    /// lease; `None` as long as there can be no lease.
+    pub fn silence(&self) -> Option<Duration> {
+        Some(self.ping_interval? * 2 + self.config?.acknowledgement)
+    }
+
+    /// True if the lease has ended, and a write on this connection would not make a new one.
+    pub fn is_beyond_repair(&self, now: Time) -> bool {
+        let lasts = |sent: Time| sent + slow(self.timeout) > now;
+        self.deadline().is_some_and(|deadline| deadline <= now) && !self.resumed.is_some_and(lasts)
+    }
+
     /// A session was created by a ConnectRequest that was sent then and answered now.
     pub fn created(&mut self, sent: Time, now: Time, timeout: Duration) {
         *self = Self::new(self.config);

@@ -207,6 +207,7 @@ pub struct Session {
     /// Send times of unanswered pings.
     pings: VecDeque<Time>,
     closing: bool,
+    is_relied_on: bool,
 }
 
 impl Session {
@@ -243,6 +244,7 @@ impl Session {
             last_heard: now,
             pings: VecDeque::new(),
             closing: false,
+            is_relied_on: false,
             config,
             now,
         }
@@ -348,6 +350,18 @@ impl Session {
         }
     }
 
+    /// Whether anybody relies on the lease, such as a lock. Then a connection that is silent, or
+    /// that has let the lease run out, is given up early; otherwise it is given the time that any
+    /// client gives it.
+    pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
+        self.advance(now);
+        self.is_relied_on = is_relied_on;
+        self.renew_lease();
+        if matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+            self.rearm_read();
+        }
+    }
+
     /// The owner takes none of its watches any more.
     pub fn forget_owner(&mut self, owner: u64) {
         self.watches.remove_owner(owner);
@@ -418,8 +432,10 @@ impl Session {
     /// Without a lease no lock can be obtained, and pings alone take long to make a new one. A
     /// resume and a committed write make one at once.
     fn renew_lease(&mut self) {
-        let is_over = self.lease.deadline().is_some_and(|deadline| deadline <= self.now);
-        if is_over && matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+        if self.is_relied_on
+            && self.lease.is_beyond_repair(self.now)
+            && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
+        {
             self.drop_connection();
         }
     }

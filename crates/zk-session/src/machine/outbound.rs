@@ -134,9 +134,11 @@ impl Session {
     }
 
     /// Silence of two thirds of the session timeout means that the connection is dead, as in
-    /// `ClientCnxn`, so that the last third is left for another server.
+    /// `ClientCnxn`, so that the last third is left for another server. Where a lock relies on the
+    /// lease there is less time.
     pub(super) fn read_timeout(&self) -> std::time::Duration {
-        self.timeout * 2 / 3
+        let usual = self.timeout * 2 / 3;
+        self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
     }
 
     /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a
