@@ -5,8 +5,8 @@
 //! process may be frozen: then it is not stepped, and its clock jumps before it goes on.
 
 use std::future::{Future, ready};
-use std::pin::pin;
-use std::task::{Context, Waker};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -129,14 +129,26 @@ impl Lockstep {
         seen
     }
 
+    /// Polls a future in the client's process, once.
+    pub fn poll<T>(&self, future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        let polled = self
+            .process
+            .block_on(async { Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) });
+        match polled {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
     /// Runs a future in the client's process to its end, in small steps.
-    fn finish<T>(&mut self, future: impl Future<Output = T>) -> T {
+    ///
+    /// # Panics
+    ///
+    /// If it does not end.
+    pub fn finish<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = Box::pin(future);
         for _ in 0..10_000 {
-            let polled = self
-                .process
-                .block_on(async { future.as_mut().poll(&mut Context::from_waker(Waker::noop())) });
-            if let std::task::Poll::Ready(output) = polled {
+            if let Some(output) = self.poll(&mut future) {
                 return output;
             }
             self.step(Duration::from_millis(1));

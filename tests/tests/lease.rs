@@ -2,10 +2,13 @@
 //!
 //! `cuts` runs the shipped client against servers that fail, at every moment of the ping interval.
 //! `model` runs the formula against a model of an ensemble, many times, and other formulas too.
+//! `frozen` stops the process between an acquire and a transaction, which needs no lease.
 //! `quiet` measures the lease when nothing goes wrong.
 
 #[path = "lease/cuts.rs"]
 mod cuts;
+#[path = "lease/frozen.rs"]
+mod frozen;
 #[path = "lease/model.rs"]
 mod model;
 #[path = "lease/quiet.rs"]
