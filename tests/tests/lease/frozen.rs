@@ -68,3 +68,24 @@ fn check(timeout: Duration, rate: u32, begun: Begun, frozen: Duration) {
     world.run_until(end, ms(100));
     assert_eq!(world.serve(|server| server.data("/effect")), None, "{label}");
 }
+
+/// The session lives on, but somebody has deleted the contender while the process was frozen: only
+/// the check in the transaction can tell, because the event is not read before it is sent.
+#[test]
+fn a_transaction_of_a_lock_that_was_taken_from_a_frozen_process_changes_nothing() {
+    for rate in RATES {
+        let mut world = Lockstep::new(ServerConfig::default(), rate);
+        let client = world.client(|builder| builder);
+        let guard = world.hold(&client);
+        world.run_until(SECOND * 5, ms(50));
+        for _ in 0..10 {
+            world.step_frozen(ms(100));
+        }
+        assert!(world.serve(|server| server.admin_delete(guard.path())));
+        let multi = Multi::new().create("/effect", "x", CreateMode::Persistent);
+        let transaction = world.thaw(|| Box::pin(guard.transaction(multi)));
+        let outcome = world.finish(transaction);
+        assert!(matches!(outcome, Err(TransactionError::Lost(_))), "{rate}: {outcome:?}");
+        assert_eq!(world.serve(|server| server.data("/effect")), None, "{rate}");
+    }
+}
