@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Acl, FairLock, LockError, LockState, LostReason, Permissions};
+use zk_tests::scene::place_of;
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
@@ -418,14 +419,6 @@ fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
         release(held).await;
         world.check_clean(&[&client, &other]).await;
     });
-}
-
-/// Path of the one contender of a session.
-fn place_of(world: &World, session: i64) -> String {
-    let mut own = world.server.ephemerals();
-    own.retain(|(_, owner)| *owner == session);
-    assert_eq!(own.len(), 1, "one place\n{}", world.trace());
-    own.remove(0).0
 }
 
 /// Path of the contender that does not hold.
