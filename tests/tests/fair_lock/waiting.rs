@@ -234,6 +234,29 @@ fn a_directory_made_again_starts_a_new_queue() {
     });
 }
 
+/// In a directory made again, somebody else bears the number that the waiter had.
+#[test]
+fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let waiter = queue_up(&world, &World::lock(&client)).await;
+        world.server.disconnect_all();
+        delete_directory(&world);
+        world.server.admin_create(DIRECTORY, b"", None);
+        let namesake = format!("{DIRECTORY}/somebody-lock-0000000001");
+        world.server.admin_create(&namesake, b"", Some(session(&other)));
+        world.server.set_create_count(DIRECTORY, 2);
+        sleep_ms(2_000).await;
+        assert!(!waiter.is_finished(), "{:?}\n{}", waiter.await, world.trace());
+        assert!(world.server.admin_delete(&namesake));
+        release(granted_now(&world, waiter).await).await;
+        drop(held);
+        world.check_clean(&[&client, &other]).await;
+    });
+}
+
 #[test]
 fn a_directory_deleted_while_waiting_is_made_again() {
     run(async {
