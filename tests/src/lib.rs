@@ -8,6 +8,7 @@ pub mod lock;
 pub mod proxy;
 pub mod random;
 pub mod scene;
+pub mod sides;
 pub mod target;
 pub mod wait;
 pub mod world;

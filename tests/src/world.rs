@@ -296,6 +296,15 @@ impl Enumeration {
 
     /// Runs the scenario with every single cut and every pair.
     pub fn run(&mut self, scenario: Scenario<'_>) {
+        self.run_up_to(2, scenario);
+    }
+
+    /// Runs the scenario with every single cut.
+    pub fn run_singles(&mut self, scenario: Scenario<'_>) {
+        self.run_up_to(1, scenario);
+    }
+
+    fn run_up_to(&mut self, cuts_max: usize, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
             for nth in 0.. {
                 let fired: Vec<_> = cuts(self.session, nth)
@@ -306,8 +315,8 @@ impl Enumeration {
                 if fired.is_empty() {
                     break;
                 }
-                for first in fired {
-                    self.run_pairs(&first, scenario);
+                for first in fired.iter().filter(|_| cuts_max > 1) {
+                    self.run_pairs(first, scenario);
                 }
             }
         }

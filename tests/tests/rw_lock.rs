@@ -26,125 +26,20 @@ mod sharing;
 mod waiting;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use jute_codec::OpCode;
 use tokio::task::JoinHandle;
-use zk_recipes::{
-    Client, ErrorCode, LockError, LockState, LostReason, ReadGuard, Released, RwLock, WriteGuard,
-};
+use zk_recipes::{Client, ErrorCode, LockError, RwLock, WriteGuard};
 use zk_tests::scene::spawn;
+use zk_tests::sides::Side::{self, Read, Write};
+use zk_tests::sides::{Holding, acquire, acquire_within, is_same_place, number, try_acquire};
 use zk_tests::world::{DIRECTORY, World, sleep_ms};
-
-use self::Side::{Read, Write};
-
-/// A side of the lock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Side {
-    Read,
-    Write,
-}
 
 /// Who holds, and who has to wait behind it.
 const WAITS: [(Side, Side); 3] = [(Write, Read), (Read, Write), (Write, Write)];
 
-/// A guard of either side.
-#[derive(Debug)]
-enum Holding {
-    Read(ReadGuard),
-    Write(WriteGuard),
-}
-
 /// An acquire of either side that runs by itself.
 type Waiter = JoinHandle<Result<Holding, LockError>>;
-
-impl Side {
-    fn excludes(self, other: Self) -> bool {
-        self == Write || other == Write
-    }
-
-    /// What stands before the number in the names of this side.
-    fn mark(self) -> &'static str {
-        match self {
-            Read => "-__READ__",
-            Write => "-__WRIT__",
-        }
-    }
-}
-
-impl Holding {
-    fn state(&self) -> LockState {
-        match self {
-            Self::Read(guard) => guard.state(),
-            Self::Write(guard) => guard.state(),
-        }
-    }
-
-    fn path(&self) -> &str {
-        match self {
-            Self::Read(guard) => guard.path(),
-            Self::Write(guard) => guard.path(),
-        }
-    }
-
-    fn session(&self) -> i64 {
-        match self {
-            Self::Read(guard) => guard.session().0,
-            Self::Write(guard) => guard.session().0,
-        }
-    }
-
-    async fn validate(&self) -> Result<(), LockError> {
-        match self {
-            Self::Read(guard) => guard.validate().await,
-            Self::Write(guard) => guard.validate().await,
-        }
-    }
-
-    async fn lost(&self) -> LostReason {
-        match self {
-            Self::Read(guard) => guard.lost().await,
-            Self::Write(guard) => guard.lost().await,
-        }
-    }
-
-    async fn end(self) -> Result<Released, LockError> {
-        match self {
-            Self::Read(guard) => guard.release().await,
-            Self::Write(guard) => guard.release().await,
-        }
-    }
-
-    /// Releases a lock that is still there.
-    async fn release(self) {
-        assert_eq!(self.end().await, Ok(Released::Released));
-    }
-}
-
-/// Acquires one side, at most for that long.
-async fn acquire_within(
-    lock: RwLock,
-    side: Side,
-    timeout: Option<Duration>,
-) -> Result<Holding, LockError> {
-    match (side, timeout) {
-        (Read, None) => lock.read().await.map(Holding::Read),
-        (Read, Some(timeout)) => lock.read().timeout(timeout).await.map(Holding::Read),
-        (Write, None) => lock.write().await.map(Holding::Write),
-        (Write, Some(timeout)) => lock.write().timeout(timeout).await.map(Holding::Write),
-    }
-}
-
-async fn acquire(lock: &RwLock, side: Side) -> Result<Holding, LockError> {
-    acquire_within(lock.clone(), side, None).await
-}
-
-async fn try_acquire(lock: &RwLock, side: Side) -> Result<Option<Holding>, LockError> {
-    Ok(match side {
-        Read => lock.try_read().await?.map(Holding::Read),
-        Write => lock.try_write().await?.map(Holding::Write),
-    })
-}
 
 /// Joins the queue, and returns when the place is taken and everybody has noticed.
 async fn join(world: &World, lock: &RwLock, side: Side) -> Waiter {
@@ -212,14 +107,4 @@ fn check_waits(world: &World) {
             assert!(!is_reader || path.contains(Write.mark()), "{own} waits for {path}");
         }
     }
-}
-
-/// A writer that has become a reader stands at the same place.
-fn is_same_place(one: &str, other: &str) -> bool {
-    one.replace(Write.mark(), Read.mark()) == other.replace(Write.mark(), Read.mark())
-}
-
-/// Number at the end of a contender's name.
-fn number(path: &str) -> u32 {
-    path[path.len() - 10..].parse().expect("digits")
 }

@@ -107,6 +107,30 @@ fn a_directory_that_was_closed_refuses_the_reader() {
     }
 }
 
+/// It has happened, nobody was told, and the repetition is refused for a reason of its own.
+#[test]
+fn a_directory_closed_behind_a_lost_reply_is_no_refusal() {
+    run(async {
+        let world = World::new();
+        let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+        let (client, guard) = writer(&world, FIRST).await;
+        let cut = at_op(session(&client), OpCode::MULTI, Action::CutAfter);
+        world.server.inject(cut.refuse_for(Duration::from_millis(300)));
+        let downgrading = spawn(guard.downgrade());
+        sleep_ms(100).await;
+        let acl = vec![
+            Acl::new(Permissions::ALL, "auth", ""),
+            Acl::new(Permissions::READ | Permissions::DELETE, "world", "anyone"),
+        ];
+        owner.set_acl(DIRECTORY, acl, None).await.expect("it was open");
+        let reading = downgrading.await.expect("it does not panic").expect("it has happened");
+        assert_eq!(place_of(&world, session(&client)), reading.path());
+        reading.validate().await.expect("it is held");
+        release(reading).await;
+        world.check_clean(&[&client, &owner]).await;
+    });
+}
+
 /// A stranger stands where the reader is to be.
 #[test]
 fn a_name_that_is_taken_refuses_the_reader() {
