@@ -201,6 +201,60 @@ fn a_writer_whose_znode_was_deleted_before_is_lost() {
     }
 }
 
+/// It has happened, nobody was told, and what it has made is gone by the time of the repetition.
+#[test]
+fn a_reader_deleted_behind_a_lost_reply_is_lost() {
+    for is_directory in [false, true] {
+        run(async {
+            let world = World::new();
+            let (client, guard) = writer(&world, FIRST).await;
+            let id = session(&client);
+            let cut = at_op(id, OpCode::MULTI, Action::CutAfter);
+            world.server.inject(cut.refuse_for(Duration::from_millis(300)));
+            let downgrading = spawn(guard.downgrade());
+            sleep_ms(100).await;
+            assert!(world.server.admin_delete(&place_of(&world, id)));
+            assert!(!is_directory || world.server.admin_delete(DIRECTORY));
+            check_lost(downgrading.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+/// The session ends at the repetition, at the read that decides, or in between.
+#[test]
+fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
+    let mut points = 0;
+    for cut in [Action::CutBefore, Action::CutAfter] {
+        for nth in 1.. {
+            let fired = run(async {
+                let world = World::new();
+                let (client, guard) = writer(&world, FIRST).await;
+                let id = session(&client);
+                world.server.inject(at_op(id, OpCode::MULTI, cut.clone()));
+                let filter = Filter { session: Some(id), ..Filter::default() };
+                let expiry = Fault::new(At::Request { nth, filter }, Action::Expire);
+                world.server.inject(expiry);
+                let ended = guard.downgrade().await;
+                let fired = world.server.pending_faults().is_empty();
+                world.server.clear_faults();
+                if fired {
+                    check_lost(ended, LostReason::SessionExpired);
+                } else {
+                    release(ended.expect("it is held")).await;
+                }
+                world.check_clean(&[&client]).await;
+                fired
+            });
+            if !fired {
+                break;
+            }
+            points += 1;
+        }
+    }
+    assert!(points >= 3, "only {points} points");
+}
+
 #[test]
 fn a_guard_that_is_lost_already_sends_nothing() {
     run(async {
