@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use zk_recipes::{Client, LockError};
-use zk_tests::scene::{FIRST, SECOND, THIRD, TURNS, Trouble, poll_times, session, spawn};
+use zk_tests::scene::{
+    FIRST, SECOND, THIRD, TURNS, Trouble, at_request, poll_times, session, spawn,
+};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
@@ -150,11 +152,11 @@ fn abort_after_turns(
     })
 }
 
-fn abort_everywhere(is_try: bool) -> usize {
+fn abort_everywhere(is_try: bool, requests: usize) -> usize {
     let session = second_session();
     let mut points = 0;
     for case in CASES {
-        for trouble in Trouble::all(session, 6) {
+        for trouble in Trouble::all(session, requests) {
             for turns in 0..=TURNS {
                 points += 1;
                 if abort_after_turns(turns, case, is_try, &trouble) {
@@ -168,16 +170,16 @@ fn abort_everywhere(is_try: bool) -> usize {
 
 #[test]
 fn an_acquire_aborted_after_any_turn_leaves_nothing() {
-    let points = abort_everywhere(false);
+    let points = abort_everywhere(false, 5);
     eprintln!("{points} reads and writes aborted");
-    assert!(points >= 3_000, "{points}");
+    assert!(points >= 10_000, "{points}");
 }
 
 #[test]
 fn a_try_aborted_after_any_turn_leaves_nothing() {
-    let points = abort_everywhere(true);
+    let points = abort_everywhere(true, 4);
     eprintln!("{points} try_reads and try_writes aborted");
-    assert!(points >= 1_500, "{points}");
+    assert!(points >= 5_000, "{points}");
 }
 
 /// A middle contender is aborted around the moment at which it is granted, and the one behind it
@@ -220,7 +222,7 @@ fn a_timeout_at_any_moment_around_the_grant_is_a_grant_or_leaves_nothing() {
                 let Bench { world, client, other, held } = Bench::new(held_by).await;
                 for nth in 0..8 {
                     let slow = Action::Delay(Duration::from_millis(3));
-                    let slow = zk_tests::scene::at_request(session(&client), nth, slow);
+                    let slow = at_request(session(&client), nth, slow);
                     world.server.inject(slow);
                 }
                 let holding = async {

@@ -1,6 +1,8 @@
 //! Every order in which contenders can come, give way and go, whatever they want: after each step,
 //! exactly those hold who may.
 
+#![expect(clippy::indexing_slicing, reason = "contenders are known by their index")]
+
 use zk_recipes::{Client, LockState};
 use zk_tests::scene::make_directory;
 use zk_tests::world::{World, run, sleep_ms};

@@ -1,9 +1,12 @@
 //! Readers share, writers exclude, and nobody passes anybody.
 
+use std::time::Duration;
+
 use tokio::task::JoinSet;
 use zk_recipes::{LockState, RwLock};
-use zk_tests::scene::{FIRST, SECOND, THIRD, session};
+use zk_tests::scene::{FIRST, SECOND, THIRD, at_request, make_directory, release, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::Action;
 
 use crate::Side::{self, Read, Write};
 use crate::{Holding, check_waits, granted, granted_now, holder, join, queue_up, try_acquire};
@@ -102,7 +105,6 @@ async fn constant_load(lock: RwLock, side: Side, for_ms: u64) -> usize {
             sleep_ms(50).await;
             held.release().await;
         };
-        #[expect(clippy::disallowed_methods, reason = "the load comes by itself")]
         load.spawn(use_it);
         sleep_ms(5).await;
     }
@@ -114,7 +116,7 @@ fn a_constant_load_of_readers_does_not_starve_a_writer() {
     run(async {
         let world = World::new();
         let (crowd, client) = (world.client(FIRST).await, world.client(SECOND).await);
-        let load = zk_tests::scene::spawn(constant_load(World::rw_lock(&crowd), Read, 3_000));
+        let load = spawn(constant_load(World::rw_lock(&crowd), Read, 3_000));
         sleep_ms(500).await;
         for _ in 0..10 {
             let lock = World::rw_lock(&client);
@@ -149,7 +151,7 @@ fn a_constant_load_of_writers_does_not_starve_a_reader() {
     run(async {
         let world = World::new();
         let (crowd, client) = (world.client(FIRST).await, world.client(SECOND).await);
-        let load = zk_tests::scene::spawn(constant_load(World::rw_lock(&crowd), Write, 200));
+        let load = spawn(constant_load(World::rw_lock(&crowd), Write, 200));
         sleep_ms(100).await;
         let ahead = world.contenders().len() as u128;
         let before = client.now();
@@ -189,7 +191,7 @@ fn two_writers_of_one_session_exclude_each_other() {
         assert_eq!(held.session(), session(&client));
         held.release().await;
         let Holding::Write(next) = granted_now(&world, waiter).await else { panic!("a writer") };
-        zk_tests::scene::release(next).await;
+        release(next).await;
         world.check_clean(&[&client]).await;
     });
 }
@@ -250,11 +252,11 @@ fn a_try_that_is_overtaken_leaves_nothing() {
         run(async {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            zk_tests::scene::make_directory(&world);
-            let late = zk_testserver::Action::Delay(std::time::Duration::from_millis(50));
-            world.server.inject(zk_tests::scene::at_request(session(&client), 0, late));
+            make_directory(&world);
+            let late = Action::Delay(Duration::from_millis(50));
+            world.server.inject(at_request(session(&client), 0, late));
             let lock = World::rw_lock(&client);
-            let trying = zk_tests::scene::spawn(async move { try_acquire(&lock, wanted).await });
+            let trying = spawn(async move { try_acquire(&lock, wanted).await });
             sleep_ms(10).await;
             let held = crate::acquire(&World::rw_lock(&other), Write).await.expect("it is free");
             let tried = trying.await.expect("it does not panic").expect("it can be listed");
