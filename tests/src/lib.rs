@@ -9,6 +9,8 @@ pub mod lockstep;
 pub mod proxy;
 pub mod random;
 pub mod referee;
+pub mod scene;
+pub mod sides;
 pub mod target;
 pub mod wait;
 pub mod world;

@@ -491,6 +491,10 @@ impl Keeper {
 
     async fn become_reader(&mut self, release: &mut Removal) -> Result<Hold, LockError> {
         let hold = Arc::clone(&self.hold);
+        // What is lost already is left alone.
+        if let LockState::Lost(reason) = hold.state() {
+            return Err(LockError::Lost(reason));
+        }
         let Removal::Contender(release) = release else {
             unreachable!("only a writer of a queue can become a reader");
         };
