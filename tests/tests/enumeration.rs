@@ -6,6 +6,9 @@
 //! timed out; nobody held it together with somebody else; no contender znode is left; nothing was
 //! created twice.
 
+#[path = "enumeration/exclusive.rs"]
+mod exclusive;
+
 use std::time::Duration;
 
 use zk_recipes::{FairLock, Guard, LockError, LockState, Released};

@@ -31,7 +31,7 @@ use super::directory::{Directory, Made};
 use super::release::name_of;
 use super::{
     Held, Input, PAUSE, Restart, Step, Tally, Verdict, View, Znode, barrier, create, flight, read,
-    replayable, verdict,
+    replayable, spread, verdict,
 };
 use crate::error::LockError;
 
@@ -71,13 +71,19 @@ pub struct Exclusive {
     is_safety_look: bool,
     tally: Tally,
     paused_until: Option<Time>,
+    /// The interval of the safety look, spread so that waiters do not look together.
+    safety_relist: Option<Duration>,
     is_waiting: bool,
     state: State,
 }
 
-/// The id of an attempt, as the data of its znode begins.
+/// By what an attempt knows its znode: its id, with which the data begins, and once that is known
+/// the transaction that created it. The data can be changed by anybody, the transaction by nobody.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mark(Bytes);
+pub struct Mark {
+    id: Bytes,
+    czxid: Option<i64>,
+}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -100,7 +106,7 @@ enum State {
 impl Mark {
     /// Of an id.
     pub fn new(id: u128) -> Self {
-        Self(format!("{id:032x}").into())
+        Self { id: format!("{id:032x}").into(), czxid: None }
     }
 
     /// What stands behind the id in the data of a znode; all of it if there is no id.
@@ -117,7 +123,11 @@ impl Mark {
     /// Whether a znode is the one that the attempt has made in this session.
     pub fn is_in(&self, session: SessionId, found: &DataReply) -> bool {
         let data = found.data.as_deref().unwrap_or_default();
-        found.stat.ephemeral_owner == session.0 && data.starts_with(&self.0)
+        let is_marked = match self.czxid {
+            Some(czxid) => found.stat.czxid == czxid,
+            None => data.starts_with(&self.id),
+        };
+        found.stat.ephemeral_owner == session.0 && is_marked
     }
 }
 
@@ -129,6 +139,7 @@ impl Exclusive {
         Self {
             directory: Directory::new(parent),
             mark: Mark::new(id),
+            safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
             profile,
             may_wait,
             session: None,
@@ -148,7 +159,8 @@ impl Exclusive {
     /// Step 1.
     pub fn start(&mut self) -> Step {
         self.state = State::Creating;
-        let mut data = self.mark.0.to_vec();
+        self.mark.czxid = None;
+        let mut data = self.mark.id.to_vec();
         if !self.profile.identity.is_empty() {
             data.push(b' ');
             data.extend_from_slice(&self.profile.identity);
@@ -386,6 +398,7 @@ impl Exclusive {
         let name = name_of(&self.profile.path).unwrap_or_default();
         let znode = Znode { name, sequence: 0, czxid };
         self.znode = Some(znode.clone());
+        self.mark.czxid = Some(czxid);
         if view.alive != Some(connection) {
             return self.probe();
         }
@@ -416,9 +429,7 @@ impl Exclusive {
                 let czxid = znode.czxid;
                 self.grant(view, connection, czxid)
             }
-            (State::Waiting, ..) => {
-                Step::Wait(self.profile.safety_relist.map(|pause| view.now + pause))
-            }
+            (State::Waiting, ..) => Step::Wait(self.safety_relist.map(|pause| view.now + pause)),
             _ => Step::Wait(self.paused_until),
         }
     }

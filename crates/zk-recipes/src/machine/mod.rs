@@ -323,6 +323,11 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
     }
 }
 
+/// Between one and one and a quarter of an interval, by the id.
+pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
+    interval + interval / 4 * u32::from(id as u8) / 255
+}
+
 /// Path of a child.
 pub(crate) fn child(directory: &str, name: &str) -> ByteString {
     if directory == "/" { format!("/{name}").into() } else { format!("{directory}/{name}").into() }

@@ -4,8 +4,8 @@
 //! 2. While we certainly hold the lock, delete the znode: nobody replaces it while our session
 //!    lives. There is no "delete if mine", so this holds for the first delete only.
 //! 3. If there is any doubt (a lost connection, a guard that was lost or at risk), pass a write
-//!    barrier and read: delete the znode only if it has our id and belongs to our session.
-//!    Otherwise there is nothing to do.
+//!    barrier and read: delete the znode only if it is the one that we have made in our
+//!    session. Otherwise there is nothing to do.
 //!
 //! The end of the session ends the release too: the znode goes with it, and the next session must
 //! not touch what stands in its place.
@@ -145,7 +145,10 @@ impl ExclusiveRelease {
     fn created(&mut self, mut reply: Reply) -> ReleaseStep {
         self.session = self.session.or(reply.session);
         match verdict(reply.results.swap_remove(0)) {
-            Verdict::Done(Response::Create2(_)) => self.is_certain = true,
+            Verdict::Done(Response::Create2(created)) => {
+                self.mark.czxid = Some(created.stat.czxid);
+                self.is_certain = true;
+            }
             Verdict::SessionOver => return over(),
             Verdict::Unknown => self.is_tainted = true,
             Verdict::Done(_) | Verdict::Later | Verdict::NotApplied | Verdict::Refused(_) => {}
