@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 
-use super::Profile;
+use super::{Profile, kept};
 use crate::error::LockError;
 use crate::naming::{Role, Sibling};
 
@@ -63,7 +63,7 @@ pub fn standing(
     Ok(match nearest {
         _ if !is_listed => Standing::Missing,
         None => Standing::First,
-        Some((_, nearest)) => Standing::Behind { ahead, nearest: nearest.clone() },
+        Some((_, nearest)) => Standing::Behind { ahead, nearest: kept(nearest) },
     })
 }
 
