@@ -89,7 +89,8 @@ impl Subscriber for Recorder {
         let mut line = Line(event.metadata().target().to_owned());
         event.record(&mut line);
         self.with(|seen| {
-            let spans: Vec<_> = seen.entered.iter().map(|id| seen.spans[id].as_str()).collect();
+            let spans: Vec<_> =
+                seen.entered.iter().filter_map(|id| seen.spans.get(id)).cloned().collect();
             let spans = spans.join(" > ");
             seen.events.push((spans, line.0));
         });
