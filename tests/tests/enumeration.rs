@@ -1,22 +1,29 @@
-//! Every single cut and every pair of cuts of the connection, at every request and event of
-//! acquire, queued acquire, timed acquire and release.
+//! Every single cut and every pair of cuts of the connection, at every request and event of the
+//! lives of the locks.
 //!
 //! The shipped code runs, from the lock to the driver, on a virtual clock and against the
 //! in-process server. After each run the same must hold: the lock was acquired and released, or
-//! timed out; nobody held it together with somebody else; no contender znode is left; nothing was
-//! created twice.
+//! timed out; nobody held it beside somebody whom it excludes; no contender znode is left; nothing
+//! was created twice.
 
+#[path = "enumeration/downgrade.rs"]
+mod downgrade;
 #[path = "enumeration/exclusive.rs"]
 mod exclusive;
+#[path = "enumeration/fair.rs"]
+mod fair;
+#[path = "enumeration/read_write.rs"]
+mod read_write;
+#[path = "enumeration/transaction.rs"]
+mod transaction;
 
-use std::time::Duration;
-
-use zk_recipes::{FairLock, Guard, LockError, LockState, Released};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::sides::{Holding, Side, number};
+use zk_tests::world::{Ran, World, run};
 use zk_testserver::Fault;
 
 const CONTENDER: u64 = 1;
 const HOLDER: u64 = 2;
+const OTHER: u64 = 3;
 
 fn first_session() -> Option<i64> {
     run(async {
@@ -35,158 +42,16 @@ fn ran(world: &World) -> Ran {
     Ran { left: world.server.pending_faults().len(), trace: world.trace() }
 }
 
-#[test]
-fn acquire_and_release_survive_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("uncontended", first_session());
-    enumeration.run(&|faults| {
-        run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            inject(&world, faults);
-            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
-            assert_ne!(guard.state(), LockState::AtRisk, "\n{}", world.trace());
-            guard.validate().await.expect("it is held");
-            let released = guard.release().await.expect("it can be deleted");
-            assert_eq!(released, Released::Released, "\n{}", world.trace());
-            world.check_clean(&[&client]).await;
-            ran(&world)
-        })
-    });
-    assert!(enumeration.singles >= 36 && enumeration.pairs >= 500, "{enumeration:?}");
-}
-
-#[test]
-fn release_alone_survives_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("release", first_session());
-    enumeration.run(&|faults| {
-        run(async {
-            // Dropped, by the way of the janitor, and released.
-            release_under(faults.clone(), false).await;
-            release_under(faults, true).await
-        })
-    });
-    assert!(enumeration.singles >= 12 && enumeration.pairs >= 100, "{enumeration:?}");
-}
-
-async fn release_under(faults: Vec<Fault>, by_call: bool) -> Ran {
-    let world = World::new();
-    let client = world.client(CONTENDER).await;
-    let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
-    inject(&world, faults);
-    if by_call {
-        guard.release().await.expect("it can be deleted");
-    } else {
-        drop(guard);
+/// What the leader knows at the moment of a grant: the own znode is there, and ahead of it is
+/// nobody whom its side excludes.
+fn check_may_hold(world: &World, held: &Holding) {
+    let side = |name: &str| if name.contains(Side::Read.mark()) { Side::Read } else { Side::Write };
+    let names = world.contenders();
+    let own = names.iter().find(|name| held.path().ends_with(name.as_str()));
+    let own = own.unwrap_or_else(|| panic!("held without a znode\n{}", world.trace()));
+    for other in &names {
+        let is_ahead = number(other) < number(own);
+        let is_beside = is_ahead && side(own).excludes(side(other));
+        assert!(!is_beside, "{own} beside {other}\n{}", world.trace());
     }
-    world.check_clean(&[&client]).await;
-    ran(&world)
-}
-
-/// The contender waits, the holder releases, the contender holds, alone, and releases.
-async fn hand_over(world: &World, held: Guard, lock: &FairLock) {
-    let waiting = async {
-        let guard = lock.acquire().await.expect("it becomes free");
-        (guard, world.contenders())
-    };
-    let holding = async {
-        sleep_ms(1500).await;
-        assert_eq!(held.state(), LockState::Held, "\n{}", world.trace());
-        let token = held.fencing_token();
-        held.release().await.expect("it can be deleted");
-        token
-    };
-    let ((guard, contenders), token) = tokio::join!(waiting, holding);
-    assert!(guard.fencing_token() > token, "\n{}", world.trace());
-    assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
-    guard.release().await.expect("it can be deleted");
-}
-
-#[test]
-fn queued_acquire_survives_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("queued", first_session());
-    enumeration.run(&|faults| {
-        run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let other = world.client(HOLDER).await;
-            let held = World::lock(&other).acquire().await.expect("nobody else wants it");
-            inject(&world, faults);
-            let lock = World::lock(&client);
-            hand_over(&world, held, &lock).await;
-            world.check_clean(&[&client, &other]).await;
-            assert_eq!(lock.stats().watches_missed, 0);
-            ran(&world)
-        })
-    });
-    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
-}
-
-#[test]
-fn timed_acquire_survives_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("timed", first_session());
-    enumeration.run(&|faults| {
-        run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let other = world.client(HOLDER).await;
-            let held = World::lock(&other).acquire().await.expect("nobody else wants it");
-            inject(&world, faults);
-            let timed = World::lock(&client).acquire().timeout(Duration::from_millis(700)).await;
-            assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
-            // The holder stays undisturbed, and the place behind it becomes free.
-            sleep_ms(3000).await;
-            assert_eq!(held.state(), LockState::Held);
-            assert_eq!(world.contenders().len(), 1, "orphan\n{}", world.trace());
-            held.release().await.expect("it can be deleted");
-            world.check_clean(&[&client, &other]).await;
-            ran(&world)
-        })
-    });
-    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
-}
-
-/// The caller gives up while the connection is down: what is left is for the janitor, which cannot
-/// know whether there is anything.
-#[test]
-fn impatient_acquire_survives_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("impatient", first_session());
-    let timed_out = std::cell::Cell::new(0);
-    enumeration.run(&|faults| {
-        run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            inject(&world, faults);
-            match World::lock(&client).acquire().timeout(Duration::from_millis(5)).await {
-                Ok(guard) => drop(guard),
-                Err(error) => {
-                    assert_eq!(error, LockError::TimedOut, "\n{}", world.trace());
-                    timed_out.set(timed_out.get() + 1);
-                }
-            }
-            world.check_clean(&[&client]).await;
-            ran(&world)
-        })
-    });
-    assert!(enumeration.singles >= 36 && enumeration.pairs >= 300, "{enumeration:?}");
-    assert!(timed_out.get() >= 300, "nobody gave up while disconnected: {timed_out:?}");
-}
-
-/// Holder and contender, with cuts of either: the connection that is cut is that of whoever sends
-/// the request. A holder's trouble must never let the other in too early, and must not keep it out.
-#[test]
-fn hand_over_survives_every_pair_of_cuts_of_either_side() {
-    let mut enumeration = Enumeration::new("hand-over", None);
-    enumeration.run(&|faults| {
-        run(async {
-            let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let other = world.client(HOLDER).await;
-            inject(&world, faults);
-            let held = World::lock(&other).acquire().await.expect("nobody else wants it yet");
-            hand_over(&world, held, &World::lock(&client)).await;
-            world.check_clean(&[&client, &other]).await;
-            ran(&world)
-        })
-    });
-    assert!(enumeration.singles >= 100 && enumeration.pairs >= 5000, "{enumeration:?}");
 }

@@ -71,8 +71,9 @@ pub enum LostReason {
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// No server has acknowledged the session for so long that it may have expired.
-    #[error("no server has acknowledged the session within its timeout")]
+    /// The lease has ended or, without a lease, no server has acknowledged the session for its
+    /// timeout: it may have expired.
+    #[error("no server has acknowledged the session in time")]
     DeadlinePassed,
     /// The session has expired.
     #[error("the session has expired")]
@@ -93,6 +94,17 @@ pub enum Stopped {
     /// The lock is lost.
     #[error("lock lost: {0}")]
     Lost(LostReason),
+}
+
+impl From<Stopped> for LockError {
+    /// A body that was stopped because the lock was at risk is reported as
+    /// [`LostReason::AtRisk`], although the guard may still hold the lock.
+    fn from(stopped: Stopped) -> Self {
+        Self::Lost(match stopped {
+            Stopped::AtRisk => LostReason::AtRisk,
+            Stopped::Lost(reason) => reason,
+        })
+    }
 }
 
 impl LockError {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::oneshot;
@@ -31,11 +32,11 @@ use crate::transaction::{self, TransactionError};
 ///
 /// # Lost locks
 ///
-/// A guard is lost when its znode is gone, when its session has ended, or when no server has
-/// acknowledged the session for a whole session timeout, counted from the sending of the newest
-/// acknowledged request. A lost guard stays lost, and its znode is removed as soon as a server is
-/// reachable. While the connection is down, the lock is *at risk*: go on until it is lost, or
-/// stop, as suits the work.
+/// A guard is lost when its znode is gone, when its session has ended, or when its deadline has
+/// passed: the end of the lease ([`remaining`](Self::remaining)), or without one a session timeout
+/// after the newest acknowledged request was sent. A lost guard stays lost, and its znode is
+/// removed as soon as a server is reachable. While the connection is down, the lock is *at risk*:
+/// go on until it is lost, or stop, as suits the work.
 ///
 /// # Release
 ///
@@ -73,9 +74,10 @@ pub type ExclusiveGuard = Guard<kind::Exclusive>;
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum LockState {
     /// Connected to a read-write server in the session that created the znode, the znode is not
-    /// known to be gone, and an acknowledgement is not overdue. This is what our clock and the
-    /// server we talk to say: a server that is cut off from its leader goes on acknowledging for a
-    /// while after the leader has expired the session. Only a committed write proves more.
+    /// known to be gone, an acknowledgement is not overdue, and the guard deadline lies ahead.
+    /// With a lease, nobody else can have the lock, as far as clocks and the servers'
+    /// configuration are as assumed. Without one, a server that is cut off from its leader may go
+    /// on acknowledging for a while after the leader has expired the session.
     Held,
     /// Neither a proof that it is lost nor a fresh one that it is held: disconnected, resumed and
     /// not yet proven, or an acknowledgement is overdue.
@@ -134,6 +136,53 @@ impl<K: Kind> Guard<K> {
     /// a pause of the process; [`state`](Self::state) knows at once.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         self.hold.lost()
+    }
+
+    /// How long from now nobody else can get the lock, even if nothing more is heard of any server.
+    /// `None` if there is no lease; zero if the lock is lost.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// use std::time::Duration;
+    /// # use zk_recipes::{Client, FairLock};
+    ///
+    /// // The servers have the sync limit of the sample configuration, 5 ticks of 2 s.
+    /// let timeout = Duration::from_secs(30);
+    /// let client = Client::builder(address.to_string()).session_timeout(timeout).connect().await?;
+    /// let guard = FairLock::new(&client, "/locks/billing")?.acquire().await?;
+    ///
+    /// let is_enough = guard.remaining().is_some_and(|left| left > Duration::from_secs(2));
+    /// assert!(is_enough, "begin nothing that takes two seconds");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// The number counts down, and goes up again as acknowledgements come in. [`lost`](Self::lost)
+    /// is due no later than the newest number says, if nobody acknowledges any more: the lock is
+    /// then lost by our clock, before the ensemble may give it to another.
+    ///
+    /// **It holds for** servers that are cut off from each other or stand still, processes that
+    /// are frozen and clocks that run up to 5 % apart, if the
+    /// [`LeaseConfig`](crate::LeaseConfig) is that of the servers. It does not hold for somebody
+    /// who deletes the znode, or ends the session, by hand.
+    ///
+    /// **There is no lease** if the session timeout that the servers have granted is too short for
+    /// it: with the default configuration, below 19 s. Then the guard is lost when no server has
+    /// acknowledged the session for a whole session timeout, which can be too late; see
+    /// [`Status::guard_deadline`](zk_session::Status::guard_deadline).
+    ///
+    /// **No lease protects** what is done after looking at it: the process may be stopped in
+    /// between. See [`transaction`](Self::transaction) and [`fencing_token`](Self::fencing_token).
+    pub fn remaining(&self) -> Option<Duration> {
+        // The deadline first: it is one of this lock if the lock is not lost afterwards.
+        let deadline = self.hold.client.status().lease_deadline();
+        match self.state() {
+            LockState::Lost(_) => Some(Duration::ZERO),
+            LockState::Held | LockState::AtRisk => {
+                Some(deadline?.saturating_since(self.hold.client.now()))
+            }
+        }
     }
 
     /// Proves that the lock is held, by a write that is committed only if the znode exists. When

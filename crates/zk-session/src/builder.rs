@@ -16,7 +16,9 @@ use crate::driver::shared::Shared;
 use crate::driver::transport::{Tcp, Transport};
 use crate::driver::{Driver, Ends};
 use crate::error::{ConfigError, ConnectError, OpError};
-use crate::machine::{EndCause, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix};
+use crate::machine::{
+    EndCause, LeaseConfig, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix,
+};
 use crate::op::Op;
 
 /// Session timeout asked for by default.
@@ -41,6 +43,7 @@ pub struct ClientBuilder {
     outstanding_limit: usize,
     renew: bool,
     create_chroot: bool,
+    lease: Option<LeaseConfig>,
     seed: Option<u64>,
     clock: Option<Clock>,
     transport: Arc<dyn Transport>,
@@ -70,6 +73,7 @@ impl ClientBuilder {
             outstanding_limit: OUTSTANDING_MAX,
             renew: true,
             create_chroot: true,
+            lease: Some(LeaseConfig::default()),
             seed: None,
             clock: None,
             transport: Arc::new(Tcp),
@@ -149,6 +153,20 @@ impl ClientBuilder {
         self
     }
 
+    /// What the lease has to know about the servers; `None` switches it off. Default:
+    /// [`LeaseConfig::default`], for servers with `syncLimit=5` and `tickTime=2000`.
+    ///
+    /// With a lease, [`Status::guard_deadline`](crate::Status::guard_deadline) allows for servers
+    /// that go on acknowledging although they have lost their leader. Its price: pings are sent
+    /// more often, the deadline comes earlier, and the connection is given up at the deadline.
+    ///
+    /// There is a lease if the granted session timeout leaves room for it: with the default
+    /// values, from 19 s on. Below that, everything is as without one.
+    pub fn lease(mut self, config: impl Into<Option<LeaseConfig>>) -> Self {
+        self.lease = config.into();
+        self
+    }
+
     /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. For tests:
     /// clients with the same seed draw the same ids.
     pub fn seed(mut self, seed: u64) -> Self {
@@ -199,6 +217,7 @@ impl ClientBuilder {
             response_limit: self.response_limit,
             outstanding_limit: self.outstanding_limit,
             renew: self.renew,
+            lease: self.lease,
         };
         let clock = self.clock.unwrap_or_else(Clock::system);
         let machine = Session::new(config, clock.now());
@@ -287,6 +306,9 @@ impl ClientBuilder {
         }
         if self.outstanding_limit == 0 {
             return option("outstanding_limit", "it is zero");
+        }
+        if let Some(reason) = self.lease.and_then(|lease| lease.defect()) {
+            return option("lease", reason);
         }
         if self.auth.iter().any(|packet| packet.scheme.is_empty()) {
             return option("auth", "the scheme is empty");

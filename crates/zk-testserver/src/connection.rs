@@ -1,12 +1,14 @@
 //! One connection: bytes that came in and bytes to go out.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use jute_codec::{Frame, FrameDecoder, Record, encode_frame};
 
 use crate::acl::Identities;
+use crate::tree::Tree;
 
 /// Bytes to write to a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -47,8 +49,22 @@ pub(crate) struct Connection {
     /// With the time before which they must not leave, in order.
     output: VecDeque<(Duration, BytesMut)>,
     stalled_until: Duration,
+    /// Nothing that arrives before is looked at.
+    paused_until: Duration,
+    /// Its server has lost the leader.
+    pub(crate) cut_off: Option<Isolation>,
     is_closed: bool,
     is_frozen: bool,
+}
+
+/// What a server knows that has lost its leader.
+#[derive(Clone, Debug)]
+pub(crate) struct Isolation {
+    /// When it notices.
+    pub(crate) until: Duration,
+    /// State at the cut.
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) zxid: i64,
 }
 
 /// Why no frame can be taken from a connection any more.
@@ -64,6 +80,8 @@ impl Connection {
             input: BytesMut::new(),
             output: VecDeque::new(),
             stalled_until: Duration::ZERO,
+            paused_until: Duration::ZERO,
+            cut_off: None,
             is_closed: false,
             is_frozen: false,
         }
@@ -85,6 +103,14 @@ impl Connection {
         if self.is_open() {
             self.input.extend_from_slice(bytes);
         }
+    }
+
+    /// A frame is to be taken again.
+    pub(crate) fn put_back(&mut self, payload: &[u8]) {
+        let rest = std::mem::take(&mut self.input);
+        self.input.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(0).to_be_bytes());
+        self.input.extend_from_slice(payload);
+        self.input.extend_from_slice(&rest);
     }
 
     /// First four bytes that were not taken yet.
@@ -127,6 +153,32 @@ impl Connection {
         self.stalled_until = self.stalled_until.max(until);
     }
 
+    /// Nothing is read or written before `until`.
+    pub(crate) fn pause(&mut self, until: Duration) {
+        self.paused_until = self.paused_until.max(until);
+        self.stall(until);
+    }
+
+    /// When to look at what has arrived, if the connection stands still.
+    pub(crate) fn paused_until(&self) -> Option<Duration> {
+        (!self.paused_until.is_zero()).then_some(self.paused_until)
+    }
+
+    /// When its server notices that it has lost the leader, if it stands and runs.
+    pub(crate) fn notices_at(&self) -> Option<Duration> {
+        let until = self.cut_off.as_ref().filter(|_| self.is_open())?.until;
+        Some(until.max(self.paused_until))
+    }
+
+    /// True once for each pause, as soon as it is over.
+    pub(crate) fn wake(&mut self, now: Duration) -> bool {
+        let is_over = self.paused_until().is_some_and(|until| until <= now);
+        if is_over {
+            self.paused_until = Duration::ZERO;
+        }
+        is_over
+    }
+
     pub(crate) fn freeze(&mut self) {
         self.is_frozen = true;
         self.input.clear();
@@ -144,6 +196,7 @@ impl Connection {
     pub(crate) fn abort(&mut self, now: Duration) {
         self.output.retain(|(due, _)| *due <= now);
         self.stalled_until = Duration::ZERO;
+        self.paused_until = Duration::ZERO;
         self.is_frozen = false;
         self.is_closed = true;
         self.input.clear();

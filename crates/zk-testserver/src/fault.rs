@@ -86,6 +86,29 @@ pub enum Action {
     Error(ErrorCode),
     /// A resumed session is answered with a new session under another id. Handshakes only.
     SwapSession,
+    /// The server of this connection loses its leader, just before this request. Requests only.
+    CutOff(CutOff),
+    /// The server of this connection stands still for that long, beginning with this request: it
+    /// reads and writes nothing, and does what has arrived afterwards. The leader goes on.
+    /// Requests only.
+    Pause(Duration),
+}
+
+/// How a follower goes on that has lost its leader.
+///
+/// Its connection looks healthy for a while. Pings are acknowledged, and reads are answered from
+/// the state at the cut. Writes, syncs and the end of the session are never answered. No later
+/// change is told to anybody. The session is not touched: the leader ends it when its time has
+/// come, and this connection learns nothing of it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
+pub struct CutOff {
+    /// After that long the follower notices, and closes the connection. Real ones take up to
+    /// `syncLimit` ticks.
+    pub notices_after: Duration,
+    /// What was heard from the session in this time before the cut has not reached the leader.
+    /// Real followers pass it on every half a tick. Not more than a tick.
+    pub unlearned: Duration,
 }
 
 /// When a late commit becomes visible.
@@ -122,7 +145,7 @@ impl Fault {
         let is_connect = matches!(self.at, At::Connect { .. });
         match self.action {
             Action::SwapSession => assert!(is_connect, "SwapSession needs At::Connect: {self:?}"),
-            Action::LateCommit(_) | Action::Error(_) => {
+            Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_) => {
                 assert!(is_request, "this action needs At::Request: {self:?}");
             }
             Action::CutBefore

@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::ServerConfig;
-use crate::fault::Fault;
+use crate::fault::{CutOff, Fault};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::server::Server;
 
@@ -152,6 +152,29 @@ impl TestServer {
     /// Ends a session as its timeout would.
     pub fn expire(&self, session: i64) {
         self.with(|server, now| server.expire(session, now));
+    }
+
+    /// The server that this session is connected to loses its leader. Other connections are to
+    /// other servers. Nothing happens if the session is not connected.
+    ///
+    /// # Panics
+    ///
+    /// If more is to be unlearned than servers can have missed, which is a tick.
+    pub fn cut_off(&self, session: i64, cut_off: CutOff) {
+        self.with(|server, now| server.cut_off(session, cut_off, now));
+    }
+
+    /// The server that this session is connected to stands still for that long. Requests that
+    /// arrive are looked at afterwards. The leader goes on, and ends sessions of which it hears
+    /// nothing. Nothing happens if the session is not connected.
+    pub fn pause_connection(&self, session: i64, duration: Duration) {
+        self.with(|server, now| server.pause_connection(session, duration, now));
+    }
+
+    /// Everything stands still for that long. Afterwards sessions whose time has come end first,
+    /// and then requests are looked at: on real servers this is a race.
+    pub fn pause(&self, duration: Duration) {
+        self.with(|server, now| server.pause(duration, now));
     }
 
     /// Sessions that have not ended.

@@ -10,6 +10,7 @@
 //! the connection that asked. So an event precedes every reply that reflects its change.
 
 mod admin;
+mod follower;
 mod handshake;
 mod read;
 mod request;
@@ -56,6 +57,8 @@ pub struct Server {
     connections: BTreeMap<u64, Connection>,
     last_connection: u64,
     refuse_until: Duration,
+    /// Nothing happens before.
+    paused_until: Duration,
     next_reap: Duration,
     /// Sessions that a fault ends as soon as the current request is done.
     condemned: Vec<i64>,
@@ -75,6 +78,7 @@ impl Server {
             connections: BTreeMap::new(),
             last_connection: 0,
             refuse_until: Duration::ZERO,
+            paused_until: Duration::ZERO,
             next_reap: REAP_INTERVAL,
             condemned: Vec::new(),
             config,
@@ -99,6 +103,12 @@ impl Server {
         self.handle_timeout(now);
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.receive(bytes);
+        self.take_frames(id, now);
+    }
+
+    /// Handles what has arrived on a connection.
+    fn take_frames(&mut self, id: u64, now: Duration) {
+        let Some(connection) = self.connections.get(&id) else { return };
         if connection.phase == Phase::Handshake
             && let Some(word) = connection.peek_word()
             && let Some(answer) = words::answer(self, word)
@@ -107,7 +117,10 @@ impl Server {
             self.close(id);
             return;
         }
-        while let Some(connection) = self.connections.get_mut(&id) {
+        while let Some(connection) = self.connections.get_mut(&id)
+            && connection.paused_until().is_none()
+            && now >= self.paused_until
+        {
             let phase = connection.phase;
             match connection.next_frame(self.config.max_frame) {
                 Ok(None) => break,
@@ -130,12 +143,16 @@ impl Server {
 
     /// Does everything that is due by now.
     pub fn handle_timeout(&mut self, now: Duration) {
+        if now < self.paused_until {
+            return;
+        }
         if self.held.as_ref().is_some_and(|held| held.is_due(now)) {
             self.release(None, now);
         }
         while let Some((_, session)) = self.sessions.next_expiry().filter(|(due, _)| *due <= now) {
             self.expire(session, now);
         }
+        self.run_followers(now);
         let late: Vec<u64> = self
             .connections
             .iter()
@@ -156,10 +173,15 @@ impl Server {
     /// [`poll_transmit`](Self::poll_transmit) next. `None` as long as nothing is to be waited for.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
+        Some(self.next_timeout()?.max(self.paused_until))
+    }
+
+    fn next_timeout(&self) -> Option<Duration> {
         let connections = self.connections.values().filter_map(|connection| {
             let handshake = connection.is_open() && connection.session().is_none();
             let handshake = handshake.then_some(connection.handshake_deadline);
-            connection.next_transmit().into_iter().chain(handshake).min()
+            let follower = connection.paused_until().into_iter().chain(connection.notices_at());
+            connection.next_transmit().into_iter().chain(handshake).chain(follower).min()
         });
         let held = self.held.as_ref().and_then(Held::due);
         let expiry = self.sessions.next_expiry().map(|(due, _)| due);
@@ -170,6 +192,9 @@ impl Server {
     /// Takes the next bytes to write.
     #[must_use = "dropped bytes desynchronize the connection"]
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
+        if now < self.paused_until {
+            return None;
+        }
         let (connection, (bytes, is_last)) = self
             .connections
             .iter_mut()

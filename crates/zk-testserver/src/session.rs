@@ -1,6 +1,6 @@
 //! Sessions: ids, passwords, and expiry in buckets of a tick.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What the server knows of a session.
@@ -12,6 +12,11 @@ pub(crate) struct Session {
     pub(crate) is_closing: bool,
     /// Where its client is connected.
     pub(crate) connection: Option<u64>,
+    /// When it was heard of: the last times, within a tick, and no two of them within a
+    /// millisecond.
+    touches: VecDeque<Duration>,
+    /// When the leader itself last heard of it.
+    known_since: Duration,
 }
 
 /// All sessions that have not ended.
@@ -37,6 +42,8 @@ impl Sessions {
             deadline: self.deadline(timeout, now),
             is_closing: false,
             connection: Some(connection),
+            touches: VecDeque::new(),
+            known_since: now,
         };
         self.deadlines.insert((session.deadline, id));
         self.sessions.insert(id, session);
@@ -56,7 +63,25 @@ impl Sessions {
         };
         session.timeout = timeout;
         session.connection = Some(connection);
+        session.known_since = now;
+        session.touches.clear();
         self.touch(id, now)
+    }
+
+    /// Forgets what was heard of a session in the last while.
+    pub(crate) fn forget(&mut self, id: i64, unlearned: Duration, now: Duration) {
+        let Some(session) = self.sessions.get(&id).filter(|session| !session.is_closing) else {
+            return;
+        };
+        let known = now.saturating_sub(unlearned);
+        let last = session.touches.iter().rev().find(|touch| **touch <= known).copied();
+        let last = last.unwrap_or_default().max(session.known_since);
+        let deadline = self.deadline(session.timeout, last);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            self.deadlines.remove(&(session.deadline, id));
+            self.deadlines.insert((deadline, id));
+            session.deadline = deadline;
+        }
     }
 
     /// Starts the timeout anew; false if the session has ended or is about to.
@@ -68,6 +93,14 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_closing) else {
             return false;
         };
+        if session.touches.back().is_none_or(|last| *last + Duration::from_millis(1) <= now) {
+            session.touches.push_back(now);
+            // The newest one that is older than a tick stays.
+            let is_old = |touch: &Duration| *touch + self.tick <= now;
+            while session.touches.get(1).is_some_and(is_old) {
+                session.touches.pop_front();
+            }
+        }
         if deadline > session.deadline {
             self.deadlines.remove(&(session.deadline, id));
             self.deadlines.insert((deadline, id));

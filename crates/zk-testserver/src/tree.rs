@@ -33,7 +33,7 @@ pub(crate) struct Stamp {
     pub(crate) time_ms: i64,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) data: Option<Bytes>,
     pub(crate) acl: SharedAcl,
@@ -106,14 +106,14 @@ impl Node {
 }
 
 /// Takes back one primitive change, which has to be the last one that is not taken back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Undo {
     Create { path: String, parent_creates: i32, parent_pzxid: i64 },
     Delete { path: String, node: Box<Node>, parent_pzxid: i64 },
     SetData { path: String, data: Option<Bytes>, version: i32, mtime: i64, mzxid: i64 },
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
     ephemerals: BTreeMap<i64, BTreeSet<String>>,

@@ -1,38 +1,16 @@
 //! Futures that are dropped, at every moment, with every cut of the connection around it. Nothing
 //! stays behind.
 
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 use zk_recipes::{Client, Guard, LockError};
+use zk_tests::scene::{TURNS, Trouble, poll_times};
 use zk_tests::world::{World, cuts_at_request, run, sleep_ms};
-use zk_testserver::{Action, Fault};
+use zk_testserver::Action;
 
 use crate::{
     FIRST, SECOND, THIRD, at_request, granted_now, holder, queue_up, release, session, spawn,
 };
-
-/// Scheduler turns that the longest acquire of these suites takes, and more.
-const TURNS: usize = 80;
-
-/// What goes wrong besides the cancellation.
-#[derive(Clone, Debug)]
-enum Trouble {
-    None,
-    /// All connections end right before the cancellation.
-    DisconnectBefore,
-    /// All connections end right after the cancellation.
-    DisconnectAfter,
-    Cut(Fault),
-}
-
-/// Every trouble that a session can have in its first requests.
-fn troubles(session: i64, requests: usize) -> Vec<Trouble> {
-    let cuts = (0..requests).flat_map(|nth| cuts_at_request(Some(session), nth)).map(Trouble::Cut);
-    let others = [Trouble::None, Trouble::DisconnectBefore, Trouble::DisconnectAfter];
-    others.into_iter().chain(cuts).collect()
-}
 
 /// Session of the first client of a world, and of the second.
 fn sessions() -> (i64, i64) {
@@ -41,30 +19,6 @@ fn sessions() -> (i64, i64) {
         let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
         (session(&first), session(&second))
     })
-}
-
-/// Polls a future as often as it is woken, and drops it after `polls`. What it returned, if it did.
-async fn poll_times<T>(
-    future: impl Future<Output = T>,
-    polls: usize,
-    before_the_drop: impl FnOnce(),
-) -> Option<T> {
-    let mut future = Box::pin(future);
-    let mut polled = 0;
-    let output = poll_fn(|cx| {
-        if polled == polls {
-            return Poll::Ready(None);
-        }
-        polled += 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if polled == polls => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await;
-    before_the_drop();
-    output
 }
 
 struct Bench {
@@ -86,24 +40,6 @@ impl Bench {
             None
         };
         Self { world, client, other, held }
-    }
-
-    fn begin(&self, trouble: &Trouble) {
-        if let Trouble::Cut(fault) = trouble {
-            self.world.server.inject(fault.clone());
-        }
-    }
-
-    fn cancelling(&self, trouble: &Trouble) {
-        if let Trouble::DisconnectBefore = trouble {
-            self.world.server.disconnect_all();
-        }
-    }
-
-    fn cancelled(&self, trouble: &Trouble) {
-        if let Trouble::DisconnectAfter = trouble {
-            self.world.server.disconnect_all();
-        }
     }
 
     /// First only the holder's znode is left, then nothing.
@@ -133,13 +69,13 @@ impl Bench {
 fn drop_after_polls(polls: usize, is_held: bool, trouble: &Trouble) -> bool {
     run(async {
         let bench = Bench::new(is_held).await;
-        bench.begin(trouble);
+        trouble.begin(&bench.world);
         let lock = World::lock(&bench.client);
         let patience = Duration::from_millis(2_000);
-        let before = || bench.cancelling(trouble);
+        let before = || trouble.cancelling(&bench.world);
         let acquiring = poll_times(lock.acquire().into_future(), polls, before);
         let ended = tokio::time::timeout(patience, acquiring).await;
-        bench.cancelled(trouble);
+        trouble.cancelled(&bench.world);
         let is_over = match ended {
             Ok(Some(acquired)) => {
                 drop(acquired.expect("it is free"));
@@ -159,7 +95,7 @@ fn an_acquire_dropped_after_any_poll_leaves_nothing() {
     let (_, session) = sessions();
     let mut points = 0;
     for is_held in [false, true] {
-        for trouble in troubles(session, 8) {
+        for trouble in Trouble::all(session, 8) {
             for polls in 0..TURNS {
                 points += 1;
                 if drop_after_polls(polls, is_held, &trouble) {
@@ -177,7 +113,7 @@ fn an_acquire_dropped_after_any_poll_leaves_nothing() {
 fn abort_after_turns(turns: usize, is_held: bool, is_try: bool, trouble: &Trouble) -> bool {
     run(async {
         let bench = Bench::new(is_held).await;
-        bench.begin(trouble);
+        trouble.begin(&bench.world);
         let lock = World::lock(&bench.client);
         let task = spawn(async move {
             if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) }
@@ -186,9 +122,9 @@ fn abort_after_turns(turns: usize, is_held: bool, is_try: bool, trouble: &Troubl
             tokio::task::yield_now().await;
         }
         let is_over = task.is_finished();
-        bench.cancelling(trouble);
+        trouble.cancelling(&bench.world);
         task.abort();
-        bench.cancelled(trouble);
+        trouble.cancelled(&bench.world);
         drop(task);
         bench.check(&format!("aborted after {turns}, held: {is_held}, {trouble:?}")).await;
         is_over
@@ -200,7 +136,7 @@ fn an_acquire_aborted_after_any_turn_leaves_nothing() {
     let (_, session) = sessions();
     let mut points = 0;
     for is_held in [false, true] {
-        for trouble in troubles(session, 6) {
+        for trouble in Trouble::all(session, 6) {
             for turns in 0..=TURNS {
                 points += 1;
                 if abort_after_turns(turns, is_held, false, &trouble) {
@@ -218,7 +154,7 @@ fn a_try_acquire_aborted_after_any_turn_leaves_nothing() {
     let (_, session) = sessions();
     let mut points = 0;
     for is_held in [false, true] {
-        for trouble in troubles(session, 6) {
+        for trouble in Trouble::all(session, 6) {
             for turns in 0..=TURNS {
                 points += 1;
                 if abort_after_turns(turns, is_held, true, &trouble) {
@@ -241,7 +177,7 @@ fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing() {
             points += 1;
             run(async {
                 let bench = Bench::new(true).await;
-                bench.begin(&Trouble::Cut(fault.clone()));
+                bench.world.server.inject(fault.clone());
                 let task = spawn(World::lock(&bench.client).acquire().into_future());
                 sleep_ms(after).await;
                 task.abort();
@@ -283,18 +219,18 @@ fn a_release_dropped_after_any_poll_goes_on() {
     let (_, session) = sessions();
     let mut points = 0;
     // Acquire has sent its requests before the trouble begins.
-    for trouble in troubles(session, 1) {
+    for trouble in Trouble::all(session, 1) {
         for polls in 0..10 {
             points += 1;
             run(async {
                 let bench = Bench::new(false).await;
                 let guard = World::lock(&bench.client).acquire().await.expect("it is free");
-                bench.begin(&trouble);
+                trouble.begin(&bench.world);
                 let patience = Duration::from_millis(1_000);
-                let before = || bench.cancelling(&trouble);
+                let before = || trouble.cancelling(&bench.world);
                 let releasing = poll_times(guard.release(), polls, before);
                 let _ = tokio::time::timeout(patience, releasing).await;
-                bench.cancelled(&trouble);
+                trouble.cancelled(&bench.world);
                 bench.check(&format!("release dropped after {polls} polls, {trouble:?}")).await;
             });
         }

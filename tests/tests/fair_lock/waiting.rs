@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Acl, FairLock, LockError, LockState, LostReason, Permissions};
+use zk_tests::scene::place_of;
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
@@ -233,6 +234,29 @@ fn a_directory_made_again_starts_a_new_queue() {
     });
 }
 
+/// In a directory made again, somebody else bears the number that the waiter had.
+#[test]
+fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let waiter = queue_up(&world, &World::lock(&client)).await;
+        world.server.disconnect_all();
+        delete_directory(&world);
+        world.server.admin_create(DIRECTORY, b"", None);
+        let namesake = format!("{DIRECTORY}/somebody-lock-0000000001");
+        world.server.admin_create(&namesake, b"", Some(session(&other)));
+        world.server.set_create_count(DIRECTORY, 2);
+        sleep_ms(2_000).await;
+        assert!(!waiter.is_finished(), "{:?}\n{}", waiter.await, world.trace());
+        assert!(world.server.admin_delete(&namesake));
+        release(granted_now(&world, waiter).await).await;
+        drop(held);
+        world.check_clean(&[&client, &other]).await;
+    });
+}
+
 #[test]
 fn a_directory_deleted_while_waiting_is_made_again() {
     run(async {
@@ -418,14 +442,6 @@ fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
         release(held).await;
         world.check_clean(&[&client, &other]).await;
     });
-}
-
-/// Path of the one contender of a session.
-fn place_of(world: &World, session: i64) -> String {
-    let mut own = world.server.ephemerals();
-    own.retain(|(_, owner)| *owner == session);
-    assert_eq!(own.len(), 1, "one place\n{}", world.trace());
-    own.remove(0).0
 }
 
 /// Path of the contender that does not hold.

@@ -26,8 +26,9 @@
 //!    queue.
 //!
 //! A list may be stale, but it is never wrong about this: znodes with lower numbers only
-//! disappear, so if the own znode is in the list and the first, it still is the first. The own
-//! znode may be gone since; the guard knows how to find out.
+//! disappear, or give their number to a reader's while they are there. So if the own znode is in
+//! the list and nobody ahead of it is to be waited for, that is still true. The own znode may be
+//! gone since; the guard knows how to find out.
 
 use std::time::Duration;
 

@@ -11,7 +11,8 @@
 //!
 //! 3. If the repetition is refused, whatever the reason, the first one may have been applied. The
 //!    refusal is as good as a write barrier, so a read of the reader's znode decides: there and
-//!    ours, done; missing, step 2 holds.
+//!    ours, done; missing, step 2 holds. If it is there and may not be read, it is ours: the name
+//!    is unique, and its session is the only one in which the multi was sent.
 
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, Request, Response};
@@ -86,9 +87,11 @@ impl Downgrade {
         })
     }
 
-    /// Names that the holder may have from now on, and until it is decided.
+    /// Names that the holder may have from now on, and until it is decided, in the order in which
+    /// they have to be removed: without the writer's znode, a multi that comes late changes
+    /// nothing, and leaves no reader behind.
     pub fn names(&self) -> Vec<ByteString> {
-        vec![self.reader.clone(), self.writer.name.clone()]
+        vec![self.writer.name.clone(), self.reader.clone()]
     }
 
     /// How often a lost connection has left the outcome open.
@@ -132,7 +135,9 @@ impl Downgrade {
 
     fn committed(&mut self, view: View, mut reply: Reply) -> DowngradeStep {
         let connection = reply.connection;
-        match reply.results.pop().map(verdict) {
+        let committed = reply.results.pop();
+        let is_lost = matches!(&committed, Some(Err(error)) if error.is_connection_loss());
+        match committed.map(verdict) {
             Some(Verdict::Done(response)) => match multi_refusal(&response) {
                 None => self.done(connection),
                 Some(code) => self.refused(code),
@@ -150,7 +155,8 @@ impl Downgrade {
             Some(Verdict::Unknown) | None => {
                 self.replays += 1;
                 self.is_tainted = true;
-                self.start()
+                // A server that fails is given time; a lost connection has to be made anew anyway.
+                if is_lost { self.start() } else { self.pause(view) }
             }
         }
     }
@@ -177,6 +183,11 @@ impl Downgrade {
             }
             Some(Verdict::Done(_)) => self.conclude(code),
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => self.conclude(code),
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH)))
+                if self.is_tainted && code == ErrorCode::NODE_EXISTS =>
+            {
+                self.done(reply.connection)
+            }
             // Whoever may not read it cannot know. The multi is tried until something is clear.
             Some(Verdict::Refused(_) | Verdict::Later) => self.pause(view),
             Some(Verdict::SessionOver) => over(),

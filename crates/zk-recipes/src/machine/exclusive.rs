@@ -77,13 +77,9 @@ pub struct Exclusive {
     state: State,
 }
 
-/// By what an attempt knows its znode: its id, with which the data begins, and once that is known
-/// the transaction that created it. The data can be changed by anybody, the transaction by nobody.
+/// The id of an attempt, as the data of its znode begins.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Mark {
-    id: Bytes,
-    czxid: Option<i64>,
-}
+pub struct Mark(Bytes);
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -106,7 +102,7 @@ enum State {
 impl Mark {
     /// Of an id.
     pub fn new(id: u128) -> Self {
-        Self { id: format!("{id:032x}").into(), czxid: None }
+        Self(format!("{id:032x}").into())
     }
 
     /// What stands behind the id in the data of a znode; all of it if there is no id.
@@ -123,11 +119,7 @@ impl Mark {
     /// Whether a znode is the one that the attempt has made in this session.
     pub fn is_in(&self, session: SessionId, found: &DataReply) -> bool {
         let data = found.data.as_deref().unwrap_or_default();
-        let is_marked = match self.czxid {
-            Some(czxid) => found.stat.czxid == czxid,
-            None => data.starts_with(&self.id),
-        };
-        found.stat.ephemeral_owner == session.0 && is_marked
+        found.stat.ephemeral_owner == session.0 && data.starts_with(&self.0)
     }
 }
 
@@ -159,8 +151,7 @@ impl Exclusive {
     /// Step 1.
     pub fn start(&mut self) -> Step {
         self.state = State::Creating;
-        self.mark.czxid = None;
-        let mut data = self.mark.id.to_vec();
+        let mut data = self.mark.0.to_vec();
         if !self.profile.identity.is_empty() {
             data.push(b' ');
             data.extend_from_slice(&self.profile.identity);
@@ -182,11 +173,6 @@ impl Exclusive {
         std::mem::take(&mut self.tally)
     }
 
-    /// The id of the attempt, by which the holder knows its znode.
-    pub fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
     /// Cancellation: what has to be removed. `true` if the flight that is under way holds the
     /// create, so that its answer has to be handed to the release.
     pub fn abandon(self) -> (ExclusiveRelease, bool) {
@@ -194,7 +180,9 @@ impl Exclusive {
         let is_certain = self.znode.is_some() && self.state == State::Granted;
         let is_tainted = self.is_tainted || self.znode.is_some();
         let (path, session) = (self.profile.path, self.session);
-        let release = ExclusiveRelease::new(path, self.mark, session, is_certain, is_tainted);
+        let czxid = self.znode.map(|znode| znode.czxid);
+        let release =
+            ExclusiveRelease::new(path, self.mark, session, czxid, is_certain, is_tainted);
         (release, is_creating)
     }
 
@@ -398,7 +386,6 @@ impl Exclusive {
         let name = name_of(&self.profile.path).unwrap_or_default();
         let znode = Znode { name, sequence: 0, czxid };
         self.znode = Some(znode.clone());
-        self.mark.czxid = Some(czxid);
         if view.alive != Some(connection) {
             return self.probe();
         }

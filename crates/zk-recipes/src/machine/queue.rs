@@ -39,6 +39,7 @@ pub fn standing(
     own: u32,
 ) -> Result<Standing, LockError> {
     let mut is_listed = false;
+    let mut has_twin = false;
     let mut ahead = 0;
     let mut nearest: Option<(u32, &ByteString)> = None;
     for sibling in names {
@@ -49,8 +50,7 @@ pub fn standing(
             }
             Sibling::Exhausted => return Err(exhausted(profile)),
             Sibling::Contender(..) if *sibling == name => is_listed = true,
-            // Two contenders with one number cannot be told apart in order.
-            Sibling::Contender(number, _) if number == own => return Err(exhausted(profile)),
+            Sibling::Contender(number, _) if number == own => has_twin = true,
             Sibling::Contender(number, role) if number < own => {
                 ahead += 1;
                 if excludes(profile, role) && nearest.is_none_or(|(highest, _)| highest < number) {
@@ -61,7 +61,10 @@ pub fn standing(
         }
     }
     Ok(match nearest {
+        // In a directory that was made again, others may bear the number that was ours.
         _ if !is_listed => Standing::Missing,
+        // Two contenders with one number cannot be told apart in order.
+        _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
         Some((_, nearest)) => Standing::Behind { ahead, nearest: kept(nearest) },
     })
@@ -139,7 +142,7 @@ mod tests {
 
     #[track_caller]
     fn check(list: &[&str], expected: &Standing) {
-        let profile = profile(Names::Mutex(Naming::curator()));
+        let profile = profile(Names::Fair(Naming::curator()));
         assert_eq!(standing(&profile, &names(list), "m-lock-0000000005", 5).as_ref(), Ok(expected));
     }
 
@@ -158,6 +161,7 @@ mod tests {
     fn a_contender_that_is_not_listed_is_never_first() {
         check(&[], &Standing::Missing);
         check(&["z-lock-0000000001"], &Standing::Missing);
+        check(&["z-lock-0000000005"], &Standing::Missing);
         check(&["z-lock-0000000009"], &Standing::Missing);
     }
 
@@ -165,7 +169,7 @@ mod tests {
     fn equal_numbers_and_spent_counters_are_errors() {
         for other in ["z-lock-0000000005", "z-lock-2147483647", "z-lock--2147483648"] {
             let list = names(&["m-lock-0000000005", other]);
-            let profile = profile(Names::Mutex(Naming::curator()));
+            let profile = profile(Names::Fair(Naming::curator()));
             assert!(matches!(
                 standing(&profile, &list, "m-lock-0000000005", 5),
                 Err(LockError::QueueExhausted { .. })

@@ -21,7 +21,6 @@ use crate::error::{LockError, LostReason};
 use crate::guard::{Guard, LockState};
 use crate::lock::AtRiskPolicy;
 use crate::machine::downgrade::{Downgrade, DowngradeStep};
-use crate::machine::exclusive::Mark;
 use crate::machine::release::Released;
 use crate::machine::{
     Held, Input, PAUSE, Removal, Verdict, Znode, barrier, flight, multi_refusal, read, replayable,
@@ -40,8 +39,8 @@ pub(crate) struct Hold {
     pub(crate) session: SessionId,
     pub(crate) path: ByteString,
     pub(crate) znode: Znode,
-    /// The id in the data of a znode with a fixed name; `None` if the name is unique.
-    mark: Option<Mark>,
+    /// The znode has the name of every other holder's.
+    has_fixed_name: bool,
     /// Guard deadlines of the client that had passed at the grant.
     lapses: u64,
     /// Connection on which the lock was granted or last proven.
@@ -108,20 +107,18 @@ impl Hold {
         }
     }
 
-    /// Whether a znode that was read is the one of this lock. A unique name needs no other proof
-    /// than its owner.
-    pub(crate) fn is_own(&self, found: &DataReply) -> bool {
-        match &self.mark {
-            None => found.stat.ephemeral_owner == self.session.0,
-            Some(mark) => mark.is_in(self.session, found),
-        }
+    /// Whether a znode that was read is the one of this lock: whatever its data say by now, no other
+    /// was created by the same transaction.
+    fn is_own(&self, found: &DataReply) -> bool {
+        found.stat.ephemeral_owner == self.session.0
+            && (!self.has_fixed_name || found.stat.czxid == self.znode.czxid)
     }
 
     /// What proves that the lock is held: a committed write, and for a fixed name a read behind
     /// it. Without `watch` a unique name needs no read.
     pub(crate) fn proof(&self, watch: Option<u64>) -> Vec<Operation> {
         let mut operations = vec![barrier(self.path.clone())];
-        if watch.is_some() || self.mark.is_some() {
+        if watch.is_some() || self.has_fixed_name {
             operations.push(read(self.path.clone(), watch));
         }
         operations
@@ -141,7 +138,7 @@ impl Hold {
             Some(Verdict::Later) => Proof::Later,
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         };
-        if self.mark.is_none() || by_check != Proof::Held {
+        if !self.has_fixed_name || by_check != Proof::Held {
             return by_check;
         }
         // Whoever is behind the fixed name has passed the check.
@@ -220,15 +217,15 @@ pub(crate) fn start<K>(
     span: Span,
 ) -> Guard<K> {
     let now = feed.lane.now();
-    let (path, mark) = match &release {
+    let (path, has_fixed_name) = match &release {
         Removal::Contender(release) => {
-            (crate::machine::child(release.directory(), &held.znode.name), None)
+            (crate::machine::child(release.directory(), &held.znode.name), false)
         }
-        Removal::Exclusive(release) => (release.path().clone(), Some(release.mark().clone())),
+        Removal::Exclusive(release) => (release.path().clone(), true),
     };
     let hold = Arc::new(Hold {
         path,
-        mark,
+        has_fixed_name,
         session: held.session,
         lapses: held.lapses,
         proven_on: AtomicU64::new(held.connection),
@@ -494,6 +491,10 @@ impl Keeper {
 
     async fn become_reader(&mut self, release: &mut Removal) -> Result<Hold, LockError> {
         let hold = Arc::clone(&self.hold);
+        // What is lost already is left alone.
+        if let LockState::Lost(reason) = hold.state() {
+            return Err(LockError::Lost(reason));
+        }
         let Removal::Contender(release) = release else {
             unreachable!("only a writer of a queue can become a reader");
         };
@@ -559,7 +560,7 @@ impl Keeper {
             proven_on: AtomicU64::new(connection),
             client: hold.client.clone(),
             session: hold.session,
-            mark: None,
+            has_fixed_name: false,
             lapses: hold.lapses,
             lost: Arc::clone(&hold.lost),
             at_risk: hold.at_risk,

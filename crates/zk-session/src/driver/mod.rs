@@ -273,11 +273,17 @@ impl Driver {
                 self.machine.close(now);
             }
             Command::ForgetOwner(owner) => {
-                self.lanes.remove(&owner);
+                let was_lane = self.lanes.remove(&owner).is_some();
                 self.watchers.remove(&owner);
                 self.machine.forget_owner(owner);
+                if was_lane && self.lanes.is_empty() {
+                    self.machine.set_relied_on(now, false);
+                }
             }
             Command::OpenLane(id, lane) => {
+                if self.lanes.is_empty() {
+                    self.machine.set_relied_on(now, true);
+                }
                 self.lanes.insert(id, lane);
             }
             Command::Recall(token) => self.machine.recall(now, token),
@@ -337,7 +343,8 @@ impl Driver {
         let new = self.machine.status();
         self.status.send_if_modified(|status| {
             // Acknowledgements are read when needed; nobody is woken for them.
-            let is_news = Status { acknowledged: status.acknowledged, ..new } != *status;
+            let Status { acknowledged, lease_deadline, .. } = *status;
+            let is_news = Status { acknowledged, lease_deadline, ..new } != *status;
             *status = new;
             is_news
         });

@@ -82,7 +82,7 @@ impl Session {
         self.out.clear();
         self.frames = FrameDecoder::new(self.config.response_limit);
         self.pings.clear();
-        for timer in [Timer::Connect, Timer::Ping, Timer::Read] {
+        for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read] {
             self.timers.stop(timer);
         }
         let pause = self.hosts.pause(self.timeout);
@@ -149,10 +149,10 @@ impl Session {
                 self.timers.stop(Timer::Connect);
                 self.timers.stop(Timer::GiveUp);
                 if asked.is_none() {
-                    // A resume proves nothing: a deposed leader grants it too.
+                    self.lease.created(sent, self.now, self.timeout);
                     self.acknowledge(sent);
                 } else {
-                    self.shorten_lease();
+                    self.resume(sent);
                 }
                 self.connection += 1;
                 self.arm_heartbeat();
@@ -161,13 +161,14 @@ impl Session {
         }
     }
 
-    /// The session was resumed: the server may count less time from now on.
-    fn shorten_lease(&mut self) {
-        self.lease = self.lease.min(self.timeout);
-        if let Some(sent) = self.acknowledged
-            && self.timers.is_set(Timer::Guard)
-        {
-            self.timers.set(Timer::Guard, sent + self.lease);
+    /// The session was resumed. By itself this proves nothing: a deposed leader grants it too. But
+    /// the server may count less time from now on.
+    fn resume(&mut self, sent: Time) {
+        self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
+        self.lease.resumed(sent, self.now, self.timeout);
+        self.arm_guard();
+        if self.lease.ping_interval().is_some() {
+            self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);
         }
     }
 

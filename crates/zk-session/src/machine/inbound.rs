@@ -140,6 +140,10 @@ impl Session {
                     self.watches.insert(id, path, kind);
                 }
                 let result = result(pending.op, code, body, oversized);
+                if result.is_ok() && is_write(pending.op) {
+                    self.lease.committed();
+                    self.arm_guard();
+                }
                 // This server does not serve the session any more; the next handshake tells whether
                 // any does.
                 let is_over = code == ErrorCode::SESSION_MOVED
@@ -176,6 +180,21 @@ impl Session {
             }
         }
     }
+}
+
+/// True for what is answered only when a quorum has committed it.
+fn is_write(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::CREATE
+            | OpCode::CREATE2
+            | OpCode::CREATE_CONTAINER
+            | OpCode::CREATE_TTL
+            | OpCode::DELETE
+            | OpCode::MULTI
+            | OpCode::SET_ACL
+            | OpCode::SET_DATA
+    )
 }
 
 /// Which watch a reply leaves at the server, if the request asked for one.

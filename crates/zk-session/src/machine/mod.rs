@@ -23,7 +23,8 @@
 //! end with [`OpError::SessionExpired`], watches end, ephemerals are gone.
 //!
 //! **Two deadlines.** The *guard deadline* ([`Status::guard_deadline`]) is when the session's
-//! ephemerals must not be trusted any longer, by our own clock. *Session end* is when they are
+//! ephemerals must not be trusted any longer, by our own clock; where there is one, it is that of
+//! the [`Lease`]. *Session end* is when they are
 //! given up for good. Between the two the session may come back, but what relied on it before the
 //! guard deadline is lost ([`Status::lapses`]).
 //!
@@ -36,6 +37,7 @@ mod handshake;
 mod hosts;
 mod inbound;
 mod inflight;
+mod lease;
 mod outbound;
 mod status;
 mod timer;
@@ -52,6 +54,7 @@ use self::hosts::Hosts;
 #[cfg(feature = "tokio")]
 pub(crate) use self::hosts::SplitMix;
 use self::inflight::Inflight;
+pub use self::lease::{Lease, LeaseConfig};
 pub use self::status::{Change, EndCause, SessionState, Status};
 use self::timer::{Timer, Timers};
 pub use self::watch::WatchKind;
@@ -92,6 +95,8 @@ pub struct SessionConfig {
     pub outstanding_limit: usize,
     /// Whether to open another session after one has expired.
     pub renew: bool,
+    /// What a lease has to know about the servers; none without it.
+    pub lease: Option<LeaseConfig>,
 }
 
 /// What the driver has to do, and what others have to be told, in order.
@@ -176,7 +181,10 @@ pub struct Session {
     acknowledged: Option<Time>,
     /// Session timeout that counts for the acknowledged request. A resume may negotiate a longer
     /// one, and proves nothing.
-    lease: Duration,
+    acknowledged_timeout: Duration,
+    lease: Lease,
+    /// Guard deadline that the timer was set for, or that has passed.
+    guarded_until: Option<Time>,
     lapses: u64,
     last_zxid: i64,
     /// Next xid. Never reset: servers match commits with requests by session and xid, so a reused
@@ -199,6 +207,7 @@ pub struct Session {
     /// Send times of unanswered pings.
     pings: VecDeque<Time>,
     closing: bool,
+    is_relied_on: bool,
 }
 
 impl Session {
@@ -218,7 +227,9 @@ impl Session {
             timeout: config.session_timeout,
             connection: 0,
             acknowledged: None,
-            lease: config.session_timeout,
+            acknowledged_timeout: config.session_timeout,
+            lease: Lease::new(config.lease),
+            guarded_until: None,
             lapses: 0,
             last_zxid: 0,
             next_xid: 1,
@@ -233,6 +244,7 @@ impl Session {
             last_heard: now,
             pings: VecDeque::new(),
             closing: false,
+            is_relied_on: false,
             config,
             now,
         }
@@ -262,7 +274,9 @@ impl Session {
             connection: self.connection,
             timeout: self.timeout,
             acknowledged: self.acknowledged,
-            lease: self.lease,
+            acknowledged_timeout: self.acknowledged_timeout,
+            lease_deadline: self.lease.deadline(),
+            ping_interval: self.lease.ping_interval(),
             lapses: self.lapses,
         }
     }
@@ -301,6 +315,7 @@ impl Session {
                 Timer::Connect | Timer::Read => self.drop_connection(),
                 Timer::GiveUp => self.end_session(EndCause::GaveUp),
                 Timer::Guard => self.lapse(),
+                Timer::Lease => self.renew_lease(),
                 Timer::Ping => self.ping(),
                 Timer::Reconnect => self.connect(),
             }
@@ -332,6 +347,18 @@ impl Session {
         self.timers.set(Timer::Close, now + self.timeout);
         if self.phase == Phase::Established {
             self.send_close();
+        }
+    }
+
+    /// Whether anybody relies on the lease, such as a lock. Then a connection that is silent, or
+    /// that has let the lease run out, is given up early; otherwise it is given the time that any
+    /// client gives it.
+    pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
+        self.advance(now);
+        self.is_relied_on = is_relied_on;
+        self.renew_lease();
+        if matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+            self.rearm_read();
         }
     }
 
@@ -377,8 +404,21 @@ impl Session {
             return;
         }
         self.acknowledged = Some(sent);
-        self.lease = self.timeout;
-        self.timers.set(Timer::Guard, sent + self.lease);
+        self.acknowledged_timeout = self.timeout;
+        self.lease.acknowledged(sent, self.now);
+        self.arm_guard();
+    }
+
+    /// The guard deadline may have moved. One that has passed counts once.
+    fn arm_guard(&mut self) {
+        let Some(deadline) = self.status().guard_deadline() else { return };
+        if self.guarded_until == Some(deadline) {
+            return;
+        }
+        self.guarded_until = Some(deadline);
+        if deadline > self.now || self.timers.is_set(Timer::Guard) {
+            self.timers.set(Timer::Guard, deadline);
+        }
     }
 
     /// The guard deadline has passed.
@@ -386,6 +426,18 @@ impl Session {
         let Some(session) = self.session_id() else { return };
         self.lapses += 1;
         self.emit(Change::Lapsed { session });
+        self.renew_lease();
+    }
+
+    /// Without a lease no lock can be obtained, and pings alone take long to make a new one. A
+    /// resume and a committed write make one at once.
+    fn renew_lease(&mut self) {
+        if self.is_relied_on
+            && self.lease.is_beyond_repair(self.now)
+            && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
+        {
+            self.drop_connection();
+        }
     }
 
     /// Forgets an open flight and returns it.
@@ -445,6 +497,8 @@ impl Session {
         let Some(identity) = self.identity.take() else { return };
         self.timers.stop(Timer::GiveUp);
         self.timers.stop(Timer::Guard);
+        self.lease = Lease::new(self.config.lease);
+        self.guarded_until = None;
         self.watches.clear();
         self.frozen_zxid = None;
         self.last_zxid = 0;

@@ -129,14 +129,16 @@ impl Session {
     }
 
     pub(super) fn arm_heartbeat(&mut self) {
-        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
         self.timers.set(Timer::Read, self.now + self.read_timeout());
     }
 
     /// Silence of two thirds of the session timeout means that the connection is dead, as in
-    /// `ClientCnxn`, so that the last third is left for another server.
+    /// `ClientCnxn`, so that the last third is left for another server. Where a lock relies on the
+    /// lease there is less time.
     pub(super) fn read_timeout(&self) -> std::time::Duration {
-        self.timeout * 2 / 3
+        let usual = self.timeout * 2 / 3;
+        self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
     }
 
     /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a
@@ -144,7 +146,12 @@ impl Session {
     pub(super) fn ping(&mut self) {
         self.send_internal(jute_codec::xid::PING, &Request::Ping, None);
         self.pings.push_back(self.now);
-        self.timers.set(Timer::Ping, self.now + self.timeout / 3);
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
+    }
+
+    /// A third of the session timeout, or as often as the lease needs it.
+    fn ping_interval(&self) -> std::time::Duration {
+        self.lease.ping_interval().unwrap_or(self.timeout / 3)
     }
 
     /// Next xid: 1 to `i32::MAX`, then 1 again; the others are reserved.

@@ -56,28 +56,43 @@ pub struct Status {
     /// Send time of the newest request that was acknowledged in this session.
     pub acknowledged: Option<Time>,
     /// Session timeout that counts for that request.
-    pub(crate) lease: Duration,
+    pub(crate) acknowledged_timeout: Duration,
+    pub(crate) lease_deadline: Option<Time>,
+    /// How often pings are sent, if there can be a lease.
+    pub(crate) ping_interval: Option<Duration>,
     /// How often a guard deadline has passed. Whoever relied on the session before that must not
     /// do so again, even if it comes back.
     pub lapses: u64,
 }
 
 impl Status {
-    /// When the session's ephemerals must no longer be trusted: the send time of the newest
+    /// When the session's ephemerals must no longer be trusted: the end of the
+    /// [lease](Self::lease_deadline), if there is one. Otherwise the send time of the newest
     /// acknowledged request plus the session timeout that was in force then, or the one that is
     /// now if that is less.
     ///
-    /// The server that acknowledged has counted from later than that. In an ensemble it is the
-    /// leader that counts, and it may have heard of the request late or never: a follower that is
-    /// cut off from its leader goes on acknowledging for some seconds after the leader has expired
-    /// the session. What must not rely on that needs a committed write, or a fencing token.
+    /// Without a lease this can be too late. The server that acknowledged has counted from later
+    /// than that, but in an ensemble it is the leader that counts, and it may have heard of the
+    /// request late or never: a follower that is cut off from its leader goes on acknowledging for
+    /// some seconds after the leader has expired the session. What must not rely on that needs a
+    /// committed write, or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
-        Some(self.acknowledged? + self.lease)
+        self.lease_deadline.or_else(|| Some(self.acknowledged? + self.acknowledged_timeout))
     }
 
-    /// When an acknowledgement is overdue: two thirds of the way to the guard deadline.
+    /// Until when no server can have ended the session for lack of a sign of life, if the
+    /// assumptions of [`LeaseConfig`](crate::LeaseConfig) hold; it may lie in the past. `None` if
+    /// there is no lease: it is switched off, or the session timeout is too short for one.
+    pub fn lease_deadline(&self) -> Option<Time> {
+        self.lease_deadline
+    }
+
+    /// When an acknowledgement is overdue: two ping intervals after the newest acknowledged
+    /// request was sent, but never later than the guard deadline. Without a lease this is two
+    /// thirds of the way to it.
     pub fn risk_deadline(&self) -> Option<Time> {
-        Some(self.acknowledged? + self.lease * 2 / 3)
+        let interval = self.ping_interval.unwrap_or(self.acknowledged_timeout / 3);
+        self.guard_deadline().min(Some(self.acknowledged? + interval * 2))
     }
 
     /// True if the session is connected and its guard deadline lies ahead of `now`.

@@ -5,5 +5,6 @@
 mod peer;
 
 mod deadlines;
+mod lease;
 mod requests;
 mod resume;

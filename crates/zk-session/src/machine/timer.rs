@@ -13,6 +13,8 @@ pub(crate) enum Timer {
     GiveUp,
     /// When nobody may trust the session's ephemerals any more.
     Guard,
+    /// When a connection that has made no lease yet will not make one any more.
+    Lease,
     /// When to send a ping.
     Ping,
     /// When silence means that the connection is dead.
@@ -22,11 +24,12 @@ pub(crate) enum Timer {
 }
 
 impl Timer {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Close,
         Self::Connect,
         Self::GiveUp,
         Self::Guard,
+        Self::Lease,
         Self::Ping,
         Self::Read,
         Self::Reconnect,

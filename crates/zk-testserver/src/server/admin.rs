@@ -1,5 +1,6 @@
 //! What a test sees and does behind the clients' backs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +8,8 @@ use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SetDataR
 
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
-use crate::fault::Fault;
+use crate::connection::{Connection, Isolation};
+use crate::fault::{CutOff, Fault};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::tree::Node;
 
@@ -47,6 +49,45 @@ impl Server {
                 connection.abort(now);
             }
         }
+    }
+
+    /// The server that this session is connected to loses its leader. Other connections are to
+    /// other servers. Nothing happens if the session is not connected.
+    ///
+    /// # Panics
+    ///
+    /// If more is to be unlearned than servers can have missed, which is a tick.
+    pub fn cut_off(&mut self, session: i64, cut_off: CutOff, now: Duration) {
+        assert!(
+            cut_off.unlearned <= self.config.tick,
+            "followers report twice a tick: {cut_off:?}"
+        );
+        let Some(known) = self.sessions.get_mut(session) else { return };
+        let Some(id) = known.connection.take() else { return };
+        self.sessions.forget(session, cut_off.unlearned, now);
+        self.watches.forget(id);
+        let (tree, zxid) = (Arc::new(self.tree.clone()), self.zxid);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.cut_off = Some(Isolation { until: now + cut_off.notices_after, tree, zxid });
+        }
+    }
+
+    /// The server that this session is connected to stands still for that long. Requests that
+    /// arrive are looked at afterwards. The leader goes on, and ends sessions of which it hears
+    /// nothing. Nothing happens if the session is not connected.
+    pub fn pause_connection(&mut self, session: i64, duration: Duration, now: Duration) {
+        // The newest one: an older one may go on behind the back of the leader.
+        let mut newest = self.connections.values_mut().rev();
+        let belongs = |connection: &&mut Connection| connection.session() == Some(session);
+        if let Some(connection) = newest.find(|c| c.is_open() && belongs(c)) {
+            connection.pause(now + duration);
+        }
+    }
+
+    /// Everything stands still for that long. Afterwards sessions whose time has come end first,
+    /// and then requests are looked at: on real servers this is a race.
+    pub fn pause(&mut self, duration: Duration, now: Duration) {
+        self.paused_until = self.paused_until.max(now + duration);
     }
 
     /// Sessions that have not ended.

@@ -32,7 +32,10 @@ impl Server {
                 request.session_id = 0;
             }
             // `Faults::inject` has refused these here.
-            Some(Action::LateCommit(_) | Action::Error(_)) | None => {}
+            Some(
+                Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_),
+            )
+            | None => {}
         }
         let Some(response) = self.connect(id, &request, now) else { return self.close(id) };
         let is_gone = response.session_id == 0;

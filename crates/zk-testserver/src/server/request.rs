@@ -18,7 +18,7 @@ use super::Server;
 use super::write::Waiting;
 
 /// A request as far as it could be understood.
-enum Body {
+pub(super) enum Body {
     /// A check outside a multi.
     BareCheck(CheckRequest),
     /// Not the record that the opcode asks for.
@@ -46,6 +46,10 @@ impl Processed {
 impl Server {
     /// Handles a frame of a connection that belongs to a session.
     pub(super) fn handle_request(&mut self, id: u64, session: i64, payload: Bytes, now: Duration) {
+        if self.connections.get(&id).is_some_and(|connection| connection.cut_off.is_some()) {
+            return self.handle_as_follower(id, session, payload, now);
+        }
+        let whole = payload.clone();
         let mut reader = Reader::new(payload);
         let Ok(header) = RequestHeader::decode(&mut reader) else { return self.close(id) };
         let body = decode(header.op, &mut reader, &self.config);
@@ -66,6 +70,17 @@ impl Server {
             Some(Action::Expire) => {
                 self.expire(session, now);
                 Outcome::Dropped
+            }
+            Some(Action::CutOff(cut_off)) => {
+                self.cut_off(session, cut_off, now);
+                return self.handle_as_follower(id, session, whole, now);
+            }
+            Some(Action::Pause(duration)) => {
+                self.pause_connection(session, duration, now);
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.put_back(&whole);
+                }
+                return;
             }
             Some(Action::Error(error)) => {
                 self.sessions.touch(session, now);
@@ -122,7 +137,9 @@ impl Server {
                 | Action::Freeze
                 | Action::Expire
                 | Action::Error(_)
-                | Action::SwapSession,
+                | Action::SwapSession
+                | Action::CutOff(_)
+                | Action::Pause(_),
             )
             | None => Fate::Deliver,
         };
@@ -271,7 +288,7 @@ impl Server {
     }
 
     /// Answers without a body.
-    fn reply_error(&mut self, id: u64, xid: i32, zxid: i64, err: ErrorCode) {
+    pub(super) fn reply_error(&mut self, id: u64, xid: i32, zxid: i64, err: ErrorCode) {
         let bytes = frame(|out| ReplyHeader { xid, zxid, err }.encode(out));
         self.send_reply(id, bytes);
     }
@@ -292,7 +309,7 @@ impl Server {
 
 impl Body {
     /// True if it gets a place in the log, be it as a failure.
-    fn is_write(&self, version: Version) -> bool {
+    pub(super) fn is_write(&self, version: Version) -> bool {
         match self {
             Self::BareCheck(_) => version == Version::V3_8,
             Self::Refused(_) => true,
@@ -310,7 +327,7 @@ impl Body {
         }
     }
 
-    fn paths(&self) -> Vec<&str> {
+    pub(super) fn paths(&self) -> Vec<&str> {
         match self {
             Self::BareCheck(check) => vec![&check.path],
             Self::Known(request) => paths(request),
@@ -319,7 +336,7 @@ impl Body {
     }
 }
 
-fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
+pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
     let is_write = match op {
         OpCode::CHECK if config.version == Version::V3_8 => {
             return match CheckRequest::decode(reader) {

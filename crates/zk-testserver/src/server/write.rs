@@ -249,7 +249,14 @@ impl Server {
                 self.send(id, &bytes);
             }
             // `Faults::inject` has refused these here.
-            Some(Action::LateCommit(_) | Action::Error(_) | Action::SwapSession) | None => {
+            Some(
+                Action::LateCommit(_)
+                | Action::Error(_)
+                | Action::SwapSession
+                | Action::CutOff(_)
+                | Action::Pause(_),
+            )
+            | None => {
                 self.send(id, &bytes);
             }
         }

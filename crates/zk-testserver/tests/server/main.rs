@@ -5,6 +5,7 @@ mod client;
 mod closing;
 mod errors;
 mod faults;
+mod followers;
 mod golden;
 mod hostile;
 mod late;

@@ -4,14 +4,14 @@
 //! 2. While we certainly hold the lock, delete the znode: nobody replaces it while our session
 //!    lives. There is no "delete if mine", so this holds for the first delete only.
 //! 3. If there is any doubt (a lost connection, a guard that was lost or at risk), pass a write
-//!    barrier and read: delete the znode only if it is the one that we have made in our
-//!    session. Otherwise there is nothing to do.
+//!    barrier and read: delete the znode only if it belongs to our session, and was created by our
+//!    transaction, or has our id if that is not known. Otherwise there is nothing to do.
 //!
 //! The end of the session ends the release too: the znode goes with it, and the next session must
 //! not touch what stands in its place.
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, Response};
+use jute_codec::{DataReply, ErrorCode, Response};
 use zk_session::machine::Reply;
 use zk_session::{OpError, SessionId, Time};
 
@@ -27,6 +27,8 @@ pub struct ExclusiveRelease {
     path: ByteString,
     mark: Mark,
     session: Option<SessionId>,
+    /// The transaction that created the znode, once we hold the lock.
+    czxid: Option<i64>,
     /// The znode is ours, without doubt.
     is_certain: bool,
     /// It was, and may not be any more.
@@ -56,6 +58,7 @@ impl ExclusiveRelease {
         path: ByteString,
         mark: Mark,
         session: Option<SessionId>,
+        czxid: Option<i64>,
         is_certain: bool,
         is_tainted: bool,
     ) -> Self {
@@ -63,6 +66,7 @@ impl ExclusiveRelease {
             path,
             mark,
             session,
+            czxid,
             is_certain,
             is_doubted: false,
             is_tainted,
@@ -86,11 +90,6 @@ impl ExclusiveRelease {
     /// The znode.
     pub fn path(&self) -> &ByteString {
         &self.path
-    }
-
-    /// The id by which it is known.
-    pub fn mark(&self) -> &Mark {
-        &self.mark
     }
 
     /// Whether the znode is still ours has to be found out.
@@ -146,7 +145,7 @@ impl ExclusiveRelease {
         self.session = self.session.or(reply.session);
         match verdict(reply.results.swap_remove(0)) {
             Verdict::Done(Response::Create2(created)) => {
-                self.mark.czxid = Some(created.stat.czxid);
+                self.czxid = Some(created.stat.czxid);
                 self.is_certain = true;
             }
             Verdict::SessionOver => return over(),
@@ -203,7 +202,7 @@ impl ExclusiveRelease {
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
                 Some(Verdict::Done(Response::GetData(found))),
             ) => {
-                if self.session.is_some_and(|own| self.mark.is_in(own, &found)) {
+                if self.is_own(&found) {
                     self.delete()
                 } else {
                     self.done()
@@ -219,6 +218,16 @@ impl ExclusiveRelease {
                 self.replays += 1;
                 self.probe()
             }
+        }
+    }
+
+    /// The transaction tells more than the id, which somebody may have overwritten, or copied. But
+    /// a lost create has told us no transaction.
+    fn is_own(&self, found: &DataReply) -> bool {
+        let Some(session) = self.session else { return false };
+        match self.czxid {
+            Some(czxid) => found.stat.czxid == czxid && found.stat.ephemeral_owner == session.0,
+            None => self.mark.is_in(session, found),
         }
     }
 

@@ -33,6 +33,7 @@ pub(super) fn config() -> SessionConfig {
         response_limit: 4096,
         outstanding_limit: 100,
         renew: true,
+        lease: None,
     }
 }
 

@@ -1,0 +1,218 @@
+//! What the session machine does with a lease.
+
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, xid};
+
+use super::peer::{Pair, SESSION, config, sync};
+use crate::machine::{Change, Event, LeaseConfig, Operation, SessionState};
+use crate::types::SessionId;
+
+/// Session timeout that leaves room for a lease.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn ping_interval() -> Duration {
+    LeaseConfig::default().ping_interval(TIMEOUT).expect("there is a lease")
+}
+
+fn connected() -> Pair {
+    let mut config = config();
+    config.session_timeout = TIMEOUT;
+    config.give_up = TIMEOUT * 2;
+    config.lease = Some(LeaseConfig::default());
+    let mut pair = Pair::new(config);
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT);
+    pair
+}
+
+/// Lets time pass, with a server that answers pings at once.
+fn serve(pair: &mut Pair, time: Duration) -> usize {
+    let end = pair.now + time;
+    let mut pings = 0;
+    while pair.now < end {
+        pair.sleep(Duration::from_millis(10));
+        pair.flush();
+        for (xid, _) in pair.requests() {
+            assert_eq!(xid, xid::PING);
+            pair.pong();
+            pings += 1;
+        }
+    }
+    pings
+}
+
+fn resume(pair: &mut Pair, timeout: Duration) {
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, timeout);
+}
+
+fn write() -> Operation {
+    let set = SetDataRequest { path: "/a".into(), data: None, version: -1 };
+    Operation { request: Request::SetData(set), watch: None }
+}
+
+fn answer(pair: &mut Pair, operation: Operation, result: Result<Response, ErrorCode>) {
+    pair.submit(vec![operation]);
+    pair.flush();
+    let (xid, _) = pair.requests().pop().expect("it was sent");
+    pair.reply(xid, result);
+}
+
+#[test]
+fn a_lease_begins_with_the_session_and_is_kept_by_frequent_pings() {
+    let mut pair = connected();
+    let deadline = pair.session.status().guard_deadline();
+    assert_eq!(deadline, Some(pair.now + TIMEOUT * 19 / 20));
+    assert_eq!(pair.session.status().lease_deadline(), deadline);
+    let pings = serve(&mut pair, Duration::from_secs(300));
+    assert_eq!(pings, 140, "one every 2.13 s");
+    let left = pair.session.status().lease_deadline().map(|at| at.saturating_since(pair.now));
+    assert!(left > Some(SECOND * 5), "{left:?}");
+    assert_eq!(pair.session.status().lapses, 0);
+}
+
+#[test]
+fn an_acknowledgement_is_overdue_after_two_ping_intervals_but_never_after_the_guard_deadline() {
+    let mut pair = connected();
+    let sent = pair.now;
+    assert_eq!(pair.session.status().risk_deadline(), Some(sent + ping_interval() * 2));
+    serve(&mut pair, SECOND * 60);
+    for _ in 0..20 {
+        let status = pair.session.status();
+        assert!(status.risk_deadline() <= status.guard_deadline());
+        pair.sleep(SECOND / 2);
+    }
+
+    // A lease that is nearly over, and an acknowledgement that is quite new.
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    pair.cut();
+    pair.sleep(SECOND * 5);
+    pair.events.clear();
+    pair.session.handle_disconnected(pair.now);
+    pair.drain();
+    resume(&mut pair, TIMEOUT);
+    answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
+    let status = pair.session.status();
+    assert!(status.is_alive(pair.now) && status.acknowledged == Some(pair.now));
+    assert_eq!(status.risk_deadline(), status.guard_deadline());
+}
+
+#[test]
+fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_new_one() {
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    pair.changes();
+    let deadline = pair.session.status().guard_deadline().expect("there is a lease");
+    pair.sleep(deadline.saturating_since(pair.now));
+    let session = SessionId(SESSION);
+    assert_eq!(pair.changes(), [Change::Lapsed { session }, Change::Suspended { session }]);
+    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+
+    pair.open();
+    pair.handshake();
+    let sent = pair.now;
+    pair.answer_handshake(SESSION, TIMEOUT);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+    // No proof: a read, a sync, a write that failed, which need not have got as far as that.
+    answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
+    answer(&mut pair, write(), Err(ErrorCode::NO_NODE));
+    assert!(!pair.session.status().is_alive(pair.now));
+    assert_eq!(pair.session.status().lease_deadline(), Some(deadline));
+    answer(&mut pair, write(), Ok(Response::SetData(Stat::default())));
+    assert!(pair.session.status().is_alive(pair.now));
+    assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
+    assert_eq!(pair.session.status().lapses, 1);
+}
+
+#[test]
+fn a_connection_that_makes_no_lease_is_left_when_it_cannot_make_one_any_more() {
+    let mut pair = connected();
+    pair.cut();
+    pair.sleep(TIMEOUT);
+    pair.events.clear();
+    pair.session.handle_disconnected(pair.now);
+    pair.drain();
+    resume(&mut pair, TIMEOUT);
+    pair.changes();
+    // Every ping is answered, but so late that no request is known to the leader in time.
+    let mut unanswered = 0;
+    for second in 0..28 {
+        pair.sleep(SECOND);
+        pair.flush();
+        unanswered += pair.requests().len();
+        if second % 14 == 13 {
+            for _ in 0..std::mem::take(&mut unanswered) {
+                pair.pong();
+            }
+        }
+        assert_eq!(pair.session.status().state, SessionState::Connected, "after {second} s");
+    }
+    pair.sleep(SECOND);
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+    assert_eq!(pair.session.status().lapses, 1, "only the first one");
+}
+
+#[test]
+fn a_deadline_that_has_passed_counts_once() {
+    let mut pair = Pair::connected();
+    let mut xids = vec![];
+    for _ in 0..2 {
+        pair.sleep(SECOND / 2);
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        xids.extend(pair.requests().pop().map(|(xid, _)| xid));
+    }
+    // The process stands still. Both answers are old, and come one after the other.
+    pair.now = pair.now + super::peer::TIMEOUT * 2;
+    for xid in xids {
+        pair.reply(xid, Ok(Response::Sync("/a".into())));
+        assert_eq!(pair.session.status().lapses, 1);
+    }
+}
+
+#[test]
+fn the_timeout_that_a_resume_grants_decides_anew() {
+    let mut pair = connected();
+    let connected = pair.now;
+    resume(&mut pair, SECOND * 25);
+    let status = pair.session.status();
+    assert_eq!(status.lease_deadline(), Some(connected + SECOND * 25 * 19 / 20));
+    resume(&mut pair, SECOND * 40);
+    assert_eq!(pair.session.status().lease_deadline(), status.lease_deadline());
+    // Too short for a lease: everything is as without one.
+    resume(&mut pair, SECOND * 9);
+    let status = pair.session.status();
+    assert_eq!(status.lease_deadline(), None);
+    assert_eq!(status.guard_deadline(), Some(connected + SECOND * 9));
+    assert_eq!(status.risk_deadline(), Some(connected + SECOND * 6));
+    // Long enough again, but nothing that was known can be used.
+    resume(&mut pair, TIMEOUT);
+    let sent = pair.session.status().acknowledged;
+    assert_eq!(pair.session.status().lease_deadline(), None);
+    answer(&mut pair, write(), Ok(Response::SetData(Stat::default())));
+    assert!(pair.session.status().acknowledged > sent || pair.now == connected);
+    assert!(pair.session.status().lease_deadline() > Some(connected + SECOND * 28));
+}
+
+#[test]
+fn the_next_session_begins_without_the_lease_of_the_last() {
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_expired();
+    assert_eq!(pair.session.status().guard_deadline(), None);
+    pair.open();
+    pair.handshake();
+    let sent = pair.now;
+    pair.answer_handshake(SESSION + 1, TIMEOUT);
+    assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
+    assert_eq!(pair.session.status().lapses, 0);
+}

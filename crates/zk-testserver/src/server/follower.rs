@@ -1,0 +1,114 @@
+//! Followers: connections whose server has lost its leader, or stands still.
+//!
+//! There is one state here, the leader's. A follower is a view of a connection: what arrives on it
+//! is looked at late, or is answered from the past and has no effect.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{ErrorCode, OpCode, Reader, Record as _, Request, RequestHeader, Response, xid};
+
+use super::Server;
+use super::request::{Body, decode};
+use crate::connection::Connection;
+use crate::journal::{Outcome, RequestRecord};
+
+impl Server {
+    /// Ends pauses that are over, and connections of followers that have noticed.
+    pub(super) fn run_followers(&mut self, now: Duration) {
+        let was_paused = !std::mem::take(&mut self.paused_until).is_zero();
+        let follows = |connection: &Connection| {
+            connection.paused_until().is_some() || connection.cut_off.is_some()
+        };
+        let ids: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| was_paused || follows(connection))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let has_noticed = connection.notices_at().is_some_and(|at| at <= now);
+            if connection.wake(now) || was_paused {
+                self.take_frames(id, now);
+            }
+            if has_noticed {
+                self.close(id);
+            }
+        }
+    }
+
+    /// Handles a frame of a connection whose server has lost its leader.
+    pub(super) fn handle_as_follower(
+        &mut self,
+        id: u64,
+        session: i64,
+        payload: Bytes,
+        now: Duration,
+    ) {
+        let mut reader = Reader::new(payload);
+        let Ok(header) = RequestHeader::decode(&mut reader) else { return self.close(id) };
+        if header.op == OpCode::PING {
+            return self.reply(id, xid::PING, Ok(Response::Empty));
+        }
+        let body = decode(header.op, &mut reader, &self.config);
+        let path = body.paths().first().map(|path| (*path).to_owned());
+        let outcome = match body {
+            Body::Known(request) if !is_leaders(&request) => {
+                self.read_the_past(id, session, header, &request, now)
+            }
+            Body::BareCheck(_)
+            | Body::Garbled
+            | Body::Known(_)
+            | Body::Refused(_)
+            | Body::Unanswerable
+            | Body::UnknownOp => Outcome::Dropped,
+        };
+        let RequestHeader { xid, op } = header;
+        let record =
+            RequestRecord { session, connection: id, xid, op, path, outcome, zxid: None, at: now };
+        self.journal.request(record);
+    }
+
+    fn read_the_past(
+        &mut self,
+        id: u64,
+        session: i64,
+        header: RequestHeader,
+        request: &Request,
+        now: Duration,
+    ) -> Outcome {
+        let Some(past) =
+            self.connections.get(&id).and_then(|connection| connection.cut_off.clone())
+        else {
+            return Outcome::Dropped;
+        };
+        let tree = std::mem::replace(&mut self.tree, (*past.tree).clone());
+        let zxid = std::mem::replace(&mut self.zxid, past.zxid);
+        let result = self.read(id, session, request, now);
+        let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
+        self.reply(id, header.xid, result);
+        self.tree = tree;
+        self.zxid = zxid;
+        // Whatever it watches: nothing changes there any more.
+        self.watches.forget(id);
+        Outcome::Applied(error)
+    }
+}
+
+/// True for what only the leader can answer. A client that authenticates does so first of all.
+fn is_leaders(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Auth(_)
+            | Request::CloseSession
+            | Request::Create(_)
+            | Request::Delete(_)
+            | Request::Multi(_)
+            | Request::Reconfig(_)
+            | Request::Sasl(_)
+            | Request::SetAcl(_)
+            | Request::SetData(_)
+            | Request::Sync(_)
+    )
+}

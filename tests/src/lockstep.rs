@@ -1,0 +1,173 @@
+//! Servers and a client process, each with a clock of its own, in virtual time.
+//!
+//! There are two runtimes with paused clocks, one for the servers and one for the client, joined
+//! by in-memory pipes. Both are stepped by hand. The client's clock may be fast or slow, and its
+//! process may be frozen: then it is not stepped, and its clock jumps before it goes on.
+
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, LostReason};
+use zk_testserver::{ServerConfig, TestServer};
+
+use crate::world::{DIRECTORY, runtime};
+
+/// How often each side may react to the other within one step.
+const ROUNDS: usize = 4;
+/// How often each task may run within one round.
+const TURNS: usize = 4;
+
+/// The two sides.
+#[derive(Debug)]
+pub struct Lockstep {
+    server: TestServer,
+    servers: Runtime,
+    process: Runtime,
+    /// Speed of the client's clock, in thousandths.
+    rate: u32,
+    /// True time since the start.
+    pub now: Duration,
+    /// Time that the frozen process has not noticed yet.
+    missed: Duration,
+}
+
+impl Lockstep {
+    /// Both sides, with a client whose clock runs at so many thousandths of the true speed.
+    pub fn new(config: ServerConfig, rate: u32) -> Self {
+        let servers = runtime();
+        let server = servers.block_on(async { TestServer::start(config) });
+        let (now, missed) = (Duration::ZERO, Duration::ZERO);
+        Self { server, servers, process: runtime(), rate, now, missed }
+    }
+
+    /// A client of the servers, connected.
+    ///
+    /// # Panics
+    ///
+    /// If it does not connect.
+    pub fn client(&mut self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
+        let (server, servers) = (self.server.clone(), self.servers.handle().clone());
+        let connector = move |_host| {
+            // The clock of the servers, not that of the client.
+            let _context = servers.enter();
+            ready(server.connect())
+        };
+        let connecting = async move {
+            let builder = Client::builder("in-process").clock(Clock::tokio()).seed(1);
+            options(builder).transport(connector).connect().await
+        };
+        self.finish(connecting).expect("nothing goes wrong before the test begins")
+    }
+
+    /// The lock of a client, held.
+    ///
+    /// # Panics
+    ///
+    /// If it is not granted.
+    pub fn hold(&mut self, client: &Client) -> Guard {
+        let lock = FairLock::new(client, DIRECTORY).expect("it is a path");
+        self.finish(lock.acquire().into_future()).expect("nobody else wants it")
+    }
+
+    /// Calls the servers, at their time.
+    pub fn serve<T>(&self, call: impl FnOnce(&TestServer) -> T) -> T {
+        let _context = self.servers.enter();
+        call(&self.server)
+    }
+
+    /// Looks at something of the client's, at its time.
+    pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+        let _context = self.process.enter();
+        look()
+    }
+
+    /// Waits for the loss in the client's process.
+    pub fn await_loss(&self, guard: &Guard) -> tokio::task::JoinHandle<LostReason> {
+        self.process.handle().spawn(guard.lost())
+    }
+
+    /// Lets true time pass on both sides.
+    pub fn step(&mut self, time: Duration) {
+        self.now += time;
+        self.servers.block_on(tokio::time::advance(time));
+        self.process.block_on(tokio::time::advance(time * self.rate / 1000));
+        self.settle();
+    }
+
+    /// Lets true time pass, in steps, until `end`.
+    pub fn run_until(&mut self, end: Duration, step: Duration) {
+        while self.now < end {
+            self.step(step.min(end - self.now));
+        }
+    }
+
+    /// Lets true time pass for the servers only.
+    pub fn step_frozen(&mut self, time: Duration) {
+        self.now += time;
+        self.missed += time;
+        self.servers.block_on(tokio::time::advance(time));
+        turns(&self.servers);
+    }
+
+    /// The process goes on: its clock jumps, then somebody looks, then its tasks run.
+    pub fn thaw<T>(&mut self, look: impl FnOnce() -> T) -> T {
+        let missed = std::mem::take(&mut self.missed) * self.rate / 1000;
+        let seen = self.process.block_on(async {
+            let mut jump = pin!(tokio::time::advance(missed));
+            // Its first poll moves the clock, its second comes after the other tasks.
+            let is_pending =
+                jump.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
+            assert!(is_pending, "others have not run yet");
+            let seen = look();
+            jump.await;
+            seen
+        });
+        self.settle();
+        seen
+    }
+
+    /// Polls a future in the client's process, once.
+    pub fn poll<T>(&self, future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+        let polled = self
+            .process
+            .block_on(async { Pin::new(future).poll(&mut Context::from_waker(Waker::noop())) });
+        match polled {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Runs a future in the client's process to its end, in small steps.
+    ///
+    /// # Panics
+    ///
+    /// If it does not end.
+    pub fn finish<T>(&mut self, future: impl Future<Output = T>) -> T {
+        let mut future = Box::pin(future);
+        for _ in 0..10_000 {
+            if let Some(output) = self.poll(&mut future) {
+                return output;
+            }
+            self.step(Duration::from_millis(1));
+        }
+        panic!("it does not end");
+    }
+
+    fn settle(&self) {
+        for _ in 0..ROUNDS {
+            turns(&self.servers);
+            turns(&self.process);
+        }
+    }
+}
+
+fn turns(runtime: &Runtime) {
+    runtime.block_on(async {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+    });
+}

@@ -1,0 +1,204 @@
+//! How long a lease is when nothing goes wrong, and that it lasts.
+
+use std::time::Duration;
+
+use zk_recipes::{Client, ClientBuilder, Guard, LeaseConfig, LockState};
+use zk_tests::lockstep::Lockstep;
+use zk_testserver::{ServerConfig, TestServer};
+
+use crate::{RATES, SECOND, ms};
+
+/// The lease that comes from the handshake is over by then.
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn start(timeout: Duration, rate: u32) -> (Lockstep, Client, Guard) {
+    start_with(timeout, rate, |builder| builder)
+}
+
+fn start_with(
+    timeout: Duration,
+    rate: u32,
+    options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> (Lockstep, Client, Guard) {
+    let mut world = Lockstep::new(ServerConfig::default().max_session_timeout(MINUTE), rate);
+    let client = world.client(|builder| options(builder.session_timeout(timeout)));
+    let guard = world.hold(&client);
+    (world, client, guard)
+}
+
+/// The shortest and the longest that is left, in two minutes after the first.
+fn extremes(timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
+    let (mut world, client, guard) = start(timeout, rate);
+    world.run_until(MINUTE * 3 / 2, ms(100));
+    let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
+    while world.now < MINUTE * 7 / 2 {
+        world.step(ms(50));
+        let (state, left) = world.look(|| (guard.state(), guard.remaining()));
+        assert_eq!(state, LockState::Held, "at {:?}", world.now);
+        (least, most) = (least.min(left?), most.max(left?));
+    }
+    assert_eq!(client.status().connection, 1);
+    assert_eq!(client.status().lapses, 0);
+    Some((least, most))
+}
+
+#[test]
+fn a_lease_lasts_when_nothing_goes_wrong() {
+    let seconds = [10, 18, 19, 20, 30, 40, 60];
+    let mut without = vec![];
+    for timeout in seconds {
+        let timeout = SECOND * timeout;
+        let interval = LeaseConfig::default().ping_interval(timeout);
+        for rate in RATES {
+            let extremes = extremes(timeout, rate);
+            assert_eq!(extremes.is_some(), interval.is_some());
+            let Some((least, most)) = extremes else { continue };
+            assert!(least > SECOND, "the lease nearly runs out: {least:?} of {timeout:?}");
+            if rate == 1000 {
+                eprintln!("{timeout:?}: a ping every {interval:?}, {least:?} to {most:?} remain");
+            }
+        }
+        without.extend(interval.is_none().then_some(timeout.as_secs()));
+    }
+    assert_eq!(without, [10, 18]);
+}
+
+#[test]
+fn a_short_outage_loses_nothing() {
+    let timeout = SECOND * 30;
+    let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+    let mut outages = 0;
+    for moment in 0..8 {
+        for rate in RATES {
+            let (mut world, client, guard) = start(timeout, rate);
+            world.run_until(MINUTE + interval * moment / 8, ms(100));
+            for round in 2..8 {
+                world.serve(|server| server.refuse_for(SECOND));
+                world.serve(TestServer::disconnect_all);
+                world.step(ms(50));
+                assert_eq!(world.look(|| guard.state()), LockState::AtRisk);
+                let end = world.now + SECOND * 5;
+                world.run_until(end, ms(50));
+                assert_eq!(world.look(|| guard.state()), LockState::Held, "round {round}");
+                // The guard's own check was committed after the resume, which counts from then on.
+                let left = world.look(|| guard.remaining()).expect("there is a lease");
+                assert!(left > SECOND * 20, "{left:?} remain after the proof");
+                assert_eq!(client.status().connection, round);
+                outages += 1;
+            }
+            let end = world.now + MINUTE;
+            world.run_until(end, ms(100));
+            assert_eq!(world.look(|| guard.state()), LockState::Held);
+            assert_eq!(client.status().lapses, 0);
+        }
+    }
+    eprintln!("{outages} short outages");
+}
+
+/// A server that says nothing any more, on a connection that stays open: the guard is saved by
+/// another connection, which is made before the lease ends.
+#[test]
+fn a_silent_server_is_left_in_time() {
+    for timeout in [19, 20, 30, 40, 60] {
+        let timeout = SECOND * timeout;
+        let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+        for moment in 0..4 {
+            for rate in RATES {
+                let (mut world, client, guard) = start(timeout, rate);
+                world.run_until(MINUTE + interval * moment / 4, ms(100));
+                let session = guard.session();
+                world.serve(|server| server.pause_connection(session.0, MINUTE));
+                let end = world.now + MINUTE * 2;
+                world.run_until(end, ms(50));
+                assert_eq!(world.look(|| guard.state()), LockState::Held, "{timeout:?} {rate}");
+                assert_eq!(client.status().connection, 2);
+                assert_eq!(client.status().lapses, 0);
+            }
+        }
+    }
+}
+
+/// Who holds no lock and wants none is as patient as any other client.
+#[test]
+fn a_client_without_locks_waits_for_a_silent_server() {
+    let (mut world, client, guard) = start(SECOND * 30, 1000);
+    let session = guard.session();
+    world.look(|| drop(guard));
+    world.run_until(MINUTE, ms(100));
+    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    let end = world.now + MINUTE;
+    world.run_until(end, ms(50));
+    assert_eq!(client.status().connection, 1);
+    // The next lock needs a lease, and gets one at once.
+    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    let end = world.now + SECOND * 18;
+    world.run_until(end, ms(50));
+    let before = world.now;
+    let guard = world.hold(&client);
+    assert!(world.now - before < ms(200), "it took {:?}", world.now - before);
+    assert!(world.look(|| guard.remaining()) > Some(SECOND * 20));
+}
+
+/// After a lease has run out, the next lock can be had as soon as there is a server.
+#[test]
+fn a_lock_can_be_had_again_right_after_a_long_outage() {
+    for (is_silent, seconds) in [(false, 12), (false, 25), (true, 12), (true, 25)] {
+        let (mut world, client, guard) = start(SECOND * 30, 1000);
+        world.run_until(MINUTE, ms(100));
+        let session = guard.session();
+        world.serve(|server| server.refuse_for(SECOND * seconds));
+        if is_silent {
+            world.serve(|server| server.pause_connection(session.0, SECOND * seconds));
+        } else {
+            world.serve(TestServer::disconnect_all);
+        }
+        let end = world.now + SECOND * seconds;
+        world.run_until(end, ms(50));
+        assert!(matches!(world.look(|| guard.state()), LockState::Lost(_)));
+        world.look(|| drop(guard));
+        let end = world.now + SECOND * 5;
+        world.run_until(end, ms(50));
+        let before = world.now;
+        let guard = world.hold(&client);
+        assert!(world.now - before < ms(200), "it took {:?}", world.now - before);
+        let left = world.look(|| guard.remaining()).expect("there is a lease");
+        assert!(left > SECOND * 20, "{left:?} remain");
+        let end = world.now + MINUTE;
+        world.run_until(end, ms(100));
+        assert_eq!(world.look(|| guard.state()), LockState::Held);
+        world.look(|| drop(guard));
+    }
+}
+
+#[test]
+fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
+    for (timeout, config) in [(10, Some(LeaseConfig::default())), (30, None)] {
+        let timeout = SECOND * timeout;
+        let (mut world, client, guard) = start_with(timeout, 1000, |builder| builder.lease(config));
+        world.run_until(MINUTE, ms(100));
+        let lost = world.await_loss(&guard);
+        assert_eq!(world.look(|| guard.remaining()), None);
+        let status = client.status();
+        let sent = status.acknowledged.expect("something was acknowledged");
+        assert_eq!(status.guard_deadline(), Some(sent + timeout));
+        assert_eq!(status.risk_deadline(), Some(sent + timeout * 2 / 3));
+        let session = guard.session().0;
+        world.serve(|server| server.refuse_for(MINUTE * 60));
+        world.serve(|server| server.pause_connection(session, MINUTE * 60));
+        while !lost.is_finished() {
+            assert_eq!(world.look(|| guard.remaining()), None);
+            world.step(ms(50));
+        }
+        let late = world.look(|| client.now()).saturating_since(sent + timeout);
+        assert!(late <= ms(51), "{late:?} late");
+        assert_eq!(world.look(|| guard.remaining()), Some(Duration::ZERO));
+        world.look(|| drop(guard));
+    }
+}
+
+#[test]
+fn a_configuration_that_cannot_be_meant_is_refused() {
+    let builder = Client::builder("in-process").lease(LeaseConfig::default().sync_limit(0));
+    let error = builder.start().expect_err("no server is like that");
+    assert_eq!(error.to_string(), "invalid lease: the sync limit is zero");
+}

@@ -1,0 +1,205 @@
+//! Every order in which contenders can come, give way and go, whatever they want: after each step,
+//! exactly those hold who may.
+
+#![expect(clippy::indexing_slicing, reason = "contenders are known by their index")]
+
+use zk_recipes::{Client, LockState};
+use zk_tests::scene::make_directory;
+use zk_tests::world::{World, run, sleep_ms};
+
+use crate::Side::{self, Read, Write};
+use crate::{Holding, Waiter, check_waits, granted, join};
+
+const CONTENDERS: usize = 4;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// A contender joins the queue. They come in the order of their numbers.
+    Come(usize),
+    /// A writer that holds becomes a reader.
+    GiveWay(usize),
+    /// A contender leaves: it releases if it holds, and gives up if it waits.
+    Go(usize),
+}
+
+/// The queue as it should be: who stands in it, and as what, in their order.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    come: usize,
+    queue: Vec<(usize, Side)>,
+}
+
+impl Model {
+    /// Whoever has nobody ahead that it excludes, holds, and nobody else.
+    fn holds(&self, who: usize) -> bool {
+        let Some(place) = self.queue.iter().position(|(other, _)| *other == who) else {
+            return false;
+        };
+        let (_, side) = self.queue[place];
+        !self.queue[..place].iter().any(|(_, ahead)| side.excludes(*ahead))
+    }
+
+    fn take(&mut self, step: Step, sides: &[Side]) {
+        match step {
+            Step::Come(who) => {
+                self.come += 1;
+                self.queue.push((who, sides[who]));
+            }
+            Step::GiveWay(who) => {
+                for (other, side) in &mut self.queue {
+                    if *other == who {
+                        *side = Read;
+                    }
+                }
+            }
+            Step::Go(who) => self.queue.retain(|(other, _)| *other != who),
+        }
+    }
+
+    /// What can happen next.
+    fn steps(&self, sides: &[Side], with_downgrades: bool) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.come < sides.len() {
+            steps.push(Step::Come(self.come));
+        }
+        for (who, side) in &self.queue {
+            steps.push(Step::Go(*who));
+            if with_downgrades && *side == Write && self.holds(*who) {
+                steps.push(Step::GiveWay(*who));
+            }
+        }
+        steps
+    }
+}
+
+/// All orders in which contenders that want this can come, give way and go.
+fn schedules(sides: &[Side], with_downgrades: bool) -> Vec<Vec<Step>> {
+    let mut schedules = Vec::new();
+    let mut open = vec![(Vec::new(), Model::default())];
+    while let Some((begun, model)) = open.pop() {
+        let steps = model.steps(sides, with_downgrades);
+        for step in &steps {
+            let mut model = model.clone();
+            model.take(*step, sides);
+            open.push(([begun.as_slice(), &[*step]].concat(), model));
+        }
+        if steps.is_empty() {
+            schedules.push(begun);
+        }
+    }
+    schedules
+}
+
+/// A contender that has come and not gone.
+enum Contender {
+    Waiting(Waiter),
+    Holding(Holding),
+}
+
+struct Table {
+    world: World,
+    clients: Vec<Client>,
+    here: Vec<Option<Contender>>,
+    model: Model,
+}
+
+impl Table {
+    async fn new(contenders: usize, is_one_session: bool) -> Self {
+        let world = World::new();
+        make_directory(&world);
+        let mut clients = vec![world.client(0).await];
+        for seed in 1..contenders as u64 {
+            let client = clients[0].clone();
+            clients.push(if is_one_session { client } else { world.client(seed).await });
+        }
+        let here = (0..contenders).map(|_| None).collect();
+        Self { world, clients, here, model: Model::default() }
+    }
+
+    async fn take(&mut self, step: Step, sides: &[Side]) {
+        self.model.take(step, sides);
+        match step {
+            Step::Come(who) => {
+                let lock = World::rw_lock(&self.clients[who]);
+                let waiter = join(&self.world, &lock, sides[who]).await;
+                self.here[who] = Some(Contender::Waiting(waiter));
+            }
+            Step::GiveWay(who) => match self.here[who].take() {
+                Some(Contender::Holding(Holding::Write(guard))) => {
+                    let reading = guard.downgrade().await.expect("it is held");
+                    self.here[who] = Some(Contender::Holding(Holding::Read(reading)));
+                }
+                _ => panic!("only a writer that holds gives way"),
+            },
+            Step::Go(who) => match self.here[who].take().expect("it has come") {
+                Contender::Holding(held) => held.release().await,
+                Contender::Waiting(waiter) => waiter.abort(),
+            },
+        }
+        sleep_ms(20).await;
+        for contender in &mut self.here {
+            *contender = match contender.take() {
+                Some(Contender::Waiting(waiter)) if waiter.is_finished() => {
+                    Some(Contender::Holding(granted(waiter).await))
+                }
+                other => other,
+            };
+        }
+    }
+
+    fn check(&self, label: &str) {
+        for (who, contender) in self.here.iter().enumerate() {
+            let Some(contender) = contender else { continue };
+            let holds = matches!(contender, Contender::Holding(_));
+            assert_eq!(holds, self.model.holds(who), "{who} of {label}\n{}", self.world.trace());
+            if let Contender::Holding(held) = contender {
+                assert_eq!(held.state(), LockState::Held, "{label}");
+            }
+        }
+    }
+}
+
+/// Runs every order; how many there were.
+fn check_every_order(contenders: usize, with_downgrades: bool, is_one_session: bool) -> usize {
+    let mut orders = 0;
+    for kinds in 0..1_u32 << contenders {
+        let sides: Vec<_> =
+            (0..contenders).map(|who| if kinds >> who & 1 == 0 { Read } else { Write }).collect();
+        for schedule in schedules(&sides, with_downgrades) {
+            orders += 1;
+            run(async {
+                let mut table = Table::new(contenders, is_one_session).await;
+                for step in &schedule {
+                    table.take(*step, &sides).await;
+                    table.check(&format!("{sides:?} after {step:?} of {schedule:?}"));
+                }
+                let Table { world, clients, .. } = table;
+                if !is_one_session {
+                    check_waits(&world);
+                }
+                world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+            });
+        }
+    }
+    orders
+}
+
+#[test]
+fn in_every_order_of_four_contenders_exactly_those_hold_who_may() {
+    // They come in one order, and each goes after it has come: 1 * 3 * 5 * 7.
+    assert_eq!(check_every_order(CONTENDERS, false, false), 16 * 105);
+}
+
+/// Znodes of one session are ahead of each other like those of any other.
+#[test]
+fn the_same_is_true_of_four_contenders_of_one_session() {
+    assert_eq!(check_every_order(CONTENDERS, false, true), 16 * 105);
+}
+
+/// Writers become readers at every moment at which they can.
+#[test]
+fn the_same_is_true_when_writers_give_way() {
+    let orders = check_every_order(CONTENDERS, true, false);
+    eprintln!("{orders} orders with downgrades");
+    assert!(orders >= 16 * 105 * 2, "{orders}");
+}
