@@ -227,8 +227,9 @@ impl Drop for Attempt {
         let is_pending = feed.pending.is_some();
         let (release, is_creating) = machine.abandon();
         let counters = Arc::clone(&self.counters);
-        let duty = release::duty(feed, release, is_creating && is_pending, counters);
-        slot.run(duty.instrument(self.span.clone()));
+        let (span, is_pending) = (self.span.clone(), is_creating && is_pending);
+        let duty = release::duty(feed, release, is_pending, counters, span.clone());
+        slot.run(duty.instrument(span));
     }
 }
 

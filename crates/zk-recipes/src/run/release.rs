@@ -49,17 +49,17 @@ pub(crate) async fn duty(
     mut release: Removal,
     create_pending: bool,
     counters: Arc<Counters>,
+    span: Span,
 ) {
     let ended = run(&mut feed, &mut release, create_pending).await;
     counters.replays(release.replays());
-    after(feed, release, &ended);
+    after(feed, release, &ended, span);
 }
 
 /// See [`duty`].
-pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended) {
+pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended, span: Span) {
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && release.is_tainted() {
-        let span = Span::current();
         feed.lane.after_reconnect(move |lane| {
             let sweep = async move {
                 let mut feed = Feed::new(lane);
