@@ -1,7 +1,9 @@
 //! Harness shared by the suites of this package.
 
+pub mod bench;
 pub mod capture;
 pub mod ensemble;
+pub mod exclusive;
 pub mod fight;
 pub mod grants;
 pub mod lock;

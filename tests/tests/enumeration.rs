@@ -8,6 +8,8 @@
 
 #[path = "enumeration/downgrade.rs"]
 mod downgrade;
+#[path = "enumeration/exclusive.rs"]
+mod exclusive;
 #[path = "enumeration/fair.rs"]
 mod fair;
 #[path = "enumeration/read_write.rs"]

@@ -1,5 +1,8 @@
 //! What is traced: spans for session and connection, and no secrets anywhere.
 
+#[path = "tracing/attempts.rs"]
+mod attempts;
+
 use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -10,6 +10,7 @@ use zk_session::{Client, OpError, SessionId};
 
 use crate::error::LockError;
 use crate::machine::exclusive::Mark;
+use crate::machine::release::name_of;
 use crate::machine::{Profile, Verdict, child, list, read, replayable};
 use crate::naming::{Role, Sibling};
 use crate::run::{pause, replay};
@@ -80,16 +81,14 @@ pub(crate) async fn contenders(
         }
     }
     queue.sort();
+    let paths: Vec<_> = queue.iter().map(|(.., name)| child(directory, name)).collect();
+    let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
+    let answers = ask(client, reads, "read a contender in", directory).await?;
     let mut found = Vec::new();
-    for batch in queue.chunks(BATCH) {
-        let paths: Vec<_> = batch.iter().map(|(.., name)| child(directory, name)).collect();
-        let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
-        let answers = ask(client, reads, "read a contender in", directory).await?;
-        for ((answer, (_, role, _)), path) in answers.into_iter().zip(batch).zip(&paths) {
-            // Who has gone since is not there any more.
-            if let Some(Response::GetData(data)) = answer {
-                found.push(Contender::new(path, found.len(), *role, data));
-            }
+    for ((answer, (_, role, _)), path) in answers.into_iter().zip(queue).zip(&paths) {
+        // Who has gone since is not there any more.
+        if let Some(Response::GetData(data)) = answer {
+            found.push(Contender::new(path, found.len(), role, data));
         }
     }
     Ok(found)
@@ -102,6 +101,10 @@ pub(crate) async fn holder(
 ) -> Result<Option<Contender>, LockError> {
     let answer = ask(client, vec![read(path.clone(), None)], "read", path).await?.pop().flatten();
     let Some(Response::GetData(mut data)) = answer else { return Ok(None) };
+    if data.stat.ephemeral_owner == 0 {
+        let name = name_of(path).unwrap_or_default().to_string();
+        return Err(LockError::MixedKinds { name });
+    }
     data.data = data.data.map(|bytes| Mark::without(&bytes));
     Ok(Some(Contender::new(path, 0, Role::Exclusive, data)))
 }
@@ -113,22 +116,30 @@ async fn ask(
     what: &'static str,
     path: &ByteString,
 ) -> Result<Vec<Option<Response>>, LockError> {
+    let mut answers = Vec::with_capacity(operations.len());
+    let mut room = BATCH;
     loop {
-        let mut answers = Vec::new();
-        let mut is_later = false;
-        for result in replay(client, None, operations.clone()).await {
+        let batch: Vec<_> = operations.iter().skip(answers.len()).take(room).cloned().collect();
+        if batch.is_empty() {
+            return Ok(answers);
+        }
+        let asked = answers.len();
+        for result in replay(client, None, batch).await {
+            if matches!(result, Err(OpError::QueueFull(_))) {
+                // A client with a short queue never takes as many at a time.
+                room = (room / 2).max(1);
+            }
             match replayable(result) {
                 Verdict::Done(response) => answers.push(Some(response)),
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => answers.push(None),
                 Verdict::Refused(error) => return Err(LockError::definite(error, what, path)),
                 Verdict::Later | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                    is_later = true
+                    break;
                 }
             }
         }
-        if !is_later {
-            return Ok(answers);
+        if answers.len() == asked {
+            pause().await;
         }
-        pause().await;
     }
 }

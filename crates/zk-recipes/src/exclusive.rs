@@ -109,8 +109,8 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the znode may not be read; [`LockError::Closed`] and the like if
-    /// the client has stopped.
+    /// [`LockError::Refused`] if the znode may not be read; [`LockError::MixedKinds`] if it is not
+    /// ephemeral, and so no lock; [`LockError::Closed`] and the like if the client has stopped.
     pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
         holder(&self.core.client, &self.core.options.path).await
     }

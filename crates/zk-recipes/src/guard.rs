@@ -55,6 +55,8 @@ pub struct Guard<K = kind::Fair> {
     hold: Arc<Hold>,
     /// Gone once the release is under way. Dropped without a wish, it is a wish all the same.
     wish: Option<oneshot::Sender<Wish>>,
+    /// Shows to views that there is a guard. Others keep the hold for a while.
+    presence: Arc<()>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -98,6 +100,7 @@ pub struct FencingToken(i64);
 #[derive(Clone)]
 pub struct LockStatus {
     hold: Weak<Hold>,
+    guard: Weak<()>,
 }
 
 /// Why a writer did not become a reader.
@@ -114,7 +117,7 @@ pub struct DowngradeError {
 
 impl<K> Guard<K> {
     pub(crate) fn new((hold, wish): Parts) -> Self {
-        Self { hold, wish: Some(wish), kind: PhantomData }
+        Self { hold, wish: Some(wish), presence: Arc::default(), kind: PhantomData }
     }
 }
 
@@ -126,7 +129,7 @@ impl<K: Kind> Guard<K> {
 
     /// A view of the lock for those who do not own it.
     pub fn status(&self) -> LockStatus {
-        LockStatus { hold: Arc::downgrade(&self.hold) }
+        LockStatus { hold: Arc::downgrade(&self.hold), guard: Arc::downgrade(&self.presence) }
     }
 
     /// Waits until the lock is lost. Cancel safe. The wake-up may come late, under load or after
@@ -404,6 +407,7 @@ impl From<DowngradeError> for LockError {
 impl LockStatus {
     /// State of the lock right now; `None` if it was released, or its guard dropped.
     pub fn state(&self) -> Option<LockState> {
+        self.guard.upgrade()?;
         Some(self.hold.upgrade()?.state())
     }
 

@@ -7,11 +7,23 @@ mod sealed {
 /// A kind of lock.
 pub trait Kind: sealed::Sealed + Send + Sync + 'static {}
 
-/// Excludes everybody else, so a fencing token tells holders apart.
+/// Excludes everybody else, so a fencing token tells holders apart. Readers cannot be told apart:
+///
+/// ```compile_fail,E0599
+/// fn write(guard: &zk_recipes::ReadGuard) {
+///     let _ = guard.fencing_token();
+/// }
+/// ```
 pub trait Fenced: Kind {}
 
 /// Has a znode of a unique name, so that a check of it can stand in a transaction. The check of a
-/// fixed name would accept the znode of the next holder.
+/// fixed name would accept the znode of the next holder:
+///
+/// ```compile_fail,E0599
+/// fn write(guard: &zk_recipes::ExclusiveGuard) {
+///     let _ = guard.transaction(zk_recipes::Multi::new());
+/// }
+/// ```
 pub trait Queued: Kind {}
 
 /// A [`FairLock`](crate::FairLock).

@@ -27,8 +27,8 @@ use zk_session::{OpError, SessionId, Time};
 use super::directory::{Directory, Made};
 use super::release::{Release, name_of};
 use super::{
-    PAUSE, Profile, Tally, Verdict, View, Znode, barrier, child, create, delete, flight, list,
-    queue, read, replayable, verdict,
+    PAUSE, Profile, Tally, Verdict, View, Znode, barrier, child, create, delete, flight, kept,
+    list, queue, read, replayable, verdict,
 };
 use crate::error::LockError;
 use crate::naming::Sibling;
@@ -188,7 +188,7 @@ impl Claim {
         let is_lost = matches!(&created, Some(Err(error)) if error.is_connection_loss());
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
-                let name = name_of(&created.path).unwrap_or_default();
+                let name = name_of(&created.path).as_ref().map(kept).unwrap_or_default();
                 let Sibling::Contender(sequence, _) = self.profile.names.sibling(&name) else {
                     return self.exhausted(name);
                 };
@@ -342,9 +342,9 @@ impl Claim {
                 Verdict::Done(Response::GetData(data)) => {
                     if self.session.is_some_and(|own| own.0 == data.stat.ephemeral_owner) {
                         let czxid = data.stat.czxid;
-                        own.push(Znode { name, sequence, czxid });
+                        own.push(Znode { name: kept(&name), sequence, czxid });
                     } else {
-                        self.strangers.push(name);
+                        self.strangers.push(kept(&name));
                     }
                 }
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}

@@ -42,7 +42,7 @@ use super::queue::{Standing, standing};
 use super::release::Release;
 use super::{
     Held, Input, PAUSE, Profile, Restart, Step, Tally, Verdict, View, Znode, child, flight, list,
-    read, replayable,
+    read, replayable, spread,
 };
 use crate::error::LockError;
 
@@ -493,9 +493,4 @@ impl Contender {
         self.next_watch += 1;
         self.next_watch
     }
-}
-
-/// Between one and one and a quarter of an interval, by the id.
-fn spread(interval: Duration, id: u128) -> Duration {
-    interval + interval / 4 * u32::from(id as u8) / 255
 }

@@ -31,7 +31,7 @@ use super::directory::{Directory, Made};
 use super::release::name_of;
 use super::{
     Held, Input, PAUSE, Restart, Step, Tally, Verdict, View, Znode, barrier, create, flight, read,
-    replayable, verdict,
+    replayable, spread, verdict,
 };
 use crate::error::LockError;
 
@@ -71,6 +71,8 @@ pub struct Exclusive {
     is_safety_look: bool,
     tally: Tally,
     paused_until: Option<Time>,
+    /// The interval of the safety look, spread so that waiters do not look together.
+    safety_relist: Option<Duration>,
     is_waiting: bool,
     state: State,
 }
@@ -129,6 +131,7 @@ impl Exclusive {
         Self {
             directory: Directory::new(parent),
             mark: Mark::new(id),
+            safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
             profile,
             may_wait,
             session: None,
@@ -413,9 +416,7 @@ impl Exclusive {
                 let czxid = znode.czxid;
                 self.grant(view, connection, czxid)
             }
-            (State::Waiting, ..) => {
-                Step::Wait(self.profile.safety_relist.map(|pause| view.now + pause))
-            }
+            (State::Waiting, ..) => Step::Wait(self.safety_relist.map(|pause| view.now + pause)),
             _ => Step::Wait(self.paused_until),
         }
     }

@@ -323,6 +323,17 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
     }
 }
 
+/// A name that is kept for long. A part of a reply would keep all of it in memory, and a list of
+/// a thousand contenders is long.
+pub(crate) fn kept(name: &ByteString) -> ByteString {
+    String::from(&**name).into()
+}
+
+/// Between one and one and a quarter of an interval, by the id.
+pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
+    interval + interval / 4 * u32::from(id as u8) / 255
+}
+
 /// Path of a child.
 pub(crate) fn child(directory: &str, name: &str) -> ByteString {
     if directory == "/" { format!("/{name}").into() } else { format!("{directory}/{name}").into() }

@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 
-use super::Profile;
+use super::{Profile, kept};
 use crate::error::LockError;
 use crate::naming::{Role, Sibling};
 
@@ -66,7 +66,7 @@ pub fn standing(
         // Two contenders with one number cannot be told apart in order.
         _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
-        Some((_, nearest)) => Standing::Behind { ahead, nearest: nearest.clone() },
+        Some((_, nearest)) => Standing::Behind { ahead, nearest: kept(nearest) },
     })
 }
 

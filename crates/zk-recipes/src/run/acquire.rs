@@ -97,6 +97,7 @@ struct Attempt {
     /// Gone once the lock is held.
     parts: Option<Parts>,
     counters: Arc<Counters>,
+    span: Span,
 }
 
 struct Parts {
@@ -135,13 +136,13 @@ async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, 
         let id = order.client.unique_id();
         let span = debug_span!("attempt", path = %order.target.path(), id = format!("{id:032x}"));
         Counters::count(&order.counters.attempts);
-        let mut attempt = Attempt::new(order, slot, id, may_wait);
-        match attempt.run(order).instrument(span.clone()).await? {
+        let mut attempt = Attempt::new(order, slot, id, may_wait, span.clone());
+        match attempt.run(order).instrument(span).await? {
             Outcome::Busy => return Ok(None),
             Outcome::Held(held) => {
                 Counters::count(&order.counters.acquired);
                 order.counters.waited(order.client.now().saturating_since(since));
-                return Ok(Some(attempt.into_guard(order, held, span)));
+                return Ok(Some(attempt.into_guard(order, held)));
             }
             Outcome::Restart(restart) => {
                 debug!(?restart, "starting a new attempt");
@@ -161,11 +162,11 @@ async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, 
 }
 
 impl Attempt {
-    fn new(order: &Order, slot: Slot, id: u128, may_wait: bool) -> Self {
+    fn new(order: &Order, slot: Slot, id: u128, may_wait: bool, span: Span) -> Self {
         let machine = order.target.attempt(id, may_wait);
         let feed = Feed::new(order.client.lane());
         let parts = Some(Parts { machine, feed, slot });
-        Self { parts, counters: Arc::clone(&order.counters) }
+        Self { parts, counters: Arc::clone(&order.counters), span }
     }
 
     async fn run(&mut self, order: &Order) -> Result<Outcome, LockError> {
@@ -212,10 +213,10 @@ impl Attempt {
         }
     }
 
-    fn into_guard<K>(mut self, order: &Order, held: Held, span: Span) -> Guard<K> {
+    fn into_guard<K>(mut self, order: &Order, held: Held) -> Guard<K> {
         let Parts { machine, feed, slot } = self.parts.take().expect("the lock was just obtained");
         let (release, _) = machine.abandon();
-        hold::start(order, feed, slot, release, held, span)
+        hold::start(order, feed, slot, release, held, self.span.clone())
     }
 }
 
@@ -226,7 +227,9 @@ impl Drop for Attempt {
         let is_pending = feed.pending.is_some();
         let (release, is_creating) = machine.abandon();
         let counters = Arc::clone(&self.counters);
-        slot.run(release::duty(feed, release, is_creating && is_pending, counters));
+        let (span, is_pending) = (self.span.clone(), is_creating && is_pending);
+        let duty = release::duty(feed, release, is_pending, counters, span.clone());
+        slot.run(duty.instrument(span));
     }
 }
 

@@ -249,7 +249,7 @@ pub(crate) fn start<K>(
         hold: Arc::clone(&hold),
         feed,
     };
-    slot.run(keep(keeper, release, wished).instrument(span));
+    slot.run(keep(keeper, release, wished, span.clone()).instrument(span));
     Guard::new((hold, wish))
 }
 
@@ -270,7 +270,12 @@ struct Keeper {
     is_at_risk: bool,
 }
 
-async fn keep(mut keeper: Keeper, mut release: Removal, mut wished: oneshot::Receiver<Wish>) {
+async fn keep(
+    mut keeper: Keeper,
+    mut release: Removal,
+    mut wished: oneshot::Receiver<Wish>,
+    span: Span,
+) {
     let end = loop {
         match keeper.until_released(&mut wished).await {
             End::Downgrade(sender) => {
@@ -305,7 +310,7 @@ async fn keep(mut keeper: Keeper, mut release: Removal, mut wished: oneshot::Rec
             release::Ended::Stopped => Err(ReleaseFailure::Stopped),
         });
     }
-    release::after(feed, release, &ended);
+    release::after(feed, release, &ended, span);
 }
 
 /// What the task of a guard has to do next.

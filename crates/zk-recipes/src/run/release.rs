@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use tracing::{debug, warn};
+use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
 
 use super::{Fed, Feed};
@@ -49,21 +49,25 @@ pub(crate) async fn duty(
     mut release: Removal,
     create_pending: bool,
     counters: Arc<Counters>,
+    span: Span,
 ) {
     let ended = run(&mut feed, &mut release, create_pending).await;
     counters.replays(release.replays());
-    after(feed, release, &ended);
+    after(feed, release, &ended, span);
 }
 
 /// See [`duty`].
-pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended) {
+pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended, span: Span) {
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && release.is_tainted() {
-        feed.lane.after_reconnect(move |lane| async move {
-            let mut feed = Feed::new(lane);
-            let step = release.sweep_again();
-            let ended = follow(&mut feed, &mut release, step).await;
-            debug!(?ended, "swept once more");
+        feed.lane.after_reconnect(move |lane| {
+            let sweep = async move {
+                let mut feed = Feed::new(lane);
+                let step = release.sweep_again();
+                let ended = follow(&mut feed, &mut release, step).await;
+                debug!(?ended, "swept once more");
+            };
+            sweep.instrument(span)
         });
     }
 }

@@ -4,9 +4,8 @@
 //! 2. While we certainly hold the lock, delete the znode: nobody replaces it while our session
 //!    lives. There is no "delete if mine", so this holds for the first delete only.
 //! 3. If there is any doubt (a lost connection, a guard that was lost or at risk), pass a write
-//!    barrier and read: delete the znode only if it belongs to our session, and has our id or was
-//!    created by our transaction.
-//!    Otherwise there is nothing to do.
+//!    barrier and read: delete the znode only if it belongs to our session, and was created by our
+//!    transaction, or has our id if that is not known. Otherwise there is nothing to do.
 //!
 //! The end of the session ends the release too: the znode goes with it, and the next session must
 //! not touch what stands in its place.
@@ -222,12 +221,14 @@ impl ExclusiveRelease {
         }
     }
 
-    /// The transaction tells more than the id, which somebody may have overwritten. But a lost
-    /// create has told us no transaction.
+    /// The transaction tells more than the id, which somebody may have overwritten, or copied. But
+    /// a lost create has told us no transaction.
     fn is_own(&self, found: &DataReply) -> bool {
         let Some(session) = self.session else { return false };
-        let is_same = self.czxid == Some(found.stat.czxid);
-        self.mark.is_in(session, found) || (is_same && found.stat.ephemeral_owner == session.0)
+        match self.czxid {
+            Some(czxid) => found.stat.czxid == czxid && found.stat.ephemeral_owner == session.0,
+            None => self.mark.is_in(session, found),
+        }
     }
 
     fn done(&self) -> ReleaseStep {
