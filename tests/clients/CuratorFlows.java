@@ -2,7 +2,6 @@ import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -46,14 +45,9 @@ import org.apache.zookeeper.data.Stat;
  * <p>{@code CuratorFlows HOST:PORT CONTROL [FLOW...]} runs them, or those that are named; CONTROL is
  * a pipe into the server, where the line "cut" makes it end all connections, or "-". FLOW_ROUNDS
  * sets how often a contender takes its lock.
- *
- * <p>{@code CuratorFlows contend HOST:PORT NUMBER LOG ROUNDS} takes the lock of {@link #DIRECTORY}
- * again and again, and appends to LOG what the contention suite's contenders append.
  */
 public final class CuratorFlows {
     private static final String ROOT = "/curator";
-    /** As in the contention suite. */
-    private static final String DIRECTORY = "/lock";
 
     private static final int SESSION_MS = 8_000;
     private static final int FLOW_SECONDS = 40;
@@ -76,12 +70,6 @@ public final class CuratorFlows {
     }
 
     public static void main(String[] arguments) throws Exception {
-        if (arguments.length == 5 && arguments[0].equals("contend")) {
-            hosts = arguments[1];
-            contend(Integer.parseInt(arguments[2]), Path.of(arguments[3]),
-                    Integer.parseInt(arguments[4]));
-            System.exit(0);
-        }
         hosts = arguments[0];
         control = arguments[1];
         wanted = Arrays.asList(arguments).subList(2, arguments.length);
@@ -498,41 +486,5 @@ public final class CuratorFlows {
         client().create().forPath(path + "/after");
         eventually(() -> cache.get(path + "/after").isPresent(), "the watch is lost");
         mutex.release();
-    }
-
-    /** Tells the path of its znode, which Curator keeps to itself. */
-    private static final class OpenMutex extends InterProcessMutex {
-        OpenMutex(CuratorFramework client, String path) {
-            super(client, path);
-        }
-
-        String znode() {
-            return getLockPath();
-        }
-    }
-
-    private static void contend(int number, Path log, int rounds) throws Exception {
-        CuratorFramework client = client();
-        OpenMutex mutex = new OpenMutex(client, DIRECTORY);
-        append(log, "start", number, 0, 0, "-");
-        for (int round = 1; round <= rounds; round++) {
-            check(mutex.acquire(WAIT_SECONDS, TimeUnit.SECONDS), "not acquired");
-            String znode = mutex.znode();
-            long token = client.checkExists().forPath(znode).getCzxid();
-            append(log, "grant", number, round, token, znode);
-            Thread.sleep(5 + (round * 7L + number) % 16);
-            append(log, "release", number, round, token, "Held");
-            mutex.release();
-            append(log, "done", number, round, token, "Released");
-        }
-    }
-
-    /** One write appends one line, whoever else appends. */
-    private static void append(
-            Path log, String event, int number, int round, long token, String detail)
-            throws Exception {
-        String line = String.format("%s %d %d %d %s 0 %d%n", event, number, round, token, detail,
-                System.currentTimeMillis());
-        Files.write(log, bytes(line), StandardOpenOption.APPEND);
     }
 }

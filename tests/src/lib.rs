@@ -7,6 +7,7 @@ pub mod grants;
 pub mod lock;
 pub mod proxy;
 pub mod random;
+pub mod referee;
 pub mod target;
 pub mod wait;
 pub mod world;

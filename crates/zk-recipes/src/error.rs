@@ -95,6 +95,17 @@ pub enum Stopped {
     Lost(LostReason),
 }
 
+impl From<Stopped> for LockError {
+    /// A body that was stopped because the lock was at risk is reported as
+    /// [`LostReason::AtRisk`], although the guard may still hold the lock.
+    fn from(stopped: Stopped) -> Self {
+        Self::Lost(match stopped {
+            Stopped::AtRisk => LostReason::AtRisk,
+            Stopped::Lost(reason) => reason,
+        })
+    }
+}
+
 impl LockError {
     /// A definite failure of an operation that the lock needs.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is told apart by its code")]

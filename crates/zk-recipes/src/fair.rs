@@ -114,7 +114,7 @@ impl FairLock {
     }
 
     fn profile(&self) -> Profile {
-        self.core.profile(Names::Mutex(self.naming.clone()))
+        self.core.profile(Names::Fair(self.naming.clone()))
     }
 
     fn target(&self) -> Target {

@@ -1,18 +1,19 @@
 //! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay of connection loss.
 //!
-//! Start with [`FairLock`]. The client it stands on is re-exported, so that one dependency is
-//! enough: what most programs name is here, the rest in [`zk_session`].
+//! Start with [`FairLock`]; [`RwLock`] and [`ExclusiveLock`] are its siblings. What they give is a
+//! [`Guard`]. The client they stand on is re-exported, so that one dependency is enough: what most
+//! programs name is here, the rest in [`zk_session`].
 //!
 //! # What is promised
 //!
-//! - At most one contender holds a lock, as far as the ensemble can decide it. What a holder does
-//!   after it was stopped for longer than its session lives is out of reach of any lock: see
-//!   [`Guard`] and its fencing token.
+//! - At most one contender holds a lock, or readers only, as far as the ensemble can decide it.
+//!   What a holder does after it was stopped for longer than its session lives is out of reach of
+//!   any lock: see [`Guard`] and its fencing token.
 //! - A lost connection is never an error of a lock. It is replayed behind a write barrier, so that
 //!   no lock waits behind its own ghost.
 //! - A dropped future, a dropped guard, an error: whatever it was, no contender znode stays
 //!   behind. Cleanup belongs to the session, not to its caller.
-//! - Contenders are served in the order in which the ensemble created their znodes.
+//! - Contenders of a queue are served in the order in which the ensemble created their znodes.
 //!
 //! # Layers
 //!
@@ -90,6 +91,10 @@ mod pages {
     struct ConnectionLoss;
     #[doc = include_str!("../../../docs/recipes/fair.md")]
     struct Fair;
+    #[doc = include_str!("../../../docs/recipes/rwlock.md")]
+    struct ReadWrite;
+    #[doc = include_str!("../../../docs/recipes/exclusive.md")]
+    struct Exclusive;
     #[doc = include_str!("../../../docs/testing.md")]
     struct Testing;
 }

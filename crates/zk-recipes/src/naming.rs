@@ -28,7 +28,7 @@ pub struct RwNaming {
 #[allow(clippy::exhaustive_enums, reason = "the public recipes choose one")]
 pub enum Names {
     /// Everybody excludes everybody.
-    Mutex(Naming),
+    Fair(Naming),
     /// A reader among readers and writers.
     Reader(RwNaming),
     /// A writer among readers and writers.
@@ -151,7 +151,7 @@ impl Names {
     /// Whom the contender that bears these names tolerates.
     pub fn role(&self) -> Role {
         match self {
-            Self::Mutex(_) | Self::Writer(_) => Role::Exclusive,
+            Self::Fair(_) | Self::Writer(_) => Role::Exclusive,
             Self::Reader(_) => Role::Shared,
         }
     }
@@ -179,7 +179,7 @@ impl Names {
     pub(crate) fn sibling(&self, name: &str) -> Sibling {
         let named = |form: &Form, role| form.sequence(name).map(|number| number.of(role));
         let found = match self {
-            Self::Mutex(naming) => named(&naming.form, Role::Exclusive),
+            Self::Fair(naming) => named(&naming.form, Role::Exclusive),
             Self::Reader(naming) | Self::Writer(naming) => {
                 named(&naming.read, Role::Shared).or_else(|| named(&naming.write, Role::Exclusive))
             }
@@ -193,7 +193,7 @@ impl Names {
 
     fn own(&self) -> &Form {
         match self {
-            Self::Mutex(naming) => &naming.form,
+            Self::Fair(naming) => &naming.form,
             Self::Reader(naming) => &naming.read,
             Self::Writer(naming) => &naming.write,
         }
@@ -312,13 +312,13 @@ mod tests {
 
     use super::*;
 
-    fn mutex(naming: Naming) -> Names {
-        Names::Mutex(naming)
+    fn fair(naming: Naming) -> Names {
+        Names::Fair(naming)
     }
 
     #[track_caller]
     fn check(name: &str, expected: Sibling) {
-        assert_eq!(mutex(Naming::curator()).sibling(name), expected, "{name}");
+        assert_eq!(fair(Naming::curator()).sibling(name), expected, "{name}");
     }
 
     fn exclusive(number: u32) -> Sibling {
@@ -372,7 +372,7 @@ mod tests {
         ] {
             check(other, Sibling::OtherKind);
         }
-        let kazoo = mutex(Naming::kazoo());
+        let kazoo = fair(Naming::kazoo());
         assert_eq!(kazoo.sibling("a-lock-0000000001"), Sibling::OtherKind);
         assert_eq!(kazoo.sibling("a__rlock__0000000001"), Sibling::OtherKind);
         assert_eq!(kazoo.sibling("a__lock__0000000001"), exclusive(1));
@@ -386,7 +386,7 @@ mod tests {
             check(exhausted, Sibling::Exhausted);
         }
         check("a-lock-2147483646", exclusive(2_147_483_646));
-        let dashed = mutex(Naming::custom("x-{id}-{sequence}").unwrap());
+        let dashed = fair(Naming::custom("x-{id}-{sequence}").unwrap());
         for exhausted in ["x-1-2147483647", "x-1--2147483648", "x-1--000000005"] {
             assert_eq!(dashed.sibling(exhausted), Sibling::Exhausted, "{exhausted}");
         }
@@ -424,9 +424,9 @@ mod tests {
         fn own_names_are_read_back_whatever_the_id(id: u128, number in 0..SEQUENCE_MAX) {
             let custom = || Naming::custom("x-{id}~q~{sequence}").unwrap();
             for names in [
-                mutex(Naming::curator()),
-                mutex(Naming::kazoo()),
-                mutex(custom()),
+                fair(Naming::curator()),
+                fair(Naming::kazoo()),
+                fair(custom()),
                 Names::Reader(RwNaming::curator()),
                 Names::Writer(RwNaming::curator()),
                 Names::Reader(RwNaming::kazoo()),
@@ -439,7 +439,7 @@ mod tests {
 
         #[test]
         fn foreign_names_never_panic(name: String) {
-            let _ = mutex(Naming::curator()).sibling(&name);
+            let _ = fair(Naming::curator()).sibling(&name);
             let _ = Names::Reader(RwNaming::kazoo()).sibling(&name);
         }
     }

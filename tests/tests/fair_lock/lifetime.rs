@@ -267,7 +267,7 @@ fn a_tainted_attempt_is_swept_again_after_the_next_reconnect() {
 fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
     let profile = Profile {
         directory: "/l".into(),
-        names: Names::Mutex(Naming::default()),
+        names: Names::Fair(Naming::default()),
         acl: Acl::open(),
         identity: "".into(),
         safety_relist: None,

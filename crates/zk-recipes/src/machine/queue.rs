@@ -139,7 +139,7 @@ mod tests {
 
     #[track_caller]
     fn check(list: &[&str], expected: &Standing) {
-        let profile = profile(Names::Mutex(Naming::curator()));
+        let profile = profile(Names::Fair(Naming::curator()));
         assert_eq!(standing(&profile, &names(list), "m-lock-0000000005", 5).as_ref(), Ok(expected));
     }
 
@@ -165,7 +165,7 @@ mod tests {
     fn equal_numbers_and_spent_counters_are_errors() {
         for other in ["z-lock-0000000005", "z-lock-2147483647", "z-lock--2147483648"] {
             let list = names(&["m-lock-0000000005", other]);
-            let profile = profile(Names::Mutex(Naming::curator()));
+            let profile = profile(Names::Fair(Naming::curator()));
             assert!(matches!(
                 standing(&profile, &list, "m-lock-0000000005", 5),
                 Err(LockError::QueueExhausted { .. })
