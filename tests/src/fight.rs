@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
-use zk_session::{ErrorCode, OpError};
+use zk_session::{CreateMode, ErrorCode, OpError};
 
-use crate::grants::{DIRECTORY, Event, Record, read};
+use crate::grants::{Contest, Event, LOCK, Record, read};
 use crate::proxy::{Proxy, Statistics};
 use crate::target::Fixture;
 use crate::wait::PATIENCE;
@@ -54,10 +54,22 @@ impl Fight {
     /// # Panics
     ///
     /// If they cannot be started.
-    pub async fn start(fixture: &Fixture, build: Build<'_>, network: Network, seed: u64) -> Self {
-        let name = format!("contention-{:016x}.log", fixture.observer.unique_id() as u64);
+    pub async fn start(
+        fixture: &Fixture,
+        build: Build<'_>,
+        contest: Contest,
+        network: Network,
+        seed: u64,
+    ) -> Self {
+        let name = format!("contention-{contest}-{:016x}.log", fixture.observer.unique_id() as u64);
         let log = Path::new(build.folder).join(name);
         fs::write(&log, "").expect("the log can be written");
+        if contest == Contest::ReadWrite {
+            // Not a container, which may go when it is empty: the numbers of its znodes must grow.
+            let client = fixture.client().await;
+            let made = client.create(LOCK, "", CreateMode::Persistent).await;
+            made.expect("the chroot is empty");
+        }
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
         for process in 0..PROCESSES {
             let seed = seed.wrapping_add(process as u64);
@@ -75,13 +87,14 @@ impl Fight {
                 .arg(format!("{}{}", hosts.join(","), fixture.chroot()))
                 .arg(&fight.log)
                 .arg(seed.to_string())
+                .arg(contest.to_string())
                 .stdin(Stdio::piped())
                 .kill_on_drop(true)
                 .spawn();
             fight.contenders.push(contender.expect("the contender was built with this test"));
             fight.proxies.push(proxies);
         }
-        eprintln!("CONTENTION_SEED={seed}, log: {}", fight.log.display());
+        eprintln!("{contest}: CONTENTION_SEED={seed}, log: {}", fight.log.display());
         fight
     }
 
@@ -174,7 +187,7 @@ pub async fn nothing_is_left(fixture: &Fixture) {
     });
     let is_clean = seen.await.is_ok();
     assert!(is_clean, "left behind: {ephemerals:?}");
-    let children = children(fixture, &fixture.full(DIRECTORY)).await;
+    let children = children(fixture, &fixture.full(LOCK)).await;
     assert_eq!(children, [""; 0], "left in the directory of the lock");
 }
 

@@ -7,7 +7,7 @@ use tokio::time::{sleep, timeout};
 use zk_session::Time;
 use zk_tests::ensemble::{Ensemble, Fault, Server};
 use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
-use zk_tests::grants::{Event, Expected, Record, check};
+use zk_tests::grants::{Contest, Event, Expected, Record, check};
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
@@ -20,7 +20,7 @@ async fn a_lock_is_safe_and_fair_while_servers_fail() {
     let seed = fixture.observer.unique_id() as u64;
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
-    let fight = Fight::start(&fixture, build, Network::Calm, seed).await;
+    let fight = Fight::start(&fixture, build, Contest::Fair, Network::Calm, seed).await;
     let mut chaos = Chaos { ensemble, fight, begin: fixture.observer.now(), faults: Vec::new() };
     chaos.served(0).await;
     sleep(REST).await;
@@ -46,7 +46,8 @@ async fn a_lock_is_safe_and_fair_while_servers_fail() {
     }
     let problems = chaos.fight.end().await;
     assert!(problems.is_empty(), "{problems:#?}\nlog: {}", chaos.fight.log.display());
-    let expected = Expected { processes: PROCESSES, grants_min: GRANTS_MIN, mark };
+    let expected =
+        Expected { contest: Contest::Fair, processes: PROCESSES, grants_min: GRANTS_MIN, mark };
     let records = chaos.fight.records();
     let summary = check(&records, &expected)
         .unwrap_or_else(|problems| panic!("{problems:#?}\nlog: {}", chaos.fight.log.display()));
