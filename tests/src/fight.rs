@@ -15,9 +15,6 @@ use crate::proxy::{Proxy, Statistics};
 use crate::target::Fixture;
 use crate::wait::PATIENCE;
 
-/// How many processes fight.
-pub const PROCESSES: usize = 5;
-
 /// The processes, and what they have in common.
 #[derive(Debug)]
 pub struct Fight {
@@ -58,6 +55,7 @@ impl Fight {
         fixture: &Fixture,
         build: Build<'_>,
         contest: Contest,
+        processes: usize,
         network: Network,
         seed: u64,
     ) -> Self {
@@ -71,7 +69,7 @@ impl Fight {
             made.expect("the chroot is empty");
         }
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
-        for process in 0..PROCESSES {
+        for process in 0..processes {
             let seed = seed.wrapping_add(process as u64);
             let mut proxies = fixture.proxies().await;
             if network == Network::Failing {
@@ -151,7 +149,7 @@ impl Fight {
                 |record: &&Record| record.event == Event::Grant && record.process == process;
             records.iter().skip(from).filter(is_grant).count()
         };
-        (0..PROCESSES).all(|process| grants(process) >= grants_min)
+        (0..self.contenders.len()).all(|process| grants(process) >= grants_min)
     }
 
     /// Counts of all proxies together.

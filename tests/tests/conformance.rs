@@ -5,6 +5,7 @@
 //! that does not hold.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "helpers fail by a panic, as the tests they serve do"

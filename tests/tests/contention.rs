@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::sleep;
-use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
+use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
 use zk_tests::grants::{Contest, Event, Expected, Record, Summary, check, progress, read};
 use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
@@ -46,7 +46,7 @@ async fn fight_for(contest: Contest) -> Summary {
     let seed = variable("CONTENTION_SEED").unwrap_or_else(|| fixture.observer.unique_id() as u64);
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
-    let mut fight = Fight::start(&fixture, build, contest, Network::Failing, seed).await;
+    let mut fight = Fight::start(&fixture, build, contest, PROCESSES, Network::Failing, seed).await;
 
     let begin = fixture.observer.now();
     let mark = go_on(&mut fight, &fixture, seconds).await;
@@ -334,6 +334,8 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|| panic!("{name}={text}: not a number")))
 }
 
+/// How many processes fight.
+const PROCESSES: usize = 5;
 /// Grants that every process must get, however short the run.
 const GRANTS_MIN: usize = 5;
 /// Between outages that end sessions: a short run has none.

@@ -240,13 +240,11 @@ async fn a_wait_may_be_dropped_at_every_await_point<C: Constellation>() {
         let (acquire, mut phases) = C::Waiter::of(&client).acquiring().timeout(PATIENCE).phases();
         let acquiring = cancelled_after(polls, acquire.into_future());
         let hand_over = async {
-            let mut is_queued = false;
-            while let Some(phase) = phases.next().await {
-                is_queued |= matches!(phase, Phase::Queued { .. });
-                if is_queued {
-                    break;
-                }
+            let mut phase = Some(phases.current());
+            while matches!(phase, Some(Phase::Claiming)) {
+                phase = phases.next().await;
             }
+            let is_queued = matches!(phase, Some(Phase::Queued { .. }));
             assert_eq!(holder.release().await, Ok(Released::Released));
             is_queued
         };

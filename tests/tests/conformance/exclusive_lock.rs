@@ -1,16 +1,16 @@
 //! The exclusive lock: one znode of a fixed name, and no queue.
 
+use std::future::IntoFuture as _;
+
 use tokio::task::JoinSet;
 use zk_recipes::{
-    Acl, Client, CreateMode, ErrorCode, ExclusiveLock, FairLock, LockError, LockState, Permissions,
-    Released, Role,
+    Acl, Client, CreateMode, ErrorCode, ExclusiveLock, FairLock, LockError, LockState, LostReason,
+    Permissions, Released, Role,
 };
 use zk_session::{CreateOptions, OpError};
 use zk_tests::lock::{LOCK, Side, Waiter, acquire, settle, until_znodes};
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{PATIENCE, soon};
-
-use std::future::IntoFuture as _;
 
 async fn owner(fixture: &Fixture) -> Client {
     fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
@@ -91,8 +91,8 @@ async fn a_queue_and_an_exclusive_lock_do_not_share_a_path() {
 
     let exclusive = acquire(&ExclusiveLock::of(&client)).await;
     let error = FairLock::of(&client).acquire().timeout(PATIENCE).await.unwrap_err();
-    let code = ErrorCode::NO_CHILDREN_FOR_EPHEMERALS;
-    assert!(matches!(error, LockError::Refused { code: c, .. } if c == code), "{error}");
+    let LockError::Refused { code, .. } = error else { panic!("{error}") };
+    assert_eq!(code, ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
     assert_eq!((exclusive.state(), exclusive.validate().await), (LockState::Held, Ok(())));
     assert_eq!(exclusive.release().await, Ok(Released::Released));
 }
@@ -121,13 +121,31 @@ async fn a_holder_that_was_replaced_knows_it_and_removes_nothing() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = acquire(&ExclusiveLock::of(&client)).await;
-    // Both at once, so that nobody finds the path empty.
     let next = Waiter::queue(&ExclusiveLock::of(&other)).await;
     client.delete(LOCK, None).await.unwrap();
     let next = next.guard().await;
     assert!(next.fencing_token() > guard.fencing_token());
     let error = guard.validate().await.unwrap_err();
     assert!(matches!(error, LockError::Lost(_)), "{error}");
+    assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
+    assert_eq!(next.validate().await, Ok(()));
+    assert_eq!(next.release().await, Ok(Released::Released));
+}
+
+/// The session is the same, and yet it is not its znode.
+#[tokio::test]
+async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothing() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let lock = ExclusiveLock::of(&client);
+    acquire(&lock).await.release().await.unwrap();
+    let guard = acquire(&lock).await;
+    // Long before the znode of a new holder is watched.
+    client.delete(LOCK, None).await.unwrap();
+    let next = acquire(&lock).await;
+    assert_eq!(next.session(), guard.session());
+    let error = guard.validate().await.unwrap_err();
+    assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
     assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
     assert_eq!(next.validate().await, Ok(()));
     assert_eq!(next.release().await, Ok(Released::Released));
