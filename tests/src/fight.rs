@@ -8,15 +8,12 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
-use zk_session::{ErrorCode, OpError};
+use zk_session::{CreateMode, ErrorCode, OpError};
 
-use crate::grants::{DIRECTORY, Event, Record, read};
+use crate::grants::{Contest, Event, LOCK, Record, read};
 use crate::proxy::{Proxy, Statistics};
 use crate::target::Fixture;
 use crate::wait::PATIENCE;
-
-/// How many processes fight.
-pub const PROCESSES: usize = 5;
 
 /// The processes, and what they have in common.
 #[derive(Debug)]
@@ -54,12 +51,25 @@ impl Fight {
     /// # Panics
     ///
     /// If they cannot be started.
-    pub async fn start(fixture: &Fixture, build: Build<'_>, network: Network, seed: u64) -> Self {
-        let name = format!("contention-{:016x}.log", fixture.observer.unique_id() as u64);
+    pub async fn start(
+        fixture: &Fixture,
+        build: Build<'_>,
+        contest: Contest,
+        processes: usize,
+        network: Network,
+        seed: u64,
+    ) -> Self {
+        let name = format!("contention-{contest}-{:016x}.log", fixture.observer.unique_id() as u64);
         let log = Path::new(build.folder).join(name);
         fs::write(&log, "").expect("the log can be written");
+        if contest == Contest::ReadWrite {
+            // Not a container, which may go when it is empty: the numbers of its znodes must grow.
+            let client = fixture.client().await;
+            let made = client.create(LOCK, "", CreateMode::Persistent).await;
+            made.expect("the chroot is empty");
+        }
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
-        for process in 0..PROCESSES {
+        for process in 0..processes {
             let seed = seed.wrapping_add(process as u64);
             let mut proxies = fixture.proxies().await;
             if network == Network::Failing {
@@ -75,13 +85,14 @@ impl Fight {
                 .arg(format!("{}{}", hosts.join(","), fixture.chroot()))
                 .arg(&fight.log)
                 .arg(seed.to_string())
+                .arg(contest.to_string())
                 .stdin(Stdio::piped())
                 .kill_on_drop(true)
                 .spawn();
             fight.contenders.push(contender.expect("the contender was built with this test"));
             fight.proxies.push(proxies);
         }
-        eprintln!("CONTENTION_SEED={seed}, log: {}", fight.log.display());
+        eprintln!("{contest}: CONTENTION_SEED={seed}, log: {}", fight.log.display());
         fight
     }
 
@@ -138,7 +149,7 @@ impl Fight {
                 |record: &&Record| record.event == Event::Grant && record.process == process;
             records.iter().skip(from).filter(is_grant).count()
         };
-        (0..PROCESSES).all(|process| grants(process) >= grants_min)
+        (0..self.contenders.len()).all(|process| grants(process) >= grants_min)
     }
 
     /// Counts of all proxies together.
@@ -174,7 +185,7 @@ pub async fn nothing_is_left(fixture: &Fixture) {
     });
     let is_clean = seen.await.is_ok();
     assert!(is_clean, "left behind: {ephemerals:?}");
-    let children = children(fixture, &fixture.full(DIRECTORY)).await;
+    let children = children(fixture, &fixture.full(LOCK)).await;
     assert_eq!(children, [""; 0], "left in the directory of the lock");
 }
 

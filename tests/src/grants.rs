@@ -10,8 +10,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Directory of the lock, below the chroot of the processes.
-pub const DIRECTORY: &str = "/lock";
+/// Path of the lock, below the chroot of the processes.
+pub const LOCK: &str = "/lock";
+
+/// What the processes fight for, which says what must hold.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "one for each type of lock")]
+pub enum Contest {
+    /// One at a time, in the order of the queue.
+    Fair,
+    /// Readers with readers, writers alone, and nobody passes one whom it excludes.
+    ReadWrite,
+    /// One at a time.
+    Exclusive,
+}
 
 /// A line of the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -22,7 +34,7 @@ pub struct Record {
     pub process: usize,
     /// In which of its rounds.
     pub round: u64,
-    /// The fencing token, or 0 where there is none.
+    /// The fencing token, or 0 where there is none: readers have none.
     pub token: i64,
     /// More about it, without a space.
     pub detail: String,
@@ -39,6 +51,8 @@ pub enum Event {
     Start,
     /// It has the lock. Detail: path of its znode.
     Grant,
+    /// It holds for writing, and is about to go on as a reader.
+    Share,
     /// It is about to release. Detail: state of the lock.
     Release,
     /// It found the lock lost when its `Release` was written already. Detail: the reason.
@@ -54,6 +68,8 @@ pub enum Event {
 /// What a run must reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
+    /// What it is about.
+    pub contest: Contest,
     /// Number of processes.
     pub processes: usize,
     /// Least number of grants of each of them.
@@ -67,6 +83,12 @@ pub struct Expected {
 pub struct Summary {
     /// Grants.
     pub grants: usize,
+    /// Those of them that share with others from the beginning.
+    pub shared: usize,
+    /// Writers that became readers.
+    pub downgrades: usize,
+    /// Shared grants while somebody else shared.
+    pub joins: usize,
     /// Times somebody gave up waiting.
     pub missed: usize,
     /// Locks that were lost while they were held.
@@ -96,16 +118,20 @@ pub fn read(log: &str) -> Result<Vec<Record>, String> {
     complete.lines().map(str::parse).collect()
 }
 
-/// Checks a log: at most one holder at a time, tokens that grow, and nobody forgotten.
+/// Checks a log: nobody holds beside one whom it excludes, grants are in order, and nobody is
+/// forgotten.
 ///
 /// # Errors
 ///
 /// Everything that is wrong.
 pub fn check(log: &[Record], expected: &Expected) -> Result<Summary, Vec<String>> {
     let mut problems = Vec::new();
-    let tenures = tenures(log, expected.processes, &mut problems);
-    check_overlaps(&tenures, &mut problems);
-    check_tokens(&tenures, &mut problems);
+    let tenures = tenures(log, expected, &mut problems);
+    let joins = check_overlaps(expected.contest, &tenures, &mut problems);
+    check_tokens(expected.contest, &tenures, &mut problems);
+    if expected.contest == Contest::ReadWrite {
+        check_passing(&tenures, &mut problems);
+    }
     for process in 0..expected.processes {
         let own = || tenures.iter().filter(|tenure| tenure.grant.process == process);
         let count = own().count();
@@ -116,7 +142,11 @@ pub fn check(log: &[Record], expected: &Expected) -> Result<Summary, Vec<String>
             problems.push(format!("process {process} starved from line {} on", expected.mark));
         }
     }
-    if problems.is_empty() { Ok(summary(log, &tenures)) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(Summary { joins, ..summary(log, &tenures) })
+    } else {
+        Err(problems)
+    }
 }
 
 /// Figures of a log that may be incomplete.
@@ -129,15 +159,21 @@ pub fn progress(log: &[Record]) -> Summary {
 struct Tenure<'a> {
     grant: &'a Record,
     from: usize,
+    /// From here on it shares. A reader does from the beginning, others never do.
+    shares: usize,
     until: usize,
     is_lost: bool,
 }
 
 /// Follows each process through its rounds.
-fn tenures<'a>(log: &'a [Record], processes: usize, problems: &mut Vec<String>) -> Vec<Tenure<'a>> {
+fn tenures<'a>(
+    log: &'a [Record],
+    expected: &Expected,
+    problems: &mut Vec<String>,
+) -> Vec<Tenure<'a>> {
     let mut tenures: Vec<Tenure<'a>> = Vec::new();
     // The last record of each process, and the tenure that it belongs to.
-    let mut last: Vec<Option<(&Record, Option<usize>)>> = vec![None; processes];
+    let mut last: Vec<Option<(&Record, Option<usize>)>> = vec![None; expected.processes];
     for (line, record) in log.iter().enumerate() {
         let Some(last) = last.get_mut(record.process) else {
             problems.push(format!("line {line}: an unknown process: {record}"));
@@ -150,9 +186,13 @@ fn tenures<'a>(log: &'a [Record], processes: usize, problems: &mut Vec<String>) 
         let mut tenure = if record.event == Event::Grant { None } else { tenure };
         if record.event == Event::Grant {
             tenure = Some(tenures.len());
-            tenures.push(Tenure { grant: record, from: line, until: usize::MAX, is_lost: false });
+            let (until, is_lost) = (usize::MAX, false);
+            let is_reader = expected.contest == Contest::ReadWrite && record.token == 0;
+            let shares = if is_reader { line } else { usize::MAX };
+            tenures.push(Tenure { grant: record, from: line, shares, until, is_lost });
         } else if let Some(tenure) = tenure.and_then(|index| tenures.get_mut(index)) {
             match record.event {
+                Event::Share => tenure.shares = line,
                 Event::Release => {
                     tenure.until = line;
                     tenure.is_lost = record.detail.starts_with("Lost");
@@ -181,43 +221,90 @@ fn follows(before: Option<&Record>, record: &Record) -> bool {
         Event::Grant | Event::Missed | Event::Expired => {
             before.is_idle() && before.round < record.round
         }
-        Event::Release => before.event == Event::Grant && is_same_tenure,
+        Event::Share => before.event == Event::Grant && is_same_tenure && record.token != 0,
+        Event::Release => matches!(before.event, Event::Grant | Event::Share) && is_same_tenure,
         Event::Lost => before.event == Event::Release && is_same_tenure,
         Event::Done => matches!(before.event, Event::Release | Event::Lost) && is_same_tenure,
     }
 }
 
-/// Of two who hold at the same time, the one with the lower token must know that it has lost the
-/// lock.
-fn check_overlaps(tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
+/// Of two who exclude each other and hold at the same time, the one who came first into the queue
+/// must know that it has lost the lock. How often one joined others.
+fn check_overlaps(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) -> usize {
+    let mut joins = 0;
     let mut open: Vec<&Tenure<'_>> = Vec::new();
     for later in tenures {
         open.retain(|earlier| later.from < earlier.until);
         for earlier in &open {
-            let lower = if earlier.grant.token < later.grant.token { earlier } else { &later };
-            if !lower.is_lost {
+            if later.shares <= later.from && earlier.shares <= later.from {
+                joins += 1;
+                continue;
+            }
+            let is_before = earlier.place(contest) < later.place(contest);
+            let first = if is_before { earlier } else { &later };
+            if !first.is_lost {
                 problems.push(format!("two holders: {} and {}", earlier.grant, later.grant));
             }
         }
         open.push(later);
     }
+    joins
 }
 
 /// Tokens grow with the grants, and so the grants follow the order in which the znodes were
 /// created. Only who has lost the lock may have been too slow to write its grant down.
-fn check_tokens(tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
+fn check_tokens(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
     let mut highest = 0;
     let mut znodes = BTreeSet::new();
     let mut tokens = BTreeSet::new();
     for tenure in tenures {
         let grant = tenure.grant;
-        if grant.token <= highest && !tenure.is_lost {
+        // The znodes of an exclusive lock have one name.
+        let is_new_znode = znodes.insert(&grant.detail) || contest == Contest::Exclusive;
+        let is_reader = contest == Contest::ReadWrite && grant.token == 0;
+        let is_new_token = is_reader || tokens.insert(grant.token);
+        if grant.token <= highest && !tenure.is_lost && !is_reader {
             problems.push(format!("the token does not grow, {highest} was before: {grant}"));
         }
-        if !tokens.insert(grant.token) || !znodes.insert(&grant.detail) {
+        if !is_new_token || !is_new_znode {
             problems.push(format!("granted twice: {grant}"));
         }
         highest = highest.max(grant.token);
+    }
+}
+
+/// Nobody is granted the lock after one who stands behind it in the queue, and whom it excludes.
+/// The tokens say it of writers alone.
+fn check_passing(tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
+    let (mut highest, mut highest_writer) = (0, 0);
+    for tenure in tenures {
+        let place = tenure.place(Contest::ReadWrite);
+        let is_reader = tenure.grant.token == 0;
+        let passed = if is_reader { highest_writer } else { highest };
+        if place <= passed && !tenure.is_lost {
+            problems.push(format!("{passed} has passed it: {}", tenure.grant));
+        }
+        highest = highest.max(place);
+        if !is_reader {
+            highest_writer = highest_writer.max(place);
+        }
+    }
+}
+
+impl Tenure<'_> {
+    /// What the ensemble orders contenders by.
+    fn place(&self, contest: Contest) -> i64 {
+        match contest {
+            Contest::Fair | Contest::Exclusive => self.grant.token,
+            // Readers have no token. The number behind the name of the znode serves as well, as the
+            // directory lasts.
+            Contest::ReadWrite => {
+                let path = &self.grant.detail;
+                let digits = path.len().checked_sub(SEQUENCE_DIGITS).and_then(|at| path.get(at..));
+                // The first is 0, and everybody is above nobody.
+                digits.and_then(|digits| digits.parse().ok()).map_or(0, |number: i64| number + 1)
+            }
+        }
     }
 }
 
@@ -237,11 +324,16 @@ fn summary(log: &[Record], tenures: &[Tenure<'_>]) -> Summary {
         });
         match record.event {
             Event::Start => {}
+            Event::Share => {
+                summary.downgrades += 1;
+                summary.cuts_holding += cuts;
+            }
             Event::Grant => {
                 let gap_ms = record.ms.saturating_sub(granted_ms.unwrap_or(record.ms));
                 granted_ms = Some(record.ms);
                 summary.gap_max = summary.gap_max.max(Duration::from_millis(gap_ms));
                 summary.grants += 1;
+                summary.shared += usize::from(record.token == 0);
                 summary.cuts_waiting += cuts;
             }
             Event::Missed => {
@@ -298,11 +390,33 @@ impl FromStr for Record {
     }
 }
 
+impl fmt::Display for Contest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fair => "fair",
+            Self::ReadWrite => "read-write",
+            Self::Exclusive => "exclusive",
+        })
+    }
+}
+
+impl FromStr for Contest {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        [Self::Fair, Self::ReadWrite, Self::Exclusive]
+            .into_iter()
+            .find(|contest| contest.to_string() == name)
+            .ok_or_else(|| format!("no such contest: {name}"))
+    }
+}
+
 impl Event {
     fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Grant => "grant",
+            Self::Share => "share",
             Self::Release => "release",
             Self::Lost => "lost",
             Self::Done => "done",
@@ -316,9 +430,13 @@ impl Event {
     }
 }
 
-const EVENTS: [Event; 7] = [
+/// Digits that a server appends.
+const SEQUENCE_DIGITS: usize = 10;
+
+const EVENTS: [Event; 8] = [
     Event::Start,
     Event::Grant,
+    Event::Share,
     Event::Release,
     Event::Lost,
     Event::Done,

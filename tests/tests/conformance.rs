@@ -5,6 +5,7 @@
 //! that does not hold.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     reason = "helpers fail by a panic, as the tests they serve do"
@@ -18,6 +19,10 @@ mod chroot;
 mod create;
 #[path = "conformance/data.rs"]
 mod data;
+#[path = "conformance/every_lock.rs"]
+mod every_lock;
+#[path = "conformance/exclusive_lock.rs"]
+mod exclusive_lock;
 #[path = "conformance/expiry.rs"]
 mod expiry;
 #[path = "conformance/limits.rs"]
@@ -30,6 +35,8 @@ mod multi;
 mod raw;
 #[path = "conformance/restore.rs"]
 mod restore;
+#[path = "conformance/rw_lock.rs"]
+mod rw_lock;
 #[path = "conformance/session.rs"]
 mod session;
 #[path = "conformance/watch.rs"]

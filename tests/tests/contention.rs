@@ -1,6 +1,6 @@
-//! Several processes fight for one lock, each behind a network that fails at random.
+//! Several processes fight for one lock of each type, each behind a network that fails at random.
 //!
-//! `CONTENTION_SECONDS` says for how long, `CONTENTION_SEED` repeats the faults of an earlier run:
+//! `CONTENTION_SECONDS` says for how long each time, `CONTENTION_SEED` repeats the faults of an earlier run:
 //! which they are and when they begin. What they hit is left to the machine, so a failing run is
 //! known by its log, which is kept.
 #![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
@@ -10,21 +10,43 @@ use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::time::sleep;
-use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
-use zk_tests::grants::{Event, Expected, Record, Summary, check, progress, read};
+use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
+use zk_tests::grants::{Contest, Event, Expected, Record, Summary, check, progress, read};
 use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
+/// One fight at a time: they would fight for the processors.
+static TURN: Mutex<()> = Mutex::const_new(());
+
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_order() {
+    fight_for(Contest::Fair).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_behind_failing_networks_share_the_lock_with_readers_only_and_pass_nobody() {
+    let summary = fight_for(Contest::ReadWrite).await;
+    assert!(summary.shared > 0 && summary.shared < summary.grants, "{summary:?}");
+    assert!(summary.joins > 0, "no two readers were inside together: {summary:?}");
+    assert!(summary.downgrades > 0, "no writer became a reader: {summary:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_in_any_order() {
+    fight_for(Contest::Exclusive).await;
+}
+
+async fn fight_for(contest: Contest) -> Summary {
+    let _turn = TURN.lock().await;
     let fixture = Fixture::start().await;
-    let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(5));
+    let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(3));
     let seed = variable("CONTENTION_SEED").unwrap_or_else(|| fixture.observer.unique_id() as u64);
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
-    let mut fight = Fight::start(&fixture, build, Network::Failing, seed).await;
+    let mut fight = Fight::start(&fixture, build, contest, PROCESSES, Network::Failing, seed).await;
 
     let begin = fixture.observer.now();
     let mark = go_on(&mut fight, &fixture, seconds).await;
@@ -32,15 +54,16 @@ async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_or
     let elapsed = fixture.observer.now().saturating_since(begin);
     assert!(problems.is_empty(), "{problems:#?}");
 
-    let expected = Expected { processes: PROCESSES, grants_min: GRANTS_MIN, mark };
+    let expected = Expected { contest, processes: PROCESSES, grants_min: GRANTS_MIN, mark };
     let summary = check(&fight.records(), &expected)
         .unwrap_or_else(|problems| panic!("{problems:#?}\nlog: {}", fight.log.display()));
     let network = fight.network();
-    report(elapsed, &summary, &network);
+    report(contest, elapsed, &summary, &network);
     assert!(network.cut > network.lost && network.lost > 0, "too few faults: {network:?}");
     assert!(summary.cuts_waiting > 0, "no fault has hit a waiter: {summary:?}");
     nothing_is_left(&fixture).await;
     fs::remove_file(&fight.log).expect("the log was there");
+    summary
 }
 
 #[test]
@@ -100,7 +123,7 @@ fn the_checker_catches_starvation() {
     assert_problem(ROUND_A, "process 1 was granted the lock 0 times");
     let log = [ROUND_A, ROUND_B].concat();
     let records = read(&log).expect("a log");
-    let expected = Expected { processes: 2, grants_min: 1, mark: 4 };
+    let expected = Expected { contest: Contest::Fair, processes: 2, grants_min: 1, mark: 4 };
     let problems = check(&records, &expected).expect_err("one was not served again");
     assert_eq!(problems, ["process 0 starved from line 4 on"]);
 }
@@ -114,6 +137,79 @@ fn the_checker_catches_what_is_incomplete() {
     assert_problem(&[&log, "start 2 0 0 - 1 1\n"].concat(), "an unknown process");
     assert!(read("grant 0 1\n").is_err(), "a line in part was accepted");
     assert_eq!(read("grant 0 1").map(|records| records.len()), Ok(0));
+}
+
+#[test]
+fn the_checker_lets_readers_share_and_nobody_else() {
+    let (read, write) = ("__READ__", "__WRIT__");
+    let check = |log: String| check_of(Contest::ReadWrite, &log);
+    let shared = check(both_inside((read, 0, 1), (read, 0, 2))).expect("readers share");
+    assert_eq!((shared.shared, shared.joins), (2, 1));
+    // They may have been served in any order.
+    check(both_inside((read, 0, 2), (read, 0, 1))).expect("readers do not wait for each other");
+    for (first, second) in [
+        ((read, 0, 1), (write, 12, 2)),
+        ((write, 11, 1), (read, 0, 2)),
+        ((write, 11, 1), (write, 12, 2)),
+    ] {
+        let problems = check(both_inside(first, second)).expect_err("a writer was not alone");
+        assert!(problems[0].contains("two holders"), "{problems:?}");
+        // Who has lost the lock and knows it is no holder.
+        let log = both_inside(first, second);
+        let known = log.replacen("Held", "Lost(SessionExpired)", 1);
+        assert_eq!(check(known).expect("the first knows").losses, 1);
+    }
+}
+
+#[test]
+fn the_checker_lets_a_writer_go_on_as_a_reader() {
+    let (read, write) = ("__READ__", "__WRIT__");
+    let share = "share 0 1 11 - 1 1005\n";
+    let check = |log: String| check_of(Contest::ReadWrite, &log);
+    let joined = both_inside_after(share, (write, 11, 1), (read, 0, 2));
+    let summary = check(joined).expect("a reader joins it");
+    assert_eq!((summary.downgrades, summary.joins), (1, 1));
+    let writer = both_inside_after(share, (write, 11, 1), (write, 12, 2));
+    let problems = check(writer).expect_err("a writer joins it");
+    assert!(problems[0].contains("two holders"), "{problems:?}");
+    let reader = both_inside_after(&share.replace("11", "0"), (read, 0, 1), (read, 0, 2));
+    let problems = check(reader).expect_err("it was a reader before");
+    assert!(problems[0].contains("out of turn"), "{problems:?}");
+}
+
+#[test]
+fn the_checker_catches_readers_and_writers_that_pass_each_other() {
+    let turns = |first: (&str, i64, u32), second: (&str, i64, u32)| {
+        // One after the other.
+        let log = both_inside(first, second);
+        let (head, rest) = log.split_once("grant 1").expect("two grants");
+        let (grant, rest) = rest.split_once('\n').expect("lines");
+        let (ends, others) = rest.split_once("release 1").expect("two releases");
+        let log = format!("{head}{ends}grant 1{grant}\nrelease 1{others}");
+        check_of(Contest::ReadWrite, &log)
+    };
+    let (read, write) = ("__READ__", "__WRIT__");
+    turns((read, 0, 1), (write, 12, 2)).expect("in order");
+    turns((read, 0, 2), (read, 0, 1)).expect("no reader waits for another");
+    for (first, second) in [
+        ((write, 12, 2), (read, 0, 1)),
+        ((read, 0, 2), (write, 11, 1)),
+        ((write, 12, 2), (write, 11, 1)),
+    ] {
+        let problems = turns(first, second).expect_err("the second was ahead");
+        assert!(problems.iter().any(|problem| problem.contains("has passed it")), "{problems:?}");
+    }
+}
+
+#[test]
+fn the_checker_knows_that_an_exclusive_lock_has_one_znode() {
+    let log = [ROUND_A, ROUND_B].concat().replace("/lock/b", "/lock/a");
+    check_of(Contest::Exclusive, &log).expect("the name is not the znode");
+    let problems = check_of(Contest::Exclusive, &log.replace(" 11 ", " 10 "));
+    assert!(problems.expect_err("one znode").iter().any(|problem| problem.contains("twice")));
+    let known = overlap("release 0 1 10 Held 1 1020");
+    let problems = check_of(Contest::Exclusive, &known).expect_err("two hold it");
+    assert!(problems[0].contains("two holders"), "{problems:?}");
 }
 
 /// Process 0 is started, as process 1 is, and takes its turn; reconnects of each phase differ in
@@ -140,8 +236,30 @@ fn overlap(release: &str) -> String {
 }
 
 fn check_lines(log: &str) -> Result<Summary, Vec<String>> {
+    check_of(Contest::Fair, log)
+}
+
+fn check_of(contest: Contest, log: &str) -> Result<Summary, Vec<String>> {
     let records = read(log).expect("a log");
-    check(&records, &Expected { processes: 2, grants_min: 1, mark: 0 })
+    check(&records, &Expected { contest, processes: 2, grants_min: 1, mark: 0 })
+}
+
+/// A log of readers and writers in which each process takes a turn, and the second comes before the
+/// first has gone. The first is of this kind and place in the queue, and so is the second.
+fn both_inside(first: (&str, i64, u32), second: (&str, i64, u32)) -> String {
+    both_inside_after("", first, second)
+}
+
+fn both_inside_after(between: &str, first: (&str, i64, u32), second: (&str, i64, u32)) -> String {
+    let path = |(kind, _, number): (&str, i64, u32)| format!("/lock/x-{kind}{number:010}");
+    let (a, b) = (first.1, second.1);
+    format!(
+        "{STARTS}grant 0 1 {a} {} 1 1005\n{between}grant 1 1 {b} {} 1 1006\n\
+         release 0 1 {a} Held 1 1007\ndone 0 1 {a} Released 1 1008\n\
+         release 1 1 {b} Held 1 1009\ndone 1 1 {b} Released 1 1010\n",
+        path(first),
+        path(second),
+    )
 }
 
 fn assert_problem(log: &str, what: &str) {
@@ -191,11 +309,13 @@ fn had_enough(fight: &Fight, records: &[Record], mark: usize) -> bool {
         && progress(records).cuts_waiting > 0
 }
 
-fn report(elapsed: Duration, summary: &Summary, network: &Statistics) {
+fn report(contest: Contest, elapsed: Duration, summary: &Summary, network: &Statistics) {
     let Summary { grants, missed, losses, expired, gap_max, .. } = summary;
     let Summary { at_risk, cuts_waiting, cuts_holding, cuts_releasing, .. } = summary;
+    let Summary { shared, joins, downgrades, .. } = summary;
     eprintln!(
-        "contention: {:.1} s, {PROCESSES} processes, {grants} grants, {missed} gave up, \
+        "{contest}: {:.1} s, {PROCESSES} processes, {grants} grants, {shared} of them shared, {joins} \
+         joined others, {downgrades} downgrades, {missed} gave up, \
          {losses} losses, {expired} expired, longest gap between grants {} ms; \
          {} connections cut, {} of them with a reply lost, {} refused, {} unreachable; reconnects while \
          waiting {cuts_waiting}, holding {cuts_holding}, releasing {cuts_releasing}; {at_risk} released at risk",
@@ -214,6 +334,8 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|| panic!("{name}={text}: not a number")))
 }
 
+/// How many processes fight.
+const PROCESSES: usize = 5;
 /// Grants that every process must get, however short the run.
 const GRANTS_MIN: usize = 5;
 /// Between outages that end sessions: a short run has none.

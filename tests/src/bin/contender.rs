@@ -1,8 +1,9 @@
 //! One process of the contention suite: takes a lock again and again until its standard input
 //! ends, and writes down what it sees.
 //!
-//! Arguments: number of the process, connect string, file of the log, seed. What is not expected
-//! goes to standard error, and the process fails.
+//! Arguments: number of the process, connect string, file of the log, seed, and what it fights for:
+//! `fair`, `read-write` or `exclusive`. What is not expected goes to standard error, and the process
+//! fails.
 #![expect(
     clippy::disallowed_methods,
     reason = "a process under test lives in real time; its log shows the wall clock to people"
@@ -17,11 +18,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::io::AsyncReadExt as _;
 use tokio::time::{sleep, timeout};
+use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Client, CloseOutcome, FairLock, Guard, LockError, LockState, LostReason, Released, SessionId,
-    Time,
+    Client, CloseOutcome, ConfigError, ExclusiveLock, FairLock, Guard, LockError, LockState,
+    LockStats, LostReason, Released, RwLock, SessionId, Time, WriteGuard,
 };
-use zk_tests::grants::{DIRECTORY, Event, Record};
+use zk_tests::grants::{Contest, Event, LOCK, Record};
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
 
@@ -42,15 +44,12 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &[String]) -> Result<(), String> {
-    let [process, hosts, log, seed] = arguments else {
-        return Err("four arguments, please".to_owned());
+    let [process, hosts, log, seed, contest] = arguments else {
+        return Err("five arguments, please".to_owned());
     };
     let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).connect_within(PATIENCE);
     let client = builder.connect().await.map_err(|error| format!("cannot connect: {error}"))?;
-    // Without the safety timer, which would hide a lost wake-up.
-    let lock = FairLock::builder(&client, DIRECTORY)
-        .and_then(|lock| lock.safety_relist(None).build())
-        .map_err(|error| error.to_string())?;
+    let lock = lock(&client, contest.parse()?).map_err(|error| error.to_string())?;
     let log = OpenOptions::new().append(true).open(log);
     let mut contender = Contender {
         process: process.parse().map_err(|error| format!("{process}: {error}"))?,
@@ -73,6 +72,19 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
+// Without the safety timer, which would hide a lost wake-up.
+fn lock(client: &Client, contest: Contest) -> Result<Lock, ConfigError> {
+    Ok(match contest {
+        Contest::Fair => Lock::Fair(FairLock::builder(client, LOCK)?.safety_relist(None).build()?),
+        Contest::ReadWrite => {
+            Lock::ReadWrite(RwLock::builder(client, LOCK)?.safety_relist(None).build()?)
+        }
+        Contest::Exclusive => {
+            Lock::Exclusive(ExclusiveLock::builder(client, LOCK)?.safety_relist(None).build()?)
+        }
+    })
+}
+
 /// Waits until whoever has started this process lets go of it, or is no more.
 async fn end_of_input() {
     let mut bytes = [0; 16];
@@ -89,7 +101,7 @@ async fn is_over(ended: Pin<&mut impl Future<Output = ()>>) -> bool {
 }
 
 /// Goes on holding a lock that is at risk, until it is held for certain or lost.
-async fn until_certain(guard: &Guard) -> Result<(), String> {
+async fn until_certain<K: Kind>(guard: &Guard<K>) -> Result<(), String> {
     let is_certain = timeout(PATIENCE, async {
         while guard.state() == LockState::AtRisk {
             sleep(LOOK_INTERVAL).await;
@@ -98,10 +110,27 @@ async fn until_certain(guard: &Guard) -> Result<(), String> {
     is_certain.await.map_err(|_| format!("at risk for too long: {guard:?}"))
 }
 
+#[derive(Clone)]
+enum Lock {
+    Fair(FairLock),
+    ReadWrite(RwLock),
+    Exclusive(ExclusiveLock),
+}
+
+impl Lock {
+    fn stats(&self) -> LockStats {
+        match self {
+            Self::Fair(lock) => lock.stats(),
+            Self::ReadWrite(lock) => lock.stats(),
+            Self::Exclusive(lock) => lock.stats(),
+        }
+    }
+}
+
 struct Contender {
     process: usize,
     client: Client,
-    lock: FairLock,
+    lock: Lock,
     log: File,
     random: SplitMix64,
     round: u64,
@@ -115,8 +144,8 @@ impl Contender {
         // Now and then one gives up, so that there are places in the queue to be cleaned up.
         let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
         let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
-        match self.lock.acquire().timeout(patience).await {
-            Ok(guard) => self.hold(guard, since).await,
+        match self.try_to_hold(patience, since).await? {
+            Ok(()) => Ok(()),
             Err(LockError::TimedOut) if is_impatient => self.write(Event::Missed, 0, "-"),
             Err(LockError::Lost(LostReason::SessionExpired))
                 if session != self.client.session_id() =>
@@ -131,14 +160,93 @@ impl Contender {
         }
     }
 
-    async fn hold(&mut self, guard: Guard, since: Time) -> Result<(), String> {
+    /// Waits and holds, or says why it did not get the lock.
+    async fn try_to_hold(
+        &mut self,
+        patience: Duration,
+        since: Time,
+    ) -> Result<Result<(), LockError>, String> {
+        let refused = match self.lock.clone() {
+            Lock::Fair(lock) => match lock.acquire().timeout(patience).await {
+                Ok(guard) => {
+                    let token = guard.fencing_token().as_i64();
+                    return self.hold(token, guard, since).await.map(Ok);
+                }
+                Err(error) => error,
+            },
+            Lock::Exclusive(lock) => match lock.acquire().timeout(patience).await {
+                Ok(guard) => {
+                    let token = guard.fencing_token().as_i64();
+                    return self.hold(token, guard, since).await.map(Ok);
+                }
+                Err(error) => error,
+            },
+            Lock::ReadWrite(lock) if self.random.below(READER_ONE_IN) == 0 => {
+                match lock.read().timeout(patience).await {
+                    Ok(guard) => return self.hold(0, guard, since).await.map(Ok),
+                    Err(error) => error,
+                }
+            }
+            Lock::ReadWrite(lock) => match lock.write().timeout(patience).await {
+                Ok(guard) if self.random.below(DOWNGRADED_ONE_IN) == 0 => {
+                    return self.downgrade(guard, since).await.map(Ok);
+                }
+                Ok(guard) => {
+                    let token = guard.fencing_token().as_i64();
+                    return self.hold(token, guard, since).await.map(Ok);
+                }
+                Err(error) => error,
+            },
+        };
+        Ok(Err(refused))
+    }
+
+    async fn hold<K: Kind>(
+        &mut self,
+        token: i64,
+        guard: Guard<K>,
+        since: Time,
+    ) -> Result<(), String> {
+        self.write(Event::Grant, token, guard.path())?;
+        self.work_and_release(token, guard, since).await
+    }
+
+    /// Holds for writing, and goes on as a reader.
+    async fn downgrade(&mut self, guard: WriteGuard, since: Time) -> Result<(), String> {
         let token = guard.fencing_token().as_i64();
         self.write(Event::Grant, token, guard.path())?;
+        self.work(&guard).await;
+        self.write(Event::Share, token, "-")?;
+        let session = guard.session();
+        let downgraded = timeout(PATIENCE, guard.downgrade()).await;
+        match downgraded.map_err(|_| format!("the downgrade of {token} hangs"))? {
+            Ok(guard) => self.work_and_release(token, guard, since).await,
+            Err(failed) => match (failed.error, failed.guard) {
+                (LockError::Lost(reason), None) => {
+                    self.write(Event::Release, token, &format!("{:?}", LockState::Lost(reason)))?;
+                    self.check_loss(reason, session, since)?;
+                    self.write(Event::Done, token, "downgrade")
+                }
+                (error, guard) => Err(format!("the downgrade of {token}: {error}, {guard:?}")),
+            },
+        }
+    }
+
+    async fn work<K: Kind>(&mut self, guard: &Guard<K>) {
         let work = HOLD_MIN + Duration::from_millis(self.random.below(HOLD_SPREAD_MS));
         tokio::select! {
             () = sleep(work) => {}
             _ = guard.lost() => {}
         }
+    }
+
+    async fn work_and_release<K: Kind>(
+        &mut self,
+        token: i64,
+        guard: Guard<K>,
+        since: Time,
+    ) -> Result<(), String> {
+        self.work(&guard).await;
         if self.random.below(STUBBORN_ONE_IN) == 0 {
             until_certain(&guard).await?;
         }
@@ -213,6 +321,8 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 const HOLD_MIN: Duration = Duration::from_millis(5);
 const HOLD_SPREAD_MS: u64 = 16;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+const READER_ONE_IN: u64 = 2;
+const DOWNGRADED_ONE_IN: u64 = 3;
 const STUBBORN_ONE_IN: u64 = 2;
 const IMPATIENT_ONE_IN: u64 = 8;
 const IMPATIENCE_MEAN: Duration = Duration::from_millis(25);

@@ -17,18 +17,19 @@ const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
 /// Longer than any test runs: the server's word is waited for.
-const NEVER: Duration = Duration::from_secs(600);
+pub(super) const NEVER: Duration = Duration::from_secs(600);
 
-struct Victim {
-    fixture: Fixture,
-    proxy: Proxy,
-    client: Client,
-    before: Status,
+/// A client that is to lose its session.
+pub(super) struct Victim {
+    pub(super) fixture: Fixture,
+    pub(super) proxy: Proxy,
+    pub(super) client: Client,
+    pub(super) before: Status,
 }
 
 impl Victim {
     /// A client with an ephemeral `/e`; `give_up` is when it stops believing in its session.
-    async fn start(give_up: Duration, renew: bool) -> Self {
+    pub(super) async fn start(give_up: Duration, renew: bool) -> Self {
         Self::with_timeout(SHORT_SESSION, give_up, renew).await
     }
 
@@ -49,7 +50,7 @@ impl Victim {
     }
 
     /// Blocks the client until its server has expired the session.
-    async fn expire(&self) {
+    pub(super) async fn expire(&self) {
         let observer = &self.fixture.observer;
         observer.sync("/").await.unwrap();
         let path = self.fixture.full("/e");
@@ -61,7 +62,7 @@ impl Victim {
     }
 
     /// As [`Victim::expire`], when the client is blocked already.
-    async fn expire_while_blocked(&self) {
+    pub(super) async fn expire_while_blocked(&self) {
         let path = self.fixture.full("/e");
         self.fixture.observer.sync("/").await.unwrap();
         let (stat, mut watcher) = self.fixture.observer.exists_and_watch(&path).await.unwrap();
@@ -70,7 +71,7 @@ impl Victim {
         }
     }
 
-    async fn next_session(&self) -> Status {
+    pub(super) async fn next_session(&self) -> Status {
         status(&self.client, "the next session", |now| {
             now.state == SessionState::Connected && now.session != self.before.session
         })

@@ -1,4 +1,4 @@
-//! The fair lock, as far as it depends on its servers.
+//! The fair lock, besides what it has in common with [every lock](super::every_lock).
 
 use std::time::Duration;
 
@@ -7,58 +7,9 @@ use zk_recipes::{
     TransactionError, Version,
 };
 use zk_session::{CreateMode, ErrorCode, EventType};
-use zk_tests::lock::{LOCK, Waiter, acquire, contenders, lock, until_contenders};
+use zk_tests::lock::{LOCK, Waiter, acquire, lock, until_contenders};
 use zk_tests::target::{Fixture, SHORT_SESSION};
-use zk_tests::wait::{PATIENCE, event, reconnected, soon};
-
-#[tokio::test]
-async fn a_free_lock_is_acquired_and_released() {
-    let fixture = Fixture::start().await;
-    let client = fixture.client().await;
-    let guard = acquire(&lock(&client)).await;
-    assert_eq!((guard.state(), guard.session()), (LockState::Held, client.session_id().unwrap()));
-    let stat = client.exists(guard.path()).await.unwrap().expect("the guard's znode exists");
-    assert_eq!(stat.ephemeral_owner, Some(guard.session()));
-    assert_eq!(guard.fencing_token().as_i64(), stat.czxid.0);
-    assert_eq!(contenders(&client).await, 1);
-    assert_eq!(guard.release().await, Ok(Released::Released));
-    assert_eq!(contenders(&client).await, 0);
-}
-
-#[tokio::test]
-async fn a_missing_directory_is_made_with_its_ancestors() {
-    let fixture = Fixture::start().await;
-    let client = fixture.client().await;
-    assert_eq!(client.exists("/locks").await, Ok(None));
-    acquire(&lock(&client)).await.release().await.unwrap();
-    for path in ["/locks", LOCK] {
-        let stat = client.exists(path).await.unwrap().unwrap();
-        assert_eq!((stat.ephemeral_owner, stat.data_length), (None, 0), "{path}");
-    }
-}
-
-#[tokio::test]
-async fn contenders_are_served_in_order() {
-    let fixture = Fixture::start().await;
-    let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
-    let [first, second, third] = clients.each_ref().map(lock);
-    let holder = acquire(&first).await;
-    let mut next = Waiter::queue(&second).await;
-    let mut last = Waiter::queue(&third).await;
-    assert!(next.is_waiting() && last.is_waiting());
-
-    let mut token = holder.fencing_token();
-    holder.release().await.unwrap();
-    let holder = next.guard().await;
-    assert!(holder.fencing_token() > token && last.is_waiting());
-    assert_eq!(holder.state(), LockState::Held);
-    token = holder.fencing_token();
-    holder.release().await.unwrap();
-    let holder = last.guard().await;
-    assert!(holder.fencing_token() > token);
-    holder.release().await.unwrap();
-    assert_eq!(contenders(&clients[0]).await, 0);
-}
+use zk_tests::wait::{PATIENCE, event, soon};
 
 #[tokio::test]
 async fn one_client_may_stand_in_the_queue_often() {
@@ -73,114 +24,7 @@ async fn one_client_may_stand_in_the_queue_often() {
     last.guard().await.release().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_contender_that_gives_up_is_passed_over() {
-    let fixture = Fixture::start().await;
-    let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
-    let [first, second, third] = clients.each_ref().map(lock);
-    let holder = acquire(&first).await;
-    let middle = Waiter::queue(&second).await;
-    let mut last = Waiter::queue(&third).await;
-    assert_eq!(contenders(&clients[0]).await, 3);
-    drop(middle);
-    until_contenders(&clients[0], 2).await;
-    assert!(last.is_waiting(), "the holder holds it still");
-    holder.release().await.unwrap();
-    last.guard().await.release().await.unwrap();
-    assert_eq!(contenders(&clients[0]).await, 0);
-}
-
-#[tokio::test]
-async fn a_try_takes_a_free_lock_and_leaves_a_busy_one() {
-    let fixture = Fixture::start().await;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = lock(&client).try_acquire().await.unwrap().expect("nobody holds it");
-    assert!(lock(&other).try_acquire().await.unwrap().is_none());
-    assert!(lock(&client).try_acquire().await.unwrap().is_none(), "it is not reentrant");
-    assert_eq!(contenders(&client).await, 1);
-    // Reads only: the directory has seen one create.
-    assert_eq!(client.exists(LOCK).await.unwrap().unwrap().cversion, 1);
-    guard.release().await.unwrap();
-    other.sync(LOCK).await.unwrap();
-    let guard = lock(&other).try_acquire().await.unwrap().expect("it is free again");
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_wait_ends_at_its_timeout_and_leaves_nothing() {
-    let fixture = Fixture::start().await;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&lock(&client)).await;
-    for timeout in [Duration::ZERO, Duration::from_millis(50)] {
-        let error = lock(&other).acquire().timeout(timeout).await.unwrap_err();
-        assert_eq!(error, LockError::TimedOut);
-    }
-    until_contenders(&client, 1).await;
-    assert_eq!(guard.validate().await, Ok(()));
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn dropping_a_guard_releases() {
-    let fixture = Fixture::start().await;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&other)).await;
-    drop(guard);
-    next.guard().await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn closing_the_holder_passes_the_lock_on() {
-    let fixture = Fixture::start().await;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&other)).await;
-    let lost = guard.lost();
-    client.close().await;
-    assert_eq!(soon("the loss", lost).await, LostReason::Closed);
-    assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
-    next.guard().await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_guard_can_prove_that_it_holds() {
-    let fixture = Fixture::start().await;
-    let client = fixture.client().await;
-    let guard = acquire(&lock(&client)).await;
-    for _ in 0..3 {
-        assert_eq!(guard.validate().await, Ok(()));
-    }
-    guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_guard_is_lost_when_somebody_deletes_its_znode() {
-    let fixture = Fixture::start().await;
-    let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&other)).await;
-    let lost = guard.lost();
-    fixture.observer.delete(&fixture.full(guard.path()), None).await.unwrap();
-    assert_eq!(soon("the loss", lost).await, LostReason::ZnodeDeleted);
-    assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
-    let error = guard.validate().await.unwrap_err();
-    assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
-    assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
-    next.guard().await.release().await.unwrap();
-}
-
 /// Whether or not its event has come yet.
-#[tokio::test]
-async fn a_validation_notices_that_the_znode_is_gone() {
-    let fixture = Fixture::start().await;
-    let client = fixture.client().await;
-    let guard = acquire(&lock(&client)).await;
-    client.delete(guard.path(), None).await.unwrap();
-    let error = guard.validate().await.unwrap_err();
-    assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
-}
-
 #[tokio::test]
 async fn a_transaction_is_committed_while_the_lock_is_held() {
     let fixture = Fixture::start().await;
@@ -312,75 +156,6 @@ async fn contenders_of_the_same_naming_exclude_each_other() {
     let error = lock(&client).try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
     guard.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_directory_that_cannot_be_is_refused_with_the_reason() {
-    let fixture = Fixture::start().await;
-    let client = fixture.client().await;
-    client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
-    let lock = FairLock::new(&client, "/e/lock").unwrap();
-    let error = lock.acquire().timeout(PATIENCE).await.unwrap_err();
-    let LockError::Refused { code, .. } = &error else { panic!("{error}") };
-    assert_eq!(*code, ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
-    // The clean-up finds nothing to do, and ends.
-    soon("the end of the clean-up", async {
-        while client.janitor_slots_busy() > 0 {
-            client.sync("/").await.unwrap();
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_lock_is_held_over_the_loss_of_a_connection() {
-    let fixture = Fixture::start().await;
-    let (proxy, client) = fixture.proxied().await;
-    let guard = acquire(&lock(&client)).await;
-    for _ in 0..3 {
-        let before = client.status();
-        proxy.cut_all();
-        reconnected(&client, before).await;
-        assert_eq!(guard.validate().await, Ok(()));
-    }
-    assert_eq!(contenders(&client).await, 1);
-    assert_eq!(guard.release().await, Ok(Released::Released));
-}
-
-#[tokio::test]
-async fn a_waiter_keeps_its_place_over_the_loss_of_a_connection() {
-    let fixture = Fixture::start().await;
-    let (proxy, client) = fixture.proxied().await;
-    let others = [fixture.client().await, fixture.client().await];
-    let holder = acquire(&lock(&others[0])).await;
-    let mut waiter = Waiter::queue(&lock(&client)).await;
-    let mut behind = Waiter::queue(&lock(&others[1])).await;
-    let before = client.status();
-    proxy.cut_all();
-    reconnected(&client, before).await;
-    assert!(waiter.is_waiting());
-    assert_eq!(contenders(&others[0]).await, 3);
-    holder.release().await.unwrap();
-    let guard = waiter.guard().await;
-    assert!(behind.is_waiting());
-    guard.release().await.unwrap();
-    behind.guard().await.release().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_lost_reply_leaves_no_ghost_in_the_queue() {
-    let fixture = Fixture::start().await;
-    let (proxy, client) = fixture.proxied().await;
-    acquire(&lock(&client)).await.release().await.unwrap();
-    for _ in 0..3 {
-        proxy.lose_replies();
-        let guard = acquire(&lock(&client)).await;
-        assert_eq!(contenders(&client).await, 1);
-        assert_eq!(guard.validate().await, Ok(()));
-        proxy.lose_replies();
-        guard.release().await.unwrap();
-        assert_eq!(contenders(&client).await, 0);
-    }
 }
 
 #[tokio::test]

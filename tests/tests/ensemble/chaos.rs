@@ -1,4 +1,4 @@
-//! Processes fight for a lock while servers are killed, paused and cut off.
+//! Processes fight for a lock of each type while servers are killed, paused and cut off.
 
 use std::fs;
 use std::time::Duration;
@@ -6,23 +6,30 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use zk_session::Time;
 use zk_tests::ensemble::{Ensemble, Fault, Server};
-use zk_tests::fight::{Build, Fight, Network, PROCESSES, nothing_is_left};
-use zk_tests::grants::{Event, Expected, Record, check};
+use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
+use zk_tests::grants::{Contest, Event, Expected, Record, check};
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
 /// The network does not fail here, so that the figures are those of the servers' faults alone. The
 /// suite `contention` is about networks.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_is_safe_and_fair_while_servers_fail() {
+async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
     let seed = fixture.observer.unique_id() as u64;
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
-    let fight = Fight::start(&fixture, build, Network::Calm, seed).await;
-    let mut chaos = Chaos { ensemble, fight, begin: fixture.observer.now(), faults: Vec::new() };
-    chaos.served(0).await;
+    let mut contests = Vec::new();
+    for contest in [Contest::Fair, Contest::ReadWrite, Contest::Exclusive] {
+        let fixture = Fixture::start().await;
+        let network = Network::Calm;
+        let fight = Fight::start(&fixture, build, contest, PROCESSES, network, seed).await;
+        contests.push(Fought { contest, fixture, fight });
+    }
+    let begin = fixture.observer.now();
+    let mut chaos = Chaos { ensemble, contests, begin, faults: Vec::new() };
+    chaos.served(&[0; 3]).await;
     sleep(REST).await;
     chaos.kill_leader(&fixture).await;
     let follower = chaos.ensemble.follower().await;
@@ -39,42 +46,53 @@ async fn a_lock_is_safe_and_fair_while_servers_fail() {
     chaos.cut_off(&fixture, "leader", leader).await;
 
     // However long the faults took: everybody must get on after the last.
-    let mark = chaos.fight.records().len();
-    chaos.served(mark).await;
+    let marks = chaos.lines();
+    chaos.served(&marks).await;
     while fixture.observer.now().saturating_since(chaos.begin) < LEAST {
         sleep(REST).await;
     }
-    let problems = chaos.fight.end().await;
-    assert!(problems.is_empty(), "{problems:#?}\nlog: {}", chaos.fight.log.display());
-    let expected = Expected { processes: PROCESSES, grants_min: GRANTS_MIN, mark };
-    let records = chaos.fight.records();
-    let summary = check(&records, &expected)
-        .unwrap_or_else(|problems| panic!("{problems:#?}\nlog: {}", chaos.fight.log.display()));
-    let elapsed = fixture.observer.now().saturating_since(chaos.begin);
-    eprintln!("chaos: {:.1} s, {summary:?}", elapsed.as_secs_f64());
-    for fault in &chaos.faults {
-        let gap = longest_gap(&records, fault.from, fault.until);
-        eprintln!("chaos: {gap:6} ms without a grant: {}", fault.what);
+    for (index, fought) in chaos.contests.iter_mut().enumerate() {
+        let Fought { contest, fixture, fight } = fought;
+        let (contest, mark) = (*contest, marks[index]);
+        let problems = fight.end().await;
+        assert!(problems.is_empty(), "{problems:#?}\nlog: {}", fight.log.display());
+        let expected = Expected { contest, processes: PROCESSES, grants_min: GRANTS_MIN, mark };
+        let records = fight.records();
+        let summary = check(&records, &expected)
+            .unwrap_or_else(|problems| panic!("{problems:#?}\nlog: {}", fight.log.display()));
+        let elapsed = fixture.observer.now().saturating_since(chaos.begin);
+        eprintln!("chaos, {contest}: {:.1} s, {summary:?}", elapsed.as_secs_f64());
+        for fault in &chaos.faults {
+            let gap = longest_gap(&records, fault.from[index], fault.until[index]);
+            eprintln!("chaos, {contest}: {gap:6} ms without a grant: {}", fault.what);
+        }
+        let calm = longest_gap(&records, mark, records.len());
+        eprintln!("chaos, {contest}: {calm:6} ms at most after the last fault");
+        nothing_is_left(fixture).await;
+        fs::remove_file(&fight.log).expect("the log was there");
     }
-    let calm = longest_gap(&records, mark, records.len());
-    eprintln!("chaos: {calm:6} ms at most after the last fault");
-    nothing_is_left(&fixture).await;
-    fs::remove_file(&chaos.fight.log).expect("the log was there");
 }
 
 struct Chaos {
     ensemble: Ensemble,
-    fight: Fight,
+    contests: Vec<Fought>,
     begin: Time,
     faults: Vec<Past>,
 }
 
-/// A fault that is over, by the lines of the log that were there when it began and when all served
+/// A fight, and what it has to itself.
+struct Fought {
+    contest: Contest,
+    fixture: Fixture,
+    fight: Fight,
+}
+
+/// A fault that is over, by the lines of each log that were there when it began and when all served
 /// again.
 struct Past {
     what: String,
-    from: usize,
-    until: usize,
+    from: Vec<usize>,
+    until: Vec<usize>,
 }
 
 impl Chaos {
@@ -115,30 +133,37 @@ impl Chaos {
         fault.heal().await;
     }
 
-    fn begin_fault(&self, fixture: &Fixture, what: &str) -> usize {
+    fn begin_fault(&self, fixture: &Fixture, what: &str) -> Vec<usize> {
         self.tell(fixture, what);
-        self.fight.records().len()
+        self.lines()
     }
 
-    async fn end_fault(&mut self, fixture: &Fixture, what: String, from: usize) {
+    /// Lines of each log until now.
+    fn lines(&self) -> Vec<usize> {
+        self.contests.iter().map(|fought| fought.fight.records().len()).collect()
+    }
+
+    async fn end_fault(&mut self, fixture: &Fixture, what: String, from: Vec<usize>) {
         self.ensemble.whole().await;
-        let until = self.fight.records().len();
+        let until = self.lines();
         self.tell(fixture, "all serve");
-        self.served(until).await;
+        self.served(&until).await;
         self.faults.push(Past { what, from, until });
         sleep(REST).await;
     }
 
-    /// Waits until every process was granted the lock after a line of the log.
-    async fn served(&mut self, from: usize) {
-        let served = timeout(PATIENCE, async {
-            while !self.fight.all_served(&self.fight.records(), 1, from) {
-                assert!(!self.fight.one_has_ended(), "a process has ended");
-                sleep(LOOK_INTERVAL).await;
-            }
-        });
-        let is_served = served.await.is_ok();
-        assert!(is_served, "somebody starves, log: {}", self.fight.log.display());
+    /// Waits until every process was granted its lock after a line of its log.
+    async fn served(&mut self, from: &[usize]) {
+        for (Fought { contest, fight, .. }, from) in self.contests.iter_mut().zip(from) {
+            let served = timeout(PATIENCE, async {
+                while !fight.all_served(&fight.records(), 1, *from) {
+                    assert!(!fight.one_has_ended(), "{contest}: a process has ended");
+                    sleep(LOOK_INTERVAL).await;
+                }
+            });
+            let is_served = served.await.is_ok();
+            assert!(is_served, "{contest}: somebody starves, log: {}", fight.log.display());
+        }
     }
 
     fn tell(&self, fixture: &Fixture, what: &str) {
@@ -155,6 +180,8 @@ fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
     gaps.map(|pair| pair[1].1.saturating_sub(pair[0].1)).max().unwrap_or(0)
 }
 
+/// For each lock.
+const PROCESSES: usize = 3;
 const GRANTS_MIN: usize = 100;
 const REST: Duration = Duration::from_secs(3);
 /// Long enough for an election without the server.
