@@ -1,5 +1,6 @@
 //! What the session machine does with a lease.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, xid};
@@ -42,6 +43,29 @@ fn serve(pair: &mut Pair, time: Duration) -> usize {
         }
     }
     pings
+}
+
+/// Lets time pass, with a server that answers every ping late, until `is_over`. At the end
+/// nothing is unanswered, if the connection holds.
+fn serve_late(pair: &mut Pair, late: Duration, is_over: impl Fn(&Pair) -> bool) {
+    let mut due = VecDeque::new();
+    for _ in 0..20_000 {
+        pair.sleep(SECOND / 100);
+        let is_connected = pair.session.status().state == SessionState::Connected;
+        let is_over = is_over(pair);
+        if is_connected {
+            pair.flush();
+            due.extend(pair.requests().iter().map(|_| pair.now + late));
+            while due.front().is_some_and(|at| is_over || *at <= pair.now) {
+                due.pop_front();
+                pair.pong();
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
+    panic!("it is never over");
 }
 
 fn resume(pair: &mut Pair, timeout: Duration) {
@@ -106,10 +130,13 @@ fn an_acknowledgement_is_overdue_after_two_ping_intervals_but_never_after_the_gu
 #[test]
 fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_new_one() {
     let mut pair = connected();
+    pair.session.set_relied_on(pair.now, true);
     serve(&mut pair, SECOND * 60);
     pair.changes();
-    let deadline = pair.session.status().guard_deadline().expect("there is a lease");
-    pair.sleep(deadline.saturating_since(pair.now));
+    // Never silent for long, but too slow for a lease.
+    serve_late(&mut pair, SECOND * 3, |pair| pair.session.status().lapses > 0);
+    let deadline = pair.session.status().lease_deadline().expect("it has ended");
+    assert!(pair.now.saturating_since(deadline) < SECOND);
     let session = SessionId(SESSION);
     assert_eq!(pair.changes(), [Change::Lapsed { session }, Change::Suspended { session }]);
     assert!(pair.take(|event| *event == Event::Disconnect).is_some());
@@ -140,22 +167,63 @@ fn a_connection_that_makes_no_lease_is_left_when_it_cannot_make_one_any_more() {
     pair.drain();
     resume(&mut pair, TIMEOUT);
     pair.changes();
-    // Every ping is answered, but so late that no request is known to the leader in time.
-    let mut unanswered = 0;
-    for second in 0..28 {
-        pair.sleep(SECOND);
-        pair.flush();
-        unanswered += pair.requests().len();
-        if second % 14 == 13 {
-            for _ in 0..std::mem::take(&mut unanswered) {
-                pair.pong();
-            }
-        }
-        assert_eq!(pair.session.status().state, SessionState::Connected, "after {second} s");
-    }
-    pair.sleep(SECOND);
+    pair.session.set_relied_on(pair.now, true);
+    let start = pair.now;
+    serve_late(&mut pair, SECOND * 3, |pair| {
+        pair.session.status().state != SessionState::Connected
+    });
+    let stood = pair.now.saturating_since(start);
+    assert!((SECOND * 28..SECOND * 29).contains(&stood), "{stood:?}");
     assert_eq!(pair.session.status().state, SessionState::Suspended);
     assert_eq!(pair.session.status().lapses, 1, "only the first one");
+}
+
+/// Pings make another lease, in time. Until a lock wants one sooner.
+#[test]
+fn a_connection_on_which_nobody_relies_outlives_its_lease() {
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    serve_late(&mut pair, SECOND * 5, |pair| pair.session.status().lapses > 0);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+    let now = pair.now;
+    pair.session.set_relied_on(now, true);
+    pair.drain();
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    serve_late(&mut pair, SECOND * 5, |pair| pair.session.status().lapses > 0);
+    serve_late(&mut pair, SECOND / 10, |pair| pair.session.status().is_alive(pair.now));
+    assert_eq!(pair.session.status().connection, 1);
+    let now = pair.now;
+    pair.session.set_relied_on(now, true);
+    pair.drain();
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+/// The limit for silence depends on whether anybody relies on the lease, at any moment.
+#[test]
+fn silence_is_borne_for_less_long_where_somebody_relies_on_the_lease() {
+    let limit = ping_interval() * 2 + SECOND;
+    for (is_relied_on, limit) in [(true, limit), (false, TIMEOUT * 2 / 3)] {
+        let mut pair = connected();
+        pair.session.set_relied_on(pair.now, is_relied_on);
+        serve(&mut pair, SECOND * 60);
+        pair.sleep(limit - ping_interval());
+        assert_eq!(pair.session.status().state, SessionState::Connected, "{is_relied_on}");
+        pair.sleep(ping_interval());
+        assert_eq!(pair.session.status().state, SessionState::Suspended, "{is_relied_on}");
+    }
+    // A connection that has been silent for longer than that is left at once.
+    let mut pair = connected();
+    serve(&mut pair, SECOND * 60);
+    pair.sleep(SECOND * 8);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+    pair.session.set_relied_on(pair.now, true);
+    let now = pair.now;
+    pair.session.handle_timeout(now);
+    pair.drain();
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
 
 #[test]
