@@ -197,6 +197,49 @@ fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
     }
 }
 
+/// Released in the very moment in which the client learns of the end of the connection, whatever it
+/// learns first: what was not sent then must not be sent in the next session.
+#[test]
+fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_alone() {
+    for is_full in [false, true] {
+        for turns in 0..if is_full { 3 } else { 20 } {
+            run(async {
+                let world = World::new();
+                let (client, guard) = holder(&world, FIRST).await;
+                let other = world.client(SECOND).await;
+                let waiter = wait_for(&world, &other, &lock(&other)).await;
+                if is_full {
+                    // So much is under way that the delete has to wait in the client.
+                    let dead = session(&client);
+                    let slow = Action::Delay(Duration::from_secs(1));
+                    world.server.inject(at_op(dead, OpCode::EXISTS, slow));
+                    for _ in 0..9_000 {
+                        let asking = client.exists("/locks");
+                        spawn(async move { drop(asking.await) });
+                    }
+                    settle().await;
+                    drop(guard);
+                    for _ in 0..turns {
+                        tokio::task::yield_now().await;
+                    }
+                    world.server.expire(dead);
+                } else {
+                    world.server.expire(session(&client));
+                    for _ in 0..turns {
+                        tokio::task::yield_now().await;
+                    }
+                    drop(guard);
+                }
+                let next = granted(waiter).await;
+                sleep_ms(5_000).await;
+                next.validate().await.expect("nobody has deleted it");
+                release(next).await;
+                check_clean(&world, &[&client, &other]).await;
+            });
+        }
+    }
+}
+
 #[test]
 fn a_session_renewed_under_another_id_loses_the_lock_and_deletes_nothing() {
     run(async {
