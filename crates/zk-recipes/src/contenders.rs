@@ -124,7 +124,7 @@ async fn ask(
             return Ok(answers);
         }
         let asked = answers.len();
-        for result in replay(client, None, batch).await {
+        for result in replay(client, None, batch).await.results {
             if matches!(result, Err(OpError::QueueFull(_))) {
                 // A client with a short queue never takes as many at a time.
                 room = (room / 2).max(1);

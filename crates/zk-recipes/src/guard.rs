@@ -200,9 +200,12 @@ impl<K: Kind> Guard<K> {
                 return Err(LockError::Lost(reason));
             }
             let hold = &self.hold;
-            let results = replay(&hold.client, Some(hold.session), hold.proof(None)).await;
-            match hold.proven(results) {
-                Proof::Held => break,
+            let reply = replay(&hold.client, Some(hold.session), hold.proof(None)).await;
+            match hold.proven(reply.results) {
+                Proof::Held => {
+                    hold.prove(reply.connection);
+                    break;
+                }
                 Proof::Lost(reason) => hold.lose(reason),
                 Proof::Later => pause().await,
                 Proof::Open => {}

@@ -253,6 +253,11 @@ fn an_error_at_the_proof_leaves_the_guard_at_risk_and_not_lost() {
             assert!(!matches!(state, LockState::Lost(_)), "{code}: {state:?}");
             if is_survived(code) {
                 assert_eq!(state, LockState::Held, "{code}\n{}", world.trace());
+            } else {
+                // Nothing else asks again on this connection, but whoever does has the proof.
+                assert_eq!(state, LockState::AtRisk, "{code}");
+                guard.validate().await.expect("the next check is not refused");
+                assert_eq!(guard.state(), LockState::Held, "{code}");
             }
             release(guard).await;
             world.check_clean(&[&client]).await;

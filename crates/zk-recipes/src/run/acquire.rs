@@ -10,7 +10,7 @@ use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::machine::Operation;
 use zk_session::{Client, OpError, Slot, Time};
 
-use super::{Fed, Feed, hold, release};
+use super::{Fed, Feed, keeper, release};
 use crate::error::{LockError, LostReason};
 use crate::guard::Guard;
 use crate::lock::AtRiskPolicy;
@@ -216,7 +216,7 @@ impl Attempt {
     fn into_guard<K>(mut self, order: &Order, held: Held) -> Guard<K> {
         let Parts { machine, feed, slot } = self.parts.take().expect("the lock was just obtained");
         let (release, _) = machine.abandon();
-        hold::start(order, feed, slot, release, held, self.span.clone())
+        keeper::start(order, feed, slot, release, held, self.span.clone())
     }
 }
 

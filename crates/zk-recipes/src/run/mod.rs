@@ -6,15 +6,15 @@
 pub(crate) mod acquire;
 pub(crate) mod body;
 pub(crate) mod hold;
+pub(crate) mod keeper;
 pub(crate) mod release;
 
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::Poll;
 
-use jute_codec::Response;
 use tokio::time::Sleep;
-use zk_session::machine::{Flight, Token};
+use zk_session::machine::{Flight, Operation, Reply, Token};
 use zk_session::{Change, Client, Lane, LaneEvent, OpError, SessionId, Time};
 
 use crate::machine::{Input, View, flight};
@@ -130,30 +130,30 @@ impl Feed {
 pub(crate) async fn replay(
     client: &Client,
     session: Option<SessionId>,
-    operations: Vec<zk_session::machine::Operation>,
-) -> Vec<Result<Response, OpError>> {
+    operations: Vec<Operation>,
+) -> Reply {
     let mut feed = Feed::new(client.lane());
     loop {
-        let count = operations.len();
+        let refused = |error| {
+            let results = vec![Err(error); operations.len()];
+            Reply { session, connection: 0, results }
+        };
         let flight = flight(session, operations.clone());
         if let Err(error) = feed.submit_patiently(flight).await {
-            return vec![Err(error); count];
+            return refused(error);
         }
-        let results = loop {
+        let reply = loop {
             match feed.next(None).await {
-                Fed::Input(Input::Reply(reply)) => break reply.results,
-                Fed::AuthFailed => return vec![Err(OpError::AuthFailed); count],
-                Fed::Closed => {
-                    let closed = OpError::Closed(zk_session::Outcome::Unknown);
-                    return vec![Err(closed); count];
-                }
+                Fed::Input(Input::Reply(reply)) => break reply,
+                Fed::AuthFailed => return refused(OpError::AuthFailed),
+                Fed::Closed => return refused(OpError::Closed(zk_session::Outcome::Unknown)),
                 Fed::Connected(_) | Fed::Input(_) | Fed::Lapsed => {}
             }
         };
         let is_lost =
             |result: &Result<_, OpError>| result.as_ref().is_err_and(OpError::is_connection_loss);
-        if !results.iter().any(is_lost) {
-            return results;
+        if !reply.results.iter().any(is_lost) {
+            return reply;
         }
     }
 }
