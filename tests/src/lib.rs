@@ -1,6 +1,5 @@
 //! Harness shared by the suites of this package.
 
-pub mod bench;
 pub mod capture;
 pub mod ensemble;
 pub mod exclusive;

@@ -53,9 +53,7 @@ pub async fn wait_in_queue<K: Kind>(world: &World, acquire: Acquire<K>) -> Waite
 ///
 /// If it is not.
 pub async fn granted_now<K>(world: &World, waiter: Waiter<K>) -> Guard<K> {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
+    settle().await;
     assert!(waiter.is_finished(), "not granted at once\n{}", world.trace());
     granted(waiter).await
 }
@@ -76,6 +74,13 @@ pub async fn granted<K>(waiter: Waiter<K>) -> Guard<K> {
 /// If it is not.
 pub async fn release<K: Kind>(guard: Guard<K>) {
     assert_eq!(guard.release().await, Ok(Released::Released));
+}
+
+/// Lets everybody run who can, without letting time pass.
+pub async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// The session of a client.
@@ -99,11 +104,11 @@ pub fn at_op(session: i64, op: OpCode, action: Action) -> Fault {
     Fault::new(At::Request { nth: 0, filter }, action)
 }
 
-/// Requests of a session that concern the lock.
+/// Requests of a session that concern the lock under test, whatever its kind.
 pub fn requests_of(world: &World, session: i64) -> Vec<RequestRecord> {
     let is_ours = |request: &RequestRecord| {
         request.session == session
-            && request.path.as_ref().is_some_and(|path| path.starts_with(DIRECTORY))
+            && request.path.as_ref().is_some_and(|path| path.starts_with("/locks/"))
     };
     world.server.requests().into_iter().filter(is_ours).collect()
 }

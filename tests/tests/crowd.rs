@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use zk_recipes::{Client, FairLock, Guard, LockError, ReadGuard, Released, RwLock, WriteGuard};
-use zk_tests::bench::spawn;
+use zk_tests::scene::spawn;
 use zk_tests::world::{DIRECTORY, World, runtime, sleep_ms};
 use zk_testserver::ServerConfig;
 

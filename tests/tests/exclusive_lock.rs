@@ -14,8 +14,8 @@ mod waiting;
 
 use tokio::task::JoinHandle;
 use zk_recipes::{Client, ExclusiveGuard, ExclusiveLock, LockError, Released};
-use zk_tests::bench::{requests_of, session, settle, spawn};
 use zk_tests::exclusive::lock;
+use zk_tests::scene::{requests_of, session, settle, spawn};
 use zk_tests::world::{World, sleep_ms};
 
 /// Seed of the client that is looked at.

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use zk_recipes::{Client, ExclusiveGuard, LockError};
-use zk_tests::bench::{Trouble, at_request, poll_times, requests_of, session, spawn};
 use zk_tests::exclusive::{check_clean, lock, owner};
+use zk_tests::scene::{Trouble, at_request, poll_times, requests_of, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
@@ -75,10 +75,10 @@ fn drop_after_polls(polls: usize, is_held: bool, is_try: bool, trouble: &Trouble
         let acquiring = async move {
             if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) }
         };
-        let before = || trouble.before_the_drop(&bench.world);
+        let before = || trouble.cancelling(&bench.world);
         let patience = Duration::from_millis(2_000);
         let ended = tokio::time::timeout(patience, poll_times(acquiring, polls, before)).await;
-        trouble.after_the_drop(&bench.world);
+        trouble.cancelled(&bench.world);
         let is_over = match ended {
             Ok(Some(acquired)) => {
                 drop(acquired.expect("it can be tried"));
@@ -126,9 +126,9 @@ fn abort_after_turns(turns: usize, is_held: bool, is_try: bool, trouble: &Troubl
             tokio::task::yield_now().await;
         }
         let is_over = task.is_finished();
-        trouble.before_the_drop(&bench.world);
+        trouble.cancelling(&bench.world);
         task.abort();
-        trouble.after_the_drop(&bench.world);
+        trouble.cancelled(&bench.world);
         drop(task);
         let label = format!("aborted after {turns}, held: {is_held}, try: {is_try}, {trouble:?}");
         bench.check(&label).await;
@@ -217,11 +217,11 @@ fn a_release_dropped_after_any_poll_goes_on_and_leaves_the_next_alone() {
                         None
                     };
                     trouble.begin(&world);
-                    let before = || trouble.before_the_drop(&world);
+                    let before = || trouble.cancelling(&world);
                     let patience = Duration::from_millis(1_000);
                     let releasing = poll_times(guard.release(), polls, before);
                     let _ = tokio::time::timeout(patience, releasing).await;
-                    trouble.after_the_drop(&world);
+                    trouble.cancelled(&world);
                     let held = match waiter {
                         Some(waiter) => Some(granted(waiter).await),
                         None => None,
@@ -297,7 +297,7 @@ fn a_timeout_is_not_stretched_by_reconnects() {
 fn an_acquire_cancelled_while_disconnected_sends_nothing() {
     run(async {
         let Bench { world, client, other, held } = Bench::new(true).await;
-        zk_tests::bench::partition(&world, 1_000);
+        zk_tests::scene::partition(&world, 1_000);
         sleep_ms(10).await;
         world.server.clear_requests();
         let waiter = spawn(lock(&client).acquire().into_future());

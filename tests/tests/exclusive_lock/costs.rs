@@ -2,8 +2,8 @@
 
 use jute_codec::OpCode;
 use zk_recipes::{LockError, LockState, LostReason, Released};
-use zk_tests::bench::{at_op, ops, requests_of, session, spawn};
 use zk_tests::exclusive::{check_clean, lock, make_directory, owner};
+use zk_tests::scene::{at_op, ops, requests_of, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 

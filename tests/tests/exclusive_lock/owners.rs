@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{LockError, LockState, LostReason, Released};
-use zk_tests::bench::{at_op, at_request, partition, requests_of, session, settle, spawn};
 use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
+use zk_tests::scene::{at_op, at_request, partition, requests_of, session, settle, spawn};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, Fault, ServerConfig, Until};
 
@@ -437,7 +437,7 @@ fn a_tainted_attempt_is_swept_again_and_spares_the_next_holder() {
             sleep_ms(2_000).await;
             let requests = requests_of(&world, session(&client));
             let expected = [OpCode::MULTI, OpCode::GET_DATA];
-            assert_eq!(zk_tests::bench::ops(&requests), expected, "{}", world.trace());
+            assert_eq!(zk_tests::scene::ops(&requests), expected, "{}", world.trace());
             if let Some(next) = next {
                 next.validate().await.expect("nobody has deleted it");
                 release(next).await;

@@ -6,8 +6,8 @@ use jute_codec::OpCode;
 use zk_recipes::{
     Acl, CreateMode, CreateOptions, ErrorCode, ExclusiveLock, LockError, LockState, Released,
 };
-use zk_tests::bench::{at_op, at_request, session, spawn};
 use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
+use zk_tests::scene::{at_op, at_request, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Acl, ExclusiveLock, LockError, LockState, LostReason, Released, SessionState};
-use zk_tests::bench::{at_request, partition, session, spawn};
 use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
+use zk_tests::scene::{at_request, partition, session, spawn};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::Action;
 

@@ -6,8 +6,8 @@ use jute_codec::OpCode;
 use zk_recipes::{
     Client, Contender, ErrorCode, ExclusiveLock, FairLock, LockError, Naming, Role, RwLock,
 };
-use zk_tests::bench::{at_op, session, spawn};
 use zk_tests::exclusive::ZNODE;
+use zk_tests::scene::{at_op, session, spawn};
 use zk_tests::world::{DIRECTORY, World, cuts_at_request, run, sleep_ms};
 use zk_testserver::Action;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::{self, Kind, Queued};
 use zk_recipes::{CloseOutcome, Guard, LockError, LockState, LostReason, Multi, TransactionError};
-use zk_tests::bench::{at_op, partition, session, spawn};
+use zk_tests::scene::{at_op, partition, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 

@@ -6,7 +6,7 @@ use jute_codec::OpCode;
 use tokio::task::JoinHandle;
 use zk_recipes::kind::Kind;
 use zk_recipes::{AtRiskPolicy, ErrorCode, LockError, LostReason, Phase, Phases};
-use zk_tests::bench::{at_op, partition, session, spawn};
+use zk_tests::scene::{at_op, partition, session, spawn};
 use zk_tests::wait::now;
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Acl, FairLock, LockError, LockStats};
-use zk_tests::bench::{at_op, partition, session, spawn};
+use zk_tests::scene::{at_op, partition, session, spawn};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::Action;
 

@@ -2,7 +2,7 @@
 
 use zk_recipes::kind::Kind;
 use zk_recipes::{AtRiskPolicy, LockState, LostReason};
-use zk_tests::bench::{partition, session};
+use zk_tests::scene::{partition, session};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{FIRST, Locks, Way, check_clean, for_every_kind, release};

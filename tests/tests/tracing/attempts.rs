@@ -11,8 +11,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 use zk_recipes::{ExclusiveLock, FairLock, LockError};
-use zk_tests::bench::{at_op, partition, session, spawn};
 use zk_tests::exclusive::ZNODE;
+use zk_tests::scene::{at_op, partition, session, spawn};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::Action;
 
