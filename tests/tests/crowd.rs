@@ -1,7 +1,7 @@
 //! A thousand who want one lock: tasks of one client, and sessions of their own. What a hand-off
 //! costs must not grow with the length of the queue.
 
-#![expect(clippy::disallowed_methods, reason = "real time is what is measured")]
+#![expect(clippy::disallowed_methods, reason = "real time is printed, and decides nothing")]
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -164,13 +164,6 @@ fn check(crowd: Crowd) {
         );
     }
     assert!(many.most <= few.most, "{}: it grows: {few:?} {many:?}", crowd.name);
-    // Everybody looks at a list of everybody, so the time for each may grow as the queue does, but
-    // no faster. The machine has other things to do as well, so this is far from exact.
-    for part in [|figures: &Figures| figures.queued, |figures: &Figures| figures.handed] {
-        let each = |figures, waiters| part(figures).max(Duration::from_millis(1)) / waiters;
-        let (before, after) = (each(&hundred, 100), each(&many, 1_000));
-        assert!(after <= before * 40 + Duration::from_millis(1), "{hundred:?} {many:?}");
-    }
 }
 
 #[test]
