@@ -196,6 +196,38 @@ const FILE_RULES: &[FileRule] = &[
         ],
     },
     FileRule {
+        name: "what can be awaited",
+        applies: |path| path.starts_with("crates/zk-recipes/src/"),
+        check: awaitables_are_documented,
+        met_min: 10,
+        bad: &[
+            ("crates/zk-recipes/src/a.rs", "pub async fn a(&self) {}"),
+            (
+                "crates/zk-recipes/src/a.rs",
+                "/// Survives connection loss. Cancel safe.\npub async fn a() -> Result<(), E> {}",
+            ),
+            (
+                "crates/zk-recipes/src/a.rs",
+                "/// Cancel safe.\npub fn a(\n    b: u8,\n) -> impl Future<Output = u8> {\n}",
+            ),
+            (
+                "crates/zk-recipes/src/a.rs",
+                "/// Connection loss.\n#[b]\npub fn a() -> Acquire<K> {",
+            ),
+        ],
+        good: &[
+            ("crates/zk-recipes/src/a.rs", "pub(crate) async fn a() {}\npub fn b() -> u8 {}"),
+            (
+                "crates/zk-recipes/src/a.rs",
+                "/// Connection loss. Cancel safe.\n/// # Errors\npub async fn a() -> Result<(), E> {}",
+            ),
+            (
+                "crates/zk-recipes/src/a.rs",
+                "/// Otherwise as [`b`].\n/// # Errors\npub fn a() -> Run<F> {",
+            ),
+        ],
+    },
+    FileRule {
         name: "independent server",
         applies: |path| path == "crates/zk-testserver/Cargo.toml",
         check: |_, text| forbid(text, &["zk-session", "zk_session"]),
@@ -239,6 +271,48 @@ fn file_is_short(path: &str, text: &str) -> Vec<String> {
     };
     let lines = text.lines().count();
     if lines <= limit { vec![] } else { vec![format!("has {lines} lines, the limit is {limit}")] }
+}
+
+/// Whatever can be awaited says what happens when it is dropped, when the connection is lost, and
+/// which errors it ends with; or names another that says so.
+fn awaitables_are_documented(_: &str, text: &str) -> Vec<String> {
+    const KINDS: [&str; 5] =
+        ["async fn", "impl Future", "-> Acquire<", "-> TryAcquire<", "-> Run<"];
+    let mut faults = Vec::new();
+    let mut doc = String::new();
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        if let Some(words) = line.strip_prefix("///") {
+            doc.push_str(words);
+            continue;
+        }
+        if line.starts_with("#[") {
+            continue;
+        }
+        let doc = std::mem::take(&mut doc).to_lowercase();
+        if !line.starts_with("pub fn ") && !line.starts_with("pub async fn ") {
+            continue;
+        }
+        let mut signature = line.to_owned();
+        while !signature.contains('{') {
+            signature.push_str(lines.next().unwrap_or("{"));
+        }
+        if !KINDS.iter().any(|kind| signature.contains(kind)) {
+            continue;
+        }
+        let is_like_another = doc.contains("otherwise as [");
+        let may_fail = !signature.contains("Output =") || signature.contains("Result<");
+        for (word, is_due) in [
+            ("cancel safe", !is_like_another),
+            ("connection", !is_like_another),
+            ("# errors", may_fail && !signature.contains("-> Option<")),
+        ] {
+            if is_due && !doc.contains(word) {
+                faults.push(format!("{line} says nothing of `{word}`"));
+            }
+        }
+    }
+    faults
 }
 
 fn nothing_is_unfinished(_: &str, text: &str) -> Vec<String> {

@@ -132,8 +132,13 @@ impl<K: Kind> Guard<K> {
         LockStatus { hold: Arc::downgrade(&self.hold), guard: Arc::downgrade(&self.presence) }
     }
 
-    /// Waits until the lock is lost. Cancel safe. The wake-up may come late, under load or after
-    /// a pause of the process; [`state`](Self::state) knows at once.
+    /// Waits until the lock is lost. The wake-up may come late, under load or after a pause of the
+    /// process; [`state`](Self::state) knows at once.
+    ///
+    /// A lost **connection** alone ends nothing: the lock is at risk, and lost when its deadline
+    /// passes or a server says so. After a release or a drop of the guard it waits for ever.
+    ///
+    /// **Cancel safe.** It can be waited for any number of times, also by others than the owner.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         self.hold.lost()
     }
@@ -186,9 +191,10 @@ impl<K: Kind> Guard<K> {
     }
 
     /// Proves that the lock is held, by a write that is committed only if the znode exists. When
-    /// it returns, the lock was held at some moment since the call. Lost connections are replayed.
+    /// it returns, the lock was held at some moment since the call, and is not at risk for the want
+    /// of a proof.
     ///
-    /// Cancel safe.
+    /// **Connection loss** is replayed. **Cancel safe.**
     ///
     /// # Errors
     ///
@@ -277,9 +283,9 @@ impl<K: Kind> Guard<K> {
 
     /// Releases the lock and says how that ended.
     ///
-    /// The duty is handed over before anything is awaited, so dropping this future changes
-    /// nothing. Lost connections are replayed; without a server it waits for one, or for the end
-    /// of the session.
+    /// **Cancel safe**: the duty is handed over before anything is awaited, so dropping this future
+    /// changes nothing. **Connection loss** is replayed; without a server it waits for one, or for
+    /// the end of the session.
     ///
     /// # Errors
     ///

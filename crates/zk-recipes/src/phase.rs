@@ -43,7 +43,7 @@ impl Phases {
 
     /// Waits for the next phase; `None` when no other can come: after the acquire has failed, or
     /// the lock is released or lost. Phases in between may be skipped, the last one never is.
-    /// Cancel safe.
+    /// A lost connection is no phase while waiting, and [`Phase::AtRisk`] afterwards. Cancel safe.
     pub async fn next(&mut self) -> Option<Phase> {
         self.phases.changed().await.ok()?;
         Some(*self.phases.borrow_and_update())
