@@ -1,5 +1,6 @@
 //! Harness shared by the suites of this package.
 
+pub mod cancel;
 pub mod capture;
 pub mod ensemble;
 pub mod exclusive;

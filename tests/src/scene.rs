@@ -5,7 +5,7 @@ use std::future::{Future, IntoFuture as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{ErrorCode, OpCode};
 use tokio::task::JoinHandle;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Acquire, Client, Guard, LockError, Released};
@@ -22,6 +22,35 @@ pub const THIRD: u64 = 3;
 
 /// Scheduler turns that the longest acquire of these suites takes, and more.
 pub const TURNS: usize = 80;
+
+/// Errors with which a server may refuse a request.
+pub const CODES: [ErrorCode; 11] = [
+    ErrorCode::NO_AUTH,
+    ErrorCode::QUOTA_EXCEEDED,
+    ErrorCode::THROTTLED_OP,
+    ErrorCode::NOT_READ_ONLY,
+    ErrorCode::SYSTEM_ERROR,
+    ErrorCode::MARSHALLING_ERROR,
+    ErrorCode::BAD_ARGUMENTS,
+    ErrorCode::SESSION_MOVED,
+    ErrorCode::REQUEST_TIMEOUT,
+    ErrorCode::UNIMPLEMENTED,
+    ErrorCode(-999),
+];
+
+/// Codes after which nothing is known, or that pass: an acquire goes on.
+pub fn is_survived(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::THROTTLED_OP
+            | ErrorCode::NOT_READ_ONLY
+            | ErrorCode::SYSTEM_ERROR
+            | ErrorCode::MARSHALLING_ERROR
+            | ErrorCode::SESSION_MOVED
+            | ErrorCode::REQUEST_TIMEOUT
+            | ErrorCode(-999)
+    )
+}
 
 /// An acquire that runs by itself.
 pub type Waiter<K> = JoinHandle<Result<Guard<K>, LockError>>;

@@ -4,15 +4,16 @@
 use std::time::Duration;
 
 use zk_recipes::{Client, ExclusiveGuard, LockError};
+use zk_tests::cancel::{
+    self, Bench as _, abort_after_turns, at_every_poll, at_every_turn, drop_after_polls,
+    second_session,
+};
 use zk_tests::exclusive::{check_clean, lock, owner};
 use zk_tests::scene::{Trouble, at_request, poll_times, requests_of, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{FIRST, SECOND, THIRD, granted, holder, release, wait_for};
-
-/// Scheduler turns that the longest acquire of these suites takes, and more.
-const TURNS: usize = 80;
 
 struct Bench {
     world: World,
@@ -33,6 +34,21 @@ impl Bench {
             None
         };
         Self { world, client, other, held }
+    }
+
+    /// An acquire, or a try.
+    fn acquire(
+        &self,
+        is_try: bool,
+    ) -> impl Future<Output = Result<Option<ExclusiveGuard>, LockError>> + Send + use<> {
+        let lock = lock(&self.client);
+        async move { if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) } }
+    }
+}
+
+impl cancel::Bench for Bench {
+    fn world(&self) -> &World {
+        &self.world
     }
 
     /// First only the holder's znode is left, then nothing.
@@ -57,99 +73,37 @@ impl Bench {
     }
 }
 
-/// Session of the first client of a world, and of the second.
-fn sessions() -> (i64, i64) {
-    run(async {
-        let world = World::new();
-        let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
-        (session(&first), session(&second))
-    })
-}
-
-/// Runs one cancelled acquire; true if it had ended by itself before.
-fn drop_after_polls(polls: usize, is_held: bool, is_try: bool, trouble: &Trouble) -> bool {
-    run(async {
-        let bench = Bench::new(is_held).await;
-        trouble.begin(&bench.world);
-        let lock = lock(&bench.client);
-        let acquiring = async move {
-            if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) }
-        };
-        let before = || trouble.cancelling(&bench.world);
-        let patience = Duration::from_millis(2_000);
-        let ended = tokio::time::timeout(patience, poll_times(acquiring, polls, before)).await;
-        trouble.cancelled(&bench.world);
-        let is_over = match ended {
-            Ok(Some(acquired)) => {
-                drop(acquired.expect("it can be tried"));
-                true
-            }
-            Ok(None) => false,
-            // It waits, and nothing wakes it any more.
-            Err(_) => true,
-        };
-        let label = format!("dropped after {polls}, held: {is_held}, try: {is_try}, {trouble:?}");
-        bench.check(&label).await;
-        is_over
-    })
-}
+/// Whether the lock is held, and whether the acquire is a try.
+const CASES: [(bool, bool); 4] = [(false, false), (true, false), (false, true), (true, true)];
 
 #[test]
 fn an_acquire_dropped_after_any_poll_leaves_nothing() {
-    let (_, session) = sessions();
-    let mut points = 0;
-    for (is_held, is_try) in [(false, false), (true, false), (false, true), (true, true)] {
-        for trouble in Trouble::all(session, 7) {
-            for polls in 0..TURNS {
-                points += 1;
-                if drop_after_polls(polls, is_held, is_try, &trouble) {
-                    break;
-                }
-                assert!(polls + 1 < TURNS, "it never ends: {trouble:?}");
-            }
-        }
-    }
+    let drop_in = |(is_held, is_try): (bool, bool)| {
+        at_every_poll(7, move |polls, trouble| {
+            run(async {
+                let bench = Bench::new(is_held).await;
+                let acquire = |bench: &Bench| bench.acquire(is_try);
+                drop_after_polls(bench, acquire, polls, trouble, (is_held, is_try)).await
+            })
+        })
+    };
+    let points: usize = CASES.map(drop_in).iter().sum();
     eprintln!("{points} acquires dropped");
     assert!(points >= 1_000, "{points}");
 }
 
-/// Runs one aborted acquire; true if it had ended by itself before.
-fn abort_after_turns(turns: usize, is_held: bool, is_try: bool, trouble: &Trouble) -> bool {
-    run(async {
-        let bench = Bench::new(is_held).await;
-        trouble.begin(&bench.world);
-        let lock = lock(&bench.client);
-        let task = spawn(async move {
-            if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) }
-        });
-        for _ in 0..turns {
-            tokio::task::yield_now().await;
-        }
-        let is_over = task.is_finished();
-        trouble.cancelling(&bench.world);
-        task.abort();
-        trouble.cancelled(&bench.world);
-        drop(task);
-        let label = format!("aborted after {turns}, held: {is_held}, try: {is_try}, {trouble:?}");
-        bench.check(&label).await;
-        is_over
-    })
-}
-
 #[test]
 fn an_acquire_aborted_after_any_turn_leaves_nothing() {
-    let (_, session) = sessions();
-    let mut points = 0;
-    for (is_held, is_try) in [(false, false), (true, false), (false, true), (true, true)] {
-        for trouble in Trouble::all(session, 6) {
-            for turns in 0..=TURNS {
-                points += 1;
-                if abort_after_turns(turns, is_held, is_try, &trouble) {
-                    break;
-                }
-            }
-        }
-    }
+    let abort_in = |(is_held, is_try): (bool, bool)| {
+        at_every_turn(6, move |turns, trouble| {
+            run(async {
+                let bench = Bench::new(is_held).await;
+                let acquire = |bench: &Bench| bench.acquire(is_try);
+                abort_after_turns(bench, acquire, turns, trouble, (is_held, is_try)).await
+            })
+        })
+    };
+    let points: usize = CASES.map(abort_in).iter().sum();
     eprintln!("{points} acquires aborted");
     assert!(points >= 2_000, "{points}");
 }
@@ -157,7 +111,7 @@ fn an_acquire_aborted_after_any_turn_leaves_nothing() {
 /// Aborted at a time when the connection is away, and the way back is slow.
 #[test]
 fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing() {
-    let (_, session) = sessions();
+    let session = second_session();
     let mut points = 0;
     for trouble in Trouble::all(session, 6) {
         for after in [0, 1, 20, 149, 151, 299, 301, 340, 600] {
@@ -202,7 +156,7 @@ fn a_hand_over_aborted_after_any_turn_leaves_nothing() {
 /// Another one waits, and its znode survives whatever the release meets.
 #[test]
 fn a_release_dropped_after_any_poll_goes_on_and_leaves_the_next_alone() {
-    let (_, id) = sessions();
+    let id = second_session();
     let mut points = 0;
     for has_waiter in [false, true] {
         for trouble in Trouble::all(id, 3) {

@@ -7,39 +7,11 @@ use zk_recipes::{
     Acl, CreateMode, CreateOptions, ErrorCode, ExclusiveLock, LockError, LockState, Released,
 };
 use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
-use zk_tests::scene::{at_op, at_request, session, spawn};
+use zk_tests::scene::{CODES, at_op, at_request, is_survived, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{FIRST, SECOND, holder, release};
-
-const CODES: [ErrorCode; 11] = [
-    ErrorCode::NO_AUTH,
-    ErrorCode::QUOTA_EXCEEDED,
-    ErrorCode::THROTTLED_OP,
-    ErrorCode::NOT_READ_ONLY,
-    ErrorCode::SYSTEM_ERROR,
-    ErrorCode::MARSHALLING_ERROR,
-    ErrorCode::BAD_ARGUMENTS,
-    ErrorCode::SESSION_MOVED,
-    ErrorCode::REQUEST_TIMEOUT,
-    ErrorCode::UNIMPLEMENTED,
-    ErrorCode(-999),
-];
-
-/// Codes after which nothing is known, or that pass: an acquire goes on.
-fn is_survived(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::THROTTLED_OP
-            | ErrorCode::NOT_READ_ONLY
-            | ErrorCode::SYSTEM_ERROR
-            | ErrorCode::MARSHALLING_ERROR
-            | ErrorCode::SESSION_MOVED
-            | ErrorCode::REQUEST_TIMEOUT
-            | ErrorCode(-999)
-    )
-}
 
 /// Acquires, behind a holder or not, with errors at these requests; true if all of them fired.
 fn acquire_refused(code: ErrorCode, at: &[usize], has_holder: bool) -> bool {

@@ -4,22 +4,17 @@
 use std::time::Duration;
 
 use zk_recipes::{Client, Guard, LockError};
-use zk_tests::scene::{TURNS, Trouble, poll_times};
+use zk_tests::cancel::{
+    self, Bench as _, abort_after_turns, at_every_poll, at_every_turn, drop_after_polls,
+    second_session,
+};
+use zk_tests::scene::{Trouble, poll_times};
 use zk_tests::world::{World, cuts_at_request, run, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{
     FIRST, SECOND, THIRD, at_request, granted_now, holder, queue_up, release, session, spawn,
 };
-
-/// Session of the first client of a world, and of the second.
-fn sessions() -> (i64, i64) {
-    run(async {
-        let world = World::new();
-        let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
-        (session(&first), session(&second))
-    })
-}
 
 struct Bench {
     world: World,
@@ -40,6 +35,12 @@ impl Bench {
             None
         };
         Self { world, client, other, held }
+    }
+}
+
+impl cancel::Bench for Bench {
+    fn world(&self) -> &World {
+        &self.world
     }
 
     /// First only the holder's znode is left, then nothing.
@@ -65,104 +66,57 @@ impl Bench {
     }
 }
 
-/// Runs one cancelled acquire; true if it had ended by itself before.
-fn drop_after_polls(polls: usize, is_held: bool, trouble: &Trouble) -> bool {
-    run(async {
-        let bench = Bench::new(is_held).await;
-        trouble.begin(&bench.world);
-        let lock = World::lock(&bench.client);
-        let patience = Duration::from_millis(2_000);
-        let before = || trouble.cancelling(&bench.world);
-        let acquiring = poll_times(lock.acquire().into_future(), polls, before);
-        let ended = tokio::time::timeout(patience, acquiring).await;
-        trouble.cancelled(&bench.world);
-        let is_over = match ended {
-            Ok(Some(acquired)) => {
-                drop(acquired.expect("it is free"));
-                true
-            }
-            Ok(None) => false,
-            // It waits, and nothing wakes it any more.
-            Err(_) => true,
-        };
-        bench.check(&format!("dropped after {polls} polls, held: {is_held}, {trouble:?}")).await;
-        is_over
-    })
-}
-
 #[test]
 fn an_acquire_dropped_after_any_poll_leaves_nothing() {
-    let (_, session) = sessions();
-    let mut points = 0;
-    for is_held in [false, true] {
-        for trouble in Trouble::all(session, 8) {
-            for polls in 0..TURNS {
-                points += 1;
-                if drop_after_polls(polls, is_held, &trouble) {
-                    break;
-                }
-                assert!(polls + 1 < TURNS, "it never ends: {trouble:?}");
-            }
-        }
-    }
+    let points: usize = [false, true]
+        .map(|is_held| {
+            at_every_poll(8, |polls, trouble| {
+                run(async {
+                    let bench = Bench::new(is_held).await;
+                    let acquire =
+                        |bench: &Bench| World::lock(&bench.client).acquire().into_future();
+                    drop_after_polls(bench, acquire, polls, trouble, is_held).await
+                })
+            })
+        })
+        .iter()
+        .sum();
     eprintln!("{points} acquires dropped");
     assert!(points >= 500, "{points}");
 }
 
-/// Runs one aborted acquire; true if it had ended by itself before.
-fn abort_after_turns(turns: usize, is_held: bool, is_try: bool, trouble: &Trouble) -> bool {
-    run(async {
-        let bench = Bench::new(is_held).await;
-        trouble.begin(&bench.world);
-        let lock = World::lock(&bench.client);
-        let task = spawn(async move {
-            if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) }
-        });
-        for _ in 0..turns {
-            tokio::task::yield_now().await;
-        }
-        let is_over = task.is_finished();
-        trouble.cancelling(&bench.world);
-        task.abort();
-        trouble.cancelled(&bench.world);
-        drop(task);
-        bench.check(&format!("aborted after {turns}, held: {is_held}, {trouble:?}")).await;
-        is_over
-    })
+fn abort_everywhere(is_try: bool) -> usize {
+    let abort = |is_held: bool| {
+        at_every_turn(6, move |turns, trouble| {
+            run(async {
+                let bench = Bench::new(is_held).await;
+                let acquire = |bench: &Bench| {
+                    let lock = World::lock(&bench.client);
+                    async move {
+                        if is_try {
+                            lock.try_acquire().await
+                        } else {
+                            lock.acquire().await.map(Some)
+                        }
+                    }
+                };
+                abort_after_turns(bench, acquire, turns, trouble, is_held).await
+            })
+        })
+    };
+    abort(false) + abort(true)
 }
 
 #[test]
 fn an_acquire_aborted_after_any_turn_leaves_nothing() {
-    let (_, session) = sessions();
-    let mut points = 0;
-    for is_held in [false, true] {
-        for trouble in Trouble::all(session, 6) {
-            for turns in 0..=TURNS {
-                points += 1;
-                if abort_after_turns(turns, is_held, false, &trouble) {
-                    break;
-                }
-            }
-        }
-    }
+    let points = abort_everywhere(false);
     eprintln!("{points} acquires aborted");
     assert!(points >= 1_000, "{points}");
 }
 
 #[test]
 fn a_try_acquire_aborted_after_any_turn_leaves_nothing() {
-    let (_, session) = sessions();
-    let mut points = 0;
-    for is_held in [false, true] {
-        for trouble in Trouble::all(session, 6) {
-            for turns in 0..=TURNS {
-                points += 1;
-                if abort_after_turns(turns, is_held, true, &trouble) {
-                    break;
-                }
-            }
-        }
-    }
+    let points = abort_everywhere(true);
     eprintln!("{points} try_acquires aborted");
     assert!(points >= 500, "{points}");
 }
@@ -170,7 +124,7 @@ fn a_try_acquire_aborted_after_any_turn_leaves_nothing() {
 /// Aborted at a time when the connection is away, and the way back is slow.
 #[test]
 fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing() {
-    let (_, session) = sessions();
+    let session = second_session();
     let mut points = 0;
     for fault in (0..8).flat_map(|nth| cuts_at_request(Some(session), nth)) {
         for after in [0, 1, 20, 60, 149, 151, 299, 301, 340, 400, 600] {
@@ -216,7 +170,7 @@ fn a_hand_off_aborted_after_any_turn_leaves_nothing() {
 
 #[test]
 fn a_release_dropped_after_any_poll_goes_on() {
-    let (_, session) = sessions();
+    let session = second_session();
     let mut points = 0;
     // Acquire has sent its requests before the trouble begins.
     for trouble in Trouble::all(session, 1) {

@@ -4,38 +4,11 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{ErrorCode, LockError, LockState, Released};
+use zk_tests::scene::{CODES, is_survived};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{FIRST, SECOND, at_op, at_request, holder, release, session, spawn};
-
-const CODES: [ErrorCode; 11] = [
-    ErrorCode::NO_AUTH,
-    ErrorCode::QUOTA_EXCEEDED,
-    ErrorCode::THROTTLED_OP,
-    ErrorCode::NOT_READ_ONLY,
-    ErrorCode::SYSTEM_ERROR,
-    ErrorCode::MARSHALLING_ERROR,
-    ErrorCode::BAD_ARGUMENTS,
-    ErrorCode::SESSION_MOVED,
-    ErrorCode::REQUEST_TIMEOUT,
-    ErrorCode::UNIMPLEMENTED,
-    ErrorCode(-999),
-];
-
-/// Codes after which nothing is known, or that pass: an acquire goes on.
-fn is_survived(code: ErrorCode) -> bool {
-    matches!(
-        code,
-        ErrorCode::THROTTLED_OP
-            | ErrorCode::NOT_READ_ONLY
-            | ErrorCode::SYSTEM_ERROR
-            | ErrorCode::MARSHALLING_ERROR
-            | ErrorCode::SESSION_MOVED
-            | ErrorCode::REQUEST_TIMEOUT
-            | ErrorCode(-999)
-    )
-}
 
 /// Acquires behind a holder with errors at these requests; true if all of them fired.
 fn acquire_refused(code: ErrorCode, at: &[usize], has_holder: bool) -> bool {

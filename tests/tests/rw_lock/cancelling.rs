@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use zk_recipes::{Client, LockError};
-use zk_tests::scene::{
-    FIRST, SECOND, THIRD, TURNS, Trouble, at_request, poll_times, session, spawn,
-};
+use zk_tests::cancel::{self, abort_after_turns, at_every_poll, at_every_turn, drop_after_polls};
+use zk_tests::scene::{FIRST, SECOND, THIRD, at_request, session};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
@@ -22,15 +21,6 @@ const CASES: [(Option<Side>, Side); 6] = [
     (Some(Write), Read),
     (Some(Write), Write),
 ];
-
-/// Session of the second client of a world.
-fn second_session() -> i64 {
-    run(async {
-        let world = World::new();
-        let (_first, second) = (world.client(FIRST).await, world.client(SECOND).await);
-        session(&second)
-    })
-}
 
 struct Bench {
     world: World,
@@ -50,6 +40,12 @@ impl Bench {
             None => None,
         };
         Self { world, client, other, held }
+    }
+}
+
+impl cancel::Bench for Bench {
+    fn world(&self) -> &World {
+        &self.world
     }
 
     /// First only the holder's znode is left, then nothing.
@@ -75,97 +71,43 @@ impl Bench {
     }
 }
 
-/// Runs one cancelled acquire; true if it had ended by itself before.
-fn drop_after_polls(polls: usize, case: (Option<Side>, Side), trouble: &Trouble) -> bool {
-    run(async {
-        let (held_by, side) = case;
-        let bench = Bench::new(held_by).await;
-        trouble.begin(&bench.world);
-        let lock = World::rw_lock(&bench.client);
-        let patience = Duration::from_millis(2_000);
-        let before = || trouble.cancelling(&bench.world);
-        let acquiring = poll_times(acquire_within(lock, side, None), polls, before);
-        let ended = tokio::time::timeout(patience, acquiring).await;
-        trouble.cancelled(&bench.world);
-        let is_over = match ended {
-            Ok(Some(acquired)) => {
-                drop(acquired.expect("it is free"));
-                true
-            }
-            Ok(None) => false,
-            // It waits, and nothing wakes it any more.
-            Err(_) => true,
-        };
-        bench.check(&format!("dropped after {polls} polls, {case:?}, {trouble:?}")).await;
-        is_over
-    })
-}
-
 #[test]
 fn an_acquire_dropped_after_any_poll_leaves_nothing() {
-    let session = second_session();
-    let mut points = 0;
-    for case in CASES {
-        for trouble in Trouble::all(session, 8) {
-            for polls in 0..TURNS {
-                points += 1;
-                if drop_after_polls(polls, case, &trouble) {
-                    break;
-                }
-                assert!(polls + 1 < TURNS, "it never ends: {trouble:?}");
-            }
-        }
-    }
+    let drop_in = |case: (Option<Side>, Side)| {
+        at_every_poll(8, move |polls, trouble| {
+            run(async {
+                let bench = Bench::new(case.0).await;
+                let acquire =
+                    |bench: &Bench| acquire_within(World::rw_lock(&bench.client), case.1, None);
+                drop_after_polls(bench, acquire, polls, trouble, case).await
+            })
+        })
+    };
+    let points: usize = CASES.map(drop_in).iter().sum();
     eprintln!("{points} reads and writes dropped");
     assert!(points >= 1_500, "{points}");
 }
 
-/// Runs one aborted acquire; true if it had ended by itself before.
-fn abort_after_turns(
-    turns: usize,
-    case: (Option<Side>, Side),
-    is_try: bool,
-    trouble: &Trouble,
-) -> bool {
-    run(async {
-        let (held_by, side) = case;
-        let bench = Bench::new(held_by).await;
-        trouble.begin(&bench.world);
-        let lock = World::rw_lock(&bench.client);
-        let task = spawn(async move {
-            if is_try {
-                try_acquire(&lock, side).await
-            } else {
-                acquire(&lock, side).await.map(Some)
-            }
-        });
-        for _ in 0..turns {
-            tokio::task::yield_now().await;
-        }
-        let is_over = task.is_finished();
-        trouble.cancelling(&bench.world);
-        task.abort();
-        trouble.cancelled(&bench.world);
-        drop(task);
-        bench.check(&format!("aborted after {turns}, {case:?}, {trouble:?}")).await;
-        is_over
-    })
-}
-
 fn abort_everywhere(is_try: bool, requests: usize) -> usize {
-    let session = second_session();
-    let mut points = 0;
-    for case in CASES {
-        for trouble in Trouble::all(session, requests) {
-            for turns in 0..=TURNS {
-                points += 1;
-                if abort_after_turns(turns, case, is_try, &trouble) {
-                    break;
-                }
-            }
-        }
-    }
-    points
+    let abort_in = |case: (Option<Side>, Side)| {
+        at_every_turn(requests, move |turns, trouble| {
+            run(async {
+                let bench = Bench::new(case.0).await;
+                let acquire = |bench: &Bench| {
+                    let lock = World::rw_lock(&bench.client);
+                    async move {
+                        if is_try {
+                            try_acquire(&lock, case.1).await
+                        } else {
+                            acquire(&lock, case.1).await.map(Some)
+                        }
+                    }
+                };
+                abort_after_turns(bench, acquire, turns, trouble, case).await
+            })
+        })
+    };
+    CASES.map(abort_in).iter().sum()
 }
 
 #[test]
