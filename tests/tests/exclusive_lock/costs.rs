@@ -172,3 +172,22 @@ fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_ove
         check_clean(&world, &clients.iter().collect::<Vec<_>>()).await;
     });
 }
+
+/// Only a create that was lost is worth another look.
+#[test]
+fn a_release_without_doubt_leaves_nothing_to_do_after_a_reconnect() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        for _ in 0..3 {
+            let guard = lock(&client).acquire().await.expect("nobody else wants it");
+            release(guard).await;
+        }
+        world.server.clear_requests();
+        world.server.disconnect_all();
+        sleep_ms(5_000).await;
+        assert_eq!(client.status().connection, 2);
+        let requests = requests_of(&world, session(&client));
+        assert_eq!(ops(&requests), [], "{}", world.trace());
+    });
+}

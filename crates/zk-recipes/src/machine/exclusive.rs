@@ -178,11 +178,12 @@ impl Exclusive {
     pub fn abandon(self) -> (ExclusiveRelease, bool) {
         let is_creating = self.state == State::Creating;
         let is_certain = self.znode.is_some() && self.state == State::Granted;
-        let is_tainted = self.is_tainted || self.znode.is_some();
         let (path, session) = (self.profile.path, self.session);
         let czxid = self.znode.map(|znode| znode.czxid);
-        let release =
-            ExclusiveRelease::new(path, self.mark, session, czxid, is_certain, is_tainted);
+        let mut release = ExclusiveRelease::new(path, self.mark, session, czxid, self.is_tainted);
+        if !is_certain {
+            release.doubt();
+        }
         (release, is_creating)
     }
 

@@ -24,9 +24,8 @@
 //!
 //! **Two deadlines.** The *guard deadline* ([`Status::guard_deadline`]) is when the session's
 //! ephemerals must not be trusted any longer, by our own clock; where there is one, it is that of
-//! the [`Lease`]. *Session end* is when they are
-//! given up for good. Between the two the session may come back, but what relied on it before the
-//! guard deadline is lost ([`Status::lapses`]).
+//! the [`Lease`]. *Session end* is when they are given up for good. Between the two the session may
+//! come back, but what relied on it before the guard deadline is lost ([`Status::lapses`]).
 //!
 //! **Order.** Bytes are accounted for first, because acknowledgements move deadlines; then the
 //! deadlines are checked; then events are handed out. Replies and watch events leave through one

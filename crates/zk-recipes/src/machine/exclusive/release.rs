@@ -59,7 +59,6 @@ impl ExclusiveRelease {
         mark: Mark,
         session: Option<SessionId>,
         czxid: Option<i64>,
-        is_certain: bool,
         is_tainted: bool,
     ) -> Self {
         Self {
@@ -67,7 +66,7 @@ impl ExclusiveRelease {
             mark,
             session,
             czxid,
-            is_certain,
+            is_certain: czxid.is_some(),
             is_doubted: false,
             is_tainted,
             has_sent_delete: false,
