@@ -1,6 +1,7 @@
 //! What holds for every lock. A scenario has a holder and a waiter that it keeps out. In a queue
 //! there may be a rival between them, who excludes both.
 
+use std::cmp::Reverse;
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
@@ -370,7 +371,10 @@ async fn a_deleted_directory_is_made_again_by_who_waits<C: Constellation>() {
     let holder = acquire(&C::Holder::of(&client)).await;
     let before = czxid(&client, holder.path()).await;
     let next = Waiter::queue(&C::Waiter::of(&other)).await;
-    let (paths, _) = znodes::<C::Waiter>(&client).await;
+    let (mut paths, _) = znodes::<C::Waiter>(&client).await;
+    // Who waits hears of its own znode first. The other way round it may take the deletion of the
+    // one ahead for its turn, hold, and learn a moment later that its own znode went with it.
+    paths.sort_unstable_by_key(|path| Reverse(path[path.len() - 10..].to_owned()));
     let mut all = paths.iter().fold(Multi::new(), |multi, path| multi.delete(path, None));
     if C::Waiter::DIRECTORY == LOCK {
         all = all.delete(LOCK, None);
