@@ -43,7 +43,9 @@ async fn cycles(lock: &FairLock, limit: Limit) -> Outcome<Latencies> {
         acquires.add(began.elapsed());
         match guard.release().await? {
             Released::Released => {}
-            other => return Err(format!("the release ended with {other:?}").into()),
+            Released::AlreadyGone | Released::EndedWithSession => {
+                return Err("the lock was lost".into());
+            }
         }
     }
     Ok(acquires)
@@ -53,8 +55,8 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
     let lock = format!("{directory}/lock");
-    wire.ask(&wire::frame(&wire::create(&directory, Vec::new(), CreateMode::Persistent)))?;
-    wire.ask(&wire::frame(&wire::create(&lock, Vec::new(), CreateMode::Container)))?;
+    wire.ask(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
+    wire.ask(&wire::frame(&wire::create(&lock, "", CreateMode::Container)))?;
     let name = format!("{lock}/{NAME}");
     let data = vec![b'x'; DATA_BYTES];
     let mut acquire = wire::frame(&wire::create(&name, data, CreateMode::EphemeralSequential));
@@ -236,7 +238,7 @@ pub(crate) async fn try_busy(options: &Options) -> Outcome<Report> {
 pub(crate) fn try_busy_floor(options: &Options) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
-    wire.ask(&wire::frame(&wire::create(&directory, Vec::new(), CreateMode::Persistent)))?;
+    wire.ask(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
     let name = format!("{directory}/{NAME}");
     let holder = wire::create(&name, vec![b'x'; DATA_BYTES], CreateMode::EphemeralSequential);
     let created = wire::created_path(wire.ask(&wire::frame(&holder))?)?.to_vec();

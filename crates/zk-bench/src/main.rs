@@ -69,9 +69,9 @@ async fn through_the_library(options: &Options) -> Outcome<Report> {
         Workload::LockUncontended => lock::uncontended(options).await,
         Workload::LockContended => lock::contended(options).await,
         Workload::TryBusy => lock::try_busy(options).await,
-        Workload::GetPipelined | Workload::SetPipelined | Workload::CreatePipelined => {
-            pipelined::run(options).await
-        }
+        Workload::GetPipelined => pipelined::run(options, pipelined::Kind::Get).await,
+        Workload::SetPipelined => pipelined::run(options, pipelined::Kind::Set).await,
+        Workload::CreatePipelined => pipelined::run(options, pipelined::Kind::Create).await,
         Workload::IdleSessions => sessions::idle(options).await,
         Workload::ReconnectWatches => sessions::reconnect(options).await,
         Workload::Queue => queue::run(options).await,
@@ -84,9 +84,9 @@ fn floor(options: &Options) -> Outcome<Report> {
     match options.workload {
         Workload::LockUncontended => lock::uncontended_floor(options),
         Workload::TryBusy => lock::try_busy_floor(options),
-        Workload::GetPipelined | Workload::SetPipelined | Workload::CreatePipelined => {
-            pipelined::floor(options)
-        }
+        Workload::GetPipelined => pipelined::floor(options, pipelined::Kind::Get),
+        Workload::SetPipelined => pipelined::floor(options, pipelined::Kind::Set),
+        Workload::CreatePipelined => pipelined::floor(options, pipelined::Kind::Create),
         Workload::IdleSessions => sessions::idle_floor(options),
         Workload::ReconnectWatches => sessions::reconnect_floor(options),
         Workload::LockContended | Workload::Queue => Err(

@@ -2,25 +2,32 @@
 
 use std::collections::VecDeque;
 
+use bytes::Bytes;
 use jute_codec::{CreateMode, Request, SetDataRequest};
 use tokio::task::JoinSet;
 use zk_session::{Client, OpError};
 
-use crate::options::{Limit, Options, Workload};
+use crate::options::{Limit, Options};
 use crate::report::{Meter, Report};
 use crate::wire::{self, Wire};
 use crate::{Outcome, directory};
 
-pub(crate) async fn run(options: &Options) -> Outcome<Report> {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Get,
+    Set,
+    Create,
+}
+
+pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
     let client = Client::connect(options.connect.as_str()).await?;
     let directory = directory::make(&client).await?;
-    let data = vec![b'x'; usize::try_from(options.size)?];
     let path = format!("{directory}/znode");
-    client.create(&path, data.clone(), CreateMode::Ephemeral).await?;
+    client.create(&path, data(options)?, CreateMode::Ephemeral).await?;
 
-    tasks(options, &client, &path, options.warm_up()).await?;
+    tasks(options, kind, &client, &path, options.warm_up()).await?;
     let meter = Meter::start();
-    let rate = meter.stop(tasks(options, &client, &path, options.limit()).await?);
+    let rate = meter.stop(tasks(options, kind, &client, &path, options.limit()).await?);
     // With it go the ephemerals, of which a create makes many.
     client.close().await;
     let client = Client::connect(options.connect.as_str()).await?;
@@ -34,9 +41,15 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
 }
 
 /// Operations of all tasks together. One task is no task, but the caller.
-async fn tasks(options: &Options, client: &Client, path: &str, limit: Limit) -> Outcome<u64> {
+async fn tasks(
+    options: &Options,
+    kind: Kind,
+    client: &Client,
+    path: &str,
+    limit: Limit,
+) -> Outcome<u64> {
     if options.tasks == 1 {
-        return operations(options, client, path, options.inflight, limit).await;
+        return operations(kind, client, path, data(options)?, options.inflight, limit).await;
     }
     let limit = match limit {
         Limit::Count(n) => Limit::Count(n.div_ceil(options.tasks.into())),
@@ -45,8 +58,8 @@ async fn tasks(options: &Options, client: &Client, path: &str, limit: Limit) -> 
     let inflight = options.inflight.div_ceil(options.tasks);
     let mut tasks = JoinSet::new();
     for _ in 0..options.tasks {
-        let (options, client, path) = (options.clone(), client.clone(), path.to_owned());
-        tasks.spawn(async move { operations(&options, &client, &path, inflight, limit).await });
+        let (client, path, data) = (client.clone(), path.to_owned(), data(options)?);
+        tasks.spawn(async move { operations(kind, &client, &path, data, inflight, limit).await });
     }
     let mut done = 0;
     while let Some(task) = tasks.join_next().await {
@@ -56,25 +69,27 @@ async fn tasks(options: &Options, client: &Client, path: &str, limit: Limit) -> 
 }
 
 async fn operations(
-    options: &Options,
+    kind: Kind,
     client: &Client,
     path: &str,
+    data: Bytes,
     inflight: u32,
     limit: Limit,
 ) -> Outcome<u64> {
-    // Shared by all requests, as a service would that writes one value often.
-    let data = bytes::Bytes::from(vec![b'x'; usize::try_from(options.size)?]);
-    match options.workload {
-        Workload::SetPipelined => {
-            pipelined(inflight, limit, || client.set_data(path, data.clone(), None)).await
-        }
-        Workload::CreatePipelined => {
+    match kind {
+        Kind::Get => pipelined(inflight, limit, || client.get_data(path)).await,
+        Kind::Set => pipelined(inflight, limit, || client.set_data(path, data.clone(), None)).await,
+        Kind::Create => {
             let mode = CreateMode::EphemeralSequential;
             let path = format!("{}-", path);
             pipelined(inflight, limit, || client.create(&path, data.clone(), mode)).await
         }
-        _ => pipelined(inflight, limit, || client.get_data(path)).await,
     }
+}
+
+/// Shared by all requests, as in a service that writes one value often.
+fn data(options: &Options) -> Outcome<Bytes> {
+    Ok(vec![b'x'; usize::try_from(options.size)?].into())
 }
 
 async fn pipelined<F, T>(inflight: u32, limit: Limit, mut begin: impl FnMut() -> F) -> Outcome<u64>
@@ -94,22 +109,20 @@ where
     Ok(done)
 }
 
-pub(crate) fn floor(options: &Options) -> Outcome<Report> {
+pub(crate) fn floor(options: &Options, kind: Kind) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
     wire.ask(&wire::frame(&wire::create(&directory, Vec::new(), CreateMode::Persistent)))?;
     let path = format!("{directory}/znode");
-    let data = vec![b'x'; usize::try_from(options.size)?];
+    let data = data(options)?;
     wire.ask(&wire::frame(&wire::create(&path, data.clone(), CreateMode::Ephemeral)))?;
-    let request = match options.workload {
-        Workload::SetPipelined => {
-            let data = Some(data.into());
-            Request::SetData(SetDataRequest { path: path.as_str().into(), data, version: -1 })
+    let request = match kind {
+        Kind::Get => Request::GetData(wire::read(&path)),
+        Kind::Set => {
+            let (path, data) = (path.as_str().into(), Some(data));
+            Request::SetData(SetDataRequest { path, data, version: -1 })
         }
-        Workload::CreatePipelined => {
-            wire::create(&format!("{path}-"), data, CreateMode::EphemeralSequential)
-        }
-        _ => Request::GetData(wire::read(&path)),
+        Kind::Create => wire::create(&format!("{path}-"), data, CreateMode::EphemeralSequential),
     };
     let frame = wire::frame(&request);
     let inflight = usize::try_from(options.inflight)?;

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(2);
 type Granted = Result<Guard, LockError>;
 
 pub(crate) async fn run(options: &Options) -> Outcome<Report> {
-    let waiters = options.sessions.map_or(options.n.unwrap_or(WAITERS), u64::from);
+    let waiters = options.sessions.map(u64::from).or(options.n).unwrap_or(WAITERS);
     let traffic = Traffic::default();
     let client = connect(options, &traffic).await?;
     let directory = directory::make(&client).await?;

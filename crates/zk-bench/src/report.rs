@@ -52,7 +52,8 @@ impl Report {
     }
 }
 
-fn round(value: f64) -> f64 {
+/// Four digits that count.
+pub(crate) fn round(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }

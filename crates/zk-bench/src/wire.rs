@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use jute_codec::{
     Acl, ConnectRequest, CreateMode, CreateRequest, DeleteRequest, ReadRequest, Record as _,
     Request, RequestHeader, encode_frame,
@@ -141,7 +141,7 @@ fn framed(fill: impl FnOnce(&mut BytesMut)) -> BytesMut {
     out
 }
 
-pub(crate) fn create(path: &str, data: Vec<u8>, mode: CreateMode) -> Request {
+pub(crate) fn create(path: &str, data: impl Into<Bytes>, mode: CreateMode) -> Request {
     let (data, acl, with_stat) = (Some(data.into()), Acl::open(), true);
     Request::Create(CreateRequest { path: path.into(), data, acl, mode, with_stat })
 }

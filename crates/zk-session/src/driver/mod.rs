@@ -138,7 +138,7 @@ impl Driver {
         std::future::poll_fn(|cx| self.poll(cx)).await;
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            self.handle_command(command);
+            self.handle_command(self.clock.now(), command);
         }
         self.drain();
         for lane in self.lanes.values() {
@@ -279,6 +279,7 @@ impl Driver {
         if self.handles_gone {
             return Poll::Pending;
         }
+        let now = self.clock.now();
         for taken in 0..COMMANDS_MAX {
             match self.commands.poll_recv(cx) {
                 Poll::Pending if taken == 0 => return Poll::Pending,
@@ -286,19 +287,17 @@ impl Driver {
                 Poll::Ready(None) => {
                     debug!("the last handle is gone");
                     self.handles_gone = true;
-                    self.machine.close(self.clock.now());
-                    self.drain();
+                    self.machine.close(now);
                     break;
                 }
-                Poll::Ready(Some(command)) => self.handle_command(command),
+                Poll::Ready(Some(command)) => self.handle_command(now, command),
             }
         }
         self.drain();
         Poll::Ready(())
     }
 
-    fn handle_command(&mut self, command: Command) {
-        let now = self.clock.now();
+    fn handle_command(&mut self, now: Time, command: Command) {
         match command {
             Command::Cancel(token) => {
                 self.sinks.remove(&token);
