@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
 pub(crate) mod clock;
+pub(crate) mod inbox;
 pub(crate) mod janitor;
 pub(crate) mod shared;
 pub(crate) mod transport;
@@ -27,6 +28,7 @@ use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info, info_span};
 
 use self::clock::Clock;
+use self::inbox::Teller;
 use self::janitor::Janitor;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
@@ -77,7 +79,7 @@ pub(crate) struct Driver {
     status: watch::Sender<Status>,
     last_failure: watch::Sender<Option<String>>,
     sinks: BTreeMap<Token, Sink>,
-    lanes: BTreeMap<u64, mpsc::UnboundedSender<LaneEvent>>,
+    lanes: BTreeMap<u64, Teller>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
@@ -142,7 +144,7 @@ impl Driver {
         }
         self.drain();
         for lane in self.lanes.values() {
-            let _ = lane.send(LaneEvent::Stopped);
+            lane.tell(LaneEvent::Stopped);
         }
         for closer in self.closers.drain(..) {
             let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -412,7 +414,7 @@ impl Driver {
             }
         }
         for lane in self.lanes.values() {
-            let _ = lane.send(LaneEvent::Change(change));
+            lane.tell(LaneEvent::Change(change));
         }
     }
 
@@ -426,7 +428,7 @@ impl Driver {
 
     fn tell_lane(&mut self, id: u64, event: LaneEvent) {
         if let Some(lane) = self.lanes.get(&id) {
-            let _ = lane.send(event);
+            lane.tell(event);
         }
     }
 }
