@@ -75,8 +75,21 @@ impl Reader {
         Ok(Some(self.rest.split_to(length)))
     }
 
+    /// Skips bytes and reads text of a length, if it is UTF-8. Nothing is read otherwise.
+    pub(crate) fn text(&mut self, skipped: usize, length: usize) -> Option<ByteString> {
+        let end = skipped + length;
+        let text = ByteString::try_from(self.rest.slice(skipped..end)).ok()?;
+        self.rest.advance(end);
+        Some(text)
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.rest
+    }
+
     /// Reads a length or a count; `None` for null.
-    fn length(&mut self) -> Result<Option<usize>, DecodeError> {
+    pub(crate) fn length(&mut self) -> Result<Option<usize>, DecodeError> {
         self.need(4)?;
         let offset = self.position();
         let length = self.rest.get_i32();
@@ -152,9 +165,13 @@ impl Record for Option<ByteString> {
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let offset = input.position();
-        let Some(bytes) = input.buffer()? else { return Ok(None) };
-        match text(bytes) {
-            Some(text) => Ok(Some(text)),
+        let Some(length) = input.length()? else { return Ok(None) };
+        input.need(length).map_err(|error| DecodeError { offset, ..error })?;
+        if let Some(text) = input.text(0, length) {
+            return Ok(Some(text));
+        }
+        match join_surrogates(&input.rest.split_to(length)) {
+            Some(joined) => Ok(Some(joined.into())),
             None => Err(DecodeError::new(DecodeErrorKind::NotText, offset)),
         }
     }
@@ -193,7 +210,7 @@ impl<T: Record> Record for Vec<T> {
     }
 }
 
-fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
+pub(crate) fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
     match bytes {
         None => out.put_i32(-1),
         Some(bytes) => {
@@ -204,19 +221,12 @@ fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
 }
 
 /// Nothing longer than `i32::MAX` survives the frame limit, so saturation is never seen.
-fn length_prefix(length: usize) -> i32 {
+pub(crate) fn length_prefix(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Reads UTF-8, or the form that Java servers write for characters above U+FFFF: each half of a
-/// surrogate pair as three bytes (CESU-8).
-fn text(bytes: Bytes) -> Option<ByteString> {
-    match ByteString::try_from(bytes.clone()) {
-        Ok(text) => Some(text),
-        Err(_) => join_surrogates(&bytes).map(ByteString::from),
-    }
-}
-
+/// Reads the form that Java servers write for characters above U+FFFF: each half of a surrogate
+/// pair as three bytes (CESU-8).
 fn join_surrogates(mut rest: &[u8]) -> Option<String> {
     let mut joined = String::with_capacity(rest.len());
     while !rest.is_empty() {
