@@ -3,7 +3,7 @@
 //! Everything is big-endian, without alignment or tags. Lengths and counts are signed 32-bit
 //! numbers; -1 stands for null. Source: `org.apache.jute.BinaryInputArchive`.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use bytestring::ByteString;
 
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -103,7 +103,7 @@ impl Reader {
 
 impl Record for i32 {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i32(*self);
+        out.extend_from_slice(&self.to_be_bytes());
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -114,7 +114,7 @@ impl Record for i32 {
 
 impl Record for i64 {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i64(*self);
+        out.extend_from_slice(&self.to_be_bytes());
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -126,7 +126,7 @@ impl Record for i64 {
 /// Written as 0 or 1; any other byte is read as true, as the official reader does.
 impl Record for bool {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(u8::from(*self));
+        out.extend_from_slice(&[u8::from(*self)]);
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -192,7 +192,7 @@ impl Record for ByteString {
 /// A vector; null is read as empty.
 impl<T: Record> Record for Vec<T> {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i32(length_prefix(self.len()));
+        length_prefix(self.len()).encode(out);
         for element in self {
             element.encode(out);
         }
@@ -212,10 +212,10 @@ impl<T: Record> Record for Vec<T> {
 
 pub(crate) fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
     match bytes {
-        None => out.put_i32(-1),
+        None => (-1_i32).encode(out),
         Some(bytes) => {
-            out.put_i32(length_prefix(bytes.len()));
-            out.put_slice(bytes);
+            length_prefix(bytes.len()).encode(out);
+            out.extend_from_slice(bytes);
         }
     }
 }
