@@ -12,7 +12,7 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, DecodeError, DecodeErrorKind, Frame, FrameDecoder, FrameError,
-    MultiOp, MultiResult, OpCode, ReadOp, ReadResult, Reader, Record, ReplyHeader, Request,
+    MultiOp, MultiResult, NameList, OpCode, ReadOp, ReadResult, Reader, Record, ReplyHeader, Request,
     RequestHeader, Response, WatcherEvent, encode_frame, xid,
 };
 
@@ -95,8 +95,14 @@ pub fn reply(data: &[u8]) {
     } else {
         let decode = |input: &mut Reader| Response::decode(op, input);
         let response = fixpoint(record, *place, decode, Response::encode);
-        if let Some(Response::GetChildren(names) | Response::GetEphemerals(names)) = response {
-            in_proportion(&names, record.len());
+        if let Some(Response::GetEphemerals(paths)) = &response {
+            in_proportion(paths, record.len());
+        }
+        if let Some(Response::GetChildren(names)) = response {
+            assert_eq!(names.iter().len(), names.len());
+            assert_eq!(names.iter().count(), names.len());
+            assert_eq!(names.iter().collect::<NameList>(), names);
+            assert!(names.into_iter().len() <= record.len() / 4);
         }
     }
 }

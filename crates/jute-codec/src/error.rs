@@ -44,6 +44,9 @@ pub enum DecodeErrorKind {
     /// Null where a value is required.
     #[error("null where a value is required")]
     Null,
+    /// A name of a child, as long as 256 MiB.
+    #[error("a name of {0} bytes is too long")]
+    TooLong(usize),
     /// The input ends inside a field.
     #[error("{need} bytes needed, {have} left")]
     UnexpectedEnd {

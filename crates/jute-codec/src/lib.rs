@@ -19,7 +19,7 @@
 //!   number is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
 //! - Buffers are slices of the input ([`bytes::Bytes`]), and so is text
-//!   ([`bytestring::ByteString`]).
+//!   ([`bytestring::ByteString`]). Names of children are one slice ([`NameList`]).
 //! - Requests that are known to harm a server cannot be expressed: a `check` exists inside a
 //!   [`Multi`](Request::Multi) only, and a TTL belongs to the modes that have one
 //!   ([`CreateMode`]). Arguments such as paths are not checked here.
@@ -56,6 +56,7 @@ mod data;
 mod error;
 mod frame;
 mod multi;
+mod names;
 mod reply;
 mod request;
 mod watch;
@@ -70,6 +71,7 @@ pub use crate::data::{Acl, ClientInfo, Id, Stat};
 pub use crate::error::{DecodeError, DecodeErrorKind, EncodeError, FrameError};
 pub use crate::frame::{Frame, FrameDecoder, encode_frame};
 pub use crate::multi::{MultiOp, MultiResult, ReadOp, ReadResult};
+pub use crate::names::{IntoNames, NameList, Names};
 pub use crate::reply::{AclReply, ChildrenReply, Create2Reply, DataReply, ReplyHeader, Response};
 pub use crate::request::{
     AddWatchRequest, AuthPacket, CheckRequest, DeleteRequest, ReadRequest, ReconfigRequest,

@@ -10,6 +10,7 @@ use crate::code::{ErrorCode, OpCode};
 use crate::create::CreateRequest;
 use crate::data::Stat;
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::names::NameList;
 use crate::reply::{Create2Reply, DataReply};
 use crate::request::{CheckRequest, DeleteRequest, ReadRequest, SetDataRequest};
 use crate::wire::{Reader, Record};
@@ -83,7 +84,7 @@ pub enum ReadOp {
 #[allow(clippy::exhaustive_enums, reason = "the wire fixes what a multiRead may answer")]
 pub enum ReadResult {
     /// The children, in no particular order.
-    Children(Vec<ByteString>),
+    Children(NameList),
     /// Data and stat.
     Data {
         /// Data; null and empty are different values.

@@ -7,6 +7,7 @@ use crate::code::{ErrorCode, OpCode};
 use crate::data::{Acl, ClientInfo, Stat};
 use crate::error::{DecodeError, DecodeErrorKind};
 use crate::multi::{self, MultiResult, ReadResult};
+use crate::names::NameList;
 use crate::request::SaslToken;
 use crate::wire::{Reader, Record};
 
@@ -59,7 +60,7 @@ record! {
     /// Children and stat of a znode.
     pub struct ChildrenReply {
         /// Names of the children, in no particular order.
-        children: Vec<ByteString>,
+        children: NameList,
         /// Stat of the znode itself.
         stat: Stat,
     }
@@ -76,7 +77,7 @@ pub enum Response {
     /// Number of descendants.
     GetAllChildrenNumber(i32),
     /// Names of the children, in no particular order.
-    GetChildren(Vec<ByteString>),
+    GetChildren(NameList),
     /// Children and stat.
     GetChildren2(ChildrenReply),
     /// Path of the new znode.

@@ -3,7 +3,7 @@
 //! Everything is big-endian, without alignment or tags. Lengths and counts are signed 32-bit
 //! numbers; -1 stands for null. Source: `org.apache.jute.BinaryInputArchive`.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use bytestring::ByteString;
 
 use crate::error::{DecodeError, DecodeErrorKind};
@@ -75,8 +75,21 @@ impl Reader {
         Ok(Some(self.rest.split_to(length)))
     }
 
+    /// Skips bytes and reads text of a length, if it is UTF-8. Nothing is read otherwise.
+    pub(crate) fn text(&mut self, skipped: usize, length: usize) -> Option<ByteString> {
+        let end = skipped + length;
+        let text = ByteString::try_from(self.rest.slice(skipped..end)).ok()?;
+        self.rest.advance(end);
+        Some(text)
+    }
+
+    /// What was not read yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.rest
+    }
+
     /// Reads a length or a count; `None` for null.
-    fn length(&mut self) -> Result<Option<usize>, DecodeError> {
+    pub(crate) fn length(&mut self) -> Result<Option<usize>, DecodeError> {
         self.need(4)?;
         let offset = self.position();
         let length = self.rest.get_i32();
@@ -90,7 +103,7 @@ impl Reader {
 
 impl Record for i32 {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i32(*self);
+        out.extend_from_slice(&self.to_be_bytes());
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -101,7 +114,7 @@ impl Record for i32 {
 
 impl Record for i64 {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i64(*self);
+        out.extend_from_slice(&self.to_be_bytes());
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -113,7 +126,7 @@ impl Record for i64 {
 /// Written as 0 or 1; any other byte is read as true, as the official reader does.
 impl Record for bool {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_u8(u8::from(*self));
+        out.extend_from_slice(&[u8::from(*self)]);
     }
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
@@ -152,9 +165,13 @@ impl Record for Option<ByteString> {
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let offset = input.position();
-        let Some(bytes) = input.buffer()? else { return Ok(None) };
-        match text(bytes) {
-            Some(text) => Ok(Some(text)),
+        let Some(length) = input.length()? else { return Ok(None) };
+        input.need(length).map_err(|error| DecodeError { offset, ..error })?;
+        if let Some(text) = input.text(0, length) {
+            return Ok(Some(text));
+        }
+        match join_surrogates(&input.rest.split_to(length)) {
+            Some(joined) => Ok(Some(joined.into())),
             None => Err(DecodeError::new(DecodeErrorKind::NotText, offset)),
         }
     }
@@ -175,7 +192,7 @@ impl Record for ByteString {
 /// A vector; null is read as empty.
 impl<T: Record> Record for Vec<T> {
     fn encode(&self, out: &mut BytesMut) {
-        out.put_i32(length_prefix(self.len()));
+        length_prefix(self.len()).encode(out);
         for element in self {
             element.encode(out);
         }
@@ -193,30 +210,23 @@ impl<T: Record> Record for Vec<T> {
     }
 }
 
-fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
+pub(crate) fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
     match bytes {
-        None => out.put_i32(-1),
+        None => (-1_i32).encode(out),
         Some(bytes) => {
-            out.put_i32(length_prefix(bytes.len()));
-            out.put_slice(bytes);
+            length_prefix(bytes.len()).encode(out);
+            out.extend_from_slice(bytes);
         }
     }
 }
 
 /// Nothing longer than `i32::MAX` survives the frame limit, so saturation is never seen.
-fn length_prefix(length: usize) -> i32 {
+pub(crate) fn length_prefix(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Reads UTF-8, or the form that Java servers write for characters above U+FFFF: each half of a
-/// surrogate pair as three bytes (CESU-8).
-fn text(bytes: Bytes) -> Option<ByteString> {
-    match ByteString::try_from(bytes.clone()) {
-        Ok(text) => Some(text),
-        Err(_) => join_surrogates(&bytes).map(ByteString::from),
-    }
-}
-
+/// Reads the form that Java servers write for characters above U+FFFF: each half of a surrogate
+/// pair as three bytes (CESU-8).
 fn join_surrogates(mut rest: &[u8]) -> Option<String> {
     let mut joined = String::with_capacity(rest.len());
     while !rest.is_empty() {

@@ -177,7 +177,9 @@ impl Names {
 
     /// What a child of the directory is.
     pub(crate) fn sibling(&self, name: &str) -> Sibling {
-        let named = |form: &Form, role| form.sequence(name).map(|number| number.of(role));
+        // Most of what is no lock bears no number either.
+        let Some(name) = Numbered::new(name) else { return Sibling::Foreign };
+        let named = |form: &Form, role| form.number(&name).map(|number| number.of(role));
         let found = match self {
             Self::Fair(naming) => named(&naming.form, Role::Exclusive),
             Self::Reader(naming) | Self::Writer(naming) => {
@@ -186,7 +188,7 @@ impl Names {
         };
         match found {
             Some(sibling) => sibling,
-            None if is_known_lock(name) => Sibling::OtherKind,
+            None if is_known_lock(&name) => Sibling::OtherKind,
             None => Sibling::Foreign,
         }
     }
@@ -234,9 +236,12 @@ impl Form {
     }
 
     /// The number of a contender that is named in this form.
-    fn sequence(&self, name: &str) -> Option<Number> {
-        let rest = name.strip_prefix(self.before.as_str())?;
-        if self.mark.is_empty() { marked(rest, &self.after, false) } else { known(rest, self.mark) }
+    fn number(&self, name: &Numbered<'_>) -> Option<Number> {
+        if !self.mark.is_empty() {
+            return known(name, self.mark);
+        }
+        let (before, after) = (self.before.as_bytes(), self.after.as_bytes());
+        name.behind(|head| head.strip_prefix(before).is_some_and(|rest| rest.ends_with(after)))
     }
 }
 
@@ -273,36 +278,60 @@ impl Number {
     }
 }
 
+/// A name that ends as if a server had appended a number: ten digits, or below zero a minus sign
+/// and nine or ten.
+struct Numbered<'a> {
+    /// The number, if it begins with the last ten characters, and what stands before it.
+    number: Number,
+    head: &'a [u8],
+    /// What stands before it if a dash in front of ten digits is its minus sign.
+    head_if_negative: Option<&'a [u8]>,
+}
+
+impl<'a> Numbered<'a> {
+    fn new(name: &'a str) -> Option<Self> {
+        let (head, tail) = name.as_bytes().split_last_chunk()?;
+        if let Some(value) = value(tail) {
+            let number = u32::try_from(value).ok().filter(|number| *number < SEQUENCE_MAX);
+            let number = number.map_or(Number::Exhausted, Number::Is);
+            return Some(Self { number, head, head_if_negative: head.strip_suffix(b"-") });
+        }
+        let digits = tail.strip_prefix(b"-")?;
+        let is_number = digits.iter().all(u8::is_ascii_digit);
+        is_number.then_some(Self { number: Number::Exhausted, head, head_if_negative: None })
+    }
+
+    /// The number, if what stands before it is as it should be.
+    fn behind(&self, is_marked: impl Fn(&[u8]) -> bool) -> Option<Number> {
+        if is_marked(self.head) {
+            return Some(self.number);
+        }
+        self.head_if_negative.is_some_and(is_marked).then_some(Number::Exhausted)
+    }
+}
+
+/// Looks at every digit before it decides, which is quicker than to stop at the first that is none.
+fn value(digits: &[u8; DIGITS]) -> Option<u64> {
+    let (mut value, mut is_number) = (0, true);
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        is_number &= digit < 10;
+        value = value * 10 + u64::from(digit);
+    }
+    is_number.then_some(value)
+}
+
 /// The number behind a known mark. `lock-` counts alone or behind a dash; `unlock-0000000001` is no
 /// lock.
-fn known(name: &str, mark: &str) -> Option<Number> {
-    marked(name, mark, mark.starts_with(|first: char| first.is_ascii_alphabetic()))
+fn known(name: &Numbered<'_>, mark: &str) -> Option<Number> {
+    let is_separate = mark.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+    name.behind(|head| {
+        let id = head.strip_suffix(mark.as_bytes());
+        id.is_some_and(|id| !is_separate || id.is_empty() || id.ends_with(b"-"))
+    })
 }
 
-/// The number behind a mark at the end of a name: ten digits, or below zero a minus sign and nine
-/// or ten. `is_separate`: the mark stands alone or behind a dash.
-fn marked(name: &str, mark: &str, is_separate: bool) -> Option<Number> {
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let split = |length| name.len().checked_sub(length).and_then(|at| name.split_at_checked(at));
-    let is_marked = |head: &str| {
-        head.strip_suffix(mark).is_some_and(|id| !is_separate || id.is_empty() || id.ends_with('-'))
-    };
-    if let Some((head, tail)) = split(DIGITS)
-        && is_marked(head)
-    {
-        if digits(tail) {
-            let number = tail.parse().ok().filter(|number| *number < SEQUENCE_MAX);
-            return Some(number.map_or(Number::Exhausted, Number::Is));
-        }
-        if tail.strip_prefix('-').is_some_and(digits) {
-            return Some(Number::Exhausted);
-        }
-    }
-    let (head, tail) = split(DIGITS + 1)?;
-    (is_marked(head) && tail.strip_prefix('-').is_some_and(digits)).then_some(Number::Exhausted)
-}
-
-fn is_known_lock(name: &str) -> bool {
+fn is_known_lock(name: &Numbered<'_>) -> bool {
     KNOWN_MARKS.iter().any(|mark| known(name, mark).is_some())
 }
 
@@ -332,6 +361,10 @@ mod tests {
         check("lock-0000000001", exclusive(1));
         for foreign in ["config", "lock-", "lock-12", "unlock-0000000001", "x-0000000001é", "", "é"]
         {
+            check(foreign, Sibling::Foreign);
+        }
+        // Two signs are one too many, and nine digits too few.
+        for foreign in ["a-lock---000000005", "a-lock-000000005", "a-lock-:000000005"] {
             check(foreign, Sibling::Foreign);
         }
     }

@@ -395,14 +395,14 @@ fn data_and_stat(response: Response) -> (Bytes, Stat) {
 
 fn names(response: Response) -> Vec<ByteString> {
     match response {
-        Response::GetChildren(names) => names,
+        Response::GetChildren(names) => names.into(),
         other => unexpected(&other),
     }
 }
 
 fn names_and_stat(response: Response) -> (Vec<ByteString>, Stat) {
     match response {
-        Response::GetChildren2(reply) => (reply.children, reply.stat.into()),
+        Response::GetChildren2(reply) => (reply.children.into(), reply.stat.into()),
         other => unexpected(&other),
     }
 }

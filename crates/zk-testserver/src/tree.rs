@@ -6,8 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use bytestring::ByteString;
-use jute_codec::{Acl, Stat};
+use jute_codec::{Acl, NameList, Stat};
 
 use crate::config::SequenceOverflow;
 use crate::path;
@@ -100,8 +99,8 @@ impl Node {
         self.pzxid
     }
 
-    pub(crate) fn child_names(&self) -> Vec<ByteString> {
-        self.children.iter().map(|name| name.as_str().into()).collect()
+    pub(crate) fn child_names(&self) -> NameList {
+        self.children.iter().collect()
     }
 }
 

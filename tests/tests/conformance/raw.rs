@@ -145,12 +145,9 @@ fn masked(response: Response) -> Response {
             reply.stat = stat(reply.stat);
             Response::GetAcl(reply)
         }
-        Response::GetChildren(mut names) => {
-            names.sort();
-            Response::GetChildren(names)
-        }
+        Response::GetChildren(names) => Response::GetChildren(names.sorted()),
         Response::GetChildren2(mut reply) => {
-            reply.children.sort();
+            reply.children = reply.children.sorted();
             reply.stat = stat(reply.stat);
             Response::GetChildren2(reply)
         }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use jute_codec::{Create2Reply, OpCode, Response, Stat};
+use jute_codec::{Create2Reply, NameList, OpCode, Response, Stat};
 use zk_recipes::machine::contender::Contender;
 use zk_recipes::machine::release::ReleaseStep;
 use zk_recipes::machine::{Input, Profile, Step, View};
@@ -283,7 +283,7 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
     let path = format!("/l/{:032x}-lock-0000000000", 7);
     let stat = Stat { czxid: 5, ephemeral_owner: 2, ..Stat::default() };
     let created = Response::Create2(Create2Reply { path: path.into(), stat });
-    let results = vec![Ok(created), Ok(Response::GetChildren(vec![]))];
+    let results = vec![Ok(created), Ok(Response::GetChildren(NameList::default()))];
     let reply = Reply { session: Some(SessionId(2)), connection: 2, results };
     let step = release.handle(view, Input::Reply(reply));
     assert!(matches!(step, ReleaseStep::Submit(_)), "{step:?}");

@@ -161,12 +161,13 @@ fn read_stat(result: &mut ReadResult) -> Option<&mut Stat> {
 pub(crate) fn sort(message: &mut Message) {
     let Message::Reply(_, response) = message else { return };
     match response {
-        Response::GetChildren(names) | Response::GetEphemerals(names) => names.sort(),
-        Response::GetChildren2(reply) => reply.children.sort(),
+        Response::GetChildren(names) => *names = names.sorted(),
+        Response::GetChildren2(reply) => reply.children = reply.children.sorted(),
+        Response::GetEphemerals(paths) => paths.sort(),
         Response::MultiRead(results) => {
             for result in results {
                 if let ReadResult::Children(names) = result {
-                    names.sort();
+                    *names = names.sorted();
                 }
             }
         }

@@ -109,9 +109,9 @@ pub(crate) fn response(response: &Response) -> Value {
             json!({ "acl": acl(&record.acl), "stat": stat(&record.stat) })
         }
         Response::GetAllChildrenNumber(number) => json!({ "totalNumber": number }),
-        Response::GetChildren(children) => json!({ "children": texts(children) }),
+        Response::GetChildren(children) => json!({ "children": names(children) }),
         Response::GetChildren2(record) => {
-            json!({ "children": texts(&record.children), "stat": stat(&record.stat) })
+            json!({ "children": names(&record.children), "stat": stat(&record.stat) })
         }
         Response::GetData(record) | Response::Reconfig(record) => {
             json!({ "data": buffer(&record.data), "stat": stat(&record.stat) })
@@ -186,7 +186,7 @@ fn multi_result(result: &MultiResult) -> Value {
 fn read_result(result: &ReadResult) -> Value {
     let (op, err, record) = match result {
         ReadResult::Children(children) => {
-            (OpCode::GET_CHILDREN, ErrorCode::OK, json!({ "children": texts(children) }))
+            (OpCode::GET_CHILDREN, ErrorCode::OK, json!({ "children": names(children) }))
         }
         ReadResult::Data { data, stat: value } => {
             let record = json!({ "data": buffer(data), "stat": stat(value) });
@@ -250,6 +250,10 @@ fn stat(stat: &Stat) -> Value {
 
 fn texts(texts: &[bytestring::ByteString]) -> Value {
     texts.iter().map(|text| Value::from(&**text)).collect()
+}
+
+fn names(names: &jute_codec::NameList) -> Value {
+    names.iter().map(Value::from).collect()
 }
 
 fn buffer(buffer: &Option<Bytes>) -> Value {

@@ -5,10 +5,10 @@ use bytestring::ByteString;
 use jute_codec::{
     Acl, AclReply, AddWatchMode, AddWatchRequest, AuthPacket, CheckRequest, ChildrenReply,
     ClientInfo, ConnectRequest, ConnectResponse, Create2Reply, CreateMode, CreateRequest,
-    DataReply, DeleteRequest, ErrorCode, EventType, Id, KeeperState, MultiOp, MultiResult, OpCode,
-    Permissions, ReadOp, ReadRequest, ReadResult, ReconfigRequest, ReplyHeader, Request,
-    RequestHeader, Response, SaslToken, SetAclRequest, SetDataRequest, SetWatches, SetWatches2,
-    Stat, Ttl, WatcherEvent, WatcherType, WatchesRequest,
+    DataReply, DeleteRequest, ErrorCode, EventType, Id, KeeperState, MultiOp, MultiResult,
+    NameList, OpCode, Permissions, ReadOp, ReadRequest, ReadResult, ReconfigRequest, ReplyHeader,
+    Request, RequestHeader, Response, SaslToken, SetAclRequest, SetDataRequest, SetWatches,
+    SetWatches2, Stat, Ttl, WatcherEvent, WatcherType, WatchesRequest,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -119,8 +119,8 @@ pub(crate) fn response(op: OpCode) -> BoxedStrategy<Response> {
         OpCode::GET_ALL_CHILDREN_NUMBER => {
             any::<i32>().prop_map(Response::GetAllChildrenNumber).boxed()
         }
-        OpCode::GET_CHILDREN => texts().prop_map(Response::GetChildren).boxed(),
-        OpCode::GET_CHILDREN2 => (texts(), stat())
+        OpCode::GET_CHILDREN => names().prop_map(Response::GetChildren).boxed(),
+        OpCode::GET_CHILDREN2 => (names(), stat())
             .prop_map(|(children, stat)| Response::GetChildren2(ChildrenReply { children, stat }))
             .boxed(),
         OpCode::GET_DATA => data().prop_map(Response::GetData).boxed(),
@@ -282,7 +282,7 @@ fn read_op() -> impl Strategy<Value = ReadOp> {
 
 fn read_result() -> impl Strategy<Value = ReadResult> {
     prop_oneof![
-        texts().prop_map(ReadResult::Children),
+        names().prop_map(ReadResult::Children),
         (buffer(), stat()).prop_map(|(data, stat)| ReadResult::Data { data, stat }),
         code().prop_map(ReadResult::Error),
     ]
@@ -330,6 +330,12 @@ fn text() -> impl Strategy<Value = ByteString> {
 
 fn texts() -> impl Strategy<Value = Vec<ByteString>> {
     vec(text(), 0..4)
+}
+
+/// Names of any kind, and long ones, which are read in another way.
+fn names() -> impl Strategy<Value = NameList> {
+    let name = prop_oneof![4 => text(), 1 => "[a-z0-9é-]{100,200}".prop_map(ByteString::from)];
+    vec(name, 0..4).prop_map(NameList::from_iter)
 }
 
 fn buffer() -> impl Strategy<Value = Option<Bytes>> {

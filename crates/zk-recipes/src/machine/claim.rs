@@ -22,7 +22,7 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{CreateMode, ErrorCode, Response};
+use jute_codec::{CreateMode, ErrorCode, NameList, Response};
 use zk_session::machine::{Flight, Reply};
 use zk_session::{OpError, SessionId, Time};
 
@@ -61,7 +61,7 @@ pub struct Claimed {
     /// Its session.
     pub session: SessionId,
     /// A list of the directory taken after the create, and the connection it was taken on.
-    pub list: Option<(Vec<ByteString>, u64)>,
+    pub list: Option<(NameList, u64)>,
 }
 
 /// A claim under way.
@@ -129,7 +129,7 @@ impl Claim {
     }
 
     /// Step 4 for a list that shows other znodes with our id; `None` if it shows none.
-    pub fn reconcile(&mut self, names: &[ByteString]) -> Option<ClaimStep> {
+    pub fn reconcile(&mut self, names: &NameList) -> Option<ClaimStep> {
         let found = self.unknown(names);
         let is_known = |(_, name): &(u32, ByteString)| {
             self.znode.as_ref().is_some_and(|znode| znode.name == *name)
@@ -190,7 +190,7 @@ impl Claim {
         let is_lost = matches!(&created, Some(Err(error)) if error.is_connection_loss());
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
-                let name = name_of(&created.path).as_ref().map(kept).unwrap_or_default();
+                let name = name_of(&created.path).map(|name| kept(&name)).unwrap_or_default();
                 let Sibling::Contender(sequence, _) = self.profile.names.sibling(&name) else {
                     return self.exhausted(name);
                 };
@@ -230,7 +230,7 @@ impl Claim {
         ClaimStep::Failed(LockError::QueueExhausted { directory })
     }
 
-    fn claimed(&mut self, list: Option<(Vec<ByteString>, u64)>) -> ClaimStep {
+    fn claimed(&mut self, list: Option<(NameList, u64)>) -> ClaimStep {
         let znode = self.znode.clone().expect("the caller has set it");
         let session = self.session.expect("a create was answered in a session");
         ClaimStep::Claimed(Claimed { znode, session, list })
@@ -319,7 +319,7 @@ impl Claim {
     }
 
     /// Znodes with our id, but for those that are known to belong to other sessions.
-    fn unknown(&self, names: &[ByteString]) -> Vec<(u32, ByteString)> {
+    fn unknown(&self, names: &NameList) -> Vec<(u32, ByteString)> {
         let mut found = queue::with_prefix(&self.profile, names, &self.prefix);
         found.retain(|(_, name)| !self.strangers.contains(name));
         found
@@ -344,9 +344,9 @@ impl Claim {
                 Verdict::Done(Response::GetData(data)) => {
                     if self.session.is_some_and(|own| own.0 == data.stat.ephemeral_owner) {
                         let czxid = data.stat.czxid;
-                        own.push(Znode { name: kept(&name), sequence, czxid });
+                        own.push(Znode { name, sequence, czxid });
                     } else {
-                        self.strangers.push(kept(&name));
+                        self.strangers.push(name);
                     }
                 }
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, EventType, Response};
+use jute_codec::{ErrorCode, EventType, NameList, Response};
 use zk_session::machine::Reply;
 use zk_session::{OpError, SessionId, Time};
 
@@ -211,7 +211,7 @@ impl Contender {
     }
 
     /// Step 2.
-    fn evaluate(&mut self, view: View, names: &[ByteString], connection: u64) -> Step {
+    fn evaluate(&mut self, view: View, names: &NameList, connection: u64) -> Step {
         if let Some(step) = self.claim.reconcile(names) {
             self.state = State::Claiming;
             return self.after_claim(view, step);

@@ -325,8 +325,8 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
 
 /// A name that is kept for long. A part of a reply would keep all of it in memory, and a list of
 /// a thousand contenders is long.
-pub(crate) fn kept(name: &ByteString) -> ByteString {
-    String::from(&**name).into()
+pub(crate) fn kept(name: &str) -> ByteString {
+    name.into()
 }
 
 /// Between one and one and a quarter of an interval, by the id.

@@ -1,6 +1,7 @@
 //! Reading a list of contenders.
 
 use bytestring::ByteString;
+use jute_codec::NameList;
 
 use super::{Profile, kept};
 use crate::error::LockError;
@@ -34,14 +35,14 @@ pub enum Standing {
 /// The list holds a lock of another kind, or numbers that order nobody.
 pub fn standing(
     profile: &Profile,
-    names: &[ByteString],
+    names: &NameList,
     name: &str,
     own: u32,
 ) -> Result<Standing, LockError> {
     let mut is_listed = false;
     let mut has_twin = false;
     let mut ahead = 0;
-    let mut nearest: Option<(u32, &ByteString)> = None;
+    let mut nearest: Option<(u32, &str)> = None;
     for sibling in names {
         match profile.names.sibling(sibling) {
             Sibling::Foreign => {}
@@ -49,7 +50,7 @@ pub fn standing(
                 return Err(LockError::MixedKinds { name: sibling.to_string() });
             }
             Sibling::Exhausted => return Err(exhausted(profile)),
-            Sibling::Contender(..) if *sibling == name => is_listed = true,
+            Sibling::Contender(number, _) if number == own && sibling == name => is_listed = true,
             Sibling::Contender(number, _) if number == own => has_twin = true,
             Sibling::Contender(number, role) if number < own => {
                 ahead += 1;
@@ -75,7 +76,7 @@ pub fn standing(
 /// # Errors
 ///
 /// As [`standing`].
-pub fn is_taken(profile: &Profile, names: &[ByteString]) -> Result<bool, LockError> {
+pub fn is_taken(profile: &Profile, names: &NameList) -> Result<bool, LockError> {
     let mut is_taken = false;
     for name in names {
         match profile.names.sibling(name) {
@@ -93,19 +94,15 @@ fn excludes(profile: &Profile, role: Role) -> bool {
     role == Role::Exclusive || profile.names.role() == Role::Exclusive
 }
 
-/// Contenders that carry an attempt's prefix, lowest number first.
-pub fn with_prefix(
-    profile: &Profile,
-    names: &[ByteString],
-    prefix: &str,
-) -> Vec<(u32, ByteString)> {
+/// Contenders that carry an attempt's prefix, lowest number first; copies, which may be kept.
+pub fn with_prefix(profile: &Profile, names: &NameList, prefix: &str) -> Vec<(u32, ByteString)> {
     let mut own: Vec<_> = names
         .iter()
         .filter(|name| name.starts_with(prefix))
         .filter_map(|name| match profile.names.sibling(name) {
-            Sibling::Contender(number, _) => Some((number, name.clone())),
+            Sibling::Contender(number, _) => Some((number, kept(name))),
             // It still has to be removed, whatever its number.
-            Sibling::Exhausted => Some((u32::MAX, name.clone())),
+            Sibling::Exhausted => Some((u32::MAX, kept(name))),
             Sibling::Foreign | Sibling::OtherKind => None,
         })
         .collect();
@@ -132,8 +129,8 @@ mod tests {
         }
     }
 
-    fn names(names: &[&str]) -> Vec<ByteString> {
-        names.iter().map(|name| ByteString::from(*name)).collect()
+    fn names(names: &[&str]) -> NameList {
+        names.iter().collect()
     }
 
     fn behind(ahead: usize, nearest: &str) -> Standing {

@@ -41,8 +41,8 @@ fn shown(payload: Bytes, op: OpCode) -> String {
         false => None,
     };
     match &mut response {
-        Some(Response::GetChildren(names)) => names.sort(),
-        Some(Response::GetChildren2(reply)) => reply.children.sort(),
+        Some(Response::GetChildren(names)) => *names = names.sorted(),
+        Some(Response::GetChildren2(reply)) => reply.children = reply.children.sorted(),
         _ => {}
     }
     let mut text = format!("{header:?} {response:?}");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
-    CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, ReadRequest, Request,
-    Response, SetDataRequest, Stat, encode_frame,
+    CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, NameList, ReadRequest,
+    Request, Response, SetDataRequest, Stat, encode_frame,
 };
 use proptest::prelude::*;
 
@@ -280,7 +280,7 @@ fn watches_are_registered_by_what_the_server_registers() {
         (Request::GetData, Err(ErrorCode::NO_NODE), &[]),
         (
             Request::GetChildren,
-            Ok(Response::GetChildren(vec![])),
+            Ok(Response::GetChildren(NameList::default())),
             &[EventType::NODE_CHILDREN_CHANGED, EventType::NODE_DELETED],
         ),
     ];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, EventType, Request, Response, xid};
+use jute_codec::{ErrorCode, EventType, NameList, Request, Response, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, data, sync, watch};
 use crate::error::{OpError, Outcome};
@@ -40,7 +40,8 @@ fn with_watches() -> Pair {
         watch(3, Request::GetChildren, "/child"),
     ]);
     pair.flush();
-    let answers = [Ok(data()), Err(ErrorCode::NO_NODE), Ok(Response::GetChildren(vec![]))];
+    let answers =
+        [Ok(data()), Err(ErrorCode::NO_NODE), Ok(Response::GetChildren(NameList::default()))];
     for ((xid, _), answer) in pair.requests().into_iter().zip(answers) {
         pair.reply(xid, answer);
     }
