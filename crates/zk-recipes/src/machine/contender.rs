@@ -7,10 +7,13 @@
 //! 2. Take the list apart. Znodes with our id but another name: reconcile them first. Own znode
 //!    missing: the place is lost, start a new attempt. Nobody ahead to wait for: held. Otherwise go
 //!    to 3. A reader waits for the writers ahead, everybody else for all who are ahead.
-//! 3. In one flight, read and watch the nearest of those, and the own znode. If the one ahead is
-//!    gone, list again (to 2). If it may not be read, watch the directory instead.
-//! 4. Wait. When the one ahead is deleted, the lock is held without another request if all of
-//!    these are true:
+//! 3. In one flight, read and watch the nearest of those, the own znode, and the second nearest.
+//!    If the one ahead is gone, list again (to 2), unless the newest list showed nobody else ahead
+//!    and the own znode, read after it, is there: then the lock is held. If the one ahead may not
+//!    be read, watch the directory instead.
+//! 4. Wait. When the second ahead is deleted, list again while the nearest is still there: so it is
+//!    known in time that nobody else is ahead. When the nearest is deleted, the lock is held
+//!    without another request if all of these are true:
 //!    - there are no readers and writers. There a znode can come into being ahead of others, when
 //!      a writer becomes a reader;
 //!    - the newest list was taken on the current connection and showed exactly one ahead;
@@ -84,6 +87,16 @@ struct Place {
     nearest: ByteString,
     /// The one ahead belongs to another session.
     is_ahead_foreign: bool,
+    /// The watch on the second ahead.
+    second_watch: Option<u64>,
+}
+
+/// What is read and watched in the flight of step 3, in this order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Asked {
+    ahead: bool,
+    own: bool,
+    second: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,7 +106,7 @@ enum State {
     /// The list of step 2 is in flight.
     Listing,
     /// Step 3 is in flight.
-    Watching,
+    Watching(Asked),
     /// Step 4: waiting.
     Queued,
     /// Step 4: the read of the own znode is in flight.
@@ -167,7 +180,7 @@ impl Contender {
                 self.after_claim(view, step)
             }
             (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
-            (State::Watching, Input::Reply(reply)) => self.watched(view, reply),
+            (State::Watching(asked), Input::Reply(reply)) => self.watched(view, asked, reply),
             (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
             (State::Queued, Input::Timer) => {
                 self.is_safety_list = true;
@@ -203,6 +216,7 @@ impl Contender {
             ahead_watch: None,
             nearest: ByteString::new(),
             is_ahead_foreign: false,
+            second_watch: None,
         });
         match claimed.list {
             Some((names, connection)) => self.evaluate(view, &names, connection),
@@ -236,48 +250,93 @@ impl Contender {
                 }
             }
             Standing::Behind { .. } if !self.may_queue => Step::Busy,
-            Standing::Behind { ahead, nearest } => {
+            Standing::Behind { ahead, nearest, second } => {
                 let is_same = place.nearest == nearest && place.ahead_watch.is_some();
                 self.tally.watches_missed += u64::from(is_safety_list && !is_same);
                 self.ahead = Some(ahead);
                 place.nearest = nearest;
-                if self.is_blind || (is_safety_list && is_same) {
+                if self.is_blind {
                     self.state = State::Queued;
                     return self.wait(view);
                 }
-                self.watch()
+                // Where the one ahead is ours, or there are readers and writers, its end is
+                // followed by a request anyhow.
+                let is_useful = !is_same || place.is_ahead_foreign;
+                let second = second.filter(|_| is_useful && !self.profile.names.is_read_write());
+                if second.is_none() {
+                    place.second_watch = None;
+                }
+                let new_second = second.filter(|_| place.second_watch.is_none());
+                self.watch(view, !is_same, new_second)
             }
         }
     }
 
-    /// Step 3.
-    fn watch(&mut self) -> Step {
-        self.state = State::Watching;
-        let (ahead_watch, new_own_watch) = (self.fresh_watch(), self.fresh_watch());
+    /// Step 3: watches the nearest ahead if it is new, the own znode if it is not watched on this
+    /// connection, and the second ahead if one is given.
+    fn watch(&mut self, view: View, is_new: bool, second: Option<ByteString>) -> Step {
+        let [ahead_watch, own_watch, second_watch] = [(); 3].map(|()| self.fresh_watch());
         let place = self.place.as_mut().expect("a watch is set for a place");
-        place.ahead_watch = Some(ahead_watch);
-        place.is_ahead_foreign = false;
         let directory = &self.profile.directory;
-        let mut operations = vec![read(child(directory, &place.nearest), Some(ahead_watch))];
-        if place.own_watch.is_none() || place.own_watched_on != place.listed_on {
-            place.own_watched_on = None;
-            place.own_watch = Some(new_own_watch);
-            operations.push(read(child(directory, &place.znode.name), Some(new_own_watch)));
+        let mut operations = Vec::new();
+        let own = place.own_watch.is_none() || place.own_watched_on != place.listed_on;
+        let asked = Asked { ahead: is_new, own, second: second.is_some() };
+        if asked.ahead {
+            place.ahead_watch = Some(ahead_watch);
+            place.is_ahead_foreign = false;
+            operations.push(read(child(directory, &place.nearest), Some(ahead_watch)));
         }
+        if asked.own {
+            place.own_watch = Some(own_watch);
+            place.own_watched_on = None;
+            operations.push(read(child(directory, &place.znode.name), Some(own_watch)));
+        }
+        if let Some(second) = second {
+            place.second_watch = Some(second_watch);
+            operations.push(read(child(directory, &second), Some(second_watch)));
+        }
+        if operations.is_empty() {
+            self.state = State::Queued;
+            return self.wait(view);
+        }
+        self.state = State::Watching(asked);
         Step::Submit(flight(Some(place.session), operations))
     }
 
-    fn watched(&mut self, view: View, reply: Reply) -> Step {
+    fn watched(&mut self, view: View, asked: Asked, reply: Reply) -> Step {
         let place = self.place.as_mut().expect("a watch was set for a place");
         let mut results = reply.results.into_iter().map(replayable);
-        let (ahead, own) = (results.next(), results.next());
+        let mut result =
+            |is_asked: bool| is_asked.then(|| results.next().unwrap_or(Verdict::Unknown));
+        let (ahead, own) = (result(asked.ahead), result(asked.own));
+        let second = result(asked.second);
+        // What was not read is not watched.
+        if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
+            place.ahead_watch = None;
+        }
         if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
-            // No watch was left, whatever becomes of the one ahead.
             place.own_watch = None;
         }
+        let mut is_second_known = match second {
+            None => true,
+            Some(Verdict::Done(Response::GetData(_))) => place.second_watch.is_some(),
+            Some(other) => {
+                place.second_watch = None;
+                // Anything else costs a list later, when the one ahead is gone.
+                !matches!(other, Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)))
+            }
+        };
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(data)))
+            if data.stat.ephemeral_owner == place.session.0);
         match ahead {
+            None => {}
             Some(Verdict::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session.0;
+                if !place.is_ahead_foreign {
+                    // Its end does not grant, whatever is known by then.
+                    place.second_watch = None;
+                    is_second_known = true;
+                }
             }
             Some(Verdict::SessionOver) => return Step::Restart(Restart::SessionOver),
             Some(Verdict::Later) => return self.pause(view),
@@ -286,25 +345,27 @@ impl Contender {
                 return self.list_again();
             }
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                let is_current = view.alive == Some(reply.connection)
+                    && place.listed_on == Some(reply.connection);
+                if is_own && is_current && place.own_watch.is_some() && self.was_last() {
+                    return self.grant_confirmed(view, reply.connection);
+                }
                 return self.list_again();
             }
             Some(Verdict::Refused(error)) => {
                 let path = child(&self.profile.directory, &place.nearest);
                 return Step::Failed(LockError::definite(error, "read", &path));
             }
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) => {
                 place.own_watch = None;
+                place.second_watch = None;
                 self.tally.replays += 1;
-                return self.watch();
+                return self.watch(view, true, None);
             }
         }
         match own {
             None => {}
-            Some(Verdict::Done(Response::GetData(data)))
-                if data.stat.ephemeral_owner == place.session.0 =>
-            {
-                place.own_watched_on = Some(reply.connection);
-            }
+            Some(_) if is_own => place.own_watched_on = Some(reply.connection),
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
                 let path = child(&self.profile.directory, &place.znode.name);
                 return Step::Failed(LockError::definite(error, "read", &path));
@@ -315,8 +376,8 @@ impl Contender {
                 return self.list_again();
             }
         }
-        if place.ahead_watch.is_none() || place.own_watch.is_none() {
-            // It fired before the flight was answered as a whole.
+        if place.ahead_watch.is_none() || place.own_watch.is_none() || !is_second_known {
+            // It fired before the flight was answered as a whole, or was gone before.
             return self.list_again();
         }
         if place.listed_on != Some(reply.connection) {
@@ -324,6 +385,18 @@ impl Contender {
         }
         self.state = State::Queued;
         self.wait(view)
+    }
+
+    /// Whether the end of the one ahead means that nobody is ahead any more, by the newest list.
+    fn was_last(&self) -> bool {
+        self.ahead == Some(1) && !self.profile.names.is_read_write()
+    }
+
+    /// Granted because the own znode was read after the one ahead had gone.
+    fn grant_confirmed(&mut self, view: View, connection: u64) -> Step {
+        let place = self.place.as_mut().expect("only a place is granted");
+        place.own_watched_on = Some(connection);
+        self.grant(view, connection)
     }
 
     /// An event of one of the watches; those that were replaced mean nothing any more.
@@ -334,6 +407,13 @@ impl Contender {
             place.own_watched_on = None;
             if kind == EventType::NODE_DELETED {
                 return self.list_unless_busy(view);
+            }
+            return self.wait(view);
+        }
+        if place.second_watch == Some(local) {
+            place.second_watch = None;
+            if self.state == State::Queued && kind == EventType::NODE_DELETED {
+                return self.list_again();
             }
             return self.wait(view);
         }
@@ -348,14 +428,13 @@ impl Contender {
         }
         // Step 4.
         let is_current = place.listed_on.is_some() && place.listed_on == view.alive;
-        let was_last = self.ahead == Some(1) && !self.profile.names.is_read_write();
-        if kind != EventType::NODE_DELETED || !was_last || self.is_blind || !is_current {
+        let is_watched = place.own_watch.is_some() && place.own_watched_on == view.alive;
+        let needs_no_look = place.is_ahead_foreign && is_watched;
+        if kind != EventType::NODE_DELETED || !self.was_last() || self.is_blind || !is_current {
             return self.list_again();
         }
-        let connection = view.alive.unwrap_or_default();
-        let is_watched = place.own_watch.is_some() && place.own_watched_on == view.alive;
-        if place.is_ahead_foreign && is_watched {
-            return self.grant(view, connection);
+        if needs_no_look {
+            return self.grant(view, view.alive.unwrap_or_default());
         }
         self.confirm()
     }
@@ -379,8 +458,7 @@ impl Contender {
                     && view.alive == Some(reply.connection)
                     && place.listed_on == Some(reply.connection) =>
             {
-                place.own_watched_on = Some(reply.connection);
-                self.grant(view, reply.connection)
+                self.grant_confirmed(view, reply.connection)
             }
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
             _ => {
@@ -407,7 +485,7 @@ impl Contender {
             State::Queued | State::Granted => self.list_again(),
             State::Claiming
             | State::Listing
-            | State::Watching
+            | State::Watching(_)
             | State::Confirming
             | State::Pausing => self.wait(view),
         }
@@ -467,7 +545,7 @@ impl Contender {
             State::Granted => self.grant_again(view),
             State::Claiming
             | State::Listing
-            | State::Watching
+            | State::Watching(_)
             | State::Confirming
             | State::Pausing => Step::Wait(self.paused_until),
         }

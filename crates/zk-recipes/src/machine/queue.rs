@@ -19,6 +19,8 @@ pub enum Standing {
         ahead: usize,
         /// The last of those whom the contender waits for.
         nearest: ByteString,
+        /// The last but one of them.
+        second: Option<ByteString>,
     },
     /// The contender is not in the list.
     Missing,
@@ -43,6 +45,7 @@ pub fn standing(
     let mut has_twin = false;
     let mut ahead = 0;
     let mut nearest: Option<(u32, &str)> = None;
+    let mut second = None;
     for sibling in names {
         match profile.names.sibling(sibling) {
             Sibling::Foreign => {}
@@ -54,8 +57,13 @@ pub fn standing(
             Sibling::Contender(number, _) if number == own => has_twin = true,
             Sibling::Contender(number, role) if number < own => {
                 ahead += 1;
-                if excludes(profile, role) && nearest.is_none_or(|(highest, _)| highest < number) {
-                    nearest = Some((number, sibling));
+                if !excludes(profile, role) {
+                    continue;
+                }
+                if nearest.is_none_or(|(highest, _)| highest < number) {
+                    second = nearest.replace((number, sibling));
+                } else if second.is_none_or(|(highest, _)| highest < number) {
+                    second = Some((number, sibling));
                 }
             }
             Sibling::Contender(..) => {}
@@ -67,7 +75,10 @@ pub fn standing(
         // Two contenders with one number cannot be told apart in order.
         _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
-        Some((_, nearest)) => Standing::Behind { ahead, nearest: kept(nearest) },
+        Some((_, nearest)) => {
+            let second = second.map(|(_, second)| kept(second));
+            Standing::Behind { ahead, nearest: kept(nearest), second }
+        }
     })
 }
 
@@ -133,8 +144,8 @@ mod tests {
         names.iter().collect()
     }
 
-    fn behind(ahead: usize, nearest: &str) -> Standing {
-        Standing::Behind { ahead, nearest: nearest.into() }
+    fn behind(ahead: usize, nearest: &str, second: Option<&str>) -> Standing {
+        Standing::Behind { ahead, nearest: nearest.into(), second: second.map(Into::into) }
     }
 
     #[track_caller]
@@ -147,9 +158,15 @@ mod tests {
     fn order_is_by_number_whatever_the_prefix() {
         check(&["m-lock-0000000005"], &Standing::First);
         check(&["a-lock-0000000006", "m-lock-0000000005"], &Standing::First);
+        let mut list =
+            ["z-lock-0000000001", "a-lock-0000000003", "m-lock-0000000005", "b-lock-0000000002"];
+        for _ in &list.clone() {
+            check(&list, &behind(3, "a-lock-0000000003", Some("b-lock-0000000002")));
+            list.rotate_left(1);
+        }
         check(
-            &["z-lock-0000000001", "a-lock-0000000003", "m-lock-0000000005", "b-lock-0000000002"],
-            &behind(3, "a-lock-0000000003"),
+            &["a-lock-0000000003", "m-lock-0000000005", "b-lock-0000000007"],
+            &behind(1, "a-lock-0000000003", None),
         );
         check(&["config", "m-lock-0000000005"], &Standing::First);
     }
@@ -187,11 +204,11 @@ mod tests {
         let others = ["a-__READ__0000000004", "b-__WRIT__0000000002", "c-__READ__0000000001"];
         assert_eq!(
             standing(&reader, &queue(read, &others), read, 5),
-            Ok(behind(3, "b-__WRIT__0000000002"))
+            Ok(behind(3, "b-__WRIT__0000000002", None))
         );
         assert_eq!(
             standing(&writer, &queue(write, &others), write, 5),
-            Ok(behind(3, "a-__READ__0000000004"))
+            Ok(behind(3, "a-__READ__0000000004", Some("b-__WRIT__0000000002")))
         );
         let readers = ["a-__READ__0000000004", "z-__WRIT__0000000006"];
         assert_eq!(standing(&reader, &queue(read, &readers), read, 5), Ok(Standing::First));
@@ -208,10 +225,13 @@ mod tests {
         for others in [[pair[0], pair[1]], [pair[1], pair[0]]] {
             let reader = profile(Names::Reader(RwNaming::curator()));
             let list = names(&[others[0], read, others[1]]);
-            assert_eq!(standing(&reader, &list, read, 5), Ok(behind(2, pair[1])));
+            assert_eq!(standing(&reader, &list, read, 5), Ok(behind(2, pair[1], None)));
             let writer = profile(Names::Writer(RwNaming::curator()));
             let list = names(&[others[0], write, others[1]]);
-            assert_eq!(standing(&writer, &list, write, 5), Ok(behind(2, others[0])));
+            assert_eq!(
+                standing(&writer, &list, write, 5),
+                Ok(behind(2, others[0], Some(others[1])))
+            );
         }
         let own = names(&["x-__WRIT__0000000005", read]);
         assert!(standing(&profile(Names::Reader(RwNaming::curator())), &own, read, 5).is_err());
