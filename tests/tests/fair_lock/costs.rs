@@ -95,6 +95,184 @@ fn a_hand_off_after_a_reconnect_lists_once() {
     });
 }
 
+/// Who is third knows without a list when it comes to be second. Who is further behind lists once,
+/// while the one ahead of it holds.
+#[test]
+fn a_hand_off_in_a_longer_queue_is_a_grant_without_a_request_too() {
+    run(async {
+        let world = World::new();
+        let (other, mut guard) = holder(&world, 100).await;
+        let (mut clients, mut waiters) = (vec![other], Vec::new());
+        for seed in 0..5 {
+            let client = world.client(seed).await;
+            waiters.push(queue_up(&world, &World::lock(&client)).await);
+            sleep_ms(100).await;
+            let read = OpCode::GET_DATA;
+            let expected = [OpCode::CREATE2, OpCode::GET_CHILDREN, read, read, read];
+            let reads = if seed == 0 { 2 } else { 3 };
+            let requests = ops(&requests_of(&world, session(&client)));
+            assert_eq!(requests, expected[..2 + reads], "{}", world.trace());
+            clients.push(client);
+        }
+        for (place, waiter) in waiters.into_iter().enumerate() {
+            world.server.clear_requests();
+            release(guard).await;
+            guard = granted_now(&world, waiter).await;
+            let own = requests_of(&world, session(&clients[place + 1]));
+            assert_eq!(ops(&own), [], "{}", world.trace());
+            sleep_ms(100).await;
+            let lists = usize::from((1..4).contains(&place));
+            let third = clients.get(place + 2).map(|third| requests_of(&world, session(third)));
+            let expected = &[OpCode::GET_CHILDREN][..lists];
+            assert_eq!(ops(&third.unwrap_or_default()), expected, "{place}\n{}", world.trace());
+            assert_eq!(world.server.requests().len(), 1 + lists);
+        }
+        release(guard).await;
+        assert_eq!(world.server.watch_count(), 0);
+        world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+    });
+}
+
+/// Who watches one that gives up finds another to watch in its place.
+#[test]
+fn the_second_ahead_may_give_up() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let mut waiters = Vec::new();
+        for seed in 10..13 {
+            let waiting = world.client(seed).await;
+            waiters.push((queue_up(&world, &World::lock(&waiting)).await, waiting));
+        }
+        let last = queue_up(&world, &World::lock(&client)).await;
+        sleep_ms(100).await;
+        world.server.clear_requests();
+        // Of holder, first, middle, nearest, this one watches the last two.
+        let (middle, gone) = waiters.remove(1);
+        middle.abort();
+        world.until("it is gone", |_| world.contenders().len() == 4).await;
+        sleep_ms(100).await;
+        let list_and_watch = [OpCode::GET_CHILDREN, OpCode::GET_DATA];
+        assert_eq!(ops(&requests_of(&world, session(&client))), list_and_watch);
+        let mut guard = held;
+        let mut clients = vec![other, gone];
+        for (waiter, waiting) in waiters {
+            release(guard).await;
+            guard = granted_now(&world, waiter).await;
+            clients.push(waiting);
+            sleep_ms(100).await;
+        }
+        world.server.clear_requests();
+        release(guard).await;
+        let guard = granted_now(&world, last).await;
+        assert_eq!(ops(&requests_of(&world, session(&client))), [], "{}", world.trace());
+        release(guard).await;
+        clients.push(client);
+        world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+    });
+}
+
+/// Both whom the last one watches give up, one after the other, in either order.
+#[test]
+fn both_ahead_may_give_up_and_nothing_is_granted() {
+    for order in [[0, 1], [1, 0]] {
+        run(async {
+            let world = World::new();
+            let (other, held) = holder(&world, SECOND).await;
+            let client = world.client(FIRST).await;
+            let (mut ahead, mut clients) = (Vec::new(), vec![other]);
+            for seed in 10..12 {
+                let waiting = world.client(seed).await;
+                ahead.push(queue_up(&world, &World::lock(&waiting)).await);
+                clients.push(waiting);
+            }
+            let last = queue_up(&world, &World::lock(&client)).await;
+            sleep_ms(100).await;
+            for (index, left) in order.into_iter().zip([3, 2]) {
+                ahead[index].abort();
+                world.until("it is gone", |_| world.contenders().len() == left).await;
+                sleep_ms(100).await;
+                assert!(!last.is_finished(), "{order:?}\n{}", world.trace());
+            }
+            assert_eq!(held.state(), zk_recipes::LockState::Held);
+            release(held).await;
+            release(granted_now(&world, last).await).await;
+            clients.push(client);
+            world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+        });
+    }
+}
+
+/// The end of a znode of the own session never grants, so there is no point in knowing early that
+/// it is the last one.
+#[test]
+fn tasks_of_one_client_watch_only_the_nearest_and_list_once() {
+    run(async {
+        let world = World::new();
+        let (client, held) = holder(&world, FIRST).await;
+        let lock = World::lock(&client);
+        let second = queue_up(&world, &lock).await;
+        let third = queue_up(&world, &lock).await;
+        sleep_ms(200).await;
+        world.server.clear_requests();
+        release(held).await;
+        let held = granted_now(&world, second).await;
+        sleep_ms(200).await;
+        let (delete, list) = (OpCode::DELETE, OpCode::GET_CHILDREN);
+        let confirm = OpCode::GET_DATA;
+        assert_eq!(ops(&world.server.requests()), [delete, confirm], "{}", world.trace());
+        world.server.clear_requests();
+        release(held).await;
+        let guard = granted_now(&world, third).await;
+        assert_eq!(ops(&world.server.requests()), [delete, list], "{}", world.trace());
+        release(guard).await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
+/// Queues up behind a holder that releases between the list and the read of its znode, when `then`
+/// happens to the own znode; what was sent until the lock was there.
+fn behind_one_that_is_gone(then: impl FnOnce(&World)) -> Vec<OpCode> {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let slow = Action::Delay(Duration::from_millis(50));
+        world.server.inject(at_op(session(&client), OpCode::GET_CHILDREN, slow));
+        let waiter = spawn(World::lock(&client).acquire().into_future());
+        world.until("it has a place", |_| world.contenders().len() == 2).await;
+        release(held).await;
+        then(&world);
+        let guard = waiter.await.expect("it does not panic").expect("nobody else wants it");
+        let requests = ops(&requests_of(&world, session(&client)));
+        sleep_ms(1_000).await;
+        assert_eq!(guard.state(), zk_recipes::LockState::Held, "{}", world.trace());
+        release(guard).await;
+        world.check_clean(&[&client, &other]).await;
+        requests
+    })
+}
+
+#[test]
+fn a_holder_that_is_gone_before_it_was_read_needs_no_second_list() {
+    let requests = behind_one_that_is_gone(|_| {});
+    let (list, read) = (OpCode::GET_CHILDREN, OpCode::GET_DATA);
+    assert_eq!(requests, [OpCode::CREATE2, list, read, read]);
+}
+
+#[test]
+fn a_place_that_is_gone_as_well_is_no_grant() {
+    let requests = behind_one_that_is_gone(|world| {
+        for name in world.contenders() {
+            assert!(world.server.admin_delete(&format!("{DIRECTORY}/{name}")));
+        }
+    });
+    let (list, read) = (OpCode::GET_CHILDREN, OpCode::GET_DATA);
+    let (create, remove) = (OpCode::CREATE2, OpCode::DELETE);
+    assert_eq!(requests, [create, list, read, read, list, remove, create, list]);
+}
+
 #[test]
 fn a_waiter_and_a_holder_send_nothing_while_nothing_happens() {
     run(async {

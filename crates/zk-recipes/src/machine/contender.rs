@@ -11,8 +11,8 @@
 //!    If the one ahead is gone, list again (to 2), unless the newest list showed nobody else ahead
 //!    and the own znode, read after it, is there: then the lock is held. If the one ahead may not
 //!    be read, watch the directory instead.
-//! 4. Wait. When the second ahead is deleted, list again while the nearest is still there: so it is
-//!    known in time that nobody else is ahead. When the nearest is deleted, the lock is held
+//! 4. Wait. When the second ahead is deleted, list again while the nearest is still there, unless
+//!    those two were all: so it is known in time that nobody else is ahead. When the nearest is deleted, the lock is held
 //!    without another request if all of these are true:
 //!    - there are no readers and writers. There a znode can come into being ahead of others, when
 //!      a writer becomes a reader;
@@ -89,6 +89,13 @@ struct Place {
     is_ahead_foreign: bool,
     /// The watch on the second ahead.
     second_watch: Option<u64>,
+}
+
+impl Place {
+    /// The newest list was taken on the current connection, which is alive.
+    fn is_listed(&self, view: View) -> bool {
+        self.listed_on.is_some() && self.listed_on == view.alive
+    }
 }
 
 /// What is read and watched in the flight of step 3, in this order.
@@ -413,7 +420,10 @@ impl Contender {
         if place.second_watch == Some(local) {
             place.second_watch = None;
             if self.state == State::Queued && kind == EventType::NODE_DELETED {
-                return self.list_again();
+                if self.ahead != Some(2) || !place.is_listed(view) {
+                    return self.list_again();
+                }
+                self.ahead = Some(1);
             }
             return self.wait(view);
         }
@@ -427,7 +437,7 @@ impl Contender {
             return self.wait(view);
         }
         // Step 4.
-        let is_current = place.listed_on.is_some() && place.listed_on == view.alive;
+        let is_current = place.is_listed(view);
         let is_watched = place.own_watch.is_some() && place.own_watched_on == view.alive;
         let needs_no_look = place.is_ahead_foreign && is_watched;
         if kind != EventType::NODE_DELETED || !self.was_last() || self.is_blind || !is_current {
