@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -391,5 +392,106 @@ fn a_transport_that_takes_its_time_to_flush_is_flushed() {
             })
             .await;
         client.create("/a", "x", CreateMode::Persistent).await.expect("it arrives");
+    });
+}
+
+/// What a client did with its connection.
+#[derive(Debug, Default)]
+struct Turns {
+    /// When it was woken, and looked for bytes.
+    looks: Vec<tokio::time::Instant>,
+    /// Bytes of each write.
+    writes: Vec<usize>,
+}
+
+/// A stream that remembers how it was used.
+struct Recorded {
+    stream: DuplexStream,
+    turns: Arc<Mutex<Turns>>,
+}
+
+impl AsyncRead for Recorded {
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.turns.lock().unwrap().looks.push(tokio::time::Instant::now());
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Recorded {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if let Poll::Ready(Ok(count)) = written {
+            self.turns.lock().unwrap().writes.push(count);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// A client, and what it does with its connection from now on.
+async fn recorded(world: &World) -> (Client, Arc<Mutex<Turns>>) {
+    let turns = Arc::new(Mutex::new(Turns::default()));
+    let (server, all) = (world.server.clone(), Arc::clone(&turns));
+    let client = world.client_with(1, |builder| {
+        builder.transport(move |_| {
+            let stream = server.connect().map(|stream| Recorded { stream, turns: all.clone() });
+            std::future::ready(stream)
+        })
+    });
+    let client = client.await;
+    sleep_ms(1).await;
+    *turns.lock().unwrap() = Turns::default();
+    (client, turns)
+}
+
+#[test]
+fn an_idle_session_wakes_for_its_pings_and_for_nothing_else() {
+    run(async {
+        let world = World::new();
+        let (client, turns) = recorded(&world).await;
+        sleep_ms(90_000).await;
+        let Turns { looks, writes } = std::mem::take(&mut *turns.lock().unwrap());
+        let mut times = looks.clone();
+        times.dedup();
+        // The session timeout is too short for a lease, so that a ping goes out every third of it.
+        assert_eq!(times.len(), 26, "woken at {times:?}");
+        for pair in times.windows(2) {
+            let late = (pair[1] - pair[0]).saturating_sub(SESSION_TIMEOUT / 3);
+            assert!(late <= Duration::from_millis(1), "tokio counts in milliseconds: {times:?}");
+        }
+        assert_eq!(writes, [4 + 8; 26], "a ping is a length, an xid and an opcode");
+        // Twice for the timer, twice for the answer: until nothing is left to do.
+        assert!(looks.len() <= 5 * times.len(), "{} looks for {} pings", looks.len(), times.len());
+        assert_eq!(client.state(), SessionState::Connected);
+    });
+}
+
+#[test]
+fn requests_of_one_turn_leave_in_one_write() {
+    run(async {
+        let world = World::new();
+        let (client, turns) = recorded(&world).await;
+        let asked: Vec<_> = (0..100).map(|_| client.exists("/")).collect();
+        for asked in asked {
+            assert!(asked.await.expect("the root can be read").is_some());
+        }
+        // A length, an xid, an opcode, a path with its length, and no watch.
+        assert_eq!(turns.lock().unwrap().writes, [100 * (4 + 8 + 5 + 1)]);
     });
 }

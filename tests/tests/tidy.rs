@@ -356,7 +356,7 @@ fn machine_is_pure(_: &str, text: &str) -> Vec<String> {
 }
 
 fn may_not_spawn(path: &str) -> bool {
-    let owners = ["driver", "examples", "net", "run", "tests"];
+    let owners = ["driver", "examples", "net", "run", "tests", "zk-bench"];
     let owned = path.split('/').any(|part| owners.contains(&part.trim_end_matches(".rs")));
     is_rust(path) && !owned
 }
