@@ -65,12 +65,15 @@ const GOALS: &[Goal] = &[
             Bound::AtMost(1.01),
         )
     },
-    single(
-        "7 decode of 1,000 names to a copy",
-        "codec",
-        "get_children_decode_vs_copy",
-        Bound::AtMost(3.0),
-    ),
+    Goal {
+        is_steady: false,
+        ..single(
+            "7 decode of 1,000 names to a copy",
+            "codec",
+            "get_children_decode_vs_copy",
+            Bound::AtMost(3.0),
+        )
+    },
     ratio("8 eight tasks, multi to current", TASKS, "per_s", TASKS_CURRENT, Bound::AtLeast(1.0)),
 ];
 
@@ -113,7 +116,8 @@ impl std::fmt::Display for Bound {
 /// Measures all of them, shows each as it comes, and reports all.
 pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let mut figures = Map::new();
-    for goal in GOALS {
+    let mut missed = Vec::new();
+    for goal in GOALS.iter().filter(|goal| goal.is_steady || !options.steady) {
         let rounds = if goal.is_steady { 1 } else { options.rounds };
         let mut values =
             (0..rounds).map(|index| goal.value(options, index)).collect::<Outcome<Vec<_>>>()?;
@@ -127,9 +131,17 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
         eprintln!("{:40} {value:>8} ({low} to {high}), {bound}: {verdict}", goal.name);
         let figure =
             json!({ "value": value, "low": low, "high": high, "bound": bound, "met": is_met });
+        if !is_met {
+            missed.push(goal.name.trim());
+        }
         figures.insert(goal.name.trim().to_owned(), figure);
     }
-    Ok(Report::new(options).figures(figures))
+    let report = Report::new(options).figures(figures);
+    if missed.is_empty() {
+        return Ok(report);
+    }
+    report.print();
+    Err(format!("not met: {}", missed.join("; ")).into())
 }
 
 impl Goal {

@@ -25,6 +25,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::options::{Options, RuntimeKind, Workload};
 use crate::report::Report;
@@ -34,6 +35,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    allow_many_files();
     match measure(&options) {
         Ok(report) => {
             report.print();
@@ -43,6 +45,15 @@ fn main() -> ExitCode {
             eprintln!("zk-bench {}: {error}", options.workload);
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A thousand sessions need more files than most shells allow.
+fn allow_many_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        eprintln!("zk-bench: the limit of open files stays as it is: {error}");
     }
 }
 

@@ -41,6 +41,9 @@ pub(crate) struct Options {
     /// From a blocking socket, with frames built before and replies that are not decoded.
     #[arg(long)]
     pub(crate) floor: bool,
+    /// Of `goals`, only those that do not depend on the speed of the machine: memory and requests.
+    #[arg(long)]
+    pub(crate) steady: bool,
     /// Rounds of each comparison of `goals`.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
@@ -68,7 +71,7 @@ pub(crate) enum Workload {
     Queue,
     /// Encoding and decoding, without a server.
     Codec,
-    /// The comparisons of docs/performance.md, each in turns.
+    /// The comparisons of docs/performance.md, each in turns; fails if one is not as it should be.
     Goals,
 }
 
