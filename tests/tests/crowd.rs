@@ -15,7 +15,7 @@ use zk_testserver::ServerConfig;
 /// In the environment of the process that measures its memory: which crowd.
 const MEASURE: &str = "CROWD_MEASURE";
 /// What a waiter may cost, with its share of the server, which lives in the same process.
-const TASK_MAX: usize = 40 * 1024;
+const TASK_MAX: usize = 12 * 1024;
 /// What it may cost with a session of its own: buffers for reading and writing at both ends.
 const SESSION_MAX: usize = 320 * 1024;
 

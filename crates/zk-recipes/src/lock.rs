@@ -224,7 +224,7 @@ impl<K: Kind> IntoFuture for Acquire<K> {
     type IntoFuture = Acquiring<Guard<K>>;
 
     fn into_future(self) -> Acquiring<Guard<K>> {
-        Acquiring(Box::pin(acquire(self.order)))
+        Acquiring(Box::pin(async move { acquire(&self.order).await }))
     }
 }
 
@@ -233,7 +233,7 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
     type IntoFuture = Acquiring<Option<Guard<K>>>;
 
     fn into_future(self) -> Acquiring<Option<Guard<K>>> {
-        Acquiring(Box::pin(try_acquire(self.order)))
+        Acquiring(Box::pin(async move { try_acquire(&self.order).await }))
     }
 }
 

@@ -56,9 +56,7 @@ pub enum ClaimStep {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "complete by definition")]
 pub struct Claimed {
-    /// The znode.
-    pub znode: Znode,
-    /// Its session.
+    /// The session of the znode.
     pub session: SessionId,
     /// A list of the directory taken after the create, and the connection it was taken on.
     pub list: Option<(NameList, u64)>,
@@ -68,7 +66,8 @@ pub struct Claimed {
 #[derive(Clone, Debug)]
 pub struct Claim {
     profile: Arc<Profile>,
-    prefix: ByteString,
+    /// In bytes, because the alignment of a `u128` would pad all that is around it.
+    id: [u8; 16],
     session: Option<SessionId>,
     znode: Option<Znode>,
     /// A create had an unknown outcome.
@@ -99,15 +98,13 @@ enum State {
 
 impl Claim {
     pub(crate) fn new(profile: Arc<Profile>, id: u128) -> Self {
-        let prefix = profile.names.prefix(id).into();
-        let directory = Directory::new(profile.directory.clone());
         Self {
             profile,
-            prefix,
+            id: id.to_ne_bytes(),
             session: None,
             znode: None,
             is_tainted: false,
-            directory,
+            directory: Directory::default(),
             replays: 0,
             duplicates: 0,
             strangers: Vec::new(),
@@ -120,7 +117,7 @@ impl Claim {
         self.state = State::Creating;
         let directory = &self.profile.directory;
         let claim = create(
-            child(directory, &self.prefix),
+            child(directory, &self.prefix()),
             self.profile.identity.clone(),
             self.profile.acl.clone(),
             CreateMode::EphemeralSequential,
@@ -141,6 +138,22 @@ impl Claim {
         Some(self.read_owners(found))
     }
 
+    /// The id of the attempt.
+    pub(crate) fn id(&self) -> u128 {
+        u128::from_ne_bytes(self.id)
+    }
+
+    /// The znode, once the place is claimed.
+    pub fn znode(&self) -> Option<&Znode> {
+        self.znode.as_ref()
+    }
+
+    /// Path of the znode, once the place is claimed.
+    pub(crate) fn path(&self) -> ByteString {
+        let znode = self.znode.as_ref().expect("there is a place");
+        child(&self.profile.directory, &znode.name)
+    }
+
     /// The session of the claim, once it is known.
     pub fn session(&self) -> Option<SessionId> {
         self.session
@@ -154,7 +167,7 @@ impl Claim {
     /// What this claim may have left behind.
     pub fn release(&self) -> Release {
         let known = self.znode.as_ref().map(|znode| znode.name.clone());
-        let (profile, prefix) = (Arc::clone(&self.profile), self.prefix.clone());
+        let (profile, prefix) = (Arc::clone(&self.profile), self.prefix().into());
         Release::new(profile, prefix, self.session, known, self.is_tainted)
     }
 
@@ -231,9 +244,8 @@ impl Claim {
     }
 
     fn claimed(&mut self, list: Option<(NameList, u64)>) -> ClaimStep {
-        let znode = self.znode.clone().expect("the caller has set it");
         let session = self.session.expect("a create was answered in a session");
-        ClaimStep::Claimed(Claimed { znode, session, list })
+        ClaimStep::Claimed(Claimed { session, list })
     }
 
     fn pause(&mut self, view: View) -> ClaimStep {
@@ -242,7 +254,7 @@ impl Claim {
     }
 
     fn make_directory(&mut self) -> ClaimStep {
-        match self.directory.make() {
+        match self.directory.make(&self.profile.directory) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 ClaimStep::Submit(flight(self.session, operations))
@@ -252,7 +264,7 @@ impl Claim {
     }
 
     fn made_directory(&mut self, view: View, reply: Reply) -> ClaimStep {
-        match self.directory.made(reply) {
+        match self.directory.made(&self.profile.directory, reply) {
             // If it is not there after all, the next create says so.
             Made::Perhaps => self.start(),
             Made::Again => self.make_directory(),
@@ -318,9 +330,13 @@ impl Claim {
         if is_later { self.pause(view) } else { self.probe() }
     }
 
+    fn prefix(&self) -> String {
+        self.profile.names.prefix(self.id())
+    }
+
     /// Znodes with our id, but for those that are known to belong to other sessions.
     fn unknown(&self, names: &NameList) -> Vec<(u32, ByteString)> {
-        let mut found = queue::with_prefix(&self.profile, names, &self.prefix);
+        let mut found = queue::with_prefix(&self.profile, names, &self.prefix());
         found.retain(|(_, name)| !self.strangers.contains(name));
         found
     }

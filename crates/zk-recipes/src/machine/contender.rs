@@ -34,7 +34,6 @@
 //! gone since; the guard knows how to find out.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, EventType, NameList, Response};
@@ -45,8 +44,8 @@ use super::claim::{Claim, ClaimStep, Claimed};
 use super::queue::{Standing, standing};
 use super::release::Release;
 use super::{
-    Held, Input, PAUSE, Profile, Restart, Step, Tally, Verdict, View, Znode, child, flight, list,
-    read, replayable, spread,
+    Held, Input, PAUSE, Profile, Restart, Step, Tally, Verdict, View, child, flight, list, read,
+    replayable, spread,
 };
 use crate::error::LockError;
 
@@ -66,15 +65,12 @@ pub struct Contender {
     is_safety_list: bool,
     tally: Tally,
     paused_until: Option<Time>,
-    /// The interval of the safety list, spread so that waiters do not list together.
-    safety_relist: Option<Duration>,
     state: State,
 }
 
 /// A place in the queue, and what is known on the current connection.
 #[derive(Clone, Debug)]
 struct Place {
-    znode: Znode,
     session: SessionId,
     /// Connection of the newest list; `None` after a disconnect.
     listed_on: Option<u64>,
@@ -139,7 +135,6 @@ impl Contender {
             is_safety_list: false,
             tally: Tally::default(),
             paused_until: None,
-            safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
             profile,
             state: State::Claiming,
         }
@@ -215,7 +210,6 @@ impl Contender {
 
     fn claimed(&mut self, view: View, claimed: Claimed) -> Step {
         self.place = Some(Place {
-            znode: claimed.znode,
             session: claimed.session,
             listed_on: None,
             own_watch: None,
@@ -238,8 +232,8 @@ impl Contender {
             return self.after_claim(view, step);
         }
         let place = self.place.as_mut().expect("a list is evaluated for a place");
-        let standing = match standing(&self.profile, names, &place.znode.name, place.znode.sequence)
-        {
+        let znode = self.claim.znode().expect("a place was claimed");
+        let standing = match standing(&self.profile, names, &znode.name, znode.sequence) {
             Ok(standing) => standing,
             Err(error) => return Step::Failed(error),
         };
@@ -296,7 +290,7 @@ impl Contender {
         if asked.own {
             place.own_watch = Some(own_watch);
             place.own_watched_on = None;
-            operations.push(read(child(directory, &place.znode.name), Some(own_watch)));
+            operations.push(read(self.claim.path(), Some(own_watch)));
         }
         if let Some(second) = second {
             place.second_watch = Some(second_watch);
@@ -374,7 +368,7 @@ impl Contender {
             None => {}
             Some(_) if is_own => place.own_watched_on = Some(reply.connection),
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
-                let path = child(&self.profile.directory, &place.znode.name);
+                let path = self.claim.path();
                 return Step::Failed(LockError::definite(error, "read", &path));
             }
             // Not watched, or not ours: the list decides.
@@ -455,7 +449,7 @@ impl Contender {
         let place = self.place.as_mut().expect("there is something to confirm");
         place.own_watch = Some(own_watch);
         place.own_watched_on = None;
-        let path = child(&self.profile.directory, &place.znode.name);
+        let path = self.claim.path();
         Step::Submit(flight(Some(place.session), vec![read(path, Some(own_watch))]))
     }
 
@@ -526,7 +520,7 @@ impl Contender {
         self.state = State::Granted;
         let place = self.place.as_ref().expect("only a place is granted");
         Step::Held(Held {
-            znode: place.znode.clone(),
+            znode: self.claim.znode().expect("a place was claimed").clone(),
             session: place.session,
             connection,
             own_watch: place.own_watch,
@@ -551,7 +545,10 @@ impl Contender {
     /// Goes on as before.
     fn wait(&mut self, view: View) -> Step {
         match self.state {
-            State::Queued => Step::Wait(self.safety_relist.map(|pause| view.now + pause)),
+            State::Queued => Step::Wait(self.profile.safety_relist.map(|pause| {
+                // Spread, so that waiters do not list together.
+                view.now + spread(pause, self.claim.id())
+            })),
             State::Granted => self.grant_again(view),
             State::Claiming
             | State::Listing

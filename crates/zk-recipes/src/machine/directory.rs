@@ -16,9 +16,8 @@ use crate::error::LockError;
 const ROUNDS_MAX: u32 = 5;
 
 /// A directory that may have to be made, over the life of an attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
-    path: ByteString,
     has_no_containers: bool,
     rounds: u32,
 }
@@ -37,22 +36,17 @@ pub(crate) enum Made {
 }
 
 impl Directory {
-    pub(crate) fn new(path: ByteString) -> Self {
-        Self { path, has_no_containers: false, rounds: 0 }
-    }
-
-    /// The operations of a round.
-    pub(crate) fn make(&mut self) -> Result<Vec<Operation>, LockError> {
+    /// The operations of a round, for the directory at this path.
+    pub(crate) fn make(&mut self, path: &ByteString) -> Result<Vec<Operation>, LockError> {
         self.rounds += 1;
         // The root is always there; what a server misses then is beyond us.
-        if self.rounds > ROUNDS_MAX || self.path == "/" {
-            let path = self.path.to_string();
+        if self.rounds > ROUNDS_MAX || path == "/" {
+            let path = path.to_string();
             let code = ErrorCode::NO_NODE;
             return Err(LockError::Refused { code, operation: "create", path });
         }
         let mode =
             if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
-        let path = &self.path;
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let make = |end| -> Option<Operation> {
             let path = path.slice_ref(path.get(..end)?);
@@ -63,13 +57,13 @@ impl Directory {
 
     /// The directory itself counts: an ancestor may exist without being ours to create. If the
     /// directory could not be made for the want of an ancestor, that ancestor's answer counts.
-    pub(crate) fn made(&mut self, mut reply: Reply) -> Made {
+    pub(crate) fn made(&mut self, path: &str, mut reply: Reply) -> Made {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
             return Made::Again;
         }
-        let mut path = self.path.to_string();
+        let mut path = path.to_owned();
         let mut deciding = reply.results.pop();
         if deciding == Some(Err(OpError::Server(ErrorCode::NO_NODE))) {
             let is_in_place = |result: &Result<_, OpError>| {

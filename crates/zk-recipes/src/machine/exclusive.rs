@@ -128,10 +128,8 @@ impl Exclusive {
     /// An attempt with an id of its own. Without `may_wait` it ends when the lock is taken.
     pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
         let profile = profile.into();
-        let parent = profile.path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        let parent = if parent.is_empty() { "/".into() } else { profile.path.slice_ref(parent) };
         Self {
-            directory: Directory::new(parent),
+            directory: Directory::default(),
             mark: Mark::new(id),
             safety_relist: profile.safety_relist.map(|pause| spread(pause, id)),
             profile,
@@ -199,13 +197,15 @@ impl Exclusive {
                 Step::Restart(Restart::SessionOver)
             }
             (State::Creating, Input::Reply(reply)) => self.created(view, reply),
-            (State::MakingDirectory, Input::Reply(reply)) => match self.directory.made(reply) {
-                Made::Perhaps => self.start(),
-                Made::Again => self.make_directory(),
-                Made::Failed(error) => Step::Failed(error),
-                Made::Later => self.pause(view),
-                Made::SessionOver => Step::Restart(Restart::SessionOver),
-            },
+            (State::MakingDirectory, Input::Reply(reply)) => {
+                match self.directory.made(&self.parent(), reply) {
+                    Made::Perhaps => self.start(),
+                    Made::Again => self.make_directory(),
+                    Made::Failed(error) => Step::Failed(error),
+                    Made::Later => self.pause(view),
+                    Made::SessionOver => Step::Restart(Restart::SessionOver),
+                }
+            }
             (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
             (State::Looking, Input::Reply(mut reply)) => {
                 let look = reply.results.pop();
@@ -354,12 +354,19 @@ impl Exclusive {
     }
 
     fn make_directory(&mut self) -> Step {
-        match self.directory.make() {
+        match self.directory.make(&self.parent()) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
             }
             Err(error) => Step::Failed(error),
+        }
+    }
+
+    fn parent(&self) -> ByteString {
+        match self.profile.path.rsplit_once('/') {
+            None | Some(("", _)) => "/".into(),
+            Some((parent, _)) => self.profile.path.slice_ref(parent),
         }
     }
 

@@ -336,7 +336,12 @@ pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
 
 /// Path of a child.
 pub(crate) fn child(directory: &str, name: &str) -> ByteString {
-    if directory == "/" { format!("/{name}").into() } else { format!("{directory}/{name}").into() }
+    // In one piece of the right size: some are kept for long.
+    if directory == "/" {
+        ["/", name].concat().into()
+    } else {
+        [directory, "/", name].concat().into()
+    }
 }
 
 pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> Flight {

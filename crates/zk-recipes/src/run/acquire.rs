@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
-use zk_session::machine::Operation;
+use zk_session::machine::{Flight, Operation};
 use zk_session::{Client, OpError, Slot, Time};
 
 use super::{Fed, Feed, keeper, release};
@@ -106,47 +106,41 @@ struct Parts {
     slot: Slot,
 }
 
-enum Outcome {
+enum Outcome<T> {
     Busy,
-    Held(Held),
+    Held(T),
     Restart(Restart),
 }
 
 /// Acquires the lock. Dropping the future leaves nothing behind but work for the janitor.
-pub(crate) async fn acquire<K>(order: Order) -> Result<Guard<K>, LockError> {
-    match attempts(&order, true).await? {
+pub(crate) async fn acquire<K>(order: &Order) -> Result<Guard<K>, LockError> {
+    match attempts(order, true).await? {
         Some(guard) => Ok(guard),
         None => unreachable!("an attempt that may wait is never busy"),
     }
 }
 
 /// Acquires the lock if it need not be waited for. A lock that is taken costs one read.
-pub(crate) async fn try_acquire<K>(order: Order) -> Result<Option<Guard<K>>, LockError> {
-    if is_taken(&order).await? {
+pub(crate) async fn try_acquire<K>(order: &Order) -> Result<Option<Guard<K>>, LockError> {
+    if is_taken(order).await? {
         return Ok(None);
     }
-    attempts(&order, false).await
+    attempts(order, false).await
 }
 
 async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, LockError> {
     let since = order.client.now();
     let mut znodes_lost = 0;
     loop {
-        let slot = before(order, order.client.reserve_slot()).await?;
-        let id = order.client.unique_id();
-        let span = debug_span!("attempt", path = %order.target.path(), id = format!("{id:032x}"));
-        Counters::count(&order.counters.attempts);
-        let mut attempt = Attempt::new(order, slot, id, may_wait, span.clone());
-        match attempt.run(order).instrument(span).await? {
+        match attempt(order, may_wait).await? {
             Outcome::Busy => return Ok(None),
-            Outcome::Held(held) => {
+            Outcome::Held(guard) => {
                 Counters::count(&order.counters.acquired);
                 order.counters.waited(order.client.now().saturating_since(since));
-                return Ok(Some(attempt.into_guard(order, held)));
+                return Ok(Some(guard));
             }
             Outcome::Restart(restart) => {
                 debug!(?restart, "starting a new attempt");
-                drop(attempt);
                 order.observer.tell(Phase::Claiming);
                 if restart == Restart::ZnodeGone {
                     znodes_lost += 1;
@@ -161,36 +155,48 @@ async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, 
     }
 }
 
+/// A function of its own, so that what is kept between attempts is not kept beside one.
+async fn attempt<K>(order: &Order, may_wait: bool) -> Result<Outcome<Guard<K>>, LockError> {
+    let slot = before(order, order.client.reserve_slot()).await?;
+    Counters::count(&order.counters.attempts);
+    let mut attempt = Attempt::new(order, slot, may_wait);
+    let span = attempt.span.clone();
+    let outcome = attempt.run(order).instrument(span).await?;
+    Ok(match outcome {
+        Outcome::Busy => Outcome::Busy,
+        Outcome::Held(held) => Outcome::Held(attempt.into_guard(order, held)),
+        Outcome::Restart(restart) => Outcome::Restart(restart),
+    })
+}
+
 impl Attempt {
-    fn new(order: &Order, slot: Slot, id: u128, may_wait: bool, span: Span) -> Self {
+    fn new(order: &Order, slot: Slot, may_wait: bool) -> Self {
+        let id = order.client.unique_id();
+        let span = debug_span!("attempt", path = %order.target.path(), id = format!("{id:032x}"));
         let machine = order.target.attempt(id, may_wait);
         let feed = Feed::new(order.client.lane());
         let parts = Some(Parts { machine, feed, slot });
         Self { parts, counters: Arc::clone(&order.counters), span }
     }
 
-    async fn run(&mut self, order: &Order) -> Result<Outcome, LockError> {
+    async fn run(&mut self, order: &Order) -> Result<Outcome<Held>, LockError> {
         let Parts { machine, feed, .. } = self.parts.as_mut().expect("the lock is not held yet");
         let mut step = machine.start();
         loop {
-            let mut until = None;
-            match step {
-                Step::Busy => return Ok(Outcome::Busy),
-                Step::Failed(error) => return Err(error),
-                Step::Restart(restart) => return Ok(Outcome::Restart(restart)),
-                Step::Submit(flight) => before(order, feed.submit_patiently(flight))
-                    .await?
-                    .map_err(|error| LockError::definite(error, "use", order.target.path()))?,
-                Step::Wait(at) => until = at,
-                Step::Held(ref held) => {
-                    // Nothing is decided before everything that has arrived is known.
-                    let Some(fed) = feed.arrived() else {
-                        return Ok(Outcome::Held(held.clone()));
-                    };
-                    step = advance(machine, feed, fed)?.unwrap_or(step);
-                    continue;
+            let until = {
+                // Boxed, because it is rare, and whoever waits in the queue would keep room for it.
+                let (until, patience) = match follow(order, machine, feed, step)? {
+                    Next::End(outcome) => return Ok(outcome),
+                    Next::Submit(flight) => {
+                        (None, Some(Box::pin(before(order, feed.submit_patiently(flight)))))
+                    }
+                    Next::Wait(until) => (until, None),
+                };
+                if let Some(patience) = patience {
+                    patience.await?.map_err(|error| unusable(order, error))?;
                 }
-            }
+                until
+            };
             let phase = machine.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
             order.observer.tell(phase);
             step = loop {
@@ -231,6 +237,46 @@ impl Drop for Attempt {
         let duty = release::duty(feed, release, is_pending, counters, span.clone());
         slot.run(duty.instrument(span));
     }
+}
+
+/// What is left of a step when all was done that could be done at once.
+enum Next {
+    End(Outcome<Held>),
+    /// The client has no room for it now.
+    Submit(Flight),
+    Wait(Option<Time>),
+}
+
+fn follow(
+    order: &Order,
+    machine: &mut machine::Attempt,
+    feed: &mut Feed,
+    mut step: Step,
+) -> Result<Next, LockError> {
+    loop {
+        match step {
+            Step::Busy => return Ok(Next::End(Outcome::Busy)),
+            Step::Failed(error) => return Err(error),
+            Step::Restart(restart) => return Ok(Next::End(Outcome::Restart(restart))),
+            Step::Submit(flight) => {
+                return match feed.submit(flight.clone()) {
+                    Ok(()) => Ok(Next::Wait(None)),
+                    Err(OpError::QueueFull(_)) => Ok(Next::Submit(flight)),
+                    Err(error) => Err(unusable(order, error)),
+                };
+            }
+            Step::Wait(until) => return Ok(Next::Wait(until)),
+            // Nothing is decided before everything that has arrived is known.
+            Step::Held(held) => match feed.arrived() {
+                None => return Ok(Next::End(Outcome::Held(held))),
+                Some(fed) => step = advance(machine, feed, fed)?.unwrap_or(Step::Held(held)),
+            },
+        }
+    }
+}
+
+fn unusable(order: &Order, error: OpError) -> LockError {
+    LockError::definite(error, "use", order.target.path())
 }
 
 fn advance(

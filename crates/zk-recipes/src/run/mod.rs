@@ -24,7 +24,8 @@ use crate::machine::{Input, View, flight};
 pub(crate) struct Feed {
     pub(crate) lane: Lane,
     pub(crate) pending: Option<Token>,
-    timer: Pin<Box<Sleep>>,
+    /// Made when it is first needed.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a feed brings.
@@ -44,7 +45,7 @@ pub(crate) enum Fed {
 
 impl Feed {
     pub(crate) fn new(lane: Lane) -> Self {
-        Self { lane, pending: None, timer: Box::pin(tokio::time::sleep(std::time::Duration::ZERO)) }
+        Self { lane, pending: None, timer: None }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -72,10 +73,12 @@ impl Feed {
 
     /// Waits for what comes next, at most until a time. What has arrived comes before the time.
     pub(crate) async fn next(&mut self, until: Option<Time>) -> Fed {
-        let now = self.lane.now();
         if let Some(until) = until {
-            let at = tokio::time::Instant::now() + until.saturating_since(now);
-            self.timer.as_mut().reset(at);
+            let at = tokio::time::Instant::now() + until.saturating_since(self.lane.now());
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(at),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(at))),
+            }
         }
         std::future::poll_fn(|cx| {
             while let Poll::Ready(event) = self.lane.poll_next(cx) {
@@ -83,7 +86,10 @@ impl Feed {
                     return Poll::Ready(fed);
                 }
             }
-            if until.is_some() && self.timer.as_mut().poll(cx).is_ready() {
+            if until.is_some()
+                && let Some(timer) = &mut self.timer
+                && timer.as_mut().poll(cx).is_ready()
+            {
                 return Poll::Ready(Fed::Input(Input::Timer));
             }
             Poll::Pending

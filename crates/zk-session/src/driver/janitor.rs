@@ -23,11 +23,11 @@ pub const JANITOR_SLOTS_MAX: usize = 65_536;
 pub(crate) struct Janitor {
     slots: Arc<Semaphore>,
     memories: Arc<Semaphore>,
-    room: Room,
+    room: Arc<Room>,
 }
 
 /// Where duties run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Room {
     runtime: Handle,
     span: Span,
@@ -37,7 +37,7 @@ struct Room {
 #[derive(Debug)]
 pub struct Slot {
     permit: OwnedSemaphorePermit,
-    room: Room,
+    room: Arc<Room>,
 }
 
 impl Janitor {
@@ -46,7 +46,7 @@ impl Janitor {
         Self {
             slots: Arc::new(Semaphore::new(JANITOR_SLOTS_MAX)),
             memories: Arc::new(Semaphore::new(MEMORIES_MAX)),
-            room: Room { runtime: Handle::current(), span },
+            room: Arc::new(Room { runtime: Handle::current(), span }),
         }
     }
 
@@ -54,7 +54,7 @@ impl Janitor {
     pub(crate) async fn reserve(&self) -> Slot {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        Slot { permit, room: self.room.clone() }
+        Slot { permit, room: Arc::clone(&self.room) }
     }
 
     /// Runs a future that waits for something which may never come, and keeps nothing alive

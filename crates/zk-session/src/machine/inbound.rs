@@ -137,7 +137,7 @@ impl Session {
                     && let Some((id, path)) = watch
                     && self.open.contains_key(&token)
                 {
-                    self.watches.insert(id, path, kind);
+                    self.watches.insert(id, &path, kind);
                 }
                 let result = result(pending.op, code, body, oversized);
                 if result.is_ok() && is_write(pending.op) {

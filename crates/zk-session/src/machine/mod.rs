@@ -156,6 +156,8 @@ struct Identity {
 /// A flight that has no answer yet.
 #[derive(Debug)]
 struct Open {
+    /// Its place in the queue of those that wait.
+    place: u64,
     connection: u64,
     session: Option<SessionId>,
     results: Vec<Option<Result<Response, OpError>>>,
@@ -192,7 +194,9 @@ pub struct Session {
     /// xid gets the answer of an older request.
     next_xid: i32,
 
-    waiting: VecDeque<(Token, Flight)>,
+    /// Flights that were not sent, by the order in which they were submitted.
+    waiting: BTreeMap<u64, (Token, Flight)>,
+    next_place: u64,
     inflight: Inflight,
     open: BTreeMap<Token, Open>,
     deadlines: BTreeSet<(Time, Token)>,
@@ -234,7 +238,8 @@ impl Session {
             lapses: 0,
             last_zxid: 0,
             next_xid: 1,
-            waiting: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            next_place: 0,
             inflight: Inflight::default(),
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -377,8 +382,8 @@ impl Session {
     /// Nobody waits for the flight any more. If it was not sent, it will not be.
     pub fn cancel(&mut self, now: Time, token: Token) {
         self.advance(now);
-        if self.take_open(token).is_some_and(|open| open.connection == 0) {
-            self.waiting.retain(|(other, _)| *other != token);
+        if let Some(open) = self.take_open(token) {
+            self.waiting.remove(&open.place);
         }
     }
 
@@ -386,8 +391,7 @@ impl Session {
     /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
     pub fn recall(&mut self, now: Time, token: Token) {
         self.advance(now);
-        if self.open.get(&token).is_some_and(|open| open.connection == 0) {
-            self.waiting.retain(|(other, _)| *other != token);
+        if self.withdraw(token) {
             self.answer(token, &OpError::Recalled);
         }
     }
@@ -483,18 +487,18 @@ impl Session {
     }
 
     fn time_out(&mut self, token: Token) {
-        let is_sent = self.open.get(&token).is_some_and(|open| open.connection > 0);
-        if is_sent {
-            self.answer(token, &OpError::TimedOut(Outcome::Unknown));
-        } else {
-            self.waiting.retain(|(other, _)| *other != token);
-            self.answer(token, &OpError::TimedOut(Outcome::NotApplied));
-        }
+        let outcome = if self.withdraw(token) { Outcome::NotApplied } else { Outcome::Unknown };
+        self.answer(token, &OpError::TimedOut(outcome));
+    }
+
+    /// Takes a flight out of the queue; false if it was sent, or is not open any more.
+    fn withdraw(&mut self, token: Token) -> bool {
+        self.open.get(&token).is_some_and(|open| self.waiting.remove(&open.place).is_some())
     }
 
     /// Answers everything that waits for a connection with `error`.
     fn refuse_waiting(&mut self, error: &OpError) {
-        for (token, _) in std::mem::take(&mut self.waiting) {
+        for (token, _) in std::mem::take(&mut self.waiting).into_values() {
             self.answer(token, error);
         }
     }

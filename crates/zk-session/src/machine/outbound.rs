@@ -23,7 +23,10 @@ impl Session {
             self.events.push_back(Event::Reply { token, reply });
             return;
         }
+        let place = self.next_place;
+        self.next_place += 1;
         let open = Open {
+            place,
             connection: 0,
             session: None,
             results: vec![None; count],
@@ -36,7 +39,7 @@ impl Session {
         if let Some(at) = flight.deadline {
             self.deadlines.insert((at, token));
         }
-        self.waiting.push_back((token, flight));
+        self.waiting.insert(place, (token, flight));
         self.pump();
     }
 
@@ -71,7 +74,7 @@ impl Session {
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
         {
-            let Some((token, flight)) = self.waiting.pop_front() else { return };
+            let Some((_, (token, flight))) = self.waiting.pop_first() else { return };
             self.send_flight(token, flight);
         }
     }

@@ -4,7 +4,8 @@
 //! event can never come before its registration. It stays over disconnects, because the session
 //! asks the next server for it ([`WatchRegistry::batches`]), and ends with the session.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytestring::ByteString;
 use jute_codec::{EventType, SetWatches};
@@ -27,28 +28,34 @@ pub enum WatchKind {
     Exist,
 }
 
-/// One-shot watches by path.
+/// One-shot watches by path. Those of one path share what is watched: in the queue of a lock each
+/// znode is watched by its owner and by the next one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchRegistry {
-    by_path: BTreeMap<(ByteString, WatchKind), Vec<WatchId>>,
-    by_id: BTreeMap<WatchId, (ByteString, WatchKind)>,
+    by_path: BTreeSet<(Arc<Watched>, WatchId)>,
+    by_id: BTreeMap<WatchId, Arc<Watched>>,
+}
+
+#[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Watched {
+    /// A copy: a part of a request would keep all of it in memory.
+    path: Box<str>,
+    kind: WatchKind,
 }
 
 impl WatchRegistry {
-    pub(crate) fn insert(&mut self, id: WatchId, path: ByteString, kind: WatchKind) {
+    pub(crate) fn insert(&mut self, id: WatchId, path: &str, kind: WatchKind) {
         self.remove(id);
-        self.by_path.entry((path.clone(), kind)).or_default().push(id);
-        self.by_id.insert(id, (path, kind));
+        let watched = Arc::new(Watched { path: path.into(), kind });
+        let known = self.of(&watched).next().map(|(known, _)| Arc::clone(known));
+        let watched = known.unwrap_or(watched);
+        self.by_path.insert((Arc::clone(&watched), id));
+        self.by_id.insert(id, watched);
     }
 
     pub(crate) fn remove(&mut self, id: WatchId) {
-        let Some(key) = self.by_id.remove(&id) else { return };
-        if let Some(ids) = self.by_path.get_mut(&key) {
-            ids.retain(|other| *other != id);
-            if ids.is_empty() {
-                self.by_path.remove(&key);
-            }
-        }
+        let Some(watched) = self.by_id.remove(&id) else { return };
+        self.by_path.remove(&(watched, id));
     }
 
     /// Removes all watches of an owner.
@@ -63,7 +70,7 @@ impl WatchRegistry {
 
     /// Takes the watches that an event fires. An event nobody waits for fires none: its watcher
     /// was dropped, or the watch was left by a reply that never came.
-    pub(crate) fn fire(&mut self, kind: EventType, path: &ByteString) -> Vec<WatchId> {
+    pub(crate) fn fire(&mut self, kind: EventType, path: &str) -> Vec<WatchId> {
         let kinds: &[WatchKind] = match kind {
             EventType::NODE_CREATED | EventType::NODE_DATA_CHANGED => {
                 &[WatchKind::Data, WatchKind::Exist]
@@ -74,12 +81,18 @@ impl WatchRegistry {
         };
         let mut fired = Vec::new();
         for kind in kinds {
-            fired.extend(self.by_path.remove(&(path.clone(), *kind)).unwrap_or_default());
+            let watched = Arc::new(Watched { path: path.into(), kind: *kind });
+            fired.extend(self.of(&watched).map(|(_, id)| *id));
         }
         for id in &fired {
-            self.by_id.remove(id);
+            self.remove(*id);
         }
         fired
+    }
+
+    /// The watches of one path and kind.
+    fn of(&self, watched: &Arc<Watched>) -> impl Iterator<Item = &(Arc<Watched>, WatchId)> {
+        self.by_path.range((Arc::clone(watched), ID_MIN)..=(Arc::clone(watched), ID_MAX))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -97,17 +110,22 @@ impl WatchRegistry {
         let empty = || SetWatches { relative_zxid, data: vec![], exist: vec![], child: vec![] };
         let mut batches = Vec::new();
         let (mut batch, mut bytes) = (empty(), 0);
-        for (path, kind) in self.by_path.keys() {
+        let mut last = None;
+        for (watched, _) in &self.by_path {
+            if last.replace(watched) == Some(watched) {
+                continue;
+            }
+            let path = ByteString::from(&*watched.path);
             let cost = path.len() + size_of::<i32>();
             if bytes > 0 && bytes + cost > BATCH_BYTES_MAX {
                 batches.push(std::mem::replace(&mut batch, empty()));
                 bytes = 0;
             }
             bytes += cost;
-            match kind {
-                WatchKind::Child => batch.child.push(path.clone()),
-                WatchKind::Data => batch.data.push(path.clone()),
-                WatchKind::Exist => batch.exist.push(path.clone()),
+            match watched.kind {
+                WatchKind::Child => batch.child.push(path),
+                WatchKind::Data => batch.data.push(path),
+                WatchKind::Exist => batch.exist.push(path),
             }
         }
         if bytes > 0 {
@@ -116,6 +134,10 @@ impl WatchRegistry {
         batches
     }
 }
+
+/// All ids lie between these.
+const ID_MIN: WatchId = WatchId { owner: 0, local: 0 };
+const ID_MAX: WatchId = WatchId { owner: u64::MAX, local: u64::MAX };
 
 #[cfg(test)]
 mod tests {
@@ -130,25 +152,25 @@ mod tests {
     #[test]
     fn two_watchers_of_one_path_both_fire_and_one_may_leave() {
         let mut watches = WatchRegistry::default();
-        watches.insert(id(1, 0), "/a".into(), WatchKind::Data);
-        watches.insert(id(2, 0), "/a".into(), WatchKind::Data);
-        watches.insert(id(3, 0), "/a".into(), WatchKind::Data);
+        watches.insert(id(1, 0), "/a", WatchKind::Data);
+        watches.insert(id(2, 0), "/a", WatchKind::Data);
+        watches.insert(id(3, 0), "/a", WatchKind::Data);
         watches.remove(id(2, 0));
-        assert_eq!(watches.fire(EventType::NODE_DELETED, &"/a".into()), [id(1, 0), id(3, 0)]);
+        assert_eq!(watches.fire(EventType::NODE_DELETED, "/a"), [id(1, 0), id(3, 0)]);
         assert_eq!(watches.len(), 0);
-        assert!(watches.fire(EventType::NODE_DELETED, &"/a".into()).is_empty());
+        assert!(watches.fire(EventType::NODE_DELETED, "/a").is_empty());
     }
 
     #[test]
     fn an_owner_leaves_with_all_its_watches() {
         let mut watches = WatchRegistry::default();
         for local in 0..5 {
-            watches.insert(id(1, local), format!("/{local}").into(), WatchKind::Child);
+            watches.insert(id(1, local), &format!("/{local}"), WatchKind::Child);
         }
-        watches.insert(id(2, 0), "/0".into(), WatchKind::Child);
+        watches.insert(id(2, 0), "/0", WatchKind::Child);
         watches.remove_owner(1);
         assert_eq!(watches.len(), 1);
-        assert_eq!(watches.fire(EventType::NODE_CHILDREN_CHANGED, &"/0".into()), [id(2, 0)]);
+        assert_eq!(watches.fire(EventType::NODE_CHILDREN_CHANGED, "/0"), [id(2, 0)]);
     }
 
     proptest! {
@@ -161,7 +183,7 @@ mod tests {
             for (n, (length, kind)) in lengths.iter().enumerate() {
                 let path = ByteString::from(format!("/{n:x<length$}"));
                 let kind = [WatchKind::Child, WatchKind::Data, WatchKind::Exist][*kind as usize];
-                watches.insert(id(0, n as u64), path.clone(), kind);
+                watches.insert(id(0, n as u64), &path, kind);
                 expected.push((path, kind));
             }
             let mut seen = Vec::new();
