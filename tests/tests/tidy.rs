@@ -164,7 +164,8 @@ const FILE_RULES: &[FileRule] = &[
         bad: &[
             ("crates/a/src/machine.rs", "use tokio::time;"),
             ("crates/a/src/machine/b.rs", "let now = Instant::now();"),
-            ("crates/a/src/machine/b.rs", "    shared: Arc<State>,"),
+            ("crates/a/src/machine/b.rs", "    shared: Arc<AtomicU64>,"),
+            ("crates/a/src/machine/b.rs", "use std::cell::{self, RefCell};"),
             ("crates/a/src/machine/b.rs", "    shared: Mutex<State>,"),
             ("crates/a/src/machine/b/c.rs", "let jitter = rand::random();"),
             ("crates/a/src/machine/b.rs", "use std::sync::mpsc;"),
@@ -176,6 +177,7 @@ const FILE_RULES: &[FileRule] = &[
                 "crates/a/src/machine/b.rs",
                 "#[cfg(feature = \"tokio\")]\npub(crate) use self::c::D;",
             ),
+            ("crates/a/src/machine/b.rs", "    profile: Arc<Profile>,"),
             ("crates/a/src/machine/b.rs", "fn handle(now: Instant, operand: u8) {} // not rand\n"),
         ],
     },
@@ -332,11 +334,18 @@ fn is_machine(path: &str) -> bool {
 
 fn machine_is_pure(_: &str, text: &str) -> Vec<String> {
     let outside = [
-        "Arc",
+        "AtomicBool",
+        "AtomicU64",
+        "AtomicUsize",
+        "Cell",
         "Instant::now",
         "Mutex",
+        "OnceCell",
+        "OnceLock",
+        "RefCell",
         "RwLock",
         "SystemTime",
+        "atomic",
         "mpsc",
         "oneshot",
         "rand",

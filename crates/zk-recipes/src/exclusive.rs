@@ -1,5 +1,7 @@
 //! The exclusive lock.
 
+use std::sync::Arc;
+
 use zk_session::{Client, ConfigError};
 
 use crate::contenders::{Contender, holder};
@@ -57,6 +59,7 @@ use crate::stats::LockStats;
 #[derive(Clone, Debug)]
 pub struct ExclusiveLock {
     core: Core,
+    profile: Arc<ExclusiveProfile>,
 }
 
 impl ExclusiveLock {
@@ -112,7 +115,7 @@ impl ExclusiveLock {
     /// [`LockError::Refused`] if the znode may not be read; [`LockError::MixedKinds`] if it is not
     /// ephemeral, and so no lock; [`LockError::Closed`] and the like if the client has stopped.
     pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
-        holder(&self.core.client, &self.core.options.path).await
+        holder(&self.core.client, &self.profile.path).await
     }
 
     /// What this lock and its clones have counted.
@@ -122,12 +125,11 @@ impl ExclusiveLock {
 
     /// The path of the lock.
     pub fn path(&self) -> &str {
-        &self.core.options.path
+        &self.profile.path
     }
 
     fn target(&self) -> Target {
-        let Options { path, acl, identity, safety_relist, .. } = Options::clone(&self.core.options);
-        Target::Exclusive(ExclusiveProfile { path, acl, identity, safety_relist })
+        Target::Exclusive(Arc::clone(&self.profile))
     }
 }
 
@@ -144,6 +146,8 @@ impl LockBuilder<ExclusiveLock> {
     ///
     /// The access control list is empty, or the interval zero.
     pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
-        Ok(ExclusiveLock { core: self.core()? })
+        let (core, Options { path, acl, identity, safety_relist, .. }, ()) = self.parts()?;
+        let profile = ExclusiveProfile { path, acl, identity, safety_relist };
+        Ok(ExclusiveLock { core, profile: Arc::new(profile) })
     }
 }

@@ -1,5 +1,7 @@
 //! The fair lock.
 
+use std::sync::Arc;
+
 use zk_session::{Client, ConfigError};
 
 use crate::contenders::{Contender, contenders};
@@ -44,7 +46,7 @@ use crate::stats::LockStats;
 #[derive(Clone, Debug)]
 pub struct FairLock {
     core: Core,
-    naming: Naming,
+    profile: Arc<Profile>,
 }
 
 impl FairLock {
@@ -100,7 +102,7 @@ impl FairLock {
     /// [`LockError::Refused`] if the directory or a contender may not be read;
     /// [`LockError::MixedKinds`]; [`LockError::Closed`] and the like if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
-        contenders(&self.core.client, &self.profile()).await
+        contenders(&self.core.client, &self.profile).await
     }
 
     /// What this lock and its clones have counted.
@@ -110,15 +112,11 @@ impl FairLock {
 
     /// The directory of the lock.
     pub fn directory(&self) -> &str {
-        &self.core.options.path
-    }
-
-    fn profile(&self) -> Profile {
-        self.core.profile(Names::Fair(self.naming.clone()))
+        &self.profile.directory
     }
 
     fn target(&self) -> Target {
-        Target::Queue(self.profile())
+        Target::Queue(Arc::clone(&self.profile))
     }
 }
 
@@ -141,7 +139,7 @@ impl LockBuilder<FairLock> {
     ///
     /// The access control list is empty, or the interval zero.
     pub fn build(self) -> Result<FairLock, ConfigError> {
-        let naming = self.naming.clone();
-        Ok(FairLock { core: self.core()?, naming })
+        let (core, options, naming) = self.parts()?;
+        Ok(FairLock { core, profile: options.profile(Names::Fair(naming)) })
     }
 }

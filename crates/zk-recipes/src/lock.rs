@@ -50,7 +50,7 @@ pub(crate) struct Options {
     pub(crate) acl: Vec<Acl>,
     pub(crate) identity: Bytes,
     pub(crate) safety_relist: Option<Duration>,
-    pub(crate) at_risk: AtRiskPolicy,
+    at_risk: AtRiskPolicy,
 }
 
 /// What a lock that is at risk means to its holder.
@@ -71,8 +71,8 @@ pub enum AtRiskPolicy {
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) client: Client,
-    pub(crate) options: Arc<Options>,
-    pub(crate) counters: Arc<Counters>,
+    counters: Arc<Counters>,
+    at_risk: AtRiskPolicy,
 }
 
 /// An acquire to be: options, then `.await`. It becomes a [`Guard`] of the kind `K`.
@@ -144,15 +144,26 @@ impl<L: Lock> LockBuilder<L> {
         self
     }
 
-    pub(crate) fn core(self) -> Result<Core, ConfigError> {
+    /// What the types of locks are made of, if the options are in order.
+    pub(crate) fn parts(self) -> Result<(Core, Options, L::Naming), ConfigError> {
+        let Self { client, options, naming } = self;
         let option = |option, reason| Err(ConfigError::Option { option, reason });
-        if self.options.acl.is_empty() {
+        if options.acl.is_empty() {
             return option("acl of the lock", "it is empty, and servers refuse that");
         }
-        if self.options.safety_relist.is_some_and(|interval| interval.is_zero()) {
+        if options.safety_relist.is_some_and(|interval| interval.is_zero()) {
             return option("safety_relist", "it is zero");
         }
-        Ok(Core { client: self.client, options: Arc::new(self.options), counters: Arc::default() })
+        let core = Core { client, counters: Arc::default(), at_risk: options.at_risk };
+        Ok((core, options, naming))
+    }
+}
+
+impl Options {
+    /// What the machines of a queue know.
+    pub(crate) fn profile(self, names: Names) -> Arc<Profile> {
+        let Self { path, acl, identity, safety_relist, .. } = self;
+        Arc::new(Profile { directory: path, names, acl, identity, safety_relist })
     }
 }
 
@@ -167,12 +178,6 @@ impl Core {
         TryAcquire { order: self.order(target), kind: PhantomData }.timeout(timeout)
     }
 
-    /// What the machines of a queue know.
-    pub(crate) fn profile(&self, names: Names) -> Profile {
-        let Options { path, acl, identity, safety_relist, .. } = Options::clone(&self.options);
-        Profile { directory: path, names, acl, identity, safety_relist }
-    }
-
     pub(crate) fn stats(&self) -> LockStats {
         self.counters.snapshot(self.client.janitor_slots_busy())
     }
@@ -184,7 +189,7 @@ impl Core {
             deadline: None,
             observer: Observer::default(),
             counters: Arc::clone(&self.counters),
-            at_risk: self.options.at_risk,
+            at_risk: self.at_risk,
         }
     }
 }

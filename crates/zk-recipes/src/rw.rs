@@ -1,11 +1,14 @@
 //! The read/write lock.
 
+use std::sync::Arc;
+
 use zk_session::{Client, ConfigError};
 
 use crate::contenders::{Contender, contenders};
 use crate::error::LockError;
 use crate::kind;
 use crate::lock::{Acquire, Core, Lock, LockBuilder, TryAcquire, sealed};
+use crate::machine::Profile;
 use crate::naming::{Names, RwNaming};
 use crate::run::acquire::Target;
 use crate::stats::LockStats;
@@ -51,7 +54,8 @@ use crate::stats::LockStats;
 #[derive(Clone, Debug)]
 pub struct RwLock {
     core: Core,
-    naming: RwNaming,
+    reader: Arc<Profile>,
+    writer: Arc<Profile>,
 }
 
 impl RwLock {
@@ -126,8 +130,7 @@ impl RwLock {
     /// [`LockError::Refused`] if the directory or a contender may not be read;
     /// [`LockError::MixedKinds`]; [`LockError::Closed`] and the like if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
-        let names = Names::Reader(self.naming.clone());
-        contenders(&self.core.client, &self.core.profile(names)).await
+        contenders(&self.core.client, &self.reader).await
     }
 
     /// What this lock and its clones have counted, readers and writers together.
@@ -137,15 +140,15 @@ impl RwLock {
 
     /// The directory of the lock.
     pub fn directory(&self) -> &str {
-        &self.core.options.path
+        &self.reader.directory
     }
 
     fn reader(&self) -> Target {
-        Target::Queue(self.core.profile(Names::Reader(self.naming.clone())))
+        Target::Queue(Arc::clone(&self.reader))
     }
 
     fn writer(&self) -> Target {
-        Target::Queue(self.core.profile(Names::Writer(self.naming.clone())))
+        Target::Queue(Arc::clone(&self.writer))
     }
 }
 
@@ -168,7 +171,9 @@ impl LockBuilder<RwLock> {
     ///
     /// The access control list is empty, or the interval zero.
     pub fn build(self) -> Result<RwLock, ConfigError> {
-        let naming = self.naming.clone();
-        Ok(RwLock { core: self.core()?, naming })
+        let (core, options, naming) = self.parts()?;
+        let reader = options.clone().profile(Names::Reader(naming.clone()));
+        let writer = options.profile(Names::Writer(naming));
+        Ok(RwLock { core, reader, writer })
     }
 }

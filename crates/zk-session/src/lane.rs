@@ -1,11 +1,12 @@
 //! Lanes: for code that has to see answers, watch events and session changes in one order.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
-
-use tokio::sync::mpsc;
+use std::task::{Context, Poll};
 
 use crate::chroot::response_to_client;
+use crate::driver::inbox::Inbox;
 use crate::driver::shared::{Command, LaneEvent, Shared, Sink};
 use crate::error::OpError;
 use crate::machine::{Flight, Reply, SessionState, Status, Token};
@@ -26,17 +27,18 @@ use crate::time::Time;
 pub struct Lane {
     shared: Arc<Shared>,
     id: u64,
-    events: mpsc::UnboundedReceiver<LaneEvent>,
-    unanswered: Vec<Token>,
+    events: Inbox,
+    /// Oldest first, as they are answered.
+    unanswered: VecDeque<Token>,
 }
 
 impl Lane {
     pub(crate) fn open(shared: Arc<Shared>) -> Self {
         let id = shared.fresh_id();
-        let (sender, events) = mpsc::unbounded_channel();
-        // Without a task, the channel is closed, and the first event says so.
-        let _ = shared.commands.send(Command::OpenLane(id, sender));
-        Self { shared, id, events, unanswered: Vec::new() }
+        let (teller, events) = Inbox::open();
+        // Without a task, the other end is gone, and the first event says so.
+        let _ = shared.commands.send(Command::OpenLane(id, teller));
+        Self { shared, id, events, unanswered: VecDeque::new() }
     }
 
     /// Submits a flight, with paths as the client sees them. Its watches are named by the `local`
@@ -48,7 +50,7 @@ impl Lane {
     pub fn submit(&mut self, mut flight: Flight) -> Result<Token, OpError> {
         self.shared.to_server(&mut flight);
         let token = self.shared.submit(flight, self.id, Sink::Lane(self.id), None)?;
-        self.unanswered.push(token);
+        self.unanswered.push_back(token);
         Ok(token)
     }
 
@@ -64,26 +66,20 @@ impl Lane {
     }
 
     /// Takes the next event, or has the task woken when it is there.
-    pub fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<LaneEvent> {
-        self.events
-            .poll_recv(cx)
-            .map(|event| event.map_or(LaneEvent::Stopped, |event| self.translate(event)))
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LaneEvent> {
+        self.events.poll_next(cx).map(|event| self.translate(event))
     }
 
     /// Takes the next event, if it is there. Unlike [`poll_next`](Self::poll_next) it is not
     /// subject to tokio's cooperative budget: `None` means that nothing has arrived.
     pub fn try_next(&mut self) -> Option<LaneEvent> {
-        match self.events.try_recv() {
-            Ok(event) => Some(self.translate(event)),
-            Err(mpsc::error::TryRecvError::Empty) => None,
-            Err(mpsc::error::TryRecvError::Disconnected) => Some(LaneEvent::Stopped),
-        }
+        self.events.try_next().map(|event| self.translate(event))
     }
 
     fn translate(&mut self, event: LaneEvent) -> LaneEvent {
         match event {
             LaneEvent::Reply { token, mut reply } => {
-                self.unanswered.retain(|other| *other != token);
+                self.answered(token);
                 self.to_client(&mut reply);
                 LaneEvent::Reply { token, reply }
             }
@@ -92,6 +88,16 @@ impl Lane {
                 LaneEvent::Watch { local, event }
             }
             LaneEvent::Change(_) | LaneEvent::Stopped => event,
+        }
+    }
+
+    fn answered(&mut self, token: Token) {
+        if let Some(at) = self.unanswered.iter().position(|other| *other == token) {
+            self.unanswered.remove(at);
+        }
+        if self.unanswered.is_empty() {
+            // Most lanes wait for events, and not for answers.
+            self.unanswered = VecDeque::new();
         }
     }
 

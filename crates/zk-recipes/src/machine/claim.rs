@@ -19,6 +19,8 @@
 //! into being in spite of the barrier is a slow server that hands in an old request after the
 //! session has moved on.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use jute_codec::{CreateMode, ErrorCode, NameList, Response};
 use zk_session::machine::{Flight, Reply};
@@ -65,7 +67,7 @@ pub struct Claimed {
 /// A claim under way.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    profile: Profile,
+    profile: Arc<Profile>,
     prefix: ByteString,
     session: Option<SessionId>,
     znode: Option<Znode>,
@@ -96,7 +98,7 @@ enum State {
 }
 
 impl Claim {
-    pub(crate) fn new(profile: Profile, id: u128) -> Self {
+    pub(crate) fn new(profile: Arc<Profile>, id: u128) -> Self {
         let prefix = profile.names.prefix(id).into();
         let directory = Directory::new(profile.directory.clone());
         Self {
@@ -152,7 +154,7 @@ impl Claim {
     /// What this claim may have left behind.
     pub fn release(&self) -> Release {
         let known = self.znode.as_ref().map(|znode| znode.name.clone());
-        let (profile, prefix) = (self.profile.clone(), self.prefix.clone());
+        let (profile, prefix) = (Arc::clone(&self.profile), self.prefix.clone());
         Release::new(profile, prefix, self.session, known, self.is_tainted)
     }
 

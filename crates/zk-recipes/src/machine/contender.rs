@@ -30,6 +30,7 @@
 //! the list and nobody ahead of it is to be waited for, that is still true. The own znode may be
 //! gone since; the guard knows how to find out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytestring::ByteString;
@@ -49,7 +50,7 @@ use crate::error::LockError;
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Contender {
-    profile: Profile,
+    profile: Arc<Profile>,
     claim: Claim,
     may_queue: bool,
     place: Option<Place>,
@@ -105,8 +106,9 @@ enum State {
 
 impl Contender {
     /// An attempt with an id of its own. Without `may_queue` it ends when the lock is taken.
-    pub fn new(profile: Profile, id: u128, may_queue: bool) -> Self {
-        let claim = Claim::new(profile.clone(), id);
+    pub fn new(profile: impl Into<Arc<Profile>>, id: u128, may_queue: bool) -> Self {
+        let profile = profile.into();
+        let claim = Claim::new(Arc::clone(&profile), id);
         Self {
             claim,
             may_queue,

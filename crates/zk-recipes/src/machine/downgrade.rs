@@ -14,6 +14,8 @@
 //!    ours, done; missing, step 2 holds. If it is there and may not be read, it is ours: the name
 //!    is unique, and its session is the only one in which the multi was sent.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, Request, Response};
 use zk_session::machine::{Flight, Operation, Reply};
@@ -50,7 +52,7 @@ pub enum DowngradeStep {
 /// A downgrade under way.
 #[derive(Clone, Debug)]
 pub struct Downgrade {
-    profile: Profile,
+    profile: Arc<Profile>,
     session: SessionId,
     writer: Znode,
     reader: ByteString,
@@ -73,7 +75,12 @@ enum State {
 
 impl Downgrade {
     /// Of a writer that holds the lock. `None` if its name is not that of a writer.
-    pub fn new(profile: Profile, session: SessionId, writer: Znode) -> Option<Self> {
+    pub fn new(
+        profile: impl Into<Arc<Profile>>,
+        session: SessionId,
+        writer: Znode,
+    ) -> Option<Self> {
+        let profile = profile.into();
         let reader = profile.names.downgraded(&writer.name)?.into();
         Some(Self {
             profile,
@@ -102,7 +109,7 @@ impl Downgrade {
     /// Step 1.
     pub fn start(&mut self) -> DowngradeStep {
         self.state = State::Committing;
-        let Profile { directory, identity, acl, .. } = &self.profile;
+        let Profile { directory, identity, acl, .. } = &*self.profile;
         let create = CreateRequest {
             path: child(directory, &self.reader),
             data: Some(identity.clone()),

@@ -18,6 +18,7 @@
 
 mod release;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,7 +56,7 @@ pub struct ExclusiveProfile {
 /// One attempt.
 #[derive(Clone, Debug)]
 pub struct Exclusive {
-    profile: ExclusiveProfile,
+    profile: Arc<ExclusiveProfile>,
     mark: Mark,
     may_wait: bool,
     session: Option<SessionId>,
@@ -125,7 +126,8 @@ impl Mark {
 
 impl Exclusive {
     /// An attempt with an id of its own. Without `may_wait` it ends when the lock is taken.
-    pub fn new(profile: ExclusiveProfile, id: u128, may_wait: bool) -> Self {
+    pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
+        let profile = profile.into();
         let parent = profile.path.rsplit_once('/').map_or("/", |(parent, _)| parent);
         let parent = if parent.is_empty() { "/".into() } else { profile.path.slice_ref(parent) };
         Self {
@@ -178,7 +180,7 @@ impl Exclusive {
     pub fn abandon(self) -> (ExclusiveRelease, bool) {
         let is_creating = self.state == State::Creating;
         let is_certain = self.znode.is_some() && self.state == State::Granted;
-        let (path, session) = (self.profile.path, self.session);
+        let (path, session) = (self.profile.path.clone(), self.session);
         let czxid = self.znode.map(|znode| znode.czxid);
         let mut release = ExclusiveRelease::new(path, self.mark, session, czxid, self.is_tainted);
         if !is_certain {

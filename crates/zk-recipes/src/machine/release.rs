@@ -10,6 +10,8 @@
 //!
 //! The end of the session ends the release too: the znodes go with it.
 
+use std::sync::Arc;
+
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
 use zk_session::machine::{Flight, Reply};
@@ -55,7 +57,7 @@ pub enum ReleaseStep {
 /// What an attempt may have left behind.
 #[derive(Clone, Debug)]
 pub struct Release {
-    profile: Profile,
+    profile: Arc<Profile>,
     prefix: ByteString,
     session: Option<SessionId>,
     /// Names to delete.
@@ -88,7 +90,7 @@ enum State {
 
 impl Release {
     pub(crate) fn new(
-        profile: Profile,
+        profile: Arc<Profile>,
         prefix: ByteString,
         session: Option<SessionId>,
         known: Option<ByteString>,
@@ -126,7 +128,7 @@ impl Release {
     }
 
     /// What the machines of the lock know.
-    pub fn profile(&self) -> &Profile {
+    pub fn profile(&self) -> &Arc<Profile> {
         &self.profile
     }
 

@@ -43,19 +43,19 @@ pub(crate) struct Order {
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// The one znode of an exclusive lock.
-    Exclusive(ExclusiveProfile),
+    Exclusive(Arc<ExclusiveProfile>),
     /// The front of a queue.
-    Queue(Profile),
+    Queue(Arc<Profile>),
 }
 
 impl Target {
     fn attempt(&self, id: u128, may_wait: bool) -> machine::Attempt {
         match self {
             Self::Exclusive(profile) => {
-                machine::Attempt::Exclusive(Exclusive::new(profile.clone(), id, may_wait))
+                machine::Attempt::Exclusive(Exclusive::new(Arc::clone(profile), id, may_wait))
             }
             Self::Queue(profile) => {
-                machine::Attempt::Contender(Contender::new(profile.clone(), id, may_wait))
+                machine::Attempt::Contender(Contender::new(Arc::clone(profile), id, may_wait))
             }
         }
     }

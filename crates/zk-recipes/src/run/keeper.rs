@@ -305,7 +305,7 @@ impl Keeper {
         let Removal::Contender(release) = release else {
             unreachable!("only a writer of a queue can become a reader");
         };
-        let profile = release.profile().clone();
+        let profile = Arc::clone(release.profile());
         let mut downgrade = Downgrade::new(profile, hold.session, hold.znode.clone())
             .expect("the name is one that a writer was given");
         // Whatever happens from here on, either of the two may be what stands in the queue.

@@ -7,11 +7,13 @@
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
 pub(crate) mod clock;
+pub(crate) mod inbox;
 pub(crate) mod janitor;
 pub(crate) mod shared;
 pub(crate) mod transport;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,13 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes, BytesMut};
-use tokio::io::AsyncWrite as _;
+use bytes::BytesMut;
+use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info, info_span};
 
 use self::clock::Clock;
+use self::inbox::Teller;
 use self::janitor::Janitor;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
@@ -36,10 +39,18 @@ use crate::watcher::WatchEnded;
 
 /// Bytes read at a time.
 const READ_CHUNK: usize = 64 * 1024;
+/// Room for bytes to send that a session keeps when there are none.
+const OUTPUT_KEPT: usize = 16 * 1024;
 /// Rounds of work before other tasks get their turn.
 const ROUNDS_MAX: usize = 64;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
+
+thread_local! {
+    /// Where bytes are read to before it is known how many there are. Sessions are idle most of
+    /// the time, and a buffer of its own would be most of what each of them needs.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_CHUNK].into_boxed_slice());
+}
 
 /// State of the task.
 pub(crate) struct Driver {
@@ -55,16 +66,20 @@ pub(crate) struct Driver {
     connecting: Option<Connecting>,
     stream: Option<Box<dyn Stream>>,
     input: BytesMut,
-    output: VecDeque<Bytes>,
+    output: BytesMut,
+    /// Of `output`, how much the transport has taken.
+    written: usize,
     /// The transport has taken bytes and may still hold them back.
     needs_flush: bool,
     timer: Pin<Box<Sleep>>,
     armed: Option<Time>,
 
+    /// What was published last.
+    published: Status,
     status: watch::Sender<Status>,
     last_failure: watch::Sender<Option<String>>,
     sinks: BTreeMap<Token, Sink>,
-    lanes: BTreeMap<u64, mpsc::UnboundedSender<LaneEvent>>,
+    lanes: BTreeMap<u64, Teller>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
@@ -86,6 +101,7 @@ impl Driver {
         transport: Arc<dyn Transport>,
         ends: Ends,
     ) -> Self {
+        let published = *ends.status.borrow();
         Self {
             machine,
             clock,
@@ -97,10 +113,12 @@ impl Driver {
             connecting: None,
             stream: None,
             input: BytesMut::new(),
-            output: VecDeque::new(),
+            output: BytesMut::new(),
+            written: 0,
             needs_flush: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            published,
             status: ends.status,
             last_failure: ends.last_failure,
             sinks: BTreeMap::new(),
@@ -122,11 +140,11 @@ impl Driver {
         std::future::poll_fn(|cx| self.poll(cx)).await;
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
-            self.handle_command(command);
+            self.handle_command(self.clock.now(), command);
         }
         self.drain();
         for lane in self.lanes.values() {
-            let _ = lane.send(LaneEvent::Stopped);
+            lane.tell(LaneEvent::Stopped);
         }
         for closer in self.closers.drain(..) {
             let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -138,14 +156,15 @@ impl Driver {
         for _ in 0..ROUNDS_MAX {
             let span = self.span.clone();
             let _entered = span.enter();
-            // Bytes first: acknowledgements move deadlines. Commands last.
-            let mut moved = self.poll_write(cx).is_ready();
-            moved |= self.poll_read(cx).is_ready();
+            // Bytes first: acknowledgements move deadlines. Last one write for all that came of
+            // the rest.
+            let mut moved = self.poll_read(cx).is_ready();
             moved |= self.poll_connect(cx).is_ready();
             moved |= self.poll_timer(cx).is_ready();
             moved |= self.poll_commands(cx).is_ready();
+            moved |= self.poll_write(cx).is_ready();
             if matches!(
-                self.status.borrow().state,
+                self.published.state,
                 SessionState::AuthFailed | SessionState::Expired | SessionState::Closed
             ) && self.is_stopped()
             {
@@ -164,13 +183,17 @@ impl Driver {
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.machine.poll_transmit(&mut self.output);
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        let Some(front) = self.output.front_mut() else { return self.poll_flush(cx) };
-        match ready!(Pin::new(stream).poll_write(cx, front)) {
+        let waiting = self.output.get(self.written..).unwrap_or_default();
+        if waiting.is_empty() {
+            return self.poll_flush(cx);
+        }
+        match ready!(Pin::new(stream).poll_write(cx, waiting)) {
             Ok(taken) if taken > 0 => {
-                front.advance(taken);
-                if front.is_empty() {
-                    self.output.pop_front();
+                self.written += taken;
+                if self.written == self.output.len() {
+                    self.clear_output();
                 }
                 self.needs_flush = true;
                 self.machine.handle_transmitted(self.clock.now(), taken);
@@ -180,6 +203,14 @@ impl Driver {
         }
         self.drain();
         Poll::Ready(())
+    }
+
+    fn clear_output(&mut self) {
+        self.written = 0;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = BytesMut::new();
+        }
     }
 
     /// Flushes once everything is written. It may take several polls.
@@ -198,8 +229,14 @@ impl Driver {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        self.input.reserve(READ_CHUNK);
-        match ready!(tokio_util::io::poll_read_buf(Pin::new(stream), cx, &mut self.input)) {
+        let input = &mut self.input;
+        let read = SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            let read = ready!(Pin::new(stream).poll_read(cx, &mut buffer));
+            input.extend_from_slice(buffer.filled());
+            Poll::Ready(read.map(|()| buffer.filled().len()))
+        });
+        match ready!(read) {
             Ok(0) => self.disconnected(&io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => self.machine.handle_bytes(self.clock.now(), &mut self.input),
             Err(error) => self.disconnected(&error),
@@ -244,6 +281,7 @@ impl Driver {
         if self.handles_gone {
             return Poll::Pending;
         }
+        let now = self.clock.now();
         for taken in 0..COMMANDS_MAX {
             match self.commands.poll_recv(cx) {
                 Poll::Pending if taken == 0 => return Poll::Pending,
@@ -251,18 +289,17 @@ impl Driver {
                 Poll::Ready(None) => {
                     debug!("the last handle is gone");
                     self.handles_gone = true;
-                    self.machine.close(self.clock.now());
-                    self.drain();
+                    self.machine.close(now);
                     break;
                 }
-                Poll::Ready(Some(command)) => self.handle_command(command),
+                Poll::Ready(Some(command)) => self.handle_command(now, command),
             }
         }
+        self.drain();
         Poll::Ready(())
     }
 
-    fn handle_command(&mut self, command: Command) {
-        let now = self.clock.now();
+    fn handle_command(&mut self, now: Time, command: Command) {
         match command {
             Command::Cancel(token) => {
                 self.sinks.remove(&token);
@@ -292,6 +329,8 @@ impl Driver {
                 self.sinks.insert(token, sink);
                 self.watchers.extend(watcher);
                 self.machine.submit(now, token, flight);
+                // Others follow, and a refusal can wait for them.
+                return;
             }
         }
         self.drain();
@@ -308,15 +347,12 @@ impl Driver {
         self.connecting = None;
         self.stream = None;
         self.input.clear();
-        self.output.clear();
+        self.clear_output();
         self.needs_flush = false;
     }
 
-    /// Takes everything out of the machine, as its contract demands.
+    /// Takes everything out of the machine but the bytes to send.
     fn drain(&mut self) {
-        while let Some(bytes) = self.machine.poll_transmit() {
-            self.output.push_back(bytes);
-        }
         // Before the events: whoever gets one sees a status that is at least as new.
         self.publish();
         while let Some(event) = self.machine.poll_event() {
@@ -341,6 +377,10 @@ impl Driver {
 
     fn publish(&mut self) {
         let new = self.machine.status();
+        if new == self.published {
+            return;
+        }
+        self.published = new;
         self.status.send_if_modified(|status| {
             // Acknowledgements are read when needed; nobody is woken for them.
             let Status { acknowledged, lease_deadline, .. } = *status;
@@ -374,7 +414,7 @@ impl Driver {
             }
         }
         for lane in self.lanes.values() {
-            let _ = lane.send(LaneEvent::Change(change));
+            lane.tell(LaneEvent::Change(change));
         }
     }
 
@@ -388,7 +428,7 @@ impl Driver {
 
     fn tell_lane(&mut self, id: u64, event: LaneEvent) {
         if let Some(lane) = self.lanes.get(&id) {
-            let _ = lane.send(event);
+            lane.tell(event);
         }
     }
 }

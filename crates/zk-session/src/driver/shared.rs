@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::clock::Clock;
+use super::inbox::Teller;
 use super::janitor::Janitor;
 use crate::error::OpError;
 use crate::machine::{
@@ -57,7 +58,7 @@ pub(crate) enum Command {
     Close(oneshot::Sender<EndCause>),
     ForgetOwner(u64),
     Recall(Token),
-    OpenLane(u64, mpsc::UnboundedSender<LaneEvent>),
+    OpenLane(u64, Teller),
     Submit { token: Token, flight: Flight, sink: Sink, watcher: Option<(u64, WatchSender)> },
 }
 

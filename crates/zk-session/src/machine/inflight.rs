@@ -63,6 +63,17 @@ impl Inflight {
         self.produced - self.transmitted
     }
 
+    /// The state of both, to come back to.
+    pub(crate) fn mark(&self) -> (usize, u64) {
+        (self.queue.len(), self.produced)
+    }
+
+    /// Forgets what was encoded since. Nothing of it may have been handed to the transport.
+    pub(crate) fn revert(&mut self, (length, produced): (usize, u64)) {
+        self.queue.truncate(length);
+        self.produced = produced;
+    }
+
     pub(crate) fn push(&mut self, pending: Pending) {
         debug_assert!(pending.end <= self.produced);
         self.queue.push_back(pending);

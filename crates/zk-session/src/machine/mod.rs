@@ -12,10 +12,12 @@
 //!   any phase -- closed, authentication failed, or expired and not renewed --> Stopped
 //! ```
 //!
-//! **The contract.** After every call that takes `&mut self`, drain
-//! [`poll_transmit`](Session::poll_transmit), then [`poll_event`](Session::poll_event), until both
-//! are empty; then arm one timer for [`poll_timeout`](Session::poll_timeout). Only then make the
-//! next call. `now` never goes backwards.
+//! **The contract.** After a call that takes `&mut self`, drain
+//! [`poll_event`](Session::poll_event) until it is empty, take the bytes to send with
+//! [`poll_transmit`](Session::poll_transmit), and arm one timer for
+//! [`poll_timeout`](Session::poll_timeout). Flights that are there at the same time may be
+//! submitted one after the other before that, and leave in one write. Bytes for a connection that
+//! has ended are never handed out. `now` never goes backwards.
 //!
 //! **A session and its connections.** A session survives the loss of its connection until a server
 //! says that it has expired, or until no server was reached for `give_up`. Then the machine opens
@@ -285,11 +287,17 @@ impl Session {
         self.watches.len()
     }
 
-    /// Takes bytes to send, if any. Report them with
+    /// Appends the bytes to send, if any. Report them with
     /// [`handle_transmitted`](Self::handle_transmitted) as the transport takes them.
-    #[must_use = "dropped bytes break the connection"]
-    pub fn poll_transmit(&mut self) -> Option<Bytes> {
-        (!self.out.is_empty()).then(|| self.out.split().freeze())
+    pub fn poll_transmit(&mut self, into: &mut BytesMut) {
+        if into.is_empty() {
+            // Two buffers take turns: one is filled while the other is written.
+            into.clear();
+            std::mem::swap(into, &mut self.out);
+        } else {
+            into.extend_from_slice(&self.out);
+            self.out.clear();
+        }
     }
 
     /// Takes the next event.

@@ -77,12 +77,11 @@ impl Session {
     }
 
     fn send_flight(&mut self, token: Token, flight: Flight) {
-        let start = self.out.len();
-        let mut sent = Vec::with_capacity(flight.operations.len());
+        let (start, before) = (self.out.len(), self.inflight.mark());
         for (index, operation) in flight.operations.into_iter().enumerate() {
             let xid = self.take_xid();
             let op = operation.request.op();
-            let before = self.out.len();
+            let begin = self.out.len();
             let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
                 RequestHeader { xid, op }.encode(out);
                 operation.request.encode(out);
@@ -90,15 +89,13 @@ impl Session {
             if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
                 // All or nothing: take back what this flight has written.
                 self.out.truncate(start);
+                self.inflight.revert(before);
                 self.answer(token, &OpError::RequestTooLarge { length, limit });
                 return;
             }
             let watch = operation.watch.zip(watched_path(&operation.request));
             let purpose = Purpose::Operation { token, index, watch };
-            sent.push((xid, op, purpose, self.out.len() - before));
-        }
-        for (xid, op, purpose, bytes) in sent {
-            let end = self.inflight.produce(bytes);
+            let end = self.inflight.produce(self.out.len() - begin);
             self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
         }
         let (session, connection) = (self.session_id(), self.connection);

@@ -73,9 +73,7 @@ impl Pair {
     }
 
     pub(super) fn drain(&mut self) {
-        while let Some(bytes) = self.session.poll_transmit() {
-            self.unsent.extend_from_slice(&bytes);
-        }
+        self.session.poll_transmit(&mut self.unsent);
         while let Some(event) = self.session.poll_event() {
             if event == Event::Disconnect {
                 self.unsent.clear();

@@ -1,0 +1,100 @@
+//! Measures this library against a real server, and prints one line of JSON for each run.
+//!
+//! A workload is measured through the library, or, with `--floor`, from a blocking socket with
+//! frames that were built before and replies that are not decoded: what no client can beat on this
+//! machine. `goals` runs workloads and floors in turn, in processes of their own, and compares.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "real time is what is measured here, and each contender is a task"
+)]
+
+mod codec;
+mod directory;
+mod goals;
+mod lock;
+mod metered;
+mod options;
+mod pipelined;
+mod queue;
+mod report;
+mod sessions;
+mod wire;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::options::{Options, RuntimeKind, Workload};
+use crate::report::Report;
+
+/// Whatever went wrong, in words.
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match measure(&options) {
+        Ok(report) => {
+            report.print();
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("zk-bench {}: {error}", options.workload);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Outcome<Report> {
+    if options.workload == Workload::Goals {
+        return goals::run(options);
+    }
+    if options.floor {
+        return floor(options);
+    }
+    let mut builder = match options.runtime {
+        RuntimeKind::Current => tokio::runtime::Builder::new_current_thread(),
+        RuntimeKind::Multi => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.enable_all().build()?;
+    let report = runtime.block_on(through_the_library(options));
+    // Sessions are closed by now, or the process ends with an error.
+    runtime.shutdown_background();
+    report
+}
+
+async fn through_the_library(options: &Options) -> Outcome<Report> {
+    match options.workload {
+        Workload::LockUncontended => lock::uncontended(options).await,
+        Workload::LockContended => lock::contended(options).await,
+        Workload::TryBusy => lock::try_busy(options).await,
+        Workload::GetPipelined => pipelined::run(options, pipelined::Kind::Get).await,
+        Workload::SetPipelined => pipelined::run(options, pipelined::Kind::Set).await,
+        Workload::CreatePipelined => pipelined::run(options, pipelined::Kind::Create).await,
+        Workload::IdleSessions => sessions::idle(options).await,
+        Workload::ReconnectWatches => sessions::reconnect(options).await,
+        Workload::Queue => queue::run(options).await,
+        Workload::Codec => Ok(Report::new(options).figures(codec::run(options.duration()))),
+        Workload::Goals => unreachable!("it needs no runtime"),
+    }
+}
+
+fn floor(options: &Options) -> Outcome<Report> {
+    match options.workload {
+        Workload::LockUncontended => lock::uncontended_floor(options),
+        Workload::TryBusy => lock::try_busy_floor(options),
+        Workload::GetPipelined => pipelined::floor(options, pipelined::Kind::Get),
+        Workload::SetPipelined => pipelined::floor(options, pipelined::Kind::Set),
+        Workload::CreatePipelined => pipelined::floor(options, pipelined::Kind::Create),
+        Workload::IdleSessions => sessions::idle_floor(options),
+        Workload::ReconnectWatches => sessions::reconnect_floor(options),
+        Workload::LockContended | Workload::Queue => Err(
+            "who waits has to read the queue, so there is no floor without decoding; compare with \
+             that of lock-uncontended"
+                .into(),
+        ),
+        Workload::Codec => Err("its floor, a copy of the same bytes, is part of it".into()),
+        Workload::Goals => Err("it measures floors by itself".into()),
+    }
+}

@@ -1,0 +1,154 @@
+//! Sessions that do nothing, and one that has to come back.
+
+use std::time::{Duration, Instant};
+
+use jute_codec::{Request, SetWatches};
+use tokio::task::JoinSet;
+use zk_session::{Client, SessionState};
+
+use crate::metered::Traffic;
+use crate::options::Options;
+use crate::report::{Report, cpu_time, resident_bytes};
+use crate::wire::{self, Wire};
+use crate::{Outcome, directory};
+
+const SESSIONS: u32 = 1000;
+const IDLE: Duration = Duration::from_secs(10);
+const WATCHES: u64 = 10_000;
+/// Sessions opened at a time.
+const AT_ONCE: usize = 64;
+/// Paths in one SetWatches of the floor: as many as fit into a frame of the library.
+const BATCH: usize = 1000;
+
+/// Sessions left alone.
+pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
+    let sessions = options.sessions.unwrap_or(SESSIONS);
+    let traffic = Traffic::default();
+    // Whatever the first of anything allocates for all.
+    let first = open(options, &traffic).await?;
+    let before = resident_bytes()?;
+    let (mut clients, mut opening) = (Vec::new(), JoinSet::new());
+    for _ in 0..sessions {
+        while opening.len() >= AT_ONCE
+            && let Some(opened) = opening.join_next().await
+        {
+            clients.push(opened??);
+        }
+        let (options, traffic) = (options.clone(), traffic.clone());
+        opening.spawn(async move { open(&options, &traffic).await });
+    }
+    while let Some(opened) = opening.join_next().await {
+        clients.push(opened??);
+    }
+    let idle = options.duration().max(IDLE);
+    // Until what opening has left to do is done.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let memory = resident_bytes()? - before;
+    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+    tokio::time::sleep(idle).await;
+    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
+    if clients.iter().any(|client| client.state() != SessionState::Connected) {
+        return Err("a session was lost while it was idle".into());
+    }
+    let mut closing = JoinSet::new();
+    for client in clients {
+        closing.spawn(async move { client.close().await });
+    }
+    closing.join_all().await;
+    first.close().await;
+    let session_seconds = f64::from(sessions) * time.as_secs_f64();
+    Ok(Report::new(options)
+        .figure("sessions", sessions.into())
+        .figure("secs", time.as_secs_f64())
+        .figure("kb_per_session", memory / 1024.0 / f64::from(sessions))
+        .figure("idle_cpu_us_per_session_s", cpu.as_secs_f64() * 1e6 / session_seconds)
+        .figure("pings_per_session_s", counted.requests as f64 / session_seconds)
+        .figure("looks_per_ping", counted.looks as f64 / counted.requests as f64))
+}
+
+async fn open(options: &Options, traffic: &Traffic) -> Outcome<Client> {
+    let builder = Client::builder(options.connect.as_str()).transport(traffic.transport());
+    Ok(builder.connect().await?)
+}
+
+pub(crate) fn idle_floor(options: &Options) -> Outcome<Report> {
+    let sessions = options.sessions.unwrap_or(SESSIONS);
+    let before = resident_bytes()?;
+    let wires = (0..sessions).map(|_| Wire::open(&options.connect));
+    let wires = wires.collect::<Outcome<Vec<_>>>()?;
+    let memory = resident_bytes()? - before;
+    wires.into_iter().try_for_each(Wire::close)?;
+    Ok(Report::new(options)
+        .figure("sessions", sessions.into())
+        .figure("kb_per_session", memory / 1024.0 / f64::from(sessions)))
+}
+
+/// A session with watches loses its connection.
+pub(crate) async fn reconnect(options: &Options) -> Outcome<Report> {
+    let watches = options.n.unwrap_or(WATCHES);
+    let traffic = Traffic::default();
+    let client = open(options, &traffic).await?;
+    let directory = directory::make(&client).await?;
+    let asked: Vec<_> =
+        (0..watches).map(|index| client.exists_and_watch(&watched(&directory, index))).collect();
+    let mut watchers = Vec::new();
+    for asked in asked {
+        watchers.push(asked.await?.1);
+    }
+    let counted = traffic.so_far();
+    let began = Instant::now();
+    traffic.cut()?;
+    let mut states = client.states();
+    while states.current().state == SessionState::Connected {
+        states.next().await.ok_or("the client has stopped")?;
+    }
+    // It is sent after the watches, and answered after them.
+    client.exists(&directory).await?;
+    let (time, counted) = (began.elapsed(), traffic.since(counted));
+    // The last one was restored, too.
+    let last = watched(&directory, watches - 1);
+    client.create(&last, "", zk_session::CreateMode::Ephemeral).await?;
+    let mut last = watchers.pop().ok_or("there are no watches")?;
+    last.changed().await.map_err(|end| format!("a watch was not restored: {end:?}"))?;
+    client.delete(&watched(&directory, watches - 1), None).await?;
+    directory::remove(&client, &directory).await?;
+    client.close().await;
+    Ok(Report::new(options)
+        .figure("watches", watches as f64)
+        .figure("secs", time.as_secs_f64())
+        .figure("bytes", counted.bytes as f64)
+        .figure("requests", counted.requests as f64))
+}
+
+pub(crate) fn reconnect_floor(options: &Options) -> Outcome<Report> {
+    let watches = options.n.unwrap_or(WATCHES);
+    let directory = directory::path();
+    let paths: Vec<_> = (0..watches).map(|index| watched(&directory, index).into()).collect();
+    let batches = paths.chunks(BATCH).map(|paths| {
+        wire::frame(&Request::SetWatches(SetWatches {
+            relative_zxid: 0,
+            data: Vec::new(),
+            exist: paths.to_vec(),
+            child: Vec::new(),
+        }))
+    });
+    let (frames, count) = (batches.clone().collect::<Vec<_>>().concat(), batches.count());
+    let began = Instant::now();
+    let mut wire = Wire::open(&options.connect)?;
+    wire.send(&frames)?;
+    for _ in 0..count {
+        wire.answer()?;
+    }
+    let time = began.elapsed();
+    wire.close()?;
+    Ok(Report::new(options)
+        .figure("watches", watches as f64)
+        .figure("secs", time.as_secs_f64())
+        .figure("bytes", frames.len() as f64)
+        .figure("requests", count as f64))
+}
+
+/// As long as the path of a lock's znode.
+fn watched(directory: &str, index: u64) -> String {
+    format!("{directory}/0123456789abcdef0123456789abcdef-lock-{index:010}")
+}

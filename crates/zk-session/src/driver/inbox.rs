@@ -1,0 +1,180 @@
+//! The queue from the task to a lane.
+//!
+//! It is what a channel is, but for its memory: a lock's waiter has a lane, in which nothing
+//! arrives for nearly all of its life, and there are clients with ten thousand waiters. An inbox
+//! that is empty has no buffer.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+
+use tokio::task::coop;
+
+use super::shared::LaneEvent;
+
+/// The reader's end. What is told after it was dropped is forgotten.
+#[derive(Debug)]
+pub(crate) struct Inbox(Arc<Mutex<Queue>>);
+
+/// The task's end. Dropping it is the last thing that the reader hears of.
+#[derive(Debug)]
+pub(crate) struct Teller(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<LaneEvent>,
+    reader: Option<Waker>,
+    /// One of the ends is gone.
+    is_closed: bool,
+}
+
+impl Inbox {
+    pub(crate) fn open() -> (Teller, Self) {
+        let queue = Arc::<Mutex<Queue>>::default();
+        (Teller(Arc::clone(&queue)), Self(queue))
+    }
+
+    /// Takes the next event, or has the task woken when it is there. Subject to tokio's
+    /// cooperative budget.
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<LaneEvent> {
+        let coop = ready!(coop::poll_proceed(cx));
+        let mut queue = lock(&self.0);
+        if let Some(event) = queue.take() {
+            coop.made_progress();
+            return Poll::Ready(event);
+        }
+        match &mut queue.reader {
+            Some(reader) => reader.clone_from(cx.waker()),
+            reader @ None => *reader = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Takes the next event, if it is there.
+    pub(crate) fn try_next(&self) -> Option<LaneEvent> {
+        lock(&self.0).take()
+    }
+}
+
+impl Teller {
+    pub(crate) fn tell(&self, event: LaneEvent) {
+        let mut queue = lock(&self.0);
+        if queue.is_closed {
+            return;
+        }
+        queue.events.push_back(event);
+        wake(queue);
+    }
+}
+
+impl Queue {
+    fn take(&mut self) -> Option<LaneEvent> {
+        let event = self.events.pop_front();
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        event.or_else(|| self.is_closed.then_some(LaneEvent::Stopped))
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // The other end lives until the task has heard of it. Neither events nor the reader's task
+        // have to live as long.
+        let queue =
+            std::mem::replace(&mut *lock(&self.0), Queue { is_closed: true, ..Queue::default() });
+        drop(queue);
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0);
+        queue.is_closed = true;
+        wake(queue);
+    }
+}
+
+/// Not under the lock, because a waker may run anything.
+fn wake(mut queue: MutexGuard<'_, Queue>) {
+    let reader = queue.reader.take();
+    drop(queue);
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}
+
+/// Nothing under the lock can panic halfway.
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+    use crate::machine::Change;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    const EVENT: LaneEvent = LaneEvent::Change(Change::Closing);
+
+    #[test]
+    fn events_come_in_their_order_and_the_end_comes_last() {
+        let (teller, inbox) = Inbox::open();
+        assert_eq!(inbox.try_next(), None);
+        teller.tell(EVENT);
+        teller.tell(LaneEvent::Change(Change::AuthFailed));
+        drop(teller);
+        assert_eq!(inbox.try_next(), Some(EVENT));
+        assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::AuthFailed)));
+        assert_eq!(inbox.try_next(), Some(LaneEvent::Stopped));
+        assert_eq!(inbox.try_next(), Some(LaneEvent::Stopped));
+    }
+
+    #[test]
+    fn the_newest_reader_is_woken_by_an_event_and_by_the_end() {
+        let (teller, inbox) = Inbox::open();
+        let (first, second) = (Arc::<Count>::default(), Arc::<Count>::default());
+        for reader in [&first, &second] {
+            let waker = Waker::from(Arc::clone(reader));
+            assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        }
+        teller.tell(EVENT);
+        teller.tell(EVENT);
+        let waker = Waker::from(Arc::clone(&second));
+        let mut cx = Context::from_waker(&waker);
+        for _ in 0..2 {
+            assert_eq!(inbox.poll_next(&mut cx), Poll::Ready(EVENT));
+        }
+        assert!(inbox.poll_next(&mut cx).is_pending());
+        drop(teller);
+        let woken = |reader: &Count| reader.0.load(Ordering::Relaxed);
+        assert_eq!((woken(&first), woken(&second)), (0, 2));
+        assert_eq!(inbox.poll_next(&mut cx), Poll::Ready(LaneEvent::Stopped));
+    }
+
+    #[test]
+    fn an_empty_inbox_has_no_buffer_and_an_abandoned_one_keeps_no_reader() {
+        let (teller, inbox) = Inbox::open();
+        teller.tell(EVENT);
+        assert_eq!(inbox.try_next(), Some(EVENT));
+        assert_eq!(lock(&inbox.0).events.capacity(), 0);
+        let reader = Arc::<Count>::default();
+        let waker = Waker::from(Arc::clone(&reader));
+        assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        drop((inbox, waker));
+        assert_eq!(Arc::strong_count(&reader), 1);
+        teller.tell(EVENT);
+        assert!(lock(&teller.0).events.is_empty());
+    }
+}
