@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -417,7 +417,7 @@ impl AsyncRead for Recorded {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.turns.lock().unwrap().looks.push(tokio::time::Instant::now());
+        lock(&self.turns).looks.push(tokio::time::Instant::now());
         Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
@@ -430,7 +430,7 @@ impl AsyncWrite for Recorded {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = written {
-            self.turns.lock().unwrap().writes.push(count);
+            lock(&self.turns).writes.push(count);
         }
         written
     }
@@ -442,6 +442,10 @@ impl AsyncWrite for Recorded {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
+    turns.lock().expect("nobody panics with it")
 }
 
 /// A client, and what it does with its connection from now on.
@@ -456,7 +460,7 @@ async fn recorded(world: &World) -> (Client, Arc<Mutex<Turns>>) {
     });
     let client = client.await;
     sleep_ms(1).await;
-    *turns.lock().unwrap() = Turns::default();
+    *lock(&turns) = Turns::default();
     (client, turns)
 }
 
@@ -466,7 +470,7 @@ fn an_idle_session_wakes_for_its_pings_and_for_nothing_else() {
         let world = World::new();
         let (client, turns) = recorded(&world).await;
         sleep_ms(90_000).await;
-        let Turns { looks, writes } = std::mem::take(&mut *turns.lock().unwrap());
+        let Turns { looks, writes } = std::mem::take(&mut *lock(&turns));
         let mut times = looks.clone();
         times.dedup();
         // The session timeout is too short for a lease, so that a ping goes out every third of it.
@@ -492,6 +496,6 @@ fn requests_of_one_turn_leave_in_one_write() {
             assert!(asked.await.expect("the root can be read").is_some());
         }
         // A length, an xid, an opcode, a path with its length, and no watch.
-        assert_eq!(turns.lock().unwrap().writes, [100 * (4 + 8 + 5 + 1)]);
+        assert_eq!(lock(&turns).writes, [100 * (4 + 8 + 5 + 1)]);
     });
 }

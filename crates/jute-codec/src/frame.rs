@@ -70,6 +70,15 @@ impl FrameDecoder {
         buffer.advance(4);
         Ok(Some(Frame::Complete(buffer.split_to(length).freeze())))
     }
+
+    /// How many bytes the frame at the front of `buffer` still lacks, as far as it is to be kept;
+    /// 0 if its length is not there. Whoever trusts the peer can make room for all of them at once.
+    pub fn missing(&self, buffer: &[u8]) -> usize {
+        let length = buffer.first_chunk().filter(|_| self.skip == 0).copied();
+        let length = length.and_then(|prefix| usize::try_from(i32::from_be_bytes(prefix)).ok());
+        let length = length.filter(|length| *length <= self.limit);
+        length.map_or(0, |length| (4 + length).saturating_sub(buffer.len()))
+    }
 }
 
 /// Appends a frame whose payload `write` appends.

@@ -132,3 +132,25 @@ fn expected(payload: &[u8]) -> Frame {
 }
 
 const LIMIT: usize = 64;
+
+#[test]
+fn what_a_frame_lacks_is_known_once_its_length_is() {
+    let mut frames = FrameDecoder::new(100);
+    let mut buffer = BytesMut::from(&[0, 0, 0][..]);
+    assert_eq!(frames.missing(&buffer), 0, "the length is not there");
+    buffer.extend_from_slice(&[100, 7]);
+    assert_eq!(frames.missing(&buffer), 99);
+    buffer.resize(103, 7);
+    assert_eq!(frames.missing(&buffer), 1);
+    assert_eq!(frames.next(&mut buffer), Ok(None));
+    buffer.extend_from_slice(&[7, 0, 0, 0, 101]);
+    assert_eq!(frames.missing(&buffer), 0, "it is whole");
+    assert!(matches!(frames.next(&mut buffer), Ok(Some(Frame::Complete(_)))));
+    assert_eq!(frames.missing(&buffer), 0, "it is too long to be kept");
+    buffer.resize(4 + 50, 7);
+    assert!(matches!(frames.next(&mut buffer), Ok(Some(Frame::Oversized { .. }))));
+    buffer.clear();
+    buffer.extend_from_slice(&[0, 0, 0, 50, 0]);
+    assert_eq!(frames.missing(&buffer), 0, "this is in the middle of the one that is skipped");
+    assert_eq!(frames.missing(&[0xff; 8]), 0, "a negative length is an error later");
+}

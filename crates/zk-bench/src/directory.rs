@@ -9,7 +9,7 @@ use crate::Outcome;
 /// Where this run makes its znodes; no other run uses the same.
 pub(crate) fn path() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("/zk-bench-{}-{}", std::process::id(), now.as_micros())
+    format!("/zk-bench-{:08x}", now.as_millis() as u32 ^ std::process::id() << 16)
 }
 
 pub(crate) async fn make(client: &Client) -> Outcome<String> {

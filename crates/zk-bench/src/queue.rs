@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use zk_recipes::{Client, FairLock, Guard, LockError};
+use zk_recipes::{Acquire, Client, FairLock, Guard, LockError, kind};
 
 use crate::metered::Traffic;
 use crate::options::Options;
@@ -33,7 +32,6 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
 
     let before = resident_bytes()?;
     let (granted, mut grants) = mpsc::unbounded_channel();
-    let mut tasks = JoinSet::new();
     let (mut clients, mut shown) = (Vec::new(), Instant::now());
     for index in 1..=waiters {
         let lock = if options.sessions.is_some() {
@@ -43,7 +41,8 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
         } else {
             lock.clone()
         };
-        tasks.spawn(wait(lock, granted.clone()));
+        // It ends with its client.
+        tokio::spawn(wait(lock.acquire(), granted.clone()));
         if index.is_multiple_of(AT_ONCE) || index == waiters {
             queued(&client, &path, index).await?;
         }
@@ -68,7 +67,7 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
     }
     let (rate, counted) = (meter.stop(handoffs), traffic.since(counted));
     guard.release().await?;
-    tasks.shutdown().await;
+    drop(grants);
     for client in clients {
         client.close().await;
     }
@@ -91,9 +90,9 @@ async fn connect(options: &Options, traffic: &Traffic) -> Outcome<Client> {
     Ok(builder.connect().await?)
 }
 
-async fn wait(lock: FairLock, granted: mpsc::UnboundedSender<Granted>) {
+async fn wait(acquire: Acquire<kind::Fair>, granted: mpsc::UnboundedSender<Granted>) {
     // When nobody listens any more, the guard releases by being dropped.
-    let _ = granted.send(lock.acquire().await);
+    let _ = granted.send(acquire.await);
 }
 
 /// So many stand in the queue, behind the holder.

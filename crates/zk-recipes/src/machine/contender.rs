@@ -7,13 +7,14 @@
 //! 2. Take the list apart. Znodes with our id but another name: reconcile them first. Own znode
 //!    missing: the place is lost, start a new attempt. Nobody ahead to wait for: held. Otherwise go
 //!    to 3. A reader waits for the writers ahead, everybody else for all who are ahead.
-//! 3. In one flight, read and watch the nearest of those, the own znode, and the second nearest.
-//!    If the one ahead is gone, list again (to 2), unless the newest list showed nobody else ahead
-//!    and the own znode, read after it, is there: then the lock is held. If the one ahead may not
-//!    be read, watch the directory instead.
+//! 3. In one flight, read and watch the nearest of those, and the own znode. If the one ahead is
+//!    gone, list again (to 2), unless the newest list showed nobody else ahead and the own znode,
+//!    read after it, is there: then the lock is held. If the one ahead may not be read, watch the
+//!    directory instead. After that, if the one ahead belongs to another session, read and watch
+//!    the second nearest.
 //! 4. Wait. When the second ahead is deleted, list again while the nearest is still there, unless
-//!    those two were all: so it is known in time that nobody else is ahead. When the nearest is deleted, the lock is held
-//!    without another request if all of these are true:
+//!    those two were all: so it is known in time that nobody else is ahead. When the nearest is
+//!    deleted, the lock is held without another request if all of these are true:
 //!    - there are no readers and writers. There a znode can come into being ahead of others, when
 //!      a writer becomes a reader;
 //!    - the newest list was taken on the current connection and showed exactly one ahead;
@@ -35,7 +36,6 @@
 
 use std::sync::Arc;
 
-use bytestring::ByteString;
 use jute_codec::{ErrorCode, EventType, NameList, Response};
 use zk_session::machine::Reply;
 use zk_session::{OpError, SessionId, Time};
@@ -80,10 +80,11 @@ struct Place {
     own_watched_on: Option<u64>,
     /// The watch on the one ahead, or on the directory.
     ahead_watch: Option<u64>,
-    nearest: ByteString,
+    nearest: Box<str>,
     /// The one ahead belongs to another session.
     is_ahead_foreign: bool,
-    /// The watch on the second ahead.
+    /// The second ahead, until it is watched.
+    second: Option<Box<str>>,
     second_watch: Option<u64>,
 }
 
@@ -94,12 +95,11 @@ impl Place {
     }
 }
 
-/// What is read and watched in the flight of step 3, in this order.
+/// What is read and watched in the first flight of step 3, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Asked {
     ahead: bool,
     own: bool,
-    second: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -110,6 +110,8 @@ enum State {
     Listing,
     /// Step 3 is in flight.
     Watching(Asked),
+    /// The second flight of step 3.
+    WatchingSecond,
     /// Step 4: waiting.
     Queued,
     /// Step 4: the read of the own znode is in flight.
@@ -183,6 +185,7 @@ impl Contender {
             }
             (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
             (State::Watching(asked), Input::Reply(reply)) => self.watched(view, asked, reply),
+            (State::WatchingSecond, Input::Reply(reply)) => self.second_watched(view, reply),
             (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
             (State::Queued, Input::Timer) => {
                 self.is_safety_list = true;
@@ -215,8 +218,9 @@ impl Contender {
             own_watch: None,
             own_watched_on: None,
             ahead_watch: None,
-            nearest: ByteString::new(),
+            nearest: Box::default(),
             is_ahead_foreign: false,
+            second: None,
             second_watch: None,
         });
         match claimed.list {
@@ -260,28 +264,26 @@ impl Contender {
                     self.state = State::Queued;
                     return self.wait(view);
                 }
-                // Where the one ahead is ours, or there are readers and writers, its end is
-                // followed by a request anyhow.
-                let is_useful = !is_same || place.is_ahead_foreign;
-                let second = second.filter(|_| is_useful && !self.profile.names.is_read_write());
-                if second.is_none() {
+                if second.is_none() || !is_same {
                     place.second_watch = None;
                 }
-                let new_second = second.filter(|_| place.second_watch.is_none());
-                self.watch(view, !is_same, new_second)
+                // Readers and writers always list when the one ahead is gone.
+                let is_wanted = place.second_watch.is_none() && !self.profile.names.is_read_write();
+                place.second = second.filter(|_| is_wanted);
+                self.watch(view, !is_same)
             }
         }
     }
 
-    /// Step 3: watches the nearest ahead if it is new, the own znode if it is not watched on this
-    /// connection, and the second ahead if one is given.
-    fn watch(&mut self, view: View, is_new: bool, second: Option<ByteString>) -> Step {
-        let [ahead_watch, own_watch, second_watch] = [(); 3].map(|()| self.fresh_watch());
+    /// Step 3: watches the nearest ahead if it is new, and the own znode if it is not watched on
+    /// this connection.
+    fn watch(&mut self, view: View, is_new: bool) -> Step {
+        let [ahead_watch, own_watch] = [(); 2].map(|()| self.fresh_watch());
         let place = self.place.as_mut().expect("a watch is set for a place");
         let directory = &self.profile.directory;
         let mut operations = Vec::new();
         let own = place.own_watch.is_none() || place.own_watched_on != place.listed_on;
-        let asked = Asked { ahead: is_new, own, second: second.is_some() };
+        let asked = Asked { ahead: is_new, own };
         if asked.ahead {
             place.ahead_watch = Some(ahead_watch);
             place.is_ahead_foreign = false;
@@ -292,13 +294,8 @@ impl Contender {
             place.own_watched_on = None;
             operations.push(read(self.claim.path(), Some(own_watch)));
         }
-        if let Some(second) = second {
-            place.second_watch = Some(second_watch);
-            operations.push(read(child(directory, &second), Some(second_watch)));
-        }
         if operations.is_empty() {
-            self.state = State::Queued;
-            return self.wait(view);
+            return self.watch_second(view);
         }
         self.state = State::Watching(asked);
         Step::Submit(flight(Some(place.session), operations))
@@ -310,7 +307,6 @@ impl Contender {
         let mut result =
             |is_asked: bool| is_asked.then(|| results.next().unwrap_or(Verdict::Unknown));
         let (ahead, own) = (result(asked.ahead), result(asked.own));
-        let second = result(asked.second);
         // What was not read is not watched.
         if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
             place.ahead_watch = None;
@@ -318,31 +314,18 @@ impl Contender {
         if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
             place.own_watch = None;
         }
-        let mut is_second_known = match second {
-            None => true,
-            Some(Verdict::Done(Response::GetData(_))) => place.second_watch.is_some(),
-            Some(other) => {
-                place.second_watch = None;
-                // Anything else costs a list later, when the one ahead is gone.
-                !matches!(other, Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)))
-            }
-        };
         let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(data)))
             if data.stat.ephemeral_owner == place.session.0);
         match ahead {
             None => {}
             Some(Verdict::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session.0;
-                if !place.is_ahead_foreign {
-                    // Its end does not grant, whatever is known by then.
-                    place.second_watch = None;
-                    is_second_known = true;
-                }
             }
             Some(Verdict::SessionOver) => return Step::Restart(Restart::SessionOver),
             Some(Verdict::Later) => return self.pause(view),
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) => {
                 self.is_blind = true;
+                place.second = None;
                 return self.list_again();
             }
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
@@ -359,9 +342,8 @@ impl Contender {
             }
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) => {
                 place.own_watch = None;
-                place.second_watch = None;
                 self.tally.replays += 1;
-                return self.watch(view, true, None);
+                return self.watch(view, true);
             }
         }
         match own {
@@ -377,12 +359,53 @@ impl Contender {
                 return self.list_again();
             }
         }
-        if place.ahead_watch.is_none() || place.own_watch.is_none() || !is_second_known {
-            // It fired before the flight was answered as a whole, or was gone before.
-            return self.list_again();
-        }
         if place.listed_on != Some(reply.connection) {
             place.listed_on = None;
+        }
+        self.watch_second(view)
+    }
+
+    /// Step 3, after the watches that are needed: the one that is only good to have.
+    fn watch_second(&mut self, view: View) -> Step {
+        let second_watch = self.fresh_watch();
+        let place = self.place.as_mut().expect("a watch is set for a place");
+        // The end of a znode of ours is followed by a request, whatever is known by then.
+        match place.second.take().filter(|_| place.is_ahead_foreign) {
+            None => self.queue(view),
+            Some(second) => {
+                self.state = State::WatchingSecond;
+                place.second_watch = Some(second_watch);
+                let path = child(&self.profile.directory, &second);
+                let operations = vec![read(path, Some(second_watch))];
+                Step::Submit(flight(Some(place.session), operations))
+            }
+        }
+    }
+
+    fn second_watched(&mut self, view: View, mut reply: Reply) -> Step {
+        let place = self.place.as_mut().expect("a watch was set for a place");
+        match reply.results.pop().map(replayable) {
+            Some(Verdict::Done(_)) if place.second_watch.is_some() => self.queue(view),
+            Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
+            // Gone, before it was read or since.
+            Some(Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                place.second_watch = None;
+                self.list_again()
+            }
+            // Without it a list will be needed when the one ahead is gone.
+            Some(Verdict::Refused(_) | Verdict::Later | Verdict::NotApplied | Verdict::Unknown)
+            | None => {
+                place.second_watch = None;
+                self.queue(view)
+            }
+        }
+    }
+
+    /// Step 4 begins, unless something has happened since the watches were set.
+    fn queue(&mut self, view: View) -> Step {
+        let place = self.place.as_ref().expect("only a place is waited for");
+        if place.ahead_watch.is_none() || place.own_watch.is_none() {
+            return self.list_again();
         }
         self.state = State::Queued;
         self.wait(view)
@@ -490,6 +513,7 @@ impl Contender {
             State::Claiming
             | State::Listing
             | State::Watching(_)
+            | State::WatchingSecond
             | State::Confirming
             | State::Pausing => self.wait(view),
         }
@@ -553,6 +577,7 @@ impl Contender {
             State::Claiming
             | State::Listing
             | State::Watching(_)
+            | State::WatchingSecond
             | State::Confirming
             | State::Pausing => Step::Wait(self.paused_until),
         }

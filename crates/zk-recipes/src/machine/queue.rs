@@ -18,9 +18,9 @@ pub enum Standing {
         /// How many stand ahead, whatever they are.
         ahead: usize,
         /// The last of those whom the contender waits for.
-        nearest: ByteString,
+        nearest: Box<str>,
         /// The last but one of them.
-        second: Option<ByteString>,
+        second: Option<Box<str>>,
     },
     /// The contender is not in the list.
     Missing,
@@ -76,8 +76,8 @@ pub fn standing(
         _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
         Some((_, nearest)) => {
-            let second = second.map(|(_, second)| kept(second));
-            Standing::Behind { ahead, nearest: kept(nearest), second }
+            let second = second.map(|(_, second)| second.into());
+            Standing::Behind { ahead, nearest: nearest.into(), second }
         }
     })
 }

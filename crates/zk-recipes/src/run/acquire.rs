@@ -93,6 +93,9 @@ impl Target {
 }
 
 /// An attempt that hands over to the janitor when it is dropped, at any moment.
+///
+/// What it does is done within its span. The future is not instrumented with it: that would keep
+/// the span twice for as long as it waits.
 struct Attempt {
     /// Gone once the lock is held.
     parts: Option<Parts>,
@@ -160,8 +163,7 @@ async fn attempt<K>(order: &Order, may_wait: bool) -> Result<Outcome<Guard<K>>, 
     let slot = before(order, order.client.reserve_slot()).await?;
     Counters::count(&order.counters.attempts);
     let mut attempt = Attempt::new(order, slot, may_wait);
-    let span = attempt.span.clone();
-    let outcome = attempt.run(order).instrument(span).await?;
+    let outcome = attempt.run(order).await?;
     Ok(match outcome {
         Outcome::Busy => Outcome::Busy,
         Outcome::Held(held) => Outcome::Held(attempt.into_guard(order, held)),
@@ -180,18 +182,20 @@ impl Attempt {
     }
 
     async fn run(&mut self, order: &Order) -> Result<Outcome<Held>, LockError> {
-        let Parts { machine, feed, .. } = self.parts.as_mut().expect("the lock is not held yet");
+        let Self { parts, span, .. } = self;
+        let Parts { machine, feed, .. } = parts.as_mut().expect("the lock is not held yet");
         let mut step = machine.start();
         loop {
             let until = {
                 // Boxed, because it is rare, and whoever waits in the queue would keep room for it.
-                let (until, patience) = match follow(order, machine, feed, step)? {
-                    Next::End(outcome) => return Ok(outcome),
-                    Next::Submit(flight) => {
-                        (None, Some(Box::pin(before(order, feed.submit_patiently(flight)))))
-                    }
-                    Next::Wait(until) => (until, None),
-                };
+                let (until, patience) =
+                    match span.in_scope(|| follow(order, machine, feed, step))? {
+                        Next::End(outcome) => return Ok(outcome),
+                        Next::Submit(flight) => {
+                            (None, Some(Box::pin(before(order, feed.submit_patiently(flight)))))
+                        }
+                        Next::Wait(until) => (until, None),
+                    };
                 if let Some(patience) = patience {
                     patience.await?.map_err(|error| unusable(order, error))?;
                 }
@@ -207,14 +211,14 @@ impl Attempt {
                 {
                     return Err(LockError::TimedOut);
                 }
-                if let Some(step) = advance(machine, feed, fed)? {
+                if let Some(step) = span.in_scope(|| advance(machine, feed, fed))? {
                     break step;
                 }
             };
             let tally = machine.take_tally();
             order.counters.add(tally);
             if tally.watches_missed > 0 {
-                warn!(path = %order.target.path(), "a watch did not tell of a change");
+                warn!(parent: &*span, path = %order.target.path(), "a watch did not tell of a change");
             }
         }
     }

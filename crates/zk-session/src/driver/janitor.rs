@@ -83,10 +83,11 @@ impl Slot {
 
 impl Room {
     fn run(&self, duty: impl Future<Output = ()> + Send + 'static, permit: OwnedSemaphorePermit) {
-        let run = async move {
+        // In a box: otherwise it would be there twice, as it came and as it runs.
+        let duty = Box::pin(duty.instrument(self.span.clone()));
+        self.runtime.spawn(async move {
             duty.await;
             drop(permit);
-        };
-        self.runtime.spawn(run.instrument(self.span.clone()));
+        });
     }
 }

@@ -41,8 +41,9 @@ use crate::watcher::WatchEnded;
 const READ_CHUNK: usize = 64 * 1024;
 /// Room for bytes to send that a session keeps when there are none.
 const OUTPUT_KEPT: usize = 16 * 1024;
-/// Rounds of work before other tasks get their turn.
-const ROUNDS_MAX: usize = 64;
+/// Rounds of work before other tasks get their turn: so that many long answers do not pile up
+/// before anybody takes them.
+const ROUNDS_MAX: usize = 4;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
 
@@ -238,7 +239,13 @@ impl Driver {
         });
         match ready!(read) {
             Ok(0) => self.disconnected(&io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) => self.machine.handle_bytes(self.clock.now(), &mut self.input),
+            Ok(_) => {
+                self.machine.handle_bytes(self.clock.now(), &mut self.input);
+                if self.input.is_empty() {
+                    // What it has room for belongs to the answers now, and goes with them.
+                    self.input = BytesMut::new();
+                }
+            }
             Err(error) => self.disconnected(&error),
         }
         self.drain();

@@ -35,7 +35,11 @@ impl Session {
         self.advance(now);
         while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
             match self.frames.next(bytes) {
-                Ok(None) => break,
+                Ok(None) => {
+                    // A long list comes in many pieces, and would be moved with each.
+                    bytes.reserve(self.frames.missing(bytes));
+                    break;
+                }
                 Ok(Some(frame)) => {
                     self.last_heard = now;
                     if let Err(violation) = self.handle_frame(frame) {
