@@ -4,6 +4,7 @@
 //! measured in turns, and the median of the rounds counts: a machine that is busy for a while slows
 //! both.
 
+use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
@@ -116,11 +117,12 @@ impl std::fmt::Display for Bound {
 /// Measures all of them, shows each as it comes, and reports all.
 pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let mut figures = Map::new();
+    let mut runs = Runs { options, kept: BTreeMap::new() };
     let mut missed = Vec::new();
     for goal in GOALS.iter().filter(|goal| goal.is_steady || !options.steady) {
         let rounds = if goal.is_steady { 1 } else { options.rounds };
         let mut values =
-            (0..rounds).map(|index| goal.value(options, index)).collect::<Outcome<Vec<_>>>()?;
+            (0..rounds).map(|index| goal.value(&mut runs, index)).collect::<Outcome<Vec<_>>>()?;
         values.sort_by(f64::total_cmp);
         let (low, high) = (values.first().copied(), values.last().copied());
         let value = values.get(values.len() / 2).copied().ok_or("there were no rounds")?;
@@ -145,29 +147,48 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
 }
 
 impl Goal {
-    fn value(&self, options: &Options, round: u32) -> Outcome<f64> {
-        let Some(to) = self.to else { return figure(options, self.run, self.figure) };
+    fn value(&self, runs: &mut Runs<'_>, round: u32) -> Outcome<f64> {
+        let mut figure = |run| runs.figure(run, self.figure, self.is_steady);
+        let Some(to) = self.to else { return figure(self.run) };
         // Whoever comes first may find the server warmer, or colder.
         if round.is_multiple_of(2) {
-            let own = figure(options, self.run, self.figure)?;
-            Ok(own / figure(options, to, self.figure)?)
+            let own = figure(self.run)?;
+            Ok(own / figure(to)?)
         } else {
-            let other = figure(options, to, self.figure)?;
-            Ok(figure(options, self.run, self.figure)? / other)
+            let other = figure(to)?;
+            Ok(figure(self.run)? / other)
         }
     }
 }
 
-fn figure(options: &Options, run: &str, figure: &str) -> Outcome<f64> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(run.split(' '))
-        .args(["--connect", &options.connect, "--secs", &options.secs.to_string()])
-        .stderr(Stdio::inherit())
-        .output()?;
-    if !output.status.success() {
-        return Err(format!("{run}: {}", output.status).into());
+/// Runs of this program.
+struct Runs<'a> {
+    options: &'a Options,
+    /// Reports of steady runs, of which other goals may want another figure.
+    kept: BTreeMap<&'static str, Value>,
+}
+
+impl Runs<'_> {
+    fn figure(&mut self, run: &'static str, figure: &str, is_steady: bool) -> Outcome<f64> {
+        let report = match self.kept.get(run) {
+            Some(report) if is_steady => report.clone(),
+            _ => self.measure(run)?,
+        };
+        let value = report.get(figure).and_then(Value::as_f64);
+        let value = value.ok_or_else(|| format!("{run}: {figure} is missing in {report}"))?;
+        self.kept.insert(run, report);
+        Ok(value)
     }
-    let report: Value = serde_json::from_slice(&output.stdout)?;
-    let value = report.get(figure).and_then(Value::as_f64);
-    value.ok_or_else(|| format!("{run}: {figure} is missing in {report}").into())
+
+    fn measure(&self, run: &str) -> Outcome<Value> {
+        let output = Command::new(std::env::current_exe()?)
+            .args(run.split(' '))
+            .args(["--connect", &self.options.connect, "--secs", &self.options.secs.to_string()])
+            .stderr(Stdio::inherit())
+            .output()?;
+        if !output.status.success() {
+            return Err(format!("{run}: {}", output.status).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
 }

@@ -15,6 +15,8 @@ use crate::{Outcome, directory};
 const SESSIONS: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 const WATCHES: u64 = 10_000;
+/// Room for the answer to a ping.
+const PING: usize = 20;
 /// Sessions opened at a time.
 const AT_ONCE: usize = 64;
 /// Paths in one SetWatches of the floor: as many as fit into a frame of the library.
@@ -74,7 +76,7 @@ async fn open(options: &Options, traffic: &Traffic) -> Outcome<Client> {
 pub(crate) fn idle_floor(options: &Options) -> Outcome<Report> {
     let sessions = options.sessions.unwrap_or(SESSIONS);
     let before = resident_bytes()?;
-    let wires = (0..sessions).map(|_| Wire::open(&options.connect));
+    let wires = (0..sessions).map(|_| Wire::with_room(&options.connect, PING));
     let wires = wires.collect::<Outcome<Vec<_>>>()?;
     let memory = resident_bytes()? - before;
     wires.into_iter().try_for_each(Wire::close)?;

@@ -34,11 +34,16 @@ pub(crate) struct Wire {
 impl Wire {
     /// Opens a session.
     pub(crate) fn open(hosts: &str) -> Outcome<Self> {
+        Self::with_room(hosts, READ_CHUNK)
+    }
+
+    /// Opens a session that reads so many bytes at a time.
+    pub(crate) fn with_room(hosts: &str, room: usize) -> Outcome<Self> {
         let host = hosts.split(',').next().unwrap_or(hosts);
         let stream = TcpStream::connect(host).map_err(|error| format!("{host}: {error}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let input = vec![0; READ_CHUNK].into_boxed_slice();
+        let input = vec![0; room].into_boxed_slice();
         let mut wire = Self { stream, input, from: 0, until: 0, reply: Vec::new() };
         let request = ConnectRequest {
             protocol_version: 0,

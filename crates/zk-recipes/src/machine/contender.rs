@@ -34,6 +34,7 @@
 //! the list and nobody ahead of it is to be waited for, that is still true. The own znode may be
 //! gone since; the guard knows how to find out.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use jute_codec::{ErrorCode, EventType, NameList, Response};
@@ -58,7 +59,7 @@ pub struct Contender {
     place: Option<Place>,
     /// Contenders ahead, by the newest list.
     ahead: Option<usize>,
-    next_watch: u64,
+    next_watch: NonZeroU64,
     /// The znode ahead may not be read: watch the directory.
     is_blind: bool,
     /// The list in flight was asked for by the safety timer alone.
@@ -75,17 +76,17 @@ struct Place {
     /// Connection of the newest list; `None` after a disconnect.
     listed_on: Option<u64>,
     /// The watch on the own znode. It is restored after a disconnect.
-    own_watch: Option<u64>,
+    own_watch: Option<NonZeroU64>,
     /// Connection on which that watch was set by a read.
     own_watched_on: Option<u64>,
     /// The watch on the one ahead, or on the directory.
-    ahead_watch: Option<u64>,
+    ahead_watch: Option<NonZeroU64>,
     nearest: Box<str>,
     /// The one ahead belongs to another session.
     is_ahead_foreign: bool,
     /// The second ahead, until it is watched.
     second: Option<Box<str>>,
-    second_watch: Option<u64>,
+    second_watch: Option<NonZeroU64>,
 }
 
 impl Place {
@@ -132,7 +133,7 @@ impl Contender {
             may_queue,
             place: None,
             ahead: None,
-            next_watch: 0,
+            next_watch: NonZeroU64::MIN,
             is_blind: false,
             is_safety_list: false,
             tally: Tally::default(),
@@ -287,12 +288,12 @@ impl Contender {
         if asked.ahead {
             place.ahead_watch = Some(ahead_watch);
             place.is_ahead_foreign = false;
-            operations.push(read(child(directory, &place.nearest), Some(ahead_watch)));
+            operations.push(read(child(directory, &place.nearest), Some(ahead_watch.get())));
         }
         if asked.own {
             place.own_watch = Some(own_watch);
             place.own_watched_on = None;
-            operations.push(read(self.claim.path(), Some(own_watch)));
+            operations.push(read(self.claim.path(), Some(own_watch.get())));
         }
         if operations.is_empty() {
             return self.watch_second(view);
@@ -376,7 +377,7 @@ impl Contender {
                 self.state = State::WatchingSecond;
                 place.second_watch = Some(second_watch);
                 let path = child(&self.profile.directory, &second);
-                let operations = vec![read(path, Some(second_watch))];
+                let operations = vec![read(path, Some(second_watch.get()))];
                 Step::Submit(flight(Some(place.session), operations))
             }
         }
@@ -425,7 +426,9 @@ impl Contender {
 
     /// An event of one of the watches; those that were replaced mean nothing any more.
     fn event(&mut self, view: View, local: u64, kind: EventType) -> Step {
-        let Some(place) = self.place.as_mut() else { return self.wait(view) };
+        let (Some(place), Some(local)) = (self.place.as_mut(), NonZeroU64::new(local)) else {
+            return self.wait(view);
+        };
         if place.own_watch == Some(local) {
             place.own_watch = None;
             place.own_watched_on = None;
@@ -473,7 +476,7 @@ impl Contender {
         place.own_watch = Some(own_watch);
         place.own_watched_on = None;
         let path = self.claim.path();
-        Step::Submit(flight(Some(place.session), vec![read(path, Some(own_watch))]))
+        Step::Submit(flight(Some(place.session), vec![read(path, Some(own_watch.get()))]))
     }
 
     fn confirmed(&mut self, view: View, mut reply: Reply) -> Step {
@@ -502,7 +505,10 @@ impl Contender {
         if watch.is_some() {
             place.ahead_watch = watch;
         }
-        Step::Submit(flight(Some(place.session), vec![list(&self.profile.directory, watch)]))
+        Step::Submit(flight(
+            Some(place.session),
+            vec![list(&self.profile.directory, watch.map(NonZeroU64::get))],
+        ))
     }
 
     /// Lists, unless a flight is under way. Its answer leads to a list, or meets the loss of the
@@ -547,7 +553,7 @@ impl Contender {
             znode: self.claim.znode().expect("a place was claimed").clone(),
             session: place.session,
             connection,
-            own_watch: place.own_watch,
+            own_watch: place.own_watch.map(NonZeroU64::get),
             lapses: view.lapses,
         })
     }
@@ -601,8 +607,9 @@ impl Contender {
         }
     }
 
-    fn fresh_watch(&mut self) -> u64 {
-        self.next_watch += 1;
-        self.next_watch
+    fn fresh_watch(&mut self) -> NonZeroU64 {
+        let watch = self.next_watch;
+        self.next_watch = watch.saturating_add(1);
+        watch
     }
 }
