@@ -408,6 +408,8 @@ struct Turns {
 struct Recorded {
     stream: DuplexStream,
     turns: Arc<Mutex<Turns>>,
+    /// Bytes that it takes at a time.
+    takes: usize,
 }
 
 impl AsyncRead for Recorded {
@@ -428,6 +430,7 @@ impl AsyncWrite for Recorded {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let bytes = &bytes[..bytes.len().min(self.takes)];
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = written {
             lock(&self.turns).writes.push(count);
@@ -449,12 +452,13 @@ fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
 }
 
 /// A client, and what it does with its connection from now on.
-async fn recorded(world: &World) -> (Client, Arc<Mutex<Turns>>) {
+async fn recorded(world: &World, takes: usize) -> (Client, Arc<Mutex<Turns>>) {
     let turns = Arc::new(Mutex::new(Turns::default()));
     let (server, all) = (world.server.clone(), Arc::clone(&turns));
     let client = world.client_with(1, |builder| {
         builder.transport(move |_| {
-            let stream = server.connect().map(|stream| Recorded { stream, turns: all.clone() });
+            let turns = Arc::clone(&all);
+            let stream = server.connect().map(|stream| Recorded { stream, turns, takes });
             std::future::ready(stream)
         })
     });
@@ -468,7 +472,7 @@ async fn recorded(world: &World) -> (Client, Arc<Mutex<Turns>>) {
 fn an_idle_session_wakes_for_its_pings_and_for_nothing_else() {
     run(async {
         let world = World::new();
-        let (client, turns) = recorded(&world).await;
+        let (client, turns) = recorded(&world, usize::MAX).await;
         sleep_ms(90_000).await;
         let Turns { looks, writes } = std::mem::take(&mut *lock(&turns));
         let mut times = looks.clone();
@@ -490,12 +494,39 @@ fn an_idle_session_wakes_for_its_pings_and_for_nothing_else() {
 fn requests_of_one_turn_leave_in_one_write() {
     run(async {
         let world = World::new();
-        let (client, turns) = recorded(&world).await;
+        let (client, turns) = recorded(&world, usize::MAX).await;
         let asked: Vec<_> = (0..100).map(|_| client.exists("/")).collect();
         for asked in asked {
             assert!(asked.await.expect("the root can be read").is_some());
         }
         // A length, an xid, an opcode, a path with its length, and no watch.
         assert_eq!(lock(&turns).writes, [100 * (4 + 8 + 5 + 1)]);
+    });
+}
+
+#[test]
+fn a_transport_that_takes_few_bytes_at_a_time_gets_all_of_them_in_order() {
+    run(async {
+        for takes in [1, 7, 1000] {
+            let world = World::new();
+            let (client, turns) = recorded(&world, takes).await;
+            let mut asked = Vec::new();
+            for index in 0..200 {
+                let data = index.to_string().repeat(index % 50);
+                asked.push(client.create(&format!("/{index}"), data, CreateMode::Persistent));
+                // Some come while others are on their way.
+                if index % 20 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            for asked in asked {
+                asked.await.expect("it is free");
+            }
+            for index in 0..200 {
+                let data = world.server.data(&format!("/{index}")).expect("it was created");
+                assert_eq!(data, index.to_string().repeat(index % 50).as_bytes());
+            }
+            assert!(lock(&turns).writes.iter().all(|count| *count <= takes));
+        }
     });
 }

@@ -193,8 +193,13 @@ impl Driver {
         match ready!(Pin::new(stream).poll_write(cx, waiting)) {
             Ok(taken) if taken > 0 => {
                 self.written += taken;
-                if self.written == self.output.len() {
+                let left = self.output.get(self.written..).unwrap_or_default();
+                if left.is_empty() {
                     self.clear_output();
+                } else if left.len() <= self.written {
+                    // More may come for ever before all of it has left.
+                    self.output = BytesMut::from(left);
+                    self.written = 0;
                 }
                 self.needs_flush = true;
                 self.machine.handle_transmitted(self.clock.now(), taken);
