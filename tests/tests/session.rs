@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use bytes::{Buf as _, BytesMut};
 use jute_codec::{ErrorCode, OpCode};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::task::JoinSet;
 use zk_recipes::{Client, Clock};
 use zk_session::{
     CloseOutcome, ConnectError, CreateMode, Multi, MultiError, OpError, Outcome, SessionState,
@@ -430,7 +432,7 @@ impl AsyncWrite for Recorded {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let bytes = &bytes[..bytes.len().min(self.takes)];
+        let (bytes, _) = bytes.split_at(bytes.len().min(self.takes));
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(count)) = written {
             lock(&self.turns).writes.push(count);
@@ -528,5 +530,31 @@ fn a_transport_that_takes_few_bytes_at_a_time_gets_all_of_them_in_order() {
             }
             assert!(lock(&turns).writes.iter().all(|count| *count <= takes));
         }
+    });
+}
+
+/// Many who ask again at once when they are refused must not keep the task from sending.
+#[test]
+fn requests_leave_while_others_are_refused() {
+    const ENOUGH: usize = 500_000;
+    run(async {
+        let world = World::new();
+        let client = world.client_with(1, |builder| builder.outstanding_limit(300)).await;
+        let (answered, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let mut asking = JoinSet::new();
+        for _ in 0..1000 {
+            let (client, answered, refused) = (client.clone(), answered.clone(), refused.clone());
+            asking.spawn(async move {
+                while answered.load(Relaxed) == 0 && refused.load(Relaxed) < ENOUGH {
+                    let counter =
+                        if client.exists("/").await.is_ok() { &answered } else { &refused };
+                    counter.fetch_add(1, Relaxed);
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+        asking.join_all().await;
+        let refused = refused.load(Relaxed);
+        assert!(refused < ENOUGH / 5, "{refused} were refused before one was answered");
     });
 }

@@ -8,9 +8,9 @@
 //!    missing: the place is lost, start a new attempt. Nobody ahead to wait for: held. Otherwise go
 //!    to 3. A reader waits for the writers ahead, everybody else for all who are ahead.
 //! 3. In one flight, read and watch the nearest of those, and the own znode. If the one ahead is
-//!    gone, list again (to 2), unless the newest list showed nobody else ahead and the own znode,
-//!    read after it, is there: then the lock is held. If the one ahead may not be read, watch the
-//!    directory instead. After that, if the one ahead belongs to another session, read and watch
+//!    gone, list again (to 2), unless the newest list showed nobody else ahead, all of this happened
+//!    on one connection that is alive, and the own znode, read after it, is there: then the lock is
+//!    held. If the one ahead may not be read, watch the directory instead. After that, if the one ahead belongs to another session, read and watch
 //!    the second nearest.
 //! 4. Wait. When the second ahead is deleted, list again while the nearest is still there, unless
 //!    those two were all: so it is known in time that nobody else is ahead. When the nearest is
@@ -86,10 +86,17 @@ struct Place {
     is_ahead_foreign: bool,
     /// The second ahead, until it is watched.
     second: Option<Box<str>>,
+    /// Its number.
+    second_number: u32,
     second_watch: Option<NonZeroU64>,
 }
 
 impl Place {
+    /// The watches that are needed are there, and have not fired.
+    fn is_watched(&self) -> bool {
+        self.ahead_watch.is_some() && self.own_watch.is_some()
+    }
+
     /// The newest list was taken on the current connection, which is alive.
     fn is_listed(&self, view: View) -> bool {
         self.listed_on.is_some() && self.listed_on == view.alive
@@ -222,6 +229,7 @@ impl Contender {
             nearest: Box::default(),
             is_ahead_foreign: false,
             second: None,
+            second_number: 0,
             second_watch: None,
         });
         match claimed.list {
@@ -265,12 +273,14 @@ impl Contender {
                     self.state = State::Queued;
                     return self.wait(view);
                 }
-                if second.is_none() || !is_same {
+                // Readers and writers always list when the one ahead is gone.
+                let second = second.filter(|_| !self.profile.names.is_read_write());
+                let (number, second) = second.unzip();
+                if !is_same || number != Some(place.second_number) {
                     place.second_watch = None;
                 }
-                // Readers and writers always list when the one ahead is gone.
-                let is_wanted = place.second_watch.is_none() && !self.profile.names.is_read_write();
-                place.second = second.filter(|_| is_wanted);
+                place.second_number = number.unwrap_or_default();
+                place.second = second.filter(|_| place.second_watch.is_none());
                 self.watch(view, !is_same)
             }
         }
@@ -370,6 +380,9 @@ impl Contender {
     fn watch_second(&mut self, view: View) -> Step {
         let second_watch = self.fresh_watch();
         let place = self.place.as_mut().expect("a watch is set for a place");
+        if !place.is_watched() {
+            return self.queue(view);
+        }
         // The end of a znode of ours is followed by a request, whatever is known by then.
         match place.second.take().filter(|_| place.is_ahead_foreign) {
             None => self.queue(view),
@@ -405,7 +418,7 @@ impl Contender {
     /// Step 4 begins, unless something has happened since the watches were set.
     fn queue(&mut self, view: View) -> Step {
         let place = self.place.as_ref().expect("only a place is waited for");
-        if place.ahead_watch.is_none() || place.own_watch.is_none() {
+        if !place.is_watched() {
             return self.list_again();
         }
         self.state = State::Queued;

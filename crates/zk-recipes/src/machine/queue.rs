@@ -19,8 +19,8 @@ pub enum Standing {
         ahead: usize,
         /// The last of those whom the contender waits for.
         nearest: Box<str>,
-        /// The last but one of them.
-        second: Option<Box<str>>,
+        /// The last but one of them, with its number.
+        second: Option<(u32, Box<str>)>,
     },
     /// The contender is not in the list.
     Missing,
@@ -76,7 +76,7 @@ pub fn standing(
         _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
         Some((_, nearest)) => {
-            let second = second.map(|(_, second)| second.into());
+            let second = second.map(|(number, second)| (number, second.into()));
             Standing::Behind { ahead, nearest: nearest.into(), second }
         }
     })
@@ -145,7 +145,9 @@ mod tests {
     }
 
     fn behind(ahead: usize, nearest: &str, second: Option<&str>) -> Standing {
-        Standing::Behind { ahead, nearest: nearest.into(), second: second.map(Into::into) }
+        let second = second.map(|second| (second[second.len() - 10..].parse().unwrap(), second));
+        let second = second.map(|(number, second)| (number, second.into()));
+        Standing::Behind { ahead, nearest: nearest.into(), second }
     }
 
     #[track_caller]

@@ -12,7 +12,7 @@ pub(crate) mod janitor;
 pub(crate) mod shared;
 pub(crate) mod transport;
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
+use tokio::io::AsyncWrite as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info, info_span};
@@ -50,7 +50,7 @@ const COMMANDS_MAX: usize = 256;
 thread_local! {
     /// Where bytes are read to before it is known how many there are. Sessions are idle most of
     /// the time, and a buffer of its own would be most of what each of them needs.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_CHUNK].into_boxed_slice());
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// State of the task.
@@ -235,13 +235,13 @@ impl Driver {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        let input = &mut self.input;
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(scratch);
-            let read = ready!(Pin::new(stream).poll_read(cx, &mut buffer));
-            input.extend_from_slice(buffer.filled());
-            Poll::Ready(read.map(|()| buffer.filled().len()))
-        });
+        // Taken out, should the stream do something with another session of this thread.
+        let mut scratch = SCRATCH.take();
+        scratch.clear();
+        scratch.reserve(READ_CHUNK);
+        let read = tokio_util::io::poll_read_buf(Pin::new(stream), cx, &mut scratch);
+        self.input.extend_from_slice(&scratch);
+        SCRATCH.set(scratch);
         match ready!(read) {
             Ok(0) => self.disconnected(&io::ErrorKind::UnexpectedEof.into()),
             Ok(_) => {
@@ -293,19 +293,18 @@ impl Driver {
         if self.handles_gone {
             return Poll::Pending;
         }
+        // All at once: each call takes some of the task's budget, and the write that follows needs
+        // some of it, however many there are.
+        let mut commands = Vec::new();
+        let taken = ready!(self.commands.poll_recv_many(cx, &mut commands, COMMANDS_MAX));
         let now = self.clock.now();
-        for taken in 0..COMMANDS_MAX {
-            match self.commands.poll_recv(cx) {
-                Poll::Pending if taken == 0 => return Poll::Pending,
-                Poll::Pending => break,
-                Poll::Ready(None) => {
-                    debug!("the last handle is gone");
-                    self.handles_gone = true;
-                    self.machine.close(now);
-                    break;
-                }
-                Poll::Ready(Some(command)) => self.handle_command(now, command),
-            }
+        for command in commands {
+            self.handle_command(now, command);
+        }
+        if taken == 0 {
+            debug!("the last handle is gone");
+            self.handles_gone = true;
+            self.machine.close(now);
         }
         self.drain();
         Poll::Ready(())
@@ -358,7 +357,7 @@ impl Driver {
     fn close_transport(&mut self) {
         self.connecting = None;
         self.stream = None;
-        self.input.clear();
+        self.input = BytesMut::new();
         self.clear_output();
         self.needs_flush = false;
     }
@@ -442,5 +441,113 @@ impl Driver {
         if let Some(lane) = self.lanes.get(&id) {
             lane.tell(event);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use bytes::Bytes;
+    use jute_codec::{Request, SetDataRequest};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    use super::*;
+    use crate::connect_string::Host;
+    use crate::machine::{Flight, Operation, SessionConfig};
+
+    /// Takes a little at a time, as a connection does that is slower than its client.
+    struct Slow<S>(S);
+
+    impl<S: AsyncRead + Unpin> AsyncRead for Slow<S> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buffer)
+        }
+    }
+
+    impl<S: AsyncWrite + Unpin> AsyncWrite for Slow<S> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let some = bytes.get(..bytes.len().min(16 * 1024)).unwrap_or_default();
+            Pin::new(&mut self.0).poll_write(cx, some)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_is_not_kept_while_there_is_more_to_write() {
+        const FLIGHTS: u64 = 2000;
+        let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+        server.admin_create("/a", b"", None);
+        let config = SessionConfig {
+            hosts: vec![Host { name: "zk".into(), port: 2181 }],
+            seed: 1,
+            session_timeout: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(3),
+            give_up: Duration::from_secs(60),
+            auth: vec![],
+            request_limit: 1 << 20,
+            response_limit: 1 << 20,
+            outstanding_limit: 65_536,
+            renew: true,
+            lease: None,
+        };
+        let clock = Clock::tokio();
+        let machine = Session::new(config, clock.now());
+        let (commands, command_queue) = mpsc::unbounded_channel();
+        let (status, _statuses) = watch::channel(machine.status());
+        let (last_failure, _failures) = watch::channel(None);
+        let connector = server.connector();
+        let transport = move |host| {
+            let pipe = connector(host);
+            async move { pipe.await.map(Slow) }
+        };
+        let ends = Ends {
+            commands: command_queue,
+            queued: Arc::new(AtomicUsize::new(FLIGHTS as usize)),
+            status,
+            last_failure,
+            end: Arc::new(Mutex::new(EndCause::Abandoned)),
+        };
+        let mut driver = Driver::new(machine, clock, Arc::new(transport), ends);
+        let data = Bytes::from(vec![b'x'; 10_000]);
+        let mut answers = Vec::new();
+        for token in 0..FLIGHTS {
+            let (sender, answer) = oneshot::channel();
+            answers.push(answer);
+            let request =
+                SetDataRequest { path: "/a".into(), data: Some(data.clone()), version: -1 };
+            let operation = Operation { request: Request::SetData(request), watch: None };
+            let flight = Flight { operations: vec![operation], session: None, deadline: None };
+            let (token, sink) = (Token(token), Sink::Once(sender));
+            let submit = Command::Submit { token, flight, sink, watcher: None };
+            assert!(commands.send(submit).is_ok());
+        }
+        let mut most = 0;
+        let mut last = answers.pop().expect("there are some");
+        std::future::poll_fn(|cx| {
+            let _ = driver.poll(cx);
+            most = most.max(driver.output.len());
+            Pin::new(&mut last).poll(cx).map(|reply| {
+                let reply = reply.expect("the driver lives");
+                assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
+            })
+        })
+        .await;
+        assert!(most < 1 << 20, "up to {most} bytes were kept");
     }
 }
