@@ -24,6 +24,8 @@ use zk_testserver::Fault;
 const CONTENDER: u64 = 1;
 const HOLDER: u64 = 2;
 const OTHER: u64 = 3;
+const NEXT: u64 = 4;
+const QUITTER: u64 = 5;
 
 fn first_session() -> Option<i64> {
     run(async {

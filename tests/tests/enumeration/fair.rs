@@ -1,12 +1,14 @@
 //! The fair lock: acquire, queued acquire, timed acquire, release, hand-over.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use zk_recipes::{FairLock, Guard, LockError, LockState, Released};
+use zk_tests::scene::spawn;
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, HOLDER, first_session, inject, ran};
+use crate::{CONTENDER, HOLDER, NEXT, QUITTER, first_session, inject, ran};
 
 #[test]
 fn acquire_and_release_survive_every_pair_of_cuts() {
@@ -91,6 +93,66 @@ fn queued_acquire_survives_every_pair_of_cuts() {
             ran(&world)
         })
     });
+    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
+}
+
+/// Holder, one or two before it, and the contender, whose connection is cut. With three ahead the
+/// first of those who wait gives up, and the contender has another to watch in its place.
+async fn behind_others(faults: Vec<Fault>, gives_up: bool) -> Ran {
+    let world = World::new();
+    let client = world.client(CONTENDER).await;
+    let (other, quitter, next) =
+        (world.client(HOLDER).await, world.client(QUITTER).await, world.client(NEXT).await);
+    let held = World::lock(&other).acquire().await.expect("nobody else wants it");
+    let mut places = 2;
+    let quits = World::lock(&quitter).acquire().timeout(Duration::from_millis(2500)).into_future();
+    let quits = spawn(async move { if gives_up { quits.await.map(drop) } else { Ok(()) } });
+    if gives_up {
+        world.until("the first has a place", |_| world.contenders().len() == places).await;
+        places += 1;
+    }
+    let waits = spawn(World::lock(&next).acquire().into_future());
+    world.until("the next has a place", |_| world.contenders().len() == places).await;
+    inject(&world, faults);
+
+    let lock = World::lock(&client);
+    let waiting = async {
+        let guard = lock.acquire().await.expect("it becomes free");
+        (guard, world.contenders())
+    };
+    let passing = async {
+        // Once the one that gives up is gone.
+        sleep_ms(4000).await;
+        assert_eq!(held.state(), LockState::Held, "\n{}", world.trace());
+        held.release().await.expect("it can be deleted");
+        let guard = waits.await.expect("it does not panic").expect("it becomes free");
+        sleep_ms(1500).await;
+        assert_eq!(guard.state(), LockState::Held, "\n{}", world.trace());
+        let token = guard.fencing_token();
+        guard.release().await.expect("it can be deleted");
+        token
+    };
+    let ((guard, contenders), token) = tokio::join!(waiting, passing);
+    assert!(guard.fencing_token() > token, "\n{}", world.trace());
+    assert_eq!(contenders.len(), 1, "held beside another\n{}", world.trace());
+    guard.release().await.expect("it can be deleted");
+    assert_eq!(quits.await.expect("it does not panic").is_err(), gives_up);
+    world.check_clean(&[&client, &other, &quitter, &next]).await;
+    assert_eq!(lock.stats().watches_missed, 0);
+    ran(&world)
+}
+
+#[test]
+fn acquire_behind_two_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("behind-two", first_session());
+    enumeration.run(&|faults| run(behind_others(faults, false)));
+    assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
+}
+
+#[test]
+fn acquire_behind_three_of_whom_one_gives_up_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("behind-three", first_session());
+    enumeration.run(&|faults| run(behind_others(faults, true)));
     assert!(enumeration.singles >= 52 && enumeration.pairs >= 1000, "{enumeration:?}");
 }
 
