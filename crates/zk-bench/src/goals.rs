@@ -20,6 +20,27 @@ enum Bound {
     AtMost(f64),
 }
 
+/// How much a figure differs from run to run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Noise {
+    /// Memory and requests hardly do. One round is enough, and others may use the same run.
+    Steady,
+    /// Speed does.
+    Usual,
+    /// The rate of a client that keeps a server busy is the server's, and that has moods.
+    Wild,
+}
+
+impl Noise {
+    fn rounds(self, options: &Options) -> u32 {
+        match self {
+            Self::Steady => 1,
+            Self::Usual => options.rounds,
+            Self::Wild => options.rounds * 3,
+        }
+    }
+}
+
 /// A figure of one run, or its ratio to a figure of another.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
@@ -28,8 +49,7 @@ struct Goal {
     figure: &'static str,
     to: Option<&'static str>,
     bound: Bound,
-    /// Runs that take long, and hardly differ, have one round.
-    is_steady: bool,
+    noise: Noise,
 }
 
 const FLOOR: &str = "lock-uncontended --floor";
@@ -52,7 +72,7 @@ const GOALS: &[Goal] = &[
     contended("3 cycles of 16 contenders", "lock-contended --contenders 16", 0.8),
     contended("3 cycles of 200 contenders", "lock-contended --contenders 200", 0.6),
     Goal {
-        is_steady: false,
+        noise: Noise::Usual,
         ..single("4 try-busy", "try-busy", "vs_get_children", Bound::AtLeast(0.9))
     },
     single("5 KiB per idle session", "idle-sessions", "kb_per_session", Bound::AtMost(12.0)),
@@ -67,7 +87,7 @@ const GOALS: &[Goal] = &[
         )
     },
     Goal {
-        is_steady: false,
+        noise: Noise::Usual,
         ..single(
             "7 decode of 1,000 names to a copy",
             "codec",
@@ -75,7 +95,16 @@ const GOALS: &[Goal] = &[
             Bound::AtMost(3.0),
         )
     },
-    ratio("8 eight tasks, multi to current", TASKS, "per_s", TASKS_CURRENT, Bound::AtLeast(1.0)),
+    Goal {
+        noise: Noise::Wild,
+        ..ratio(
+            "8 eight tasks, multi to current",
+            TASKS,
+            "per_s",
+            TASKS_CURRENT,
+            Bound::AtLeast(1.0),
+        )
+    },
 ];
 
 const fn ratio(
@@ -85,7 +114,7 @@ const fn ratio(
     to: &'static str,
     bound: Bound,
 ) -> Goal {
-    Goal { name, run, figure, to: Some(to), bound, is_steady: false }
+    Goal { name, run, figure, to: Some(to), bound, noise: Noise::Usual }
 }
 
 const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal {
@@ -93,7 +122,7 @@ const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal
 }
 
 const fn single(name: &'static str, run: &'static str, figure: &'static str, bound: Bound) -> Goal {
-    Goal { name, run, figure, to: None, bound, is_steady: true }
+    Goal { name, run, figure, to: None, bound, noise: Noise::Steady }
 }
 
 impl Bound {
@@ -119,8 +148,8 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let mut figures = Map::new();
     let mut runs = Runs { options, kept: BTreeMap::new() };
     let mut missed = Vec::new();
-    for goal in GOALS.iter().filter(|goal| goal.is_steady || !options.steady) {
-        let rounds = if goal.is_steady { 1 } else { options.rounds };
+    for goal in GOALS.iter().filter(|goal| goal.noise == Noise::Steady || !options.steady) {
+        let rounds = goal.noise.rounds(options);
         let mut values =
             (0..rounds).map(|index| goal.value(&mut runs, index)).collect::<Outcome<Vec<_>>>()?;
         values.sort_by(f64::total_cmp);
@@ -148,7 +177,7 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
 
 impl Goal {
     fn value(&self, runs: &mut Runs<'_>, round: u32) -> Outcome<f64> {
-        let mut figure = |run| runs.figure(run, self.figure, self.is_steady);
+        let mut figure = |run| runs.figure(run, self.figure, self.noise == Noise::Steady);
         let Some(to) = self.to else { return figure(self.run) };
         // Whoever comes first may find the server warmer, or colder.
         if round.is_multiple_of(2) {
