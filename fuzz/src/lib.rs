@@ -12,8 +12,8 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, DecodeError, DecodeErrorKind, Frame, FrameDecoder, FrameError,
-    MultiOp, MultiResult, NameList, OpCode, ReadOp, ReadResult, Reader, Record, ReplyHeader, Request,
-    RequestHeader, Response, WatcherEvent, encode_frame, xid,
+    MultiOp, MultiResult, NameList, OpCode, ReadOp, ReadResult, Reader, Record, ReplyHeader,
+    Request, RequestHeader, Response, WatcherEvent, encode_frame, xid,
 };
 
 /// Opcodes that a selecting byte chooses from. The seeds depend on the order.
