@@ -1,5 +1,5 @@
-//! A contender of a queue: it watches only the one ahead of it whom it has to wait for. This is the
-//! fair lock, and both sides of the read/write lock.
+//! A contender of a queue: it watches the nearest ahead of it whom it has to wait for, and in the
+//! fair lock the second nearest too. This is the fair lock, and both sides of the read/write lock.
 //!
 //! One *attempt* is one try in one session, with one id of its own:
 //!
@@ -8,10 +8,11 @@
 //!    missing: the place is lost, start a new attempt. Nobody ahead to wait for: held. Otherwise go
 //!    to 3. A reader waits for the writers ahead, everybody else for all who are ahead.
 //! 3. In one flight, read and watch the nearest of those, and the own znode. If the one ahead is
-//!    gone, list again (to 2), unless the newest list showed nobody else ahead, all of this happened
-//!    on one connection that is alive, and the own znode, read after it, is there: then the lock is
-//!    held. If the one ahead may not be read, watch the directory instead. After that, if the one ahead belongs to another session, read and watch
-//!    the second nearest.
+//!    gone, list again (to 2), unless the newest list showed nobody else ahead, all of this
+//!    happened on one connection that is alive, and the own znode, read after it, is there: then
+//!    the lock is held. If the one ahead may not be read, watch the directory instead. After that,
+//!    if the one ahead belongs to another session, and there are no readers and writers, read and
+//!    watch the second nearest.
 //! 4. Wait. When the second ahead is deleted, list again while the nearest is still there, unless
 //!    those two were all: so it is known in time that nobody else is ahead. When the nearest is
 //!    deleted, the lock is held without another request if all of these are true:
