@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::chroot::response_to_client;
 use crate::driver::inbox::Inbox;
@@ -21,8 +22,9 @@ use crate::time::Time;
 /// A lane keeps the client's session open. Dropping it forgets its watches and unanswered
 /// flights; flights that were not sent will not be.
 ///
-/// Its queue holds at most one answer for each flight, one event for each watch, and the changes
-/// of the session; take them as they come.
+/// Its queue holds at most one reply for each flight, one event for each watch, and between two of
+/// these at most two changes of a kind: a lane that is not polled does not grow. A change that is
+/// followed by another of its kind is skipped; the first end of a session never is.
 #[derive(Debug)]
 pub struct Lane {
     shared: Arc<Shared>,
@@ -30,6 +32,8 @@ pub struct Lane {
     events: Inbox,
     /// Oldest first, as they are answered.
     unanswered: VecDeque<Token>,
+    /// The alarm that the task has, if any.
+    alarm: Option<Time>,
 }
 
 impl Lane {
@@ -38,7 +42,7 @@ impl Lane {
         let (teller, events) = Inbox::open();
         // Without a task, the other end is gone, and the first event says so.
         let _ = shared.commands.send(Command::OpenLane(id, teller));
-        Self { shared, id, events, unanswered: VecDeque::new() }
+        Self { shared, id, events, unanswered: VecDeque::new(), alarm: None }
     }
 
     /// Submits a flight, with paths as the client sees them. Its watches are named by the `local`
@@ -58,6 +62,20 @@ impl Lane {
     /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
     pub fn recall(&mut self, token: Token) {
         let _ = self.shared.commands.send(Command::Recall(token));
+    }
+
+    /// Has an [`Alarm`](LaneEvent::Alarm) sent at this time, or soon after. A lane has one alarm: an
+    /// earlier time replaces a later one, and a later one is ignored while an earlier one is
+    /// pending. So an alarm may come before the last time that was asked for: compare it with
+    /// [`now`](Self::now), and ask again.
+    ///
+    /// The timer is that of the client's task. It does not depend on the runtime of the caller,
+    /// which may end, stall, or be none of tokio's, and it goes by the client's clock.
+    pub fn wake_at(&mut self, at: Time) {
+        if self.alarm.is_none_or(|alarm| at < alarm) {
+            self.alarm = Some(at);
+            let _ = self.shared.commands.send(Command::WakeLane(self.id, at));
+        }
     }
 
     /// Waits for the next event. Cancel safe: no event is lost.
@@ -86,6 +104,10 @@ impl Lane {
             LaneEvent::Watch { local, mut event } => {
                 event.path = self.shared.chroot.to_client(&event.path);
                 LaneEvent::Watch { local, event }
+            }
+            LaneEvent::Alarm => {
+                self.alarm = None;
+                event
             }
             LaneEvent::Change(_) | LaneEvent::Stopped => event,
         }
@@ -127,6 +149,28 @@ impl Lane {
             };
             let Ok(now) = status.wait_for(is_over).await.map(|status| *status) else { return };
             if now.session == before.session
+                && let Some(shared) = shared.upgrade()
+            {
+                duty(Self::open(shared)).await;
+            }
+        });
+    }
+
+    /// Runs `duty` with another lane when `pause` has passed, if this session still lives. Until then
+    /// nothing is kept alive; if the session ends first, or the last handle goes away, nothing is
+    /// run. Shares its bound with [`after_reconnect`](Self::after_reconnect).
+    pub fn after_pause<F>(&self, pause: Duration, duty: impl FnOnce(Self) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let session = self.shared.status().session;
+        let mut status = self.shared.status.clone();
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.janitor.remember(async move {
+            let is_over = async {
+                let _ = status.wait_for(|now| now.session != session).await;
+            };
+            if tokio::time::timeout(pause, is_over).await.is_err()
                 && let Some(shared) = shared.upgrade()
             {
                 duty(Self::open(shared)).await;

@@ -1,18 +1,22 @@
 //! The queue from the task to a lane.
 //!
-//! It is what a channel is, but for its memory: a lock's waiter has a lane, in which nothing
-//! arrives for nearly all of its life, and there are clients with ten thousand waiters. An inbox
-//! that is empty has no buffer.
+//! It differs from a channel in two ways. An empty inbox has no buffer: a lock's waiter has a lane
+//! in which nothing arrives for nearly all of its life, and there are clients with ten thousand
+//! waiters. And its length is bounded although its sender never waits: a lane whose reader is not
+//! polled gets one reply for each of its flights and one event for each of its watches, and between
+//! two of these at most one change of each kind (see [`Queue::push`]).
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
 use tokio::task::coop;
 
 use super::shared::LaneEvent;
+use crate::machine::Change;
 
-/// The reader's end. What is told after it was dropped is forgotten.
+/// The reader's end. Events sent after it is dropped are discarded.
 #[derive(Debug)]
 pub(crate) struct Inbox(Arc<Mutex<Queue>>);
 
@@ -62,12 +66,38 @@ impl Teller {
         if queue.is_closed {
             return;
         }
-        queue.events.push_back(event);
+        queue.push(event);
         wake(queue);
     }
 }
 
 impl Queue {
+    /// Enqueues an event. A change replaces one of its kind that nothing but other changes follows:
+    /// whoever reads both only learns the same thing twice. The first end of a session stays, since
+    /// it may be the end of the session that the reader depends on; what the reader knows of later
+    /// sessions it has from replies, and no change is moved over a reply.
+    fn push(&mut self, event: LaneEvent) {
+        if let LaneEvent::Change(new) = event {
+            let changes = self.events.iter().rev().map_while(|event| match event {
+                LaneEvent::Change(change) => Some(change),
+                LaneEvent::Alarm
+                | LaneEvent::Reply { .. }
+                | LaneEvent::Stopped
+                | LaneEvent::Watch { .. } => None,
+            });
+            let is_same = |change: &Change| discriminant(change) == discriminant(&new);
+            let kept = usize::from(matches!(new, Change::Ended { .. }));
+            let same: Vec<_> = changes.enumerate().filter(|(_, change)| is_same(change)).collect();
+            if same.len() > kept
+                && let Some((behind, _)) = same.first()
+            {
+                let at = self.events.len() - 1 - behind;
+                self.events.remove(at);
+            }
+        }
+        self.events.push_back(event);
+    }
+
     fn take(&mut self) -> Option<LaneEvent> {
         let event = self.events.pop_front();
         if self.events.is_empty() {
@@ -115,7 +145,8 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
-    use crate::machine::Change;
+    use crate::machine::EndCause;
+    use crate::types::{SessionId, WatchedEvent};
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -150,11 +181,11 @@ mod tests {
             assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
         }
         teller.tell(EVENT);
-        teller.tell(EVENT);
+        teller.tell(LaneEvent::Alarm);
         let waker = Waker::from(Arc::clone(&second));
         let mut cx = Context::from_waker(&waker);
-        for _ in 0..2 {
-            assert_eq!(inbox.poll_next(&mut cx), Poll::Ready(EVENT));
+        for event in [EVENT, LaneEvent::Alarm] {
+            assert_eq!(inbox.poll_next(&mut cx), Poll::Ready(event));
         }
         assert!(inbox.poll_next(&mut cx).is_pending());
         drop(teller);
@@ -176,5 +207,61 @@ mod tests {
         assert_eq!(Arc::strong_count(&reader), 1);
         teller.tell(EVENT);
         assert!(lock(&teller.0).events.is_empty());
+    }
+
+    fn changes(inbox: &Inbox) -> Vec<Change> {
+        std::iter::from_fn(|| inbox.try_next())
+            .filter_map(|event| match event {
+                LaneEvent::Change(change) => Some(change),
+                LaneEvent::Alarm
+                | LaneEvent::Reply { .. }
+                | LaneEvent::Stopped
+                | LaneEvent::Watch { .. } => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_inbox_that_nobody_reads_does_not_grow_with_reconnects_and_sessions() {
+        let (teller, inbox) = Inbox::open();
+        let (mut connection, first) = (0, SessionId(1));
+        for n in 1..=1000 {
+            let session = SessionId(n);
+            for _ in 0..10 {
+                connection += 1;
+                teller.tell(LaneEvent::Change(Change::Suspended { session }));
+                teller.tell(LaneEvent::Change(Change::Lapsed { session }));
+                let resumed = true;
+                let connected = Change::Connected { session, connection, resumed };
+                teller.tell(LaneEvent::Change(connected));
+            }
+            teller.tell(LaneEvent::Change(Change::Ended { session, cause: EndCause::Expired }));
+        }
+        let (cause, session) = (EndCause::Expired, SessionId(1000));
+        assert_eq!(
+            changes(&inbox),
+            [
+                Change::Ended { session: first, cause },
+                Change::Suspended { session },
+                Change::Lapsed { session },
+                Change::Connected { session, connection, resumed: true },
+                Change::Ended { session, cause },
+            ]
+        );
+    }
+
+    #[test]
+    fn no_change_is_moved_over_an_event_of_another_kind() {
+        let (teller, inbox) = Inbox::open();
+        let session = SessionId(7);
+        let suspended = LaneEvent::Change(Change::Suspended { session });
+        let kind = jute_codec::EventType::NODE_DELETED;
+        let event = WatchedEvent { kind, path: "/a".into() };
+        let watch = LaneEvent::Watch { local: 1, event };
+        for event in [&suspended, &suspended, &watch, &suspended, &suspended, &LaneEvent::Alarm] {
+            teller.tell(event.clone());
+        }
+        let arrived: Vec<_> = std::iter::from_fn(|| inbox.try_next()).collect();
+        assert_eq!(arrived, [suspended.clone(), watch, suspended, LaneEvent::Alarm]);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod shared;
 pub(crate) mod transport;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,6 +46,9 @@ const OUTPUT_KEPT: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 4;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
+/// The timer is armed for at most this long, and then armed again: deadlines may lie further ahead
+/// than a runtime can count.
+const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 thread_local! {
     /// Where bytes are read to before it is known how many there are. Sessions are idle most of
@@ -80,10 +83,18 @@ pub(crate) struct Driver {
     status: watch::Sender<Status>,
     last_failure: watch::Sender<Option<String>>,
     sinks: BTreeMap<Token, Sink>,
-    lanes: BTreeMap<u64, Teller>,
+    lanes: BTreeMap<u64, LaneEnd>,
+    /// Alarms of lanes, by time.
+    alarms: BTreeSet<(Time, u64)>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
+}
+
+/// The task's end of a lane.
+struct LaneEnd {
+    teller: Teller,
+    alarm: Option<Time>,
 }
 
 /// Channels between the task and its handles.
@@ -124,6 +135,7 @@ impl Driver {
             last_failure: ends.last_failure,
             sinks: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            alarms: BTreeSet::new(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
             end: ends.end,
@@ -145,7 +157,7 @@ impl Driver {
         }
         self.drain();
         for lane in self.lanes.values() {
-            lane.tell(LaneEvent::Stopped);
+            lane.teller.tell(LaneEvent::Stopped);
         }
         for closer in self.closers.drain(..) {
             let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -164,11 +176,7 @@ impl Driver {
             moved |= self.poll_timer(cx).is_ready();
             moved |= self.poll_commands(cx).is_ready();
             moved |= self.poll_write(cx).is_ready();
-            if matches!(
-                self.published.state,
-                SessionState::AuthFailed | SessionState::Expired | SessionState::Closed
-            ) && self.is_stopped()
-            {
+            if is_final(self.published.state) && self.is_stopped() {
                 return Poll::Ready(());
             }
             if !moved {
@@ -273,20 +281,47 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(at) = self.machine.poll_timeout() else { return Poll::Pending };
-        let now = self.clock.now();
+        let deadline = self.machine.poll_timeout();
+        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let Some(at) = deadline.into_iter().chain(alarm).min() else { return Poll::Pending };
+        let mut now = self.clock.now();
         if at > now {
             if self.armed != Some(at) {
                 self.armed = Some(at);
-                self.timer.as_mut().reset(tokio::time::Instant::now() + at.saturating_since(now));
+                let pause = at.saturating_since(now).min(SLEEP_MAX);
+                self.timer.as_mut().reset(tokio::time::Instant::now() + pause);
             }
             ready!(self.timer.as_mut().poll(cx));
             // The clocks may differ; arm it again if the time has not come.
             self.armed = None;
+            now = self.clock.now();
         }
-        self.machine.handle_timeout(self.clock.now());
+        self.ring(now);
+        self.machine.handle_timeout(now);
         self.drain();
         Poll::Ready(())
+    }
+
+    /// Sends the alarms whose time has come.
+    fn ring(&mut self, now: Time) {
+        while let Some((at, id)) = self.alarms.first().copied() {
+            if at > now {
+                break;
+            }
+            self.alarms.pop_first();
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.alarm = None;
+                lane.teller.tell(LaneEvent::Alarm);
+            }
+        }
+    }
+
+    fn set_alarm(&mut self, id: u64, at: Time) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if let Some(before) = lane.alarm.replace(at) {
+            self.alarms.remove(&(before, id));
+        }
+        self.alarms.insert((at, id));
     }
 
     fn poll_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -321,19 +356,24 @@ impl Driver {
                 self.machine.close(now);
             }
             Command::ForgetOwner(owner) => {
-                let was_lane = self.lanes.remove(&owner).is_some();
+                let lane = self.lanes.remove(&owner);
+                if let Some(at) = lane.as_ref().and_then(|lane| lane.alarm) {
+                    self.alarms.remove(&(at, owner));
+                }
+                let was_lane = lane.is_some();
                 self.watchers.remove(&owner);
                 self.machine.forget_owner(owner);
                 if was_lane && self.lanes.is_empty() {
                     self.machine.set_relied_on(now, false);
                 }
             }
-            Command::OpenLane(id, lane) => {
+            Command::OpenLane(id, teller) => {
                 if self.lanes.is_empty() {
                     self.machine.set_relied_on(now, true);
                 }
-                self.lanes.insert(id, lane);
+                self.lanes.insert(id, LaneEnd { teller, alarm: None });
             }
+            Command::WakeLane(id, at) => self.set_alarm(id, at),
             Command::Recall(token) => self.machine.recall(now, token),
             Command::Submit { token, flight, sink, watcher } => {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
@@ -425,7 +465,7 @@ impl Driver {
             }
         }
         for lane in self.lanes.values() {
-            lane.tell(LaneEvent::Change(change));
+            lane.teller.tell(LaneEvent::Change(change));
         }
     }
 
@@ -439,8 +479,25 @@ impl Driver {
 
     fn tell_lane(&mut self, id: u64, event: LaneEvent) {
         if let Some(lane) = self.lanes.get(&id) {
-            lane.tell(event);
+            lane.teller.tell(event);
         }
+    }
+}
+
+/// The runtime drops the task when it shuts down. Nobody keeps the session alive any more, so its
+/// handles must not go on as if it were connected. Lanes are told by the end of their queue.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if !is_final(self.published.state) {
+            self.status.send_modify(|status| status.state = SessionState::Closed);
+        }
+    }
+}
+
+fn is_final(state: SessionState) -> bool {
+    match state {
+        SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => true,
+        SessionState::Connected | SessionState::Connecting | SessionState::Suspended => false,
     }
 }
 

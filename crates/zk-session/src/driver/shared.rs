@@ -14,6 +14,7 @@ use crate::machine::{
     refusal_when_stopped,
 };
 use crate::path::Chroot;
+use crate::time::Time;
 use crate::types::WatchedEvent;
 use crate::watcher::WatchEnded;
 
@@ -21,6 +22,8 @@ use crate::watcher::WatchEnded;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LaneEvent {
+    /// The time of [`Lane::wake_at`](crate::Lane::wake_at) has come.
+    Alarm,
     /// The state of the session changed.
     Change(Change),
     /// A flight was answered.
@@ -59,7 +62,14 @@ pub(crate) enum Command {
     ForgetOwner(u64),
     Recall(Token),
     OpenLane(u64, Teller),
-    Submit { token: Token, flight: Flight, sink: Sink, watcher: Option<(u64, WatchSender)> },
+    /// Wake a lane at this time, instead of the time it asked for before.
+    WakeLane(u64, Time),
+    Submit {
+        token: Token,
+        flight: Flight,
+        sink: Sink,
+        watcher: Option<(u64, WatchSender)>,
+    },
 }
 
 /// Shared by all handles of a client. When the last one is gone, the task closes the session.
