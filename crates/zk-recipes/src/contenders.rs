@@ -8,12 +8,12 @@ use jute_codec::{DataReply, ErrorCode, Response};
 use zk_session::machine::Operation;
 use zk_session::{Client, OpError, SessionId};
 
-use crate::error::LockError;
+use crate::error::{LockError, LostReason};
 use crate::machine::exclusive::Mark;
 use crate::machine::release::name_of;
-use crate::machine::{Profile, Verdict, child, list, read, replayable};
+use crate::machine::{Patience, Profile, Verdict, child, list, read, replayable};
 use crate::naming::{Role, Sibling};
-use crate::run::{pause, replay};
+use crate::run::{has_stopped, pause, replay};
 
 /// Reads in one flight.
 const BATCH: usize = 100;
@@ -117,29 +117,34 @@ async fn ask(
     path: &ByteString,
 ) -> Result<Vec<Option<Response>>, LockError> {
     let mut answers = Vec::with_capacity(operations.len());
-    let mut room = BATCH;
+    let mut patience = Patience::default();
     loop {
-        let batch: Vec<_> = operations.iter().skip(answers.len()).take(room).cloned().collect();
+        let batch: Vec<_> = operations.iter().skip(answers.len()).take(BATCH).cloned().collect();
         if batch.is_empty() {
             return Ok(answers);
         }
         let asked = answers.len();
         for result in replay(client, None, batch).await.results {
-            if matches!(result, Err(OpError::QueueFull(_))) {
-                // A client with a short queue never takes as many at a time.
-                room = (room / 2).max(1);
-            }
             match replayable(result) {
                 Verdict::Done(response) => answers.push(Some(response)),
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => answers.push(None),
                 Verdict::Refused(error) => return Err(LockError::definite(error, what, path)),
-                Verdict::Later | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                    break;
+                Verdict::Later(error) if patience.is_over(&error) => {
+                    return Err(LockError::definite(error, what, path));
                 }
+                Verdict::SessionOver if has_stopped(client) => {
+                    return Err(LockError::Lost(LostReason::SessionExpired));
+                }
+                Verdict::Later(_)
+                | Verdict::NotApplied
+                | Verdict::Unknown
+                | Verdict::SessionOver => break,
             }
         }
         if answers.len() == asked {
-            pause().await;
+            pause(client, patience.pause()).await;
+        } else {
+            patience.reset();
         }
     }
 }

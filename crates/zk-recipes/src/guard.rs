@@ -12,6 +12,7 @@ use zk_session::{Multi, MultiOutcome, SessionId};
 
 use crate::error::{LockError, LostReason};
 use crate::kind::{self, Fenced, Kind, Queued};
+use crate::machine::PAUSE;
 use crate::machine::release::Released;
 use crate::run::body::Run;
 use crate::run::hold::{Downgraded, Hold, Parts, Proof, ReleaseFailure, Wish};
@@ -213,7 +214,7 @@ impl<K: Kind> Guard<K> {
                     break;
                 }
                 Proof::Lost(reason) => hold.lose(reason),
-                Proof::Later => pause().await,
+                Proof::Later => pause(&hold.client, PAUSE).await,
                 Proof::Open => {}
                 Proof::Refused(error) => {
                     return Err(LockError::definite(error, "check", &hold.path));

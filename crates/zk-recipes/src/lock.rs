@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::Acl;
-use zk_session::{Client, ConfigError};
+use zk_session::{Client, ConfigError, Time};
 
 use crate::error::LockError;
 use crate::guard::Guard;
@@ -19,6 +19,7 @@ use crate::machine::Profile;
 use crate::naming::Names;
 use crate::phase::{Observer, Phases};
 use crate::run::acquire::{Order, Target, acquire, try_acquire};
+use crate::run::watchdog::Watchdog;
 use crate::stats::{Counters, LockStats};
 
 /// How often a waiter looks at the queue although nothing has happened.
@@ -91,12 +92,20 @@ pub struct TryAcquire<K> {
     kind: PhantomData<fn() -> K>,
 }
 
+type Attempts<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+
 /// An acquire under way.
 ///
 /// Dropping it gives up the place in the queue; what may be on the servers is removed in the
 /// background. To keep the place over several `select!`s, poll it through `&mut`.
 #[must_use = "futures do nothing unless polled"]
-pub struct Acquiring<T>(Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>);
+pub struct Acquiring<T> {
+    /// Gone when it is over.
+    inner: Option<Attempts<T>>,
+    /// The client, if there is a deadline.
+    deadline: Option<(Client, Time)>,
+    watchdog: Watchdog,
+}
 
 impl<L: Lock> LockBuilder<L> {
     pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
@@ -224,7 +233,7 @@ impl<K: Kind> IntoFuture for Acquire<K> {
     type IntoFuture = Acquiring<Guard<K>>;
 
     fn into_future(self) -> Acquiring<Guard<K>> {
-        Acquiring(Box::pin(async move { acquire(&self.order).await }))
+        Acquiring::new(self.order, |order| async move { acquire(&order).await })
     }
 }
 
@@ -233,7 +242,17 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
     type IntoFuture = Acquiring<Option<Guard<K>>>;
 
     fn into_future(self) -> Acquiring<Option<Guard<K>>> {
-        Acquiring(Box::pin(async move { try_acquire(&self.order).await }))
+        Acquiring::new(self.order, |order| async move { try_acquire(&order).await })
+    }
+}
+
+impl<T> Acquiring<T> {
+    fn new<F>(order: Order, run: impl FnOnce(Order) -> F) -> Self
+    where
+        F: Future<Output = Result<T, LockError>> + Send + 'static,
+    {
+        let deadline = order.deadline.map(|deadline| (order.client.clone(), deadline));
+        Self { inner: Some(Box::pin(run(order))), deadline, watchdog: Watchdog::default() }
     }
 }
 
@@ -241,7 +260,19 @@ impl<T> Future for Acquiring<T> {
     type Output = Result<T, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
+        let Self { inner, deadline, watchdog } = &mut *self;
+        let mut outcome = inner.as_mut().expect("polled after completion").as_mut().poll(cx);
+        if outcome.is_pending()
+            && let Some((client, deadline)) = deadline
+            && watchdog.poll(cx, client.now(), *deadline).is_ready()
+        {
+            // The client's own timer has not told: nobody drives its runtime.
+            outcome = Poll::Ready(Err(LockError::TimedOut));
+        }
+        if outcome.is_ready() {
+            *inner = None;
+        }
+        outcome
     }
 }
 

@@ -270,7 +270,7 @@ fn a_place_that_is_gone_as_well_is_no_grant() {
     });
     let (list, read) = (OpCode::GET_CHILDREN, OpCode::GET_DATA);
     let (create, remove) = (OpCode::CREATE2, OpCode::DELETE);
-    assert_eq!(requests, [create, list, read, read, list, remove, create, list]);
+    assert_eq!(requests, [create, list, read, read, list, read, remove, create, list]);
 }
 
 #[test]

@@ -277,7 +277,7 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
     let (mut release, is_creating) = contender.abandon();
     assert!(is_creating);
     assert!(matches!(release.start(true), ReleaseStep::Wait(None)));
-    let view = View { now: Time::default(), alive: None, lapses: 0 };
+    let view = View { now: Time::default(), connection: None, alive: None, lapses: 0 };
     let step = release.handle(view, Input::Ended(SessionId(1)));
     assert!(matches!(step, ReleaseStep::Wait(_)), "{step:?}");
     let path = format!("/l/{:032x}-lock-0000000000", 7);

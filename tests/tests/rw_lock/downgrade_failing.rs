@@ -173,7 +173,7 @@ fn an_overloaded_server_is_asked_again_after_a_pause() {
             let reading = guard.downgrade().await.expect("it is held");
             let waited = client.now().saturating_since(before).as_millis();
             assert_eq!(world.server.pending_faults(), []);
-            assert!((1_000..=5_000).contains(&waited), "{code}: 10 errors in {waited} ms");
+            assert!((1_000..=40_000).contains(&waited), "{code}: 10 errors in {waited} ms");
             release(reading).await;
             world.check_clean(&[&client]).await;
         });
@@ -468,7 +468,7 @@ fn an_undecided_downgrade_is_removed_by_the_writers_name_first() {
 fn only_a_reply_or_the_end_of_the_session_decides_a_downgrade() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);
     let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: 5 };
-    let view = View { now: Time::default(), alive: Some(1), lapses: 0 };
+    let view = View { now: Time::default(), connection: Some(1), alive: Some(1), lapses: 0 };
     let mut downgrade = Downgrade::new(profile(), SessionId(1), writer).expect("a writer");
     let _ = downgrade.start();
     for input in [

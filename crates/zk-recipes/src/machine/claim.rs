@@ -22,15 +22,15 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{CreateMode, ErrorCode, NameList, Response};
+use jute_codec::{CreateMode, DataReply, ErrorCode, NameList, Response};
 use zk_session::machine::{Flight, Reply};
 use zk_session::{OpError, SessionId, Time};
 
 use super::directory::{Directory, Made};
 use super::release::{Release, name_of};
 use super::{
-    PAUSE, Profile, Tally, Verdict, View, Znode, barrier, child, create, delete, flight, kept,
-    list, queue, read, replayable, verdict,
+    Patience, Profile, Tally, Verdict, View, Znode, barrier, child, create, delete, flight,
+    is_created_by, kept, list, queue, read, replayable, verdict,
 };
 use crate::error::LockError;
 use crate::naming::Sibling;
@@ -77,6 +77,7 @@ pub struct Claim {
     duplicates: u64,
     /// Znodes with our id that other sessions own.
     strangers: Vec<ByteString>,
+    patience: Patience,
     state: State,
 }
 
@@ -108,6 +109,7 @@ impl Claim {
             replays: 0,
             duplicates: 0,
             strangers: Vec::new(),
+            patience: Patience::default(),
             state: State::Creating,
         }
     }
@@ -146,6 +148,14 @@ impl Claim {
     /// The znode, once the place is claimed.
     pub fn znode(&self) -> Option<&Znode> {
         self.znode.as_ref()
+    }
+
+    /// Whether this is the znode of the claim, and not another of the same name.
+    pub(crate) fn is_znode(&self, found: &DataReply) -> bool {
+        self.znode
+            .as_ref()
+            .zip(self.session)
+            .is_some_and(|(znode, session)| is_created_by(found, session, znode.czxid))
     }
 
     /// Path of the znode, once the place is claimed.
@@ -200,7 +210,7 @@ impl Claim {
     fn created(&mut self, view: View, mut reply: Reply) -> ClaimStep {
         let listed = reply.results.pop();
         let created = reply.results.pop();
-        let is_lost = matches!(&created, Some(Err(error)) if error.is_connection_loss());
+        let refusal = created.as_ref().and_then(|created| created.as_ref().err().cloned());
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
                 let name = name_of(&created.path).map(|name| kept(&name)).unwrap_or_default();
@@ -220,7 +230,7 @@ impl Claim {
             Some(Verdict::Refused(error)) => {
                 ClaimStep::Failed(LockError::definite(error, "create", &self.profile.directory))
             }
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(error)) => self.pause(view, error, "create"),
             Some(Verdict::NotApplied) => {
                 self.replays += 1;
                 self.start()
@@ -231,7 +241,10 @@ impl Claim {
                 self.is_tainted = true;
                 self.session = reply.session;
                 // A server that fails is given time; a lost connection has to be made anew anyway.
-                if is_lost { self.probe() } else { self.pause(view) }
+                match refusal {
+                    Some(error) if !error.is_connection_loss() => self.pause(view, error, "create"),
+                    Some(_) | None => self.probe(),
+                }
             }
         }
     }
@@ -244,13 +257,19 @@ impl Claim {
     }
 
     fn claimed(&mut self, list: Option<(NameList, u64)>) -> ClaimStep {
+        self.patience.reset();
         let session = self.session.expect("a create was answered in a session");
         ClaimStep::Claimed(Claimed { session, list })
     }
 
-    fn pause(&mut self, view: View) -> ClaimStep {
+    /// Asks again later, or gives up.
+    fn pause(&mut self, view: View, error: OpError, operation: &'static str) -> ClaimStep {
+        if self.patience.is_over(&error) {
+            let directory = &self.profile.directory;
+            return ClaimStep::Failed(LockError::definite(error, operation, directory));
+        }
         self.state = State::Pausing;
-        ClaimStep::Wait(view.now + PAUSE)
+        ClaimStep::Wait(view.now + self.patience.pause())
     }
 
     fn make_directory(&mut self) -> ClaimStep {
@@ -269,7 +288,7 @@ impl Claim {
             Made::Perhaps => self.start(),
             Made::Again => self.make_directory(),
             Made::Failed(error) => ClaimStep::Failed(error),
-            Made::Later => self.pause(view),
+            Made::Later(error) => self.pause(view, error, "create"),
             Made::SessionOver => ClaimStep::SessionOver,
         }
     }
@@ -287,7 +306,9 @@ impl Claim {
             (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => {
                 ClaimStep::SessionOver
             }
-            (Some(Verdict::Later), _) | (_, Some(Verdict::Later)) => self.pause(view),
+            (Some(Verdict::Later(error)), _) | (_, Some(Verdict::Later(error))) => {
+                self.pause(view, error, "list")
+            }
             // A refused barrier was executed all the same.
             (
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
@@ -314,7 +335,7 @@ impl Claim {
     /// Whatever became of the deletes, a fresh list tells; but what cannot be deleted must not be
     /// tried for ever.
     fn reduced(&mut self, view: View, reply: Reply) -> ClaimStep {
-        let mut is_later = false;
+        let mut later = None;
         for result in reply.results {
             match replayable(result) {
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
@@ -323,11 +344,14 @@ impl Claim {
                     return ClaimStep::Failed(LockError::definite(error, "delete in", directory));
                 }
                 Verdict::SessionOver => return ClaimStep::SessionOver,
-                Verdict::Later => is_later = true,
+                Verdict::Later(error) => later = Some(error),
                 Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {}
             }
         }
-        if is_later { self.pause(view) } else { self.probe() }
+        match later {
+            Some(error) => self.pause(view, error, "delete in"),
+            None => self.probe(),
+        }
     }
 
     fn prefix(&self) -> String {
@@ -371,7 +395,7 @@ impl Claim {
                     return ClaimStep::Failed(LockError::definite(error, "read", &path));
                 }
                 Verdict::SessionOver => return ClaimStep::SessionOver,
-                Verdict::Later => return self.pause(view),
+                Verdict::Later(error) => return self.pause(view, error, "read in"),
                 Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => return self.probe(),
             }
         }

@@ -27,26 +27,41 @@
 //!    If only the owner or the watch on the own znode is missing, one read of the own znode
 //!    decides. In all other cases list again. A wake-up alone never grants: the one ahead may have
 //!    given up with others still ahead of it.
-//! 5. The session ends while waiting: start a new attempt in the next session, at the end of the
+//! 5. Once in a while, check for missed watches: in one flight, read the nearest ahead and the own
+//!    znode again, which also sets their watches again. If either has changed, list (to 2). The
+//!    cost does not depend on the length of the queue. If the nearest may not be read, ask whether
+//!    it exists, which needs no permission.
+//! 6. The session ends while waiting: start a new attempt in the next session, at the end of the
 //!    queue.
+//!
+//! After an outage that was longer than the lease, the session is connected, but nothing may be
+//! granted, and reads do not change that. So a list goes behind a write barrier then, whose commit
+//! makes a new lease.
 //!
 //! A list may be stale, but it is never wrong about this: znodes with lower numbers only
 //! disappear, or give their number to a reader's while they are there. So if the own znode is in
-//! the list and nobody ahead of it is to be waited for, that is still true. The own znode may be
-//! gone since; the guard knows how to find out.
+//! the list and nobody ahead of it is to be waited for, that is still true. A name alone does not
+//! show that the own znode is still the one that was created, so it has to be just created, watched
+//! on this connection, or read in the flight of the list, with the session and the transaction that
+//! created it. It may be gone since; the guard knows how to find out.
+
+mod checking;
+mod listing;
+mod place;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use jute_codec::{ErrorCode, EventType, NameList, Response};
+use jute_codec::{ErrorCode, EventType, Response};
 use zk_session::machine::Reply;
 use zk_session::{OpError, SessionId, Time};
 
+use self::listing::{Around, Own};
+use self::place::Place;
 use super::claim::{Claim, ClaimStep, Claimed};
-use super::queue::{Standing, standing};
 use super::release::Release;
 use super::{
-    Held, Input, PAUSE, Profile, Restart, Step, Tally, Verdict, View, child, flight, list, read,
+    Held, Input, Patience, Profile, Restart, Step, Tally, Verdict, View, child, flight, read,
     replayable, spread,
 };
 use crate::error::LockError;
@@ -63,45 +78,12 @@ pub struct Contender {
     next_watch: NonZeroU64,
     /// The znode ahead may not be read: watch the directory.
     is_blind: bool,
-    /// The list in flight was asked for by the safety timer alone.
-    is_safety_list: bool,
     tally: Tally,
+    patience: Patience,
     paused_until: Option<Time>,
+    /// When to check for missed watches.
+    check_at: Option<Time>,
     state: State,
-}
-
-/// A place in the queue, and what is known on the current connection.
-#[derive(Clone, Debug)]
-struct Place {
-    session: SessionId,
-    /// Connection of the newest list; `None` after a disconnect.
-    listed_on: Option<u64>,
-    /// The watch on the own znode. It is restored after a disconnect.
-    own_watch: Option<NonZeroU64>,
-    /// Connection on which that watch was set by a read.
-    own_watched_on: Option<u64>,
-    /// The watch on the one ahead, or on the directory.
-    ahead_watch: Option<NonZeroU64>,
-    nearest: Box<str>,
-    /// The one ahead belongs to another session.
-    is_ahead_foreign: bool,
-    /// The second ahead, until it is watched.
-    second: Option<Box<str>>,
-    /// Its number.
-    second_number: u32,
-    second_watch: Option<NonZeroU64>,
-}
-
-impl Place {
-    /// The watches that are needed are there, and have not fired.
-    fn is_watched(&self) -> bool {
-        self.ahead_watch.is_some() && self.own_watch.is_some()
-    }
-
-    /// The newest list was taken on the current connection, which is alive.
-    fn is_listed(&self, view: View) -> bool {
-        self.listed_on.is_some() && self.listed_on == view.alive
-    }
 }
 
 /// What is read and watched in the first flight of step 3, in this order.
@@ -116,7 +98,7 @@ enum State {
     /// Step 1, or the reconciliation of step 2.
     Claiming,
     /// The list of step 2 is in flight.
-    Listing,
+    Listing(Around),
     /// Step 3 is in flight.
     Watching(Asked),
     /// The second flight of step 3.
@@ -125,6 +107,8 @@ enum State {
     Queued,
     /// Step 4: the read of the own znode is in flight.
     Confirming,
+    /// Step 5 is in flight, with this watch on the own znode.
+    Checking(NonZeroU64),
     /// A server is overloaded; list again later.
     Pausing,
     /// Granted, and not yet handed to anybody.
@@ -143,9 +127,10 @@ impl Contender {
             ahead: None,
             next_watch: NonZeroU64::MIN,
             is_blind: false,
-            is_safety_list: false,
             tally: Tally::default(),
+            patience: Patience::default(),
             paused_until: None,
+            check_at: None,
             profile,
             state: State::Claiming,
         }
@@ -154,7 +139,10 @@ impl Contender {
     /// The first step.
     pub fn start(&mut self) -> Step {
         let step = self.claim.start();
-        self.after_claim(View { now: Time::default(), alive: None, lapses: 0 }, step)
+        self.after_claim(
+            View { now: Time::default(), connection: None, alive: None, lapses: 0 },
+            step,
+        )
     }
 
     /// Contenders ahead, by the newest list; `None` before the first.
@@ -182,7 +170,7 @@ impl Contender {
             self.paused_until = None;
         }
         match (self.state, input) {
-            (_, Input::Ended(session)) => self.session_ended(view, session),
+            (_, Input::Ended(session)) => self.session_ended(session),
             (_, Input::Suspended) => self.suspended(view),
             (State::Claiming, Input::Reply(reply)) => {
                 let step = self.claim.handle_reply(view, reply);
@@ -192,18 +180,18 @@ impl Contender {
                 let step = self.claim.handle_timer();
                 self.after_claim(view, step)
             }
-            (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
+            (State::Listing(around), Input::Reply(reply)) => self.listed(view, around, reply),
             (State::Watching(asked), Input::Reply(reply)) => self.watched(view, asked, reply),
             (State::WatchingSecond, Input::Reply(reply)) => self.second_watched(view, reply),
             (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
-            (State::Queued, Input::Timer) => {
-                self.is_safety_list = true;
-                self.list_again()
+            (State::Checking(own_watch), Input::Reply(reply)) => {
+                self.checked(view, own_watch, reply)
             }
-            (State::Pausing, Input::Timer) => self.list_again(),
+            (State::Queued, Input::Timer) => self.check(),
+            (State::Pausing, Input::Timer) => self.list_again(view),
             (_, Input::Watch { local, kind }) => self.event(view, local, kind),
             (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
-            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
+            (_, Input::Reply(_) | Input::Timer) => self.wait(),
         }
     }
 
@@ -221,77 +209,20 @@ impl Contender {
     }
 
     fn claimed(&mut self, view: View, claimed: Claimed) -> Step {
-        self.place = Some(Place {
-            session: claimed.session,
-            listed_on: None,
-            own_watch: None,
-            own_watched_on: None,
-            ahead_watch: None,
-            nearest: Box::default(),
-            is_ahead_foreign: false,
-            second: None,
-            second_number: 0,
-            second_watch: None,
-        });
+        self.place = Some(Place::new(claimed.session));
         match claimed.list {
-            Some((names, connection)) => self.evaluate(view, &names, connection),
-            None => self.list_again(),
-        }
-    }
-
-    /// Step 2.
-    fn evaluate(&mut self, view: View, names: &NameList, connection: u64) -> Step {
-        if let Some(step) = self.claim.reconcile(names) {
-            self.state = State::Claiming;
-            return self.after_claim(view, step);
-        }
-        let place = self.place.as_mut().expect("a list is evaluated for a place");
-        let znode = self.claim.znode().expect("a place was claimed");
-        let standing = match standing(&self.profile, names, &znode.name, znode.sequence) {
-            Ok(standing) => standing,
-            Err(error) => return Step::Failed(error),
-        };
-        place.listed_on = Some(connection);
-        let is_safety_list = std::mem::take(&mut self.is_safety_list);
-        match standing {
-            Standing::Missing => Step::Restart(Restart::ZnodeGone),
-            Standing::First => {
-                self.tally.watches_missed += u64::from(is_safety_list);
-                self.ahead = Some(0);
-                if view.alive == Some(connection) {
-                    self.grant(view, connection)
-                } else {
-                    self.list_again()
-                }
-            }
-            Standing::Behind { .. } if !self.may_queue => Step::Busy,
-            Standing::Behind { ahead, nearest, second } => {
-                let is_same = place.nearest == nearest && place.ahead_watch.is_some();
-                self.tally.watches_missed += u64::from(is_safety_list && !is_same);
-                self.ahead = Some(ahead);
-                place.nearest = nearest;
-                if self.is_blind {
-                    self.state = State::Queued;
-                    return self.wait(view);
-                }
-                // Readers and writers always list when the one ahead is gone.
-                let second = second.filter(|_| !self.profile.names.is_read_write());
-                let (number, second) = second.unzip();
-                if !is_same || number != Some(place.second_number) {
-                    place.second_watch = None;
-                }
-                place.second_number = number.unwrap_or_default();
-                place.second = second.filter(|_| place.second_watch.is_none());
-                self.watch(view, !is_same)
-            }
+            Some((names, connection)) => self.evaluate(view, &names, connection, Own::Ours, false),
+            None => self.list_again(view),
         }
     }
 
     /// Step 3: watches the nearest ahead if it is new, and the own znode if it is not watched on
     /// this connection.
     fn watch(&mut self, view: View, is_new: bool) -> Step {
-        let [ahead_watch, own_watch] = [(); 2].map(|()| self.fresh_watch());
+        let [ahead_watch, fresh] = [(); 2].map(|()| self.fresh_watch());
         let place = self.place.as_mut().expect("a watch is set for a place");
+        // A watch that is pending keeps its name, so that the session does not count it twice.
+        let own_watch = place.own_watch.unwrap_or(fresh);
         let directory = &self.profile.directory;
         let mut operations = Vec::new();
         let own = place.own_watch.is_none() || place.own_watched_on != place.listed_on;
@@ -326,19 +257,19 @@ impl Contender {
         if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
             place.own_watch = None;
         }
-        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(data)))
-            if data.stat.ephemeral_owner == place.session.0);
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            if self.claim.is_znode(found));
         match ahead {
             None => {}
             Some(Verdict::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session.0;
             }
             Some(Verdict::SessionOver) => return Step::Restart(Restart::SessionOver),
-            Some(Verdict::Later) => return self.pause(view),
+            Some(Verdict::Later(error)) => return self.later(view, error, "read in"),
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) => {
                 self.is_blind = true;
                 place.second = None;
-                return self.list_again();
+                return self.list_again(view);
             }
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
                 let is_current = view.alive == Some(reply.connection)
@@ -346,7 +277,7 @@ impl Contender {
                 if is_own && is_current && place.own_watch.is_some() && self.was_last() {
                     return self.grant_confirmed(view, reply.connection);
                 }
-                return self.list_again();
+                return self.list_again(view);
             }
             Some(Verdict::Refused(error)) => {
                 let path = child(&self.profile.directory, &place.nearest);
@@ -360,7 +291,7 @@ impl Contender {
         }
         match own {
             None => {}
-            Some(_) if is_own => place.own_watched_on = Some(reply.connection),
+            Some(_) if is_own => place.own_seen(reply.connection),
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
                 let path = self.claim.path();
                 return Step::Failed(LockError::definite(error, "read", &path));
@@ -368,7 +299,7 @@ impl Contender {
             // Not watched, or not ours: the list decides.
             Some(_) => {
                 place.own_watch = None;
-                return self.list_again();
+                return self.list_again(view);
             }
         }
         if place.listed_on != Some(reply.connection) {
@@ -405,10 +336,12 @@ impl Contender {
             // Gone, before it was read or since.
             Some(Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
                 place.second_watch = None;
-                self.list_again()
+                self.list_again(view)
             }
             // Without it a list will be needed when the one ahead is gone.
-            Some(Verdict::Refused(_) | Verdict::Later | Verdict::NotApplied | Verdict::Unknown)
+            Some(
+                Verdict::Refused(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown,
+            )
             | None => {
                 place.second_watch = None;
                 self.queue(view)
@@ -420,10 +353,18 @@ impl Contender {
     fn queue(&mut self, view: View) -> Step {
         let place = self.place.as_ref().expect("only a place is waited for");
         if !place.is_watched() {
-            return self.list_again();
+            return self.list_again(view);
         }
+        self.patience.reset();
+        self.wait_in_queue(view)
+    }
+
+    /// Step 4. The time of the next check is spread, so that waiters do not check together.
+    fn wait_in_queue(&mut self, view: View) -> Step {
         self.state = State::Queued;
-        self.wait(view)
+        let interval = self.profile.safety_relist;
+        self.check_at = interval.map(|interval| view.now + spread(interval, self.claim.id()));
+        self.wait()
     }
 
     /// Whether the end of the one ahead means that nobody is ahead any more, by the newest list.
@@ -441,7 +382,7 @@ impl Contender {
     /// An event of one of the watches; those that were replaced mean nothing any more.
     fn event(&mut self, view: View, local: u64, kind: EventType) -> Step {
         let (Some(place), Some(local)) = (self.place.as_mut(), NonZeroU64::new(local)) else {
-            return self.wait(view);
+            return self.wait();
         };
         if place.own_watch == Some(local) {
             place.own_watch = None;
@@ -449,33 +390,31 @@ impl Contender {
             if kind == EventType::NODE_DELETED {
                 return self.list_unless_busy(view);
             }
-            return self.wait(view);
+            return self.wait();
         }
         if place.second_watch == Some(local) {
             place.second_watch = None;
             if self.state == State::Queued && kind == EventType::NODE_DELETED {
                 if self.ahead != Some(2) || !place.is_listed(view) {
-                    return self.list_again();
+                    return self.list_again(view);
                 }
                 self.ahead = Some(1);
             }
-            return self.wait(view);
+            return self.wait();
         }
         if place.ahead_watch != Some(local) {
-            return self.wait(view);
+            return self.wait();
         }
         place.ahead_watch = None;
         if self.state != State::Queued {
-            // The list under way will show it, but it was the watch that told.
-            self.is_safety_list = false;
-            return self.wait(view);
+            // What is under way will show it.
+            return self.wait();
         }
         // Step 4.
         let is_current = place.is_listed(view);
-        let is_watched = place.own_watch.is_some() && place.own_watched_on == view.alive;
-        let needs_no_look = place.is_ahead_foreign && is_watched;
+        let needs_no_look = place.is_ahead_foreign && place.is_own_watched(view);
         if kind != EventType::NODE_DELETED || !self.was_last() || self.is_blind || !is_current {
-            return self.list_again();
+            return self.list_again(view);
         }
         if needs_no_look {
             return self.grant(view, view.alive.unwrap_or_default());
@@ -485,8 +424,9 @@ impl Contender {
 
     fn confirm(&mut self) -> Step {
         self.state = State::Confirming;
-        let own_watch = self.fresh_watch();
+        let fresh = self.fresh_watch();
         let place = self.place.as_mut().expect("there is something to confirm");
+        let own_watch = place.own_watch.unwrap_or(fresh);
         place.own_watch = Some(own_watch);
         place.own_watched_on = None;
         let path = self.claim.path();
@@ -496,8 +436,8 @@ impl Contender {
     fn confirmed(&mut self, view: View, mut reply: Reply) -> Step {
         let place = self.place.as_mut().expect("there was something to confirm");
         match reply.results.pop().map(replayable) {
-            Some(Verdict::Done(Response::GetData(data)))
-                if data.stat.ephemeral_owner == place.session.0
+            Some(Verdict::Done(Response::GetData(found)))
+                if self.claim.is_znode(&found)
                     && place.own_watch.is_some()
                     && view.alive == Some(reply.connection)
                     && place.listed_on == Some(reply.connection) =>
@@ -507,55 +447,7 @@ impl Contender {
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
             _ => {
                 place.own_watch = None;
-                self.list_again()
-            }
-        }
-    }
-
-    fn list_again(&mut self) -> Step {
-        self.state = State::Listing;
-        let watch = self.is_blind.then(|| self.fresh_watch());
-        let place = self.place.as_mut().expect("a list is taken for a place");
-        if watch.is_some() {
-            place.ahead_watch = watch;
-        }
-        Step::Submit(flight(
-            Some(place.session),
-            vec![list(&self.profile.directory, watch.map(NonZeroU64::get))],
-        ))
-    }
-
-    /// Lists, unless a flight is under way. Its answer leads to a list, or meets the loss of the
-    /// own watch.
-    fn list_unless_busy(&mut self, view: View) -> Step {
-        match self.state {
-            State::Queued | State::Granted => self.list_again(),
-            State::Claiming
-            | State::Listing
-            | State::Watching(_)
-            | State::WatchingSecond
-            | State::Confirming
-            | State::Pausing => self.wait(view),
-        }
-    }
-
-    fn listed(&mut self, view: View, mut reply: Reply) -> Step {
-        match reply.results.pop().map(replayable) {
-            Some(Verdict::Done(Response::GetChildren(names))) => {
-                self.evaluate(view, &names, reply.connection)
-            }
-            // The directory is gone, and the place with it.
-            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
-                Step::Restart(Restart::ZnodeGone)
-            }
-            Some(Verdict::Refused(error)) => {
-                Step::Failed(LockError::definite(error, "list", &self.profile.directory))
-            }
-            Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
-            Some(Verdict::Later) => self.pause(view),
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
-                self.tally.replays += 1;
-                self.list_again()
+                self.list_again(view)
             }
         }
     }
@@ -576,48 +468,72 @@ impl Contender {
     fn grant_again(&mut self, view: View) -> Step {
         match view.alive {
             Some(connection) => self.grant(view, connection),
-            None => self.list_again(),
+            None => self.list_again(view),
         }
+    }
+
+    /// Asks again later, or gives up.
+    fn later(&mut self, view: View, error: OpError, operation: &'static str) -> Step {
+        if self.patience.is_over(&error) {
+            let directory = &self.profile.directory;
+            return Step::Failed(LockError::definite(error, operation, directory));
+        }
+        self.pause(view)
     }
 
     fn pause(&mut self, view: View) -> Step {
         self.state = State::Pausing;
-        self.paused_until = Some(view.now + PAUSE);
+        self.paused_until = Some(view.now + spread(self.patience.pause(), self.claim.id()));
         Step::Wait(self.paused_until)
     }
 
     /// Goes on as before.
-    fn wait(&mut self, view: View) -> Step {
+    fn wait(&self) -> Step {
         match self.state {
-            State::Queued => Step::Wait(self.profile.safety_relist.map(|pause| {
-                // Spread, so that waiters do not list together.
-                view.now + spread(pause, self.claim.id())
-            })),
-            State::Granted => self.grant_again(view),
+            State::Queued => Step::Wait(self.check_at),
             State::Claiming
-            | State::Listing
+            | State::Listing(_)
             | State::Watching(_)
             | State::WatchingSecond
             | State::Confirming
-            | State::Pausing => Step::Wait(self.paused_until),
+            | State::Checking(_)
+            | State::Pausing
+            | State::Granted => Step::Wait(self.paused_until),
         }
     }
 
     /// The watches are restored on the next connection, but what is known of this one is void.
+    /// Another server may serve at once what this one had no time for.
     fn suspended(&mut self, view: View) -> Step {
         if let Some(place) = self.place.as_mut() {
             place.listed_on = None;
             place.own_watched_on = None;
         }
-        if self.state == State::Granted { self.list_again() } else { self.wait(view) }
+        match self.state {
+            State::Granted | State::Pausing => {
+                self.paused_until = None;
+                self.list_again(view)
+            }
+            State::Claiming if self.paused_until.take().is_some() => {
+                let step = self.claim.handle_timer();
+                self.after_claim(view, step)
+            }
+            State::Claiming
+            | State::Listing(_)
+            | State::Watching(_)
+            | State::WatchingSecond
+            | State::Queued
+            | State::Confirming
+            | State::Checking(_) => self.wait(),
+        }
     }
 
-    fn session_ended(&mut self, view: View, session: SessionId) -> Step {
+    fn session_ended(&self, session: SessionId) -> Step {
         if self.claim.session() == Some(session) {
             Step::Restart(Restart::SessionOver)
         } else {
             // Another session's end, or the create is on its way and its answer will tell.
-            self.wait(view)
+            self.wait()
         }
     }
 

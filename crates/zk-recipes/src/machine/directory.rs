@@ -30,8 +30,8 @@ pub(crate) enum Made {
     /// The server does not know containers: once more.
     Again,
     Failed(LockError),
-    /// The server is overloaded.
-    Later,
+    /// The server is overloaded, or says what may pass.
+    Later(OpError),
     SessionOver,
 }
 
@@ -82,7 +82,7 @@ impl Directory {
             Some(Verdict::Refused(error)) => {
                 Made::Failed(LockError::definite(error, "create", &path))
             }
-            Some(Verdict::Later) => Made::Later,
+            Some(Verdict::Later(error)) => Made::Later(error),
             Some(Verdict::SessionOver) => Made::SessionOver,
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Made::Perhaps,
         }

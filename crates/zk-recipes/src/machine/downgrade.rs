@@ -22,7 +22,7 @@ use zk_session::machine::{Flight, Operation, Reply};
 use zk_session::{OpError, SessionId, Time};
 
 use super::{
-    Input, PAUSE, Profile, Verdict, View, Znode, child, flight, multi_refusal, read, replayable,
+    Input, Patience, Profile, Verdict, View, Znode, child, flight, multi_refusal, read, replayable,
     verdict,
 };
 use crate::error::{LockError, LostReason};
@@ -59,6 +59,7 @@ pub struct Downgrade {
     /// The multi may have been applied without our knowledge.
     is_tainted: bool,
     replays: u64,
+    patience: Patience,
     paused_until: Option<Time>,
     state: State,
 }
@@ -89,6 +90,7 @@ impl Downgrade {
             reader,
             is_tainted: false,
             replays: 0,
+            patience: Patience::default(),
             paused_until: None,
             state: State::Committing,
         })
@@ -150,7 +152,7 @@ impl Downgrade {
                 Some(code) => self.refused(code),
             },
             Some(Verdict::SessionOver) => over(),
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(_)) => self.pause(view),
             Some(Verdict::NotApplied) => {
                 self.replays += 1;
                 self.start()
@@ -196,7 +198,7 @@ impl Downgrade {
                 self.done(reply.connection)
             }
             // Whoever may not read it cannot know. The multi is tried until something is clear.
-            Some(Verdict::Refused(_) | Verdict::Later) => self.pause(view),
+            Some(Verdict::Refused(_) | Verdict::Later(_)) => self.pause(view),
             Some(Verdict::SessionOver) => over(),
             // On the next connection the multi has to be tried again before a read means anything.
             Some(Verdict::NotApplied | Verdict::Unknown) | None => {
@@ -230,7 +232,7 @@ impl Downgrade {
 
     fn pause(&mut self, view: View) -> DowngradeStep {
         self.state = State::Pausing;
-        self.paused_until = Some(view.now + PAUSE);
+        self.paused_until = Some(view.now + self.patience.pause());
         DowngradeStep::Wait(self.paused_until)
     }
 }

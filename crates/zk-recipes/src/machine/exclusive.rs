@@ -31,8 +31,8 @@ pub use self::release::ExclusiveRelease;
 use super::directory::{Directory, Made};
 use super::release::name_of;
 use super::{
-    Held, Input, PAUSE, Restart, Step, Tally, Verdict, View, Znode, barrier, create, flight, read,
-    replayable, spread, verdict,
+    Held, Input, Patience, Restart, Step, Tally, Verdict, View, Znode, barrier, create, flight,
+    read, replayable, spread, verdict,
 };
 use crate::error::LockError;
 
@@ -71,9 +71,12 @@ pub struct Exclusive {
     /// The look in flight was asked for by the safety timer alone.
     is_safety_look: bool,
     tally: Tally,
+    patience: Patience,
     paused_until: Option<Time>,
     /// The interval of the safety look, spread so that waiters do not look together.
     safety_relist: Option<Duration>,
+    /// When to look again although nothing has happened.
+    look_at: Option<Time>,
     is_waiting: bool,
     state: State,
 }
@@ -142,7 +145,9 @@ impl Exclusive {
             next_watch: 0,
             is_safety_look: false,
             tally: Tally::default(),
+            patience: Patience::default(),
             paused_until: None,
+            look_at: None,
             is_waiting: false,
             state: State::Creating,
         }
@@ -202,7 +207,7 @@ impl Exclusive {
                     Made::Perhaps => self.start(),
                     Made::Again => self.make_directory(),
                     Made::Failed(error) => Step::Failed(error),
-                    Made::Later => self.pause(view),
+                    Made::Later(error) => self.later(view, error, "create"),
                     Made::SessionOver => Step::Restart(Restart::SessionOver),
                 }
             }
@@ -220,6 +225,11 @@ impl Exclusive {
             // What was decided on a connection that has ended, or before a deadline that has
             // passed, has to be found out again.
             (State::Granted, Input::Suspended) => self.probe(),
+            // Another server may serve at once what this one had no time for.
+            (State::Pausing, Input::Suspended) => {
+                self.paused_until = None;
+                self.go_on()
+            }
             (State::Granted, _) if view.alive.is_none() => self.probe(),
             (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => {
                 self.wait(view)
@@ -230,7 +240,7 @@ impl Exclusive {
     fn created(&mut self, view: View, mut reply: Reply) -> Step {
         let look = reply.results.pop();
         let created = reply.results.pop();
-        let is_lost = matches!(&created, Some(Err(error)) if error.is_connection_loss());
+        let refusal = created.as_ref().and_then(|created| created.as_ref().err().cloned());
         self.session = self.session.or(reply.session);
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
@@ -247,7 +257,7 @@ impl Exclusive {
             Some(Verdict::Refused(error)) => {
                 Step::Failed(LockError::definite(error, "create", &self.profile.path))
             }
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(error)) => self.later(view, error, "create"),
             Some(Verdict::NotApplied) => {
                 self.tally.replays += 1;
                 self.start()
@@ -259,7 +269,10 @@ impl Exclusive {
                 self.is_undecided = true;
                 self.session = reply.session;
                 // A server that fails is given time; a lost connection has to be made anew anyway.
-                if is_lost { self.probe() } else { self.pause(view) }
+                match refusal {
+                    Some(error) if !error.is_connection_loss() => self.later(view, error, "create"),
+                    Some(_) | None => self.probe(),
+                }
             }
         }
     }
@@ -291,6 +304,8 @@ impl Exclusive {
                     return self.start();
                 }
                 self.state = State::Waiting;
+                self.patience.reset();
+                self.look_at = self.safety_relist.map(|interval| view.now + interval);
                 self.wait(view)
             }
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
@@ -301,7 +316,7 @@ impl Exclusive {
                 Step::Failed(LockError::definite(error, "read", &self.profile.path))
             }
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(error)) => self.later(view, error, "read"),
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => {
                 self.tally.replays += 1;
                 self.go_on()
@@ -331,7 +346,7 @@ impl Exclusive {
                 self.looked(view, reply.connection, look)
             }
             Some(Verdict::SessionOver) => Step::Restart(Restart::SessionOver),
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(error)) => self.later(view, error, "read"),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => {
                 self.tally.replays += 1;
                 self.probe()
@@ -345,10 +360,13 @@ impl Exclusive {
         Step::Submit(flight(self.session, operations))
     }
 
-    /// The read of the znode. A contender that does not wait needs no watch.
+    /// The read of the znode. A contender that does not wait needs no watch. A watch that is pending
+    /// keeps its name, so that the session does not count it twice.
     fn watched_read(&mut self) -> zk_session::machine::Operation {
-        self.next_watch += 1;
-        self.watch = Some(self.next_watch);
+        if self.watch.is_none() {
+            self.next_watch += 1;
+            self.watch = Some(self.next_watch);
+        }
         let watch = self.watch.filter(|_| self.may_wait);
         read(self.profile.path.clone(), watch)
     }
@@ -397,7 +415,11 @@ impl Exclusive {
         let znode = Znode { name, sequence: 0, czxid };
         self.znode = Some(znode.clone());
         if view.alive != Some(connection) {
-            return self.probe();
+            // Step 5 commits a write, which makes a new lease, should the old one have ended. If it
+            // has made none, the session gives up the connection, and asking at once changes
+            // nothing.
+            let is_in_vain = self.state == State::Probing && view.connection == Some(connection);
+            return if is_in_vain { self.pause(view) } else { self.probe() };
         }
         self.state = State::Granted;
         Step::Held(Held {
@@ -413,9 +435,17 @@ impl Exclusive {
         if self.is_undecided || self.znode.is_some() { self.probe() } else { self.start() }
     }
 
+    /// Asks again later, or gives up.
+    fn later(&mut self, view: View, error: OpError, operation: &'static str) -> Step {
+        if self.patience.is_over(&error) {
+            return Step::Failed(LockError::definite(error, operation, &self.profile.path));
+        }
+        self.pause(view)
+    }
+
     fn pause(&mut self, view: View) -> Step {
         self.state = State::Pausing;
-        self.paused_until = Some(view.now + PAUSE);
+        self.paused_until = Some(view.now + self.patience.pause());
         Step::Wait(self.paused_until)
     }
 
@@ -426,7 +456,7 @@ impl Exclusive {
                 let czxid = znode.czxid;
                 self.grant(view, connection, czxid)
             }
-            (State::Waiting, ..) => Step::Wait(self.safety_relist.map(|pause| view.now + pause)),
+            (State::Waiting, ..) => Step::Wait(self.look_at),
             _ => Step::Wait(self.paused_until),
         }
     }

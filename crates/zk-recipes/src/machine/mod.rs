@@ -10,6 +10,7 @@ pub mod contender;
 pub(crate) mod directory;
 pub mod downgrade;
 pub mod exclusive;
+pub(crate) mod patience;
 pub mod queue;
 pub mod release;
 
@@ -18,20 +19,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
-    Acl, CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp,
-    MultiResult, ReadRequest, Request, Response,
+    Acl, CheckRequest, CreateMode, CreateRequest, DataReply, DeleteRequest, ErrorCode, EventType,
+    MultiOp, MultiResult, ReadRequest, Request, Response,
 };
 use zk_session::machine::{Flight, Operation, Reply, WatchId};
 use zk_session::{OpError, Outcome, SessionId, Time};
 
 use self::contender::Contender;
 use self::exclusive::{Exclusive, ExclusiveRelease};
+#[cfg(feature = "tokio")]
+pub(crate) use self::patience::PAUSE;
+pub(crate) use self::patience::Patience;
 use self::release::{Release, ReleaseStep};
 use crate::error::LockError;
 use crate::naming::Names;
-
-/// Pause before asking again a server that is overloaded or has no quorum.
-pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 
 /// What all machines of a lock know.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ pub struct Profile {
     pub acl: Vec<Acl>,
     /// Data of contender znodes.
     pub identity: Bytes,
-    /// How often a waiter lists again although nothing has happened.
+    /// How often a waiter checks for missed watches although nothing has happened.
     pub safety_relist: Option<Duration>,
 }
 
@@ -57,7 +58,7 @@ pub struct Tally {
     pub duplicates: u64,
     /// Flights issued again because a lost connection had left their outcome open.
     pub replays: u64,
-    /// How often the safety timer has found something that no watch had told.
+    /// Changes found by the periodic check that no watch reported.
     pub watches_missed: u64,
 }
 
@@ -67,8 +68,10 @@ pub struct Tally {
 pub struct View {
     /// The time.
     pub now: Time,
-    /// Number of the connection, if the session is connected read-write and its guard deadline
-    /// lies ahead.
+    /// Number of the connection, if the session is connected.
+    pub connection: Option<u64>,
+    /// The same, if the guard deadline lies ahead too. After an outage longer than the lease a
+    /// session may be connected and not alive: only a committed write makes a new lease at once.
     pub alive: Option<u64>,
     /// Guard deadlines of the client that have passed.
     pub lapses: u64,
@@ -92,6 +95,13 @@ pub enum Removal {
     Contender(Release),
     /// The one znode of an exclusive lock.
     Exclusive(ExclusiveRelease),
+}
+
+impl View {
+    /// The session is connected, but its guard deadline has passed.
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.connection.is_some() && self.alive.is_none()
+    }
 }
 
 impl Attempt {
@@ -150,6 +160,14 @@ impl Removal {
         match self {
             Self::Contender(release) => release.start(create_pending),
             Self::Exclusive(release) => release.start(create_pending),
+        }
+    }
+
+    /// Tries again after a server has refused the removal.
+    pub fn try_again(&mut self) -> ReleaseStep {
+        match self {
+            Self::Contender(release) => release.try_again(),
+            Self::Exclusive(release) => release.try_again(),
         }
     }
 
@@ -280,8 +298,8 @@ pub(crate) enum Verdict {
     Done(Response),
     /// A server refused it for a reason that stays.
     Refused(OpError),
-    /// A server, or the client, could not take it now; nothing happened.
-    Later,
+    /// A server, or the client, could not take it now, for this reason; nothing happened.
+    Later(OpError),
     /// It was not applied, and may be issued again.
     NotApplied,
     /// It may have been applied, or may still be.
@@ -297,9 +315,9 @@ pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
         Ok(response) => Verdict::Done(response),
         Err(OpError::SessionExpired(_)) => Verdict::SessionOver,
         Err(
-            OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
-            | OpError::QueueFull(_),
-        ) => Verdict::Later,
+            error @ (OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
+            | OpError::QueueFull(_)),
+        ) => Verdict::Later(error),
         Err(OpError::ConnectionLoss(Outcome::NotApplied) | OpError::Recalled) => {
             Verdict::NotApplied
         }
@@ -316,8 +334,8 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
         Err(error @ (OpError::ResponseTooLarge(_) | OpError::Undecodable(_))) => {
             Verdict::Refused(error)
         }
-        Err(OpError::Server(code)) if OpError::Server(code).outcome() == Outcome::Unknown => {
-            Verdict::Later
+        Err(error @ OpError::Server(_)) if error.outcome() == Outcome::Unknown => {
+            Verdict::Later(error)
         }
         result => verdict(result),
     }
@@ -331,7 +349,7 @@ pub(crate) fn kept(name: &str) -> ByteString {
 
 /// Between one and one and a quarter of an interval, by the id.
 pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
-    interval + interval / 4 * u32::from(id as u8) / 255
+    interval.saturating_add((interval / 4 / 255).saturating_mul(u32::from(id as u8)))
 }
 
 /// Path of a child.
@@ -353,6 +371,12 @@ pub(crate) fn create(path: ByteString, data: Bytes, acl: Vec<Acl>, mode: CreateM
     Operation { request: Request::Create(request), watch: None }
 }
 
+/// The data of a znode and its stat say that it is the one that we created: by whom, and by which
+/// transaction. A name alone proves nothing, because somebody may have created it again.
+pub(crate) fn is_created_by(found: &DataReply, session: SessionId, czxid: i64) -> bool {
+    found.stat.ephemeral_owner == session.0 && found.stat.czxid == czxid
+}
+
 pub(crate) fn delete(path: ByteString) -> Operation {
     Operation { request: Request::Delete(DeleteRequest { path, version: -1 }), watch: None }
 }
@@ -365,6 +389,12 @@ pub(crate) fn list(directory: &ByteString, watch: Option<u64>) -> Operation {
 pub(crate) fn read(path: ByteString, watch: Option<u64>) -> Operation {
     let request = ReadRequest { path, watch: watch.is_some() };
     Operation { request: Request::GetData(request), watch: watch.map(local) }
+}
+
+/// Without a watch, and without the right to read.
+pub(crate) fn exists(path: ByteString) -> Operation {
+    let request = ReadRequest { path, watch: false };
+    Operation { request: Request::Exists(request), watch: None }
 }
 
 /// A multi of one check. It changes nothing, but it is a write: when its answer comes, everything

@@ -8,7 +8,9 @@
 //!    done.
 //! 5. After a sweep (2), sweep again until nothing is found.
 //!
-//! The end of the session ends the release too: the znodes go with it.
+//! The end of the session ends the release too: the znodes go with it. Until then a server that
+//! fails or is overloaded is asked again, at growing intervals; a definite refusal is reported, and
+//! tried again by whoever runs the release.
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use zk_session::machine::{Flight, Reply};
 use zk_session::{OpError, SessionId, Time};
 
 use super::{
-    Input, PAUSE, Profile, Verdict, View, barrier, child, delete, flight, list, queue, read,
+    Input, Patience, Profile, Verdict, View, barrier, child, delete, flight, list, queue, read,
     replayable, verdict,
 };
 
@@ -69,6 +71,7 @@ pub struct Release {
     /// Names that a server refuses to delete, and the first refusal.
     given_up: Vec<ByteString>,
     refusal: Option<(ByteString, OpError)>,
+    patience: Patience,
     paused_until: Option<Time>,
     replays: u64,
     state: State,
@@ -106,6 +109,7 @@ impl Release {
             has_lost_delete: false,
             given_up: Vec::new(),
             refusal: None,
+            patience: Patience::default(),
             paused_until: None,
             replays: 0,
             state: State::Sweeping,
@@ -146,6 +150,12 @@ impl Release {
     /// Flights issued again because a lost connection had left their outcome open.
     pub fn replays(&self) -> u64 {
         self.replays
+    }
+
+    /// Tries again to delete what a server has refused to delete.
+    pub fn try_again(&mut self) -> ReleaseStep {
+        self.known.append(&mut self.given_up);
+        if self.known.is_empty() { self.sweep() } else { self.proceed() }
     }
 
     /// Sweeps once more.
@@ -205,7 +215,7 @@ impl Release {
 
     fn pause(&mut self, view: View) -> ReleaseStep {
         self.state = State::Pausing;
-        self.paused_until = Some(view.now + PAUSE);
+        self.paused_until = Some(view.now + self.patience.pause());
         ReleaseStep::Wait(self.paused_until)
     }
 
@@ -225,7 +235,7 @@ impl Release {
                 self.is_tainted = true;
                 self.proceed()
             }
-            Verdict::Done(_) | Verdict::Later | Verdict::NotApplied | Verdict::Refused(_) => {
+            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Refused(_) => {
                 self.proceed()
             }
         }
@@ -236,7 +246,7 @@ impl Release {
         let listed = reply.results.pop().map(replayable);
         match (reply.results.pop().map(replayable), listed) {
             (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => self.over(),
-            (Some(Verdict::Later), _) | (_, Some(Verdict::Later)) => self.pause(view),
+            (Some(Verdict::Later(_)), _) | (_, Some(Verdict::Later(_))) => self.pause(view),
             // Any definite answer shows that the barrier was passed.
             (
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
@@ -279,7 +289,7 @@ impl Release {
                     }
                 }
                 Verdict::SessionOver => return self.over(),
-                Verdict::Later => return self.pause(view),
+                Verdict::Later(_) => return self.pause(view),
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
                 // It carries our id; whoever may not read it could not have made it. Try.
                 Verdict::Refused(_) => self.known.push(name),
@@ -306,7 +316,7 @@ impl Release {
                     self.given_up.push(name);
                 }
                 Verdict::SessionOver => return self.over(),
-                Verdict::Later => {
+                Verdict::Later(_) => {
                     is_later = true;
                     left.push(name);
                 }

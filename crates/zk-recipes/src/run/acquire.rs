@@ -1,23 +1,25 @@
 //! Running attempts until one holds the lock.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
-use zk_session::machine::{Flight, Operation};
+use zk_session::machine::Operation;
 use zk_session::{Client, OpError, Slot, Time};
 
-use super::{Fed, Feed, keeper, release};
+use super::{Fed, Feed, has_stopped, keeper, pause, release};
 use crate::error::{LockError, LostReason};
 use crate::guard::Guard;
 use crate::lock::AtRiskPolicy;
 use crate::machine::contender::Contender;
 use crate::machine::exclusive::{Exclusive, ExclusiveProfile};
 use crate::machine::{
-    self, Held, Input, PAUSE, Profile, Restart, Step, Verdict, flight, list, queue, read,
+    self, Held, Input, PAUSE, Patience, Profile, Restart, Step, Verdict, flight, list, queue, read,
     replayable,
 };
 use crate::phase::{Observer, Phase};
@@ -150,8 +152,8 @@ async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, 
                     if znodes_lost > ZNODES_LOST_MAX {
                         return Err(LockError::Lost(LostReason::ZnodeDeleted));
                     }
-                    let pause = jitter(&order.client, PAUSE);
-                    before(order, tokio::time::sleep(pause)).await?;
+                    let length = jitter(&order.client, PAUSE);
+                    before(order, pause(&order.client, length)).await?;
                 }
             }
         }
@@ -186,29 +188,17 @@ impl Attempt {
         let Parts { machine, feed, .. } = parts.as_mut().expect("the lock is not held yet");
         let mut step = machine.start();
         loop {
-            let until = {
-                // Boxed, because it is rare, and whoever waits in the queue would keep room for it.
-                let (until, patience) =
-                    match span.in_scope(|| follow(order, machine, feed, step))? {
-                        Next::End(outcome) => return Ok(outcome),
-                        Next::Submit(flight) => {
-                            (None, Some(Box::pin(before(order, feed.submit_patiently(flight)))))
-                        }
-                        Next::Wait(until) => (until, None),
-                    };
-                if let Some(patience) = patience {
-                    patience.await?.map_err(|error| unusable(order, error))?;
-                }
-                until
+            let until = match span.in_scope(|| follow(order, machine, feed, step))? {
+                Next::End(outcome) => return Ok(outcome),
+                Next::Wait(until) => until,
             };
             let phase = machine.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
             order.observer.tell(phase);
             step = loop {
                 let at = until.into_iter().chain(order.deadline).min();
                 let fed = feed.next(at).await;
-                if matches!(fed, Fed::Input(Input::Timer))
-                    && until.is_none_or(|at| at > feed.lane.now())
-                {
+                let is_timer = matches!(fed, Fed::Input(Input::Timer));
+                if is_timer && order.deadline.is_some_and(|deadline| deadline <= feed.lane.now()) {
                     return Err(LockError::TimedOut);
                 }
                 if let Some(step) = span.in_scope(|| advance(machine, feed, fed))? {
@@ -246,8 +236,6 @@ impl Drop for Attempt {
 /// What is left of a step when all was done that could be done at once.
 enum Next {
     End(Outcome<Held>),
-    /// The client has no room for it now.
-    Submit(Flight),
     Wait(Option<Time>),
 }
 
@@ -263,11 +251,8 @@ fn follow(
             Step::Failed(error) => return Err(error),
             Step::Restart(restart) => return Ok(Next::End(Outcome::Restart(restart))),
             Step::Submit(flight) => {
-                return match feed.submit(flight.clone()) {
-                    Ok(()) => Ok(Next::Wait(None)),
-                    Err(OpError::QueueFull(_)) => Ok(Next::Submit(flight)),
-                    Err(error) => Err(unusable(order, error)),
-                };
+                feed.submit(flight).map_err(|error| unusable(order, error))?;
+                return Ok(Next::Wait(None));
             }
             Step::Wait(until) => return Ok(Next::Wait(until)),
             // Nothing is decided before everything that has arrived is known.
@@ -301,12 +286,10 @@ fn advance(
 /// One read, replayed until it has an answer.
 async fn is_taken(order: &Order) -> Result<bool, LockError> {
     let mut feed = Feed::new(order.client.lane());
-    let path = order.target.path();
+    let mut patience = Patience::default();
+    let refused = |error| LockError::definite(error, order.target.verb(), order.target.path());
     loop {
-        let look = flight(None, vec![order.target.look()]);
-        before(order, feed.submit_patiently(look))
-            .await?
-            .map_err(|error| LockError::definite(error, order.target.verb(), path))?;
+        feed.submit(flight(None, vec![order.target.look()])).map_err(refused)?;
         let mut reply = loop {
             match feed.next(order.deadline).await {
                 Fed::Input(Input::Reply(reply)) => break reply,
@@ -319,26 +302,43 @@ async fn is_taken(order: &Order) -> Result<bool, LockError> {
         match reply.results.pop().map(replayable) {
             Some(Verdict::Done(seen)) => return order.target.is_taken(&seen),
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => return Ok(false),
-            Some(Verdict::Refused(error)) => {
-                return Err(LockError::definite(error, order.target.verb(), path));
+            Some(Verdict::Refused(error)) => return Err(refused(error)),
+            Some(Verdict::Later(error)) => {
+                if patience.is_over(&error) {
+                    return Err(refused(error));
+                }
+                before(order, pause(&order.client, patience.pause())).await?;
             }
-            Some(Verdict::Later) => {
-                before(order, tokio::time::sleep(PAUSE)).await?;
+            Some(Verdict::SessionOver) if has_stopped(&order.client) => {
+                return Err(LockError::Lost(LostReason::SessionExpired));
             }
-            _ => {}
+            // The next try waits for the next connection, or the next session.
+            Some(Verdict::SessionOver | Verdict::NotApplied | Verdict::Unknown) | None => {}
         }
     }
 }
 
-/// Waits for something, but not past the deadline.
+/// Waits for something, but not past the deadline, nor longer than the client lives.
 async fn before<T>(order: &Order, future: impl Future<Output = T>) -> Result<T, LockError> {
-    match order.deadline {
-        None => Ok(future.await),
-        Some(deadline) => {
-            let left = deadline.saturating_since(order.client.now());
-            tokio::time::timeout(left, future).await.map_err(|_| LockError::TimedOut)
+    let Some(deadline) = order.deadline else { return Ok(future.await) };
+    let mut future = pin!(future);
+    // Opened when there is something to wait for.
+    let mut feed = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
         }
-    }
+        let feed = feed.get_or_insert_with(|| Feed::new(order.client.lane()));
+        loop {
+            return Poll::Ready(Err(match ready!(feed.poll_next(cx, Some(deadline))) {
+                Fed::Input(Input::Timer) => LockError::TimedOut,
+                Fed::AuthFailed => LockError::AuthFailed,
+                Fed::Closed => LockError::Closed,
+                Fed::Connected(_) | Fed::Input(_) | Fed::Lapsed => continue,
+            }));
+        }
+    })
+    .await
 }
 
 /// Between half and all of a pause.

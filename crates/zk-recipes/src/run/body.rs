@@ -1,11 +1,13 @@
 //! Running a body of work while the lock is held.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::Feed;
 use super::hold::Hold;
+use super::watchdog::Watchdog;
 use crate::error::Stopped;
 use crate::guard::LockState;
 
@@ -85,6 +87,8 @@ impl<F> std::fmt::Debug for Run<'_, F> {
 /// Waits until the lock is at risk, or lost.
 async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
     let mut states = hold.client.states();
+    let mut feed = Feed::new(hold.client.lane());
+    let mut watchdog = Watchdog::default();
     let mut lost = pin!(hold.lost());
     loop {
         // What changes after this look ends the wait below.
@@ -98,9 +102,9 @@ async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
         let overdue = status.risk_deadline().unwrap_or_default();
         tokio::select! {
             reason = &mut lost => return Stopped::Lost(reason),
-            // `None` is a client without a runtime: only time can tell then.
             Some(_) = states.next() => {}
-            () = tokio::time::sleep(overdue.saturating_since(hold.client.now())) => {}
+            _ = feed.next(Some(overdue)) => {}
+            () = poll_fn(|cx| watchdog.poll(cx, hold.client.now(), overdue)) => {}
         }
     }
 }

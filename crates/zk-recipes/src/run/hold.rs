@@ -1,8 +1,10 @@
 //! A lock that is held: its state, computed when it is asked for, and what proves it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
@@ -12,6 +14,7 @@ use zk_session::machine::Operation;
 use zk_session::{Client, OpError, SessionId, SessionState};
 
 use super::acquire::Order;
+use super::watchdog::Watchdog;
 use crate::error::{LockError, LostReason};
 use crate::guard::LockState;
 use crate::lock::AtRiskPolicy;
@@ -31,6 +34,8 @@ pub(crate) struct Hold {
     pub(crate) znode: Znode,
     /// The znode has the name of every other holder's.
     has_fixed_name: bool,
+    /// The transaction that created the znode; `None` after a downgrade, which does not tell.
+    created_by: Option<i64>,
     /// Guard deadlines of the client that had passed at the grant.
     lapses: u64,
     /// Connection on which the lock was granted or last proven.
@@ -70,6 +75,7 @@ impl Hold {
         Self {
             path,
             has_fixed_name,
+            created_by: Some(held.znode.czxid),
             client,
             session: held.session,
             znode: held.znode,
@@ -88,6 +94,7 @@ impl Hold {
             path,
             znode,
             has_fixed_name: false,
+            created_by: None,
             proven_on: AtomicU64::new(connection),
             client: self.client.clone(),
             session: self.session,
@@ -143,7 +150,7 @@ impl Hold {
     /// was created by the same transaction.
     fn is_own(&self, found: &DataReply) -> bool {
         found.stat.ephemeral_owner == self.session.0
-            && (!self.has_fixed_name || found.stat.czxid == self.znode.czxid)
+            && self.created_by.is_none_or(|czxid| found.stat.czxid == czxid)
     }
 
     /// What proves that the lock is held: a committed write, and for a fixed name a read behind
@@ -167,7 +174,7 @@ impl Hold {
             },
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
-            Some(Verdict::Later) => Proof::Later,
+            Some(Verdict::Later(_)) => Proof::Later,
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         };
         if !self.has_fixed_name || by_check != Proof::Held {
@@ -186,7 +193,7 @@ impl Hold {
             }
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
-            Some(Verdict::Later) => Proof::Later,
+            Some(Verdict::Later(_)) => Proof::Later,
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         }
     }
@@ -199,11 +206,29 @@ impl Hold {
         }
     }
 
-    /// Waits until the lock is lost.
-    pub(crate) fn lost(&self) -> impl Future<Output = LostReason> + Send + use<> {
+    /// Waits until the lock is lost. The keeper wakes whoever waits; should its runtime be stalled,
+    /// the runtime of the waiter notices that the guard deadline has passed.
+    pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut lost = self.lost.subscribe();
+        let hold = Arc::downgrade(self);
         async move {
-            let reason = lost.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+            let mut watchdog = Watchdog::default();
+            let mut told = pin!(lost.wait_for(Option::is_some));
+            let reason = poll_fn(|cx| {
+                if let Poll::Ready(told) = told.as_mut().poll(cx) {
+                    return Poll::Ready(told.ok().and_then(|reason| *reason));
+                }
+                // A lock that was released has no state, and is not lost any more.
+                if let Some(hold) = hold.upgrade()
+                    && let Some(deadline) = hold.client.status().guard_deadline()
+                    && watchdog.poll(cx, hold.client.now(), deadline).is_ready()
+                    && let LockState::Lost(reason) = hold.state()
+                {
+                    return Poll::Ready(Some(reason));
+                }
+                Poll::Pending
+            })
+            .await;
             match reason {
                 Some(reason) => reason,
                 // The guard was released; nobody is left to lose the lock.

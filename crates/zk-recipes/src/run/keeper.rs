@@ -48,6 +48,7 @@ pub(crate) fn start<K>(
         granted_on,
         since: now,
         is_at_risk: false,
+        presence: Presence(Some(Arc::clone(&hold))),
         hold: Arc::clone(&hold),
         feed,
     };
@@ -70,6 +71,25 @@ struct Keeper {
     since: Time,
     /// As far as this task has noticed.
     is_at_risk: bool,
+    presence: Presence,
+}
+
+/// That there is a task for the lock. If the task is dropped before it is done, its runtime has
+/// shut down: nobody renews the session, and nobody would notice the loss of the lock.
+struct Presence(Option<Arc<Hold>>);
+
+impl Presence {
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            hold.lose(LostReason::Closed);
+        }
+    }
 }
 
 async fn keep(
@@ -86,7 +106,8 @@ async fn keep(
             end @ (End::Dropped | End::Lost | End::Released(_)) => break end,
         }
     };
-    let Keeper { mut feed, hold, granted_on, since, .. } = keeper;
+    let Keeper { mut feed, hold, granted_on, since, presence, .. } = keeper;
+    presence.end();
     hold.counters.held(feed.lane.now().saturating_since(since));
     if hold.state() != LockState::Held || feed.lane.status().connection != granted_on {
         release.doubt();
@@ -224,8 +245,11 @@ impl Keeper {
     }
 
     fn submit(&mut self) {
-        self.next_watch += 1;
-        self.own_watch = Some(self.next_watch);
+        // A watch that is pending keeps its name, so that the session does not count it twice.
+        if self.own_watch.is_none() {
+            self.next_watch += 1;
+            self.own_watch = Some(self.next_watch);
+        }
         let operations = if self.needs_proof {
             self.hold.proof(self.own_watch)
         } else {
@@ -326,7 +350,7 @@ impl Keeper {
                     return Err(error);
                 }
                 DowngradeStep::Submit(flight) => {
-                    if let Err(error) = self.feed.submit_patiently(flight).await {
+                    if let Err(error) = self.feed.submit(flight) {
                         hold.lose(LostReason::Closed);
                         return Err(LockError::definite(error, "create", &hold.path));
                     }

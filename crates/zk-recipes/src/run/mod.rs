@@ -1,31 +1,28 @@
 //! The async side of the recipes: it feeds the machines, and hands what they may leave behind to
 //! the session's janitor.
 
-#![expect(clippy::disallowed_methods, reason = "this is the runner: it owns timers")]
-
 pub(crate) mod acquire;
 pub(crate) mod body;
 pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod release;
 
-use std::future::Future as _;
-use std::pin::Pin;
-use std::task::Poll;
+pub(crate) mod watchdog;
 
-use tokio::time::Sleep;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
 use zk_session::machine::{Flight, Operation, Reply, Token};
-use zk_session::{Change, Client, Lane, LaneEvent, OpError, SessionId, Time};
+use zk_session::{Change, Client, Lane, LaneEvent, OpError, SessionId, SessionState, Time};
 
 use crate::machine::{Input, View, flight};
 
-/// A lane, a timer, and the flight that is under way.
+/// A lane, and the flight that is under way. Its timer is the lane's, so a feed can be handed from
+/// the caller's runtime to that of the client.
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) lane: Lane,
     pub(crate) pending: Option<Token>,
-    /// Made when it is first needed.
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a feed brings.
@@ -45,14 +42,16 @@ pub(crate) enum Fed {
 
 impl Feed {
     pub(crate) fn new(lane: Lane) -> Self {
-        Self { lane, pending: None, timer: None }
+        Self { lane, pending: None }
     }
 
     pub(crate) fn view(&self) -> View {
         let status = self.lane.status();
         let now = self.lane.now();
+        let is_connected = status.state == SessionState::Connected;
+        let connection = is_connected.then_some(status.connection);
         let alive = status.is_alive(now).then_some(status.connection);
-        View { now, alive, lapses: status.lapses }
+        View { now, connection, alive, lapses: status.lapses }
     }
 
     /// Submits the machine's flight.
@@ -61,40 +60,27 @@ impl Feed {
         Ok(())
     }
 
-    /// Submits a flight as soon as the client has room for it.
-    pub(crate) async fn submit_patiently(&mut self, flight: Flight) -> Result<(), OpError> {
-        loop {
-            match self.submit(flight.clone()) {
-                Err(OpError::QueueFull(_)) => pause().await,
-                result => return result,
-            }
-        }
-    }
-
     /// Waits for what comes next, at most until a time. What has arrived comes before the time.
     pub(crate) async fn next(&mut self, until: Option<Time>) -> Fed {
-        if let Some(until) = until {
-            let at = tokio::time::Instant::now() + until.saturating_since(self.lane.now());
-            match &mut self.timer {
-                Some(timer) => timer.as_mut().reset(at),
-                None => self.timer = Some(Box::pin(tokio::time::sleep_until(at))),
+        std::future::poll_fn(|cx| self.poll_next(cx, until)).await
+    }
+
+    /// See [`next`](Self::next). A timer is reported when its time has come by the client's clock,
+    /// and never before, whatever else has woken the task.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>, until: Option<Time>) -> Poll<Fed> {
+        while let Poll::Ready(event) = self.lane.poll_next(cx) {
+            if let Some(fed) = self.translate(event) {
+                return Poll::Ready(fed);
             }
         }
-        std::future::poll_fn(|cx| {
-            while let Poll::Ready(event) = self.lane.poll_next(cx) {
-                if let Some(fed) = self.translate(event) {
-                    return Poll::Ready(fed);
-                }
+        match until {
+            Some(until) if until <= self.lane.now() => Poll::Ready(Fed::Input(Input::Timer)),
+            Some(until) => {
+                self.lane.wake_at(until);
+                Poll::Pending
             }
-            if until.is_some()
-                && let Some(timer) = &mut self.timer
-                && timer.as_mut().poll(cx).is_ready()
-            {
-                return Poll::Ready(Fed::Input(Input::Timer));
-            }
-            Poll::Pending
-        })
-        .await
+            None => Poll::Pending,
+        }
     }
 
     /// Takes what has arrived, if anything has.
@@ -126,7 +112,7 @@ impl Feed {
             LaneEvent::Change(Change::Lapsed { .. }) => Fed::Lapsed,
             LaneEvent::Change(Change::AuthFailed) => Fed::AuthFailed,
             LaneEvent::Change(Change::Closing) | LaneEvent::Stopped => Fed::Closed,
-            LaneEvent::Change(_) | _ => return None,
+            LaneEvent::Alarm | LaneEvent::Change(_) | _ => return None,
         })
     }
 }
@@ -145,7 +131,7 @@ pub(crate) async fn replay(
             Reply { session, connection: 0, results }
         };
         let flight = flight(session, operations.clone());
-        if let Err(error) = feed.submit_patiently(flight).await {
+        if let Err(error) = feed.submit(flight) {
             return refused(error);
         }
         let reply = loop {
@@ -164,7 +150,20 @@ pub(crate) async fn replay(
     }
 }
 
-/// Waits before asking an overloaded server again.
-pub(crate) async fn pause() {
-    tokio::time::sleep(crate::machine::PAUSE).await;
+/// Waits before asking an overloaded server again; less if the client stops.
+pub(crate) async fn pause(client: &Client, pause: Duration) {
+    let mut feed = Feed::new(client.lane());
+    let until = feed.lane.now() + pause;
+    while !matches!(
+        feed.next(Some(until)).await,
+        Fed::Input(Input::Timer) | Fed::AuthFailed | Fed::Closed
+    ) {}
+}
+
+/// Whether the client has stopped, so that asking again is in vain.
+pub(crate) fn has_stopped(client: &Client) -> bool {
+    matches!(
+        client.state(),
+        SessionState::AuthFailed | SessionState::Closed | SessionState::Expired
+    )
 }

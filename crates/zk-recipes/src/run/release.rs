@@ -1,6 +1,7 @@
 //! Running a release to its end.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use tracing::{Instrument as _, Span, debug, warn};
@@ -10,6 +11,11 @@ use super::{Fed, Feed};
 use crate::machine::Removal;
 use crate::machine::release::{ReleaseStep, Released};
 use crate::stats::Counters;
+
+/// Pause after the first refusal of a removal.
+const TRY_AGAIN_FIRST: Duration = Duration::from_secs(1);
+/// Longest pause between two tries.
+const TRY_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// How a release ended that was run to its end.
 #[derive(Debug)]
@@ -37,7 +43,7 @@ pub(crate) async fn run(feed: &mut Feed, release: &mut Removal, create_pending: 
     let ended = follow(feed, release, first).await;
     debug!(?ended, "released");
     if let Ended::Refused { path, error } = &ended {
-        warn!(%path, %error, "the contender znode cannot be removed; it goes with the session");
+        warn!(%path, %error, "a server refuses to remove the contender znode; trying again");
     }
     ended
 }
@@ -58,6 +64,9 @@ pub(crate) async fn duty(
 
 /// See [`duty`].
 pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended, span: Span) {
+    if matches!(ended, Ended::Refused { .. }) {
+        return try_again(&feed, release, TRY_AGAIN_FIRST, span);
+    }
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && release.is_tainted() {
         feed.lane.after_reconnect(move |lane| {
@@ -72,6 +81,24 @@ pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended, span: Span)
     }
 }
 
+/// Tries again to remove what a server has refused to remove, for as long as the session lives: its
+/// znode blocks everybody until then. Keeps the session open only while it tries.
+fn try_again(feed: &Feed, mut release: Removal, pause: Duration, span: Span) {
+    let outer = span.clone();
+    feed.lane.after_pause(pause, move |lane| {
+        let attempt = async move {
+            let mut feed = Feed::new(lane);
+            let step = release.try_again();
+            let ended = follow(&mut feed, &mut release, step).await;
+            debug!(?ended, "tried to remove the contender znode again");
+            if matches!(ended, Ended::Refused { .. }) {
+                try_again(&feed, release, (pause * 2).min(TRY_AGAIN_MAX), span);
+            }
+        };
+        attempt.instrument(outer)
+    });
+}
+
 async fn follow(feed: &mut Feed, release: &mut Removal, mut step: ReleaseStep) -> Ended {
     loop {
         let until = match step {
@@ -83,7 +110,7 @@ async fn follow(feed: &mut Feed, release: &mut Removal, mut step: ReleaseStep) -
                 }
                 return Ended::Refused { path, error };
             }
-            ReleaseStep::Submit(flight) => match feed.submit_patiently(flight).await {
+            ReleaseStep::Submit(flight) => match feed.submit(flight) {
                 Ok(()) => None,
                 Err(_) => return Ended::Stopped,
             },

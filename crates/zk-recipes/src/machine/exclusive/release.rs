@@ -18,7 +18,7 @@ use zk_session::{OpError, SessionId, Time};
 use super::Mark;
 use crate::machine::release::{ReleaseStep, Released};
 use crate::machine::{
-    Input, PAUSE, Verdict, View, barrier, delete, flight, read, replayable, verdict,
+    Input, Patience, Verdict, View, barrier, delete, flight, read, replayable, verdict,
 };
 
 /// What an attempt may have left behind.
@@ -36,6 +36,7 @@ pub struct ExclusiveRelease {
     /// A create may still take effect, or has without our knowledge.
     is_tainted: bool,
     has_sent_delete: bool,
+    patience: Patience,
     paused_until: Option<Time>,
     replays: u64,
     state: State,
@@ -70,6 +71,7 @@ impl ExclusiveRelease {
             is_doubted: false,
             is_tainted,
             has_sent_delete: false,
+            patience: Patience::default(),
             paused_until: None,
             replays: 0,
             state: State::Probing,
@@ -105,6 +107,11 @@ impl ExclusiveRelease {
     /// Flights issued again because a lost connection had left their outcome open.
     pub fn replays(&self) -> u64 {
         self.replays
+    }
+
+    /// Tries again after a server has refused the removal.
+    pub fn try_again(&mut self) -> ReleaseStep {
+        self.probe()
     }
 
     /// Looks once more.
@@ -149,7 +156,7 @@ impl ExclusiveRelease {
             }
             Verdict::SessionOver => return over(),
             Verdict::Unknown => self.is_tainted = true,
-            Verdict::Done(_) | Verdict::Later | Verdict::NotApplied | Verdict::Refused(_) => {}
+            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Refused(_) => {}
         }
         self.proceed()
     }
@@ -171,7 +178,7 @@ impl ExclusiveRelease {
                 ReleaseStep::Refused { path: self.path.clone(), error }
             }
             Some(Verdict::SessionOver) => over(),
-            Some(Verdict::Later) => self.pause(view),
+            Some(Verdict::Later(_)) => self.pause(view),
             Some(Verdict::NotApplied) => {
                 self.replays += 1;
                 self.probe()
@@ -195,7 +202,7 @@ impl ExclusiveRelease {
         let look = reply.results.pop().map(replayable);
         match (reply.results.pop().map(replayable), look) {
             (Some(Verdict::SessionOver), _) | (_, Some(Verdict::SessionOver)) => over(),
-            (Some(Verdict::Later), _) | (_, Some(Verdict::Later)) => self.pause(view),
+            (Some(Verdict::Later(_)), _) | (_, Some(Verdict::Later(_))) => self.pause(view),
             // Any definite answer shows that the barrier was passed.
             (
                 Some(Verdict::Done(_) | Verdict::Refused(_)),
@@ -240,7 +247,7 @@ impl ExclusiveRelease {
 
     fn pause(&mut self, view: View) -> ReleaseStep {
         self.state = State::Pausing;
-        self.paused_until = Some(view.now + PAUSE);
+        self.paused_until = Some(view.now + self.patience.pause());
         ReleaseStep::Wait(self.paused_until)
     }
 }
