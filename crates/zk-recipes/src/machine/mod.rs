@@ -350,21 +350,21 @@ pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> 
 
 pub(crate) fn create(path: ByteString, data: Bytes, acl: Vec<Acl>, mode: CreateMode) -> Operation {
     let request = CreateRequest { path, data: Some(data), acl, mode, with_stat: true };
-    Operation { request: Request::Create(request), watch: None }
+    Operation::new(Request::Create(request))
 }
 
 pub(crate) fn delete(path: ByteString) -> Operation {
-    Operation { request: Request::Delete(DeleteRequest { path, version: -1 }), watch: None }
+    Operation::new(Request::Delete(DeleteRequest { path, version: -1 }))
 }
 
 pub(crate) fn list(directory: &ByteString, watch: Option<u64>) -> Operation {
     let request = ReadRequest { path: directory.clone(), watch: watch.is_some() };
-    Operation { request: Request::GetChildren(request), watch: watch.map(local) }
+    Operation { request: Request::GetChildren(request), watch: watch.map(local), is_shared: false }
 }
 
 pub(crate) fn read(path: ByteString, watch: Option<u64>) -> Operation {
     let request = ReadRequest { path, watch: watch.is_some() };
-    Operation { request: Request::GetData(request), watch: watch.map(local) }
+    Operation { request: Request::GetData(request), watch: watch.map(local), is_shared: false }
 }
 
 /// A multi of one check. It changes nothing, but it is a write: when its answer comes, everything
@@ -374,7 +374,7 @@ pub(crate) fn read(path: ByteString, watch: Option<u64>) -> Operation {
 /// sessions are committed, and a deposed one answers it too.
 pub(crate) fn barrier(path: ByteString) -> Operation {
     let check = MultiOp::Check(CheckRequest { path, version: -1 });
-    Operation { request: Request::Multi(vec![check]), watch: None }
+    Operation::new(Request::Multi(vec![check]))
 }
 
 /// The code of a multi's failed operation, which its header does not tell.

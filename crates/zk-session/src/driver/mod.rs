@@ -531,7 +531,7 @@ mod tests {
             answers.push(answer);
             let request =
                 SetDataRequest { path: "/a".into(), data: Some(data.clone()), version: -1 };
-            let operation = Operation { request: Request::SetData(request), watch: None };
+            let operation = Operation::new(Request::SetData(request));
             let flight = Flight { operations: vec![operation], session: None, deadline: None };
             let (token, sink) = (Token(token), Sink::Once(sender));
             let submit = Command::Submit { token, flight, sink, watcher: None };

@@ -1,6 +1,7 @@
 //! What arrives: the handshake's answer, replies, events.
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use jute_codec::{
     ConnectResponse, ErrorCode, Frame, MultiResult, OpCode, Reader, Record, ReplyHeader, Response,
     WatcherEvent, xid,
@@ -8,6 +9,7 @@ use jute_codec::{
 use tracing::{debug, warn};
 
 use super::inflight::{Pending, Purpose};
+use super::shared_list::Subscriber;
 use super::watch::WatchKind;
 use super::{Change, EndCause, Event, Phase, Session, SessionState};
 use crate::error::{OpError, Outcome};
@@ -136,6 +138,16 @@ impl Session {
                 Ok(())
             }
             Purpose::SetWatches => Err(Violation::SetWatches(code)),
+            Purpose::SharedList(path) => {
+                let result = result(pending.op, code, body, oversized);
+                let is_over = is_over(code, &result);
+                self.settle_list(&path, &result);
+                if is_over {
+                    self.drop_connection();
+                }
+                self.pump();
+                Ok(())
+            }
             Purpose::Operation { token, index, watch } => {
                 if let Some(kind) = watch_left(pending.op, code)
                     && let Some((id, path)) = watch
@@ -148,10 +160,7 @@ impl Session {
                     self.lease.committed();
                     self.arm_guard();
                 }
-                // This server does not serve the session any more; the next handshake tells whether
-                // any does.
-                let is_over = code == ErrorCode::SESSION_MOVED
-                    || matches!(result, Err(OpError::SessionExpired(_)));
+                let is_over = is_over(code, &result);
                 self.settle(token, index, result);
                 if is_over {
                     self.drop_connection();
@@ -159,6 +168,13 @@ impl Session {
                 self.pump();
                 Ok(())
             }
+        }
+    }
+
+    /// Answers the operations that share the list in flight. The names are counted references.
+    pub(super) fn settle_list(&mut self, path: &ByteString, result: &Result<Response, OpError>) {
+        for Subscriber { token, index } in self.lists.answered(path) {
+            self.settle(token, index, result.clone());
         }
     }
 
@@ -184,6 +200,12 @@ impl Session {
             }
         }
     }
+}
+
+/// True if this server does not serve the session any more; the next handshake tells whether any
+/// does.
+fn is_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
+    code == ErrorCode::SESSION_MOVED || matches!(result, Err(OpError::SessionExpired(_)))
 }
 
 /// True for what is answered only when a quorum has committed it.

@@ -209,7 +209,7 @@ fn an_oversized_request_fails_before_anything_of_its_flight_is_sent() {
     let mut pair = Pair::connected();
     let data = Some(Bytes::from(vec![0; 5000]));
     let request = Request::SetData(SetDataRequest { path: "/a".into(), data, version: -1 });
-    let token = pair.submit(vec![sync("/a"), Operation { request, watch: None }]);
+    let token = pair.submit(vec![sync("/a"), Operation::new(request)]);
     let reply = pair.answer(token);
     for result in reply.results {
         assert!(matches!(result, Err(OpError::RequestTooLarge { limit: 4096, .. })), "{result:?}");
@@ -356,7 +356,7 @@ proptest! {
 #[test]
 fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_multi() {
     let check = MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
-    let multi = Operation { request: Request::Multi(vec![check]), watch: None };
+    let multi = Operation::new(Request::Multi(vec![check]));
     let expired = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
     for (operation, answer) in [
         (sync("/a"), Err(ErrorCode::SESSION_EXPIRED)),
