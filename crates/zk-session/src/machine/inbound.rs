@@ -205,7 +205,8 @@ impl Session {
 /// True if this server does not serve the session any more; the next handshake tells whether any
 /// does.
 fn is_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
-    code == ErrorCode::SESSION_MOVED || matches!(result, Err(OpError::SessionExpired(_)))
+    code == ErrorCode::SESSION_MOVED
+        || matches!(result, Err(OpError::SessionExpired(_) | OpError::ConnectionLoss(_)))
 }
 
 /// True for what is answered only when a quorum has committed it.
@@ -233,8 +234,9 @@ fn watch_left(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
     }
 }
 
-/// How a multi says that the session is over: its header says OK.
+/// How a multi says that the session is over, or is another server's: its header says OK.
 const EXPIRED: MultiResult = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
+const MOVED: MultiResult = MultiResult::Error(ErrorCode::SESSION_MOVED);
 
 fn result(
     op: OpCode,
@@ -247,6 +249,11 @@ fn result(
             None => match Response::decode(op, &mut body) {
                 Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
                     Err(OpError::SessionExpired(Outcome::NotApplied))
+                }
+                // The leader has made an error transaction of the whole multi, or else there would
+                // be no such results: nothing of it was applied. A header with this code says less.
+                Ok(Response::Multi(results)) if results.contains(&MOVED) => {
+                    Err(OpError::ConnectionLoss(Outcome::NotApplied))
                 }
                 decoded => decoded.map_err(OpError::Undecodable),
             },
