@@ -336,10 +336,14 @@ impl Driver {
             }
             Command::Recall(token) => self.machine.recall(now, token),
             Command::Submit { token, flight, sink, watcher } => {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
-                self.sinks.insert(token, sink);
                 self.watchers.extend(watcher);
-                self.machine.submit(now, token, flight);
+                if sink.is_counted() {
+                    self.queued.fetch_sub(1, Ordering::Relaxed);
+                    self.machine.submit(now, token, flight);
+                } else {
+                    self.machine.submit_uncounted(now, token, flight);
+                }
+                self.sinks.insert(token, sink);
                 // Others follow, and a refusal can wait for them.
                 return;
             }

@@ -100,7 +100,7 @@ pub struct SessionConfig {
     pub request_limit: usize,
     /// Longest reply, in bytes.
     pub response_limit: usize,
-    /// Operations that may wait or be in flight at a time.
+    /// Operations that may wait or be in flight at a time, but for uncounted ones.
     pub outstanding_limit: usize,
     /// Whether to open another session after one has expired.
     pub renew: bool,
@@ -171,6 +171,8 @@ struct Open {
     session: Option<SessionId>,
     results: Vec<Option<Result<Response, OpError>>>,
     missing: usize,
+    /// How much of `outstanding_limit` it takes.
+    places: usize,
     deadline: Option<Time>,
     /// Paths of its shared lists that were not sent.
     parked: Vec<ByteString>,
@@ -468,7 +470,7 @@ impl Session {
     /// Forgets an open flight and returns it.
     fn take_open(&mut self, token: Token) -> Option<Open> {
         let open = self.open.remove(&token)?;
-        self.outstanding -= open.results.len();
+        self.outstanding -= open.places;
         if let Some(at) = open.deadline {
             self.deadlines.remove(&(at, token));
         }

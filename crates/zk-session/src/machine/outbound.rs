@@ -20,9 +20,25 @@ impl Session {
     /// and waits for the next connection otherwise.
     pub fn submit(&mut self, now: Time, token: Token, flight: Flight) {
         self.advance(now);
+        let places = flight.operations.len();
+        let is_full = self.outstanding + places > self.config.outstanding_limit;
+        let full = is_full.then_some(OpError::QueueFull(self.outstanding));
+        self.accept(token, flight, places, full);
+    }
+
+    /// As [`submit`](Self::submit), but the flight takes no place of `outstanding_limit`, and needs
+    /// none: for flights that are bounded by whoever submits them. A flight of several operations
+    /// may never fit into a small limit, and a lock must not wait for places that others take.
+    pub fn submit_uncounted(&mut self, now: Time, token: Token, flight: Flight) {
+        self.advance(now);
+        self.accept(token, flight, 0, None);
+    }
+
+    /// `full`: the refusal, if there is no place for it.
+    fn accept(&mut self, token: Token, flight: Flight, places: usize, full: Option<OpError>) {
         let count = flight.operations.len();
         assert!(count > 0, "a flight has operations");
-        if let Some(error) = self.refusal(&flight) {
+        if let Some(error) = self.refusal(&flight).or(full) {
             let reply = Reply::unsent(count, &error);
             self.events.push_back(Event::Reply { token, reply });
             return;
@@ -35,12 +51,13 @@ impl Session {
             session: None,
             results: vec![None; count],
             missing: count,
+            places,
             deadline: flight.deadline,
             parked: vec![],
         };
         let other = self.open.insert(token, open);
         assert!(other.is_none(), "a token names one flight only");
-        self.outstanding += count;
+        self.outstanding += places;
         if let Some(at) = flight.deadline {
             self.deadlines.insert((at, token));
         }
@@ -65,9 +82,6 @@ impl Session {
         }
         if flight.session.is_some() && flight.session != self.session_id() {
             return Some(OpError::SessionExpired(Outcome::NotApplied));
-        }
-        if self.outstanding + flight.operations.len() > self.config.outstanding_limit {
-            return Some(OpError::QueueFull(self.outstanding));
         }
         None
     }
