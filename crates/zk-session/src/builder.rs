@@ -135,6 +135,9 @@ impl ClientBuilder {
 
     /// Operations that may wait or be in flight at a time; beyond that they fail with
     /// [`OpError::QueueFull`]. Default: 65,536.
+    ///
+    /// What locks and other recipes send does not count, and is never refused because of it: each
+    /// [`Lane`](crate::Lane) has a limit of its own.
     pub fn outstanding_limit(mut self, operations: usize) -> Self {
         self.outstanding_limit = operations;
         self

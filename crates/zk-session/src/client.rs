@@ -115,7 +115,7 @@ impl Client {
         if let Err(error) = path::validate(path) {
             return Op::failed(error);
         }
-        let operation = Operation { request: Request::Exists(read(path, false)), watch: None };
+        let operation = Operation::new(Request::Exists(read(path, false)));
         Op::submit(&self.shared, operation, None, existence)
     }
 
@@ -283,7 +283,7 @@ impl Client {
 
     /// Whether a znode exists, by its path on the server; `NO_NODE` if not.
     pub(crate) fn probe_chroot_znode(&self, path: &str) -> Op<()> {
-        let operation = Operation { request: Request::Exists(read(path, false)), watch: None };
+        let operation = Operation::new(Request::Exists(read(path, false)));
         Op::submit_to_server(&self.shared, operation)
     }
 
@@ -291,7 +291,7 @@ impl Client {
     pub(crate) fn create_chroot_znode(&self, path: &str) -> Op<()> {
         let options = CreateOptions::from(CreateMode::Persistent);
         let request = Request::Create(options.request(path, Bytes::new()));
-        let operation = Operation { request, watch: None };
+        let operation = Operation::new(request);
         Op::submit_to_server(&self.shared, operation)
     }
 
@@ -303,7 +303,7 @@ impl Client {
         if let Some(error) = multi.invalid {
             return Op::failed(error);
         }
-        let operation = Operation { request: Request::Multi(multi.ops), watch: None };
+        let operation = Operation::new(Request::Multi(multi.ops));
         Op::submit_in(&self.shared, session, operation, |result| match result? {
             Response::Multi(results) => outcomes(results),
             other => unexpected(&other),
@@ -315,7 +315,7 @@ impl Client {
         request: Request,
         convert: impl FnOnce(Response) -> T + Send + 'static,
     ) -> Op<T> {
-        let operation = Operation { request, watch: None };
+        let operation = Operation::new(request);
         Op::submit(&self.shared, operation, None, |result| result.map(convert))
     }
 
@@ -346,7 +346,7 @@ impl Client {
         // It exists before the request does, so no event can come too early for it.
         let shared = Arc::clone(&self.shared);
         let watcher = Watcher { shared, owner, path: path.into(), event };
-        let operation = Operation { request, watch: Some(WatchId { owner, local: 0 }) };
+        let operation = Operation::watched(request, WatchId { owner, local: 0 });
         Op::submit(&self.shared, operation, Some((owner, sender)), move |result| {
             Ok((convert(result)?, watcher))
         })

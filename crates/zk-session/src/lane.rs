@@ -13,6 +13,10 @@ use crate::error::OpError;
 use crate::machine::{Flight, Reply, SessionState, Status, Token};
 use crate::time::Time;
 
+/// Operations of one lane that were not answered. Those of lanes do not count against
+/// `outstanding_limit`: a recipe that cannot send because others do keeps its lock from everybody.
+const UNANSWERED_MAX: usize = 256;
+
 /// A lane: flights go in, and their answers, the events of their watches and the changes of the
 /// session come out of one queue, in the order of the server.
 ///
@@ -25,13 +29,17 @@ use crate::time::Time;
 /// Its queue holds at most one reply for each flight, one event for each watch, and between two of
 /// these at most two changes of a kind: a lane that is not polled does not grow. A change that is
 /// followed by another of its kind is skipped; the first end of a session never is.
+///
+/// At most 256 of its operations may be unanswered at a time. They do not count against
+/// [`outstanding_limit`](crate::ClientBuilder::outstanding_limit), nor are they refused because of
+/// it.
 #[derive(Debug)]
 pub struct Lane {
     shared: Arc<Shared>,
     id: u64,
     events: Inbox,
-    /// Oldest first, as they are answered.
-    unanswered: VecDeque<Token>,
+    /// Flights, oldest first, as they are answered, with the number of their operations.
+    unanswered: VecDeque<(Token, usize)>,
     /// The alarm that the task has, if any.
     alarm: Option<Time>,
 }
@@ -50,11 +58,17 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// The flight was not taken: too many are waiting, or the client has stopped.
+    /// The flight was not taken: more than 256 operations of this lane would be unanswered
+    /// ([`OpError::QueueFull`]), or the client has stopped.
     pub fn submit(&mut self, mut flight: Flight) -> Result<Token, OpError> {
+        let count = flight.operations.len();
+        let unanswered = self.unanswered.iter().map(|(_, count)| count).sum();
+        if count + unanswered > UNANSWERED_MAX {
+            return Err(OpError::QueueFull(unanswered));
+        }
         self.shared.to_server(&mut flight);
         let token = self.shared.submit(flight, self.id, Sink::Lane(self.id), None)?;
-        self.unanswered.push_back(token);
+        self.unanswered.push_back((token, count));
         Ok(token)
     }
 
@@ -114,7 +128,7 @@ impl Lane {
     }
 
     fn answered(&mut self, token: Token) {
-        if let Some(at) = self.unanswered.iter().position(|other| *other == token) {
+        if let Some(at) = self.unanswered.iter().position(|(other, _)| *other == token) {
             self.unanswered.remove(at);
         }
         if self.unanswered.is_empty() {
@@ -192,7 +206,7 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        for token in self.unanswered.drain(..) {
+        for (token, _) in self.unanswered.drain(..) {
             let _ = self.shared.commands.send(Command::Cancel(token));
         }
         let _ = self.shared.commands.send(Command::ForgetOwner(self.id));

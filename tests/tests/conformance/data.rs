@@ -138,7 +138,7 @@ async fn what_one_client_wrote_another_reads_after_a_sync() {
 /// Sends one request as it is, and gives back what it was answered.
 async fn ask(client: &Client, request: Request) -> Response {
     let mut lane = client.lane();
-    let operations = vec![Operation { request, watch: None }];
+    let operations = vec![Operation::new(request)];
     lane.submit(Flight { operations, session: None, deadline: None }).unwrap();
     soon("an answer", async {
         loop {

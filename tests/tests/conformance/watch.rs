@@ -242,6 +242,7 @@ fn submit(lane: &mut Lane, requests: Vec<(Request, Option<u64>)>) -> Token {
     let operation = |(request, local): (Request, Option<u64>)| Operation {
         request,
         watch: local.map(|local| WatchId { owner: 0, local }),
+        is_shared: false,
     };
     let operations = requests.into_iter().map(operation).collect();
     lane.submit(Flight { operations, session: None, deadline: None }).unwrap()

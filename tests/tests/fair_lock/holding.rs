@@ -281,9 +281,9 @@ fn make_directory_again(world: &World) {
     make_directory(world);
 }
 
-/// Taken back while the queue of the client is full: the delete has to wait for its turn.
+/// What users ask for takes all places: the delete needs none.
 #[test]
-fn a_full_queue_delays_a_release_and_loses_nothing() {
+fn a_full_queue_does_not_delay_a_release() {
     for is_dropped in [false, true] {
         run(async {
             let world = World::new();
@@ -294,12 +294,50 @@ fn a_full_queue_delays_a_release_and_loses_nothing() {
             world.server.inject(at_op(session(&client), OpCode::GET_DATA, slow));
             let reads = [client.get_data("/locks"), client.get_data("/locks")];
             sleep_ms(1).await;
-            if is_dropped {
-                drop(guard);
-            } else {
-                assert_eq!(guard.release().await, Ok(Released::Released), "{}", world.trace());
-            }
+            world.server.clear_requests();
+            let release = async {
+                if is_dropped {
+                    drop(guard);
+                } else {
+                    assert_eq!(guard.release().await, Ok(Released::Released), "{}", world.trace());
+                }
+            };
+            let watch = async {
+                sleep_ms(10).await;
+                let sent = ops(&requests_of(&world, session(&client)));
+                assert_eq!(sent, [OpCode::DELETE], "{}", world.trace());
+            };
+            tokio::join!(release, watch);
             for read in reads {
+                read.await.expect("it is answered");
+            }
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+/// A flight of two operations never fits into one place.
+#[test]
+fn a_queue_of_one_place_is_enough_for_a_lock_also_while_the_place_is_taken() {
+    for is_taken in [false, true] {
+        run(async {
+            let world = World::new();
+            make_directory(&world);
+            let client = world.client_with(FIRST, |builder| builder.outstanding_limit(1)).await;
+            // A server answers in the order of requests, so what comes behind waits as long.
+            let delay = Duration::from_millis(450);
+            world.server.inject(at_op(session(&client), OpCode::EXISTS, Action::Delay(delay)));
+            let begun = tokio::time::Instant::now();
+            let read = is_taken.then(|| client.exists("/locks"));
+            let lock = World::lock(&client);
+            let guard = lock.acquire().timeout(Duration::from_secs(5)).await;
+            let guard = guard.unwrap_or_else(|error| panic!("{error}\n{}", world.trace()));
+            let queue = lock.contenders().await.expect("it can be read");
+            assert_eq!(queue.len(), 1);
+            assert_eq!(guard.release().await, Ok(Released::Released));
+            let expected = if is_taken { delay } else { Duration::ZERO };
+            assert_eq!(begun.elapsed(), expected, "{}", world.trace());
+            if let Some(read) = read {
                 read.await.expect("it is answered");
             }
             world.check_clean(&[&client]).await;

@@ -122,7 +122,7 @@ impl Downgrade {
         let path = child(directory, &self.writer.name);
         let delete = DeleteRequest { path, version: -1 };
         let multi = Request::Multi(vec![MultiOp::Create(create), MultiOp::Delete(delete)]);
-        let operation = Operation { request: multi, watch: None };
+        let operation = Operation::new(multi);
         DowngradeStep::Submit(flight(Some(self.session), vec![operation]))
     }
 

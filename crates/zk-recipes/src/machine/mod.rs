@@ -368,7 +368,7 @@ pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> 
 
 pub(crate) fn create(path: ByteString, data: Bytes, acl: Vec<Acl>, mode: CreateMode) -> Operation {
     let request = CreateRequest { path, data: Some(data), acl, mode, with_stat: true };
-    Operation { request: Request::Create(request), watch: None }
+    Operation::new(Request::Create(request))
 }
 
 /// The data of a znode and its stat say that it is the one that we created: by whom, and by which
@@ -378,23 +378,29 @@ pub(crate) fn is_created_by(found: &DataReply, session: SessionId, czxid: i64) -
 }
 
 pub(crate) fn delete(path: ByteString) -> Operation {
-    Operation { request: Request::Delete(DeleteRequest { path, version: -1 }), watch: None }
+    Operation::new(Request::Delete(DeleteRequest { path, version: -1 }))
 }
 
+/// A list without a watch is shared with other attempts of the client.
 pub(crate) fn list(directory: &ByteString, watch: Option<u64>) -> Operation {
-    let request = ReadRequest { path: directory.clone(), watch: watch.is_some() };
-    Operation { request: Request::GetChildren(request), watch: watch.map(local) }
+    match watch {
+        None => Operation::shared_list(directory.clone()),
+        Some(watch) => {
+            let request = ReadRequest { path: directory.clone(), watch: true };
+            Operation::watched(Request::GetChildren(request), local(watch))
+        }
+    }
 }
 
 pub(crate) fn read(path: ByteString, watch: Option<u64>) -> Operation {
     let request = ReadRequest { path, watch: watch.is_some() };
-    Operation { request: Request::GetData(request), watch: watch.map(local) }
+    Operation { request: Request::GetData(request), watch: watch.map(local), is_shared: false }
 }
 
 /// Without a watch, and without the right to read.
 pub(crate) fn exists(path: ByteString) -> Operation {
     let request = ReadRequest { path, watch: false };
-    Operation { request: Request::Exists(request), watch: None }
+    Operation::new(Request::Exists(request))
 }
 
 /// A multi of one check. It changes nothing, but it is a write: when its answer comes, everything
@@ -404,7 +410,7 @@ pub(crate) fn exists(path: ByteString) -> Operation {
 /// sessions are committed, and a deposed one answers it too.
 pub(crate) fn barrier(path: ByteString) -> Operation {
     let check = MultiOp::Check(CheckRequest { path, version: -1 });
-    Operation { request: Request::Multi(vec![check]), watch: None }
+    Operation::new(Request::Multi(vec![check]))
 }
 
 /// The code of a multi's failed operation, which its header does not tell.

@@ -376,10 +376,14 @@ impl Driver {
             Command::WakeLane(id, at) => self.set_alarm(id, at),
             Command::Recall(token) => self.machine.recall(now, token),
             Command::Submit { token, flight, sink, watcher } => {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
-                self.sinks.insert(token, sink);
                 self.watchers.extend(watcher);
-                self.machine.submit(now, token, flight);
+                if sink.is_counted() {
+                    self.queued.fetch_sub(1, Ordering::Relaxed);
+                    self.machine.submit(now, token, flight);
+                } else {
+                    self.machine.submit_uncounted(now, token, flight);
+                }
+                self.sinks.insert(token, sink);
                 // Others follow, and a refusal can wait for them.
                 return;
             }
@@ -588,7 +592,7 @@ mod tests {
             answers.push(answer);
             let request =
                 SetDataRequest { path: "/a".into(), data: Some(data.clone()), version: -1 };
-            let operation = Operation { request: Request::SetData(request), watch: None };
+            let operation = Operation::new(Request::SetData(request));
             let flight = Flight { operations: vec![operation], session: None, deadline: None };
             let (token, sink) = (Token(token), Sink::Once(sender));
             let submit = Command::Submit { token, flight, sink, watcher: None };

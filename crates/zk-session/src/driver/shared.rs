@@ -51,6 +51,14 @@ pub(crate) enum Sink {
     Once(oneshot::Sender<Reply>),
 }
 
+impl Sink {
+    /// Whether its flights take places of `outstanding_limit`. Those of a lane have a limit of
+    /// their own ([`Lane`](crate::Lane)), and there are as many lanes as somebody holds.
+    pub(crate) fn is_counted(&self) -> bool {
+        matches!(self, Self::Once(_))
+    }
+}
+
 /// Where the event of a watch goes.
 pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;
 
@@ -84,6 +92,7 @@ pub(crate) struct Shared {
     pub(crate) last_failure: watch::Receiver<Option<String>>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
+    /// Flights on the way to the task that take places of `outstanding_limit`.
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) queued_max: usize,
     pub(crate) next_id: AtomicU64,
@@ -127,10 +136,12 @@ impl Shared {
         sink: Sink,
         watcher: Option<(u64, WatchSender)>,
     ) -> Result<Token, OpError> {
-        let queued = self.queued.fetch_add(1, Ordering::Relaxed);
-        if queued >= self.queued_max {
-            self.queued.fetch_sub(1, Ordering::Relaxed);
-            return Err(OpError::QueueFull(queued));
+        if sink.is_counted() {
+            let queued = self.queued.fetch_add(1, Ordering::Relaxed);
+            if queued >= self.queued_max {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+                return Err(OpError::QueueFull(queued));
+            }
         }
         for watch in flight.operations.iter_mut().filter_map(|op| op.watch.as_mut()) {
             *watch = WatchId { owner, local: watch.local };

@@ -1,6 +1,7 @@
 //! Flights: operations that are submitted, sent and answered together.
 
-use jute_codec::{Request, Response};
+use bytestring::ByteString;
+use jute_codec::{ReadRequest, Request, Response};
 
 use crate::error::OpError;
 use crate::time::Time;
@@ -29,13 +30,45 @@ pub struct Operation {
     pub request: Request,
     /// Name of its watch. Only exists, getData and getChildren leave one.
     pub watch: Option<WatchId>,
+    /// Whether flights may share its reply; see [`shared_list`](Self::shared_list). It counts for
+    /// a getChildren without a watch, and for nothing else.
+    pub is_shared: bool,
+}
+
+impl Operation {
+    /// A request that leaves no watch.
+    pub fn new(request: Request) -> Self {
+        Self { request, watch: None, is_shared: false }
+    }
+
+    /// A request that leaves a watch, under this name.
+    pub fn watched(request: Request, watch: WatchId) -> Self {
+        Self { request, watch: Some(watch), is_shared: false }
+    }
+
+    /// A list of children that was read after the operations before it in the flight, but perhaps
+    /// later than those behind it.
+    ///
+    /// While a list of the same path is in flight on the connection, this one is not sent. When
+    /// that one is answered, one request is sent for all flights that wait for the path by then,
+    /// and its reply, be it an error, answers each of them.
+    pub fn shared_list(path: ByteString) -> Self {
+        let request = Request::GetChildren(ReadRequest { path, watch: false });
+        Self { request, watch: None, is_shared: true }
+    }
+
+    /// Path of a list that flights may share.
+    pub(crate) fn shared_path(&self) -> Option<&ByteString> {
+        let Request::GetChildren(read) = &self.request else { return None };
+        (self.is_shared && !read.watch).then_some(&read.path)
+    }
 }
 
 /// One or a few operations that go out on one connection or not at all.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "complete by definition")]
 pub struct Flight {
-    /// The operations, in the order they are sent and executed.
+    /// The operations, in the order they are sent and executed. A shared list may come later.
     pub operations: Vec<Operation>,
     /// Session they belong to. In another session they fail and are not sent.
     pub session: Option<SessionId>,

@@ -111,9 +111,13 @@ impl Session {
                 Purpose::Operation { token, index, .. } => {
                     self.settle(token, index, Err(OpError::ConnectionLoss(outcome)));
                 }
+                Purpose::SharedList(path) => {
+                    self.settle_list(&path, &Err(OpError::ConnectionLoss(outcome)));
+                }
                 Purpose::Close | Purpose::SetWatches => {}
             }
         }
+        self.refuse_parked(&OpError::ConnectionLoss(Outcome::NotApplied));
         debug_assert_eq!(self.inflight.len(), 0);
     }
 

@@ -1,6 +1,7 @@
 //! What arrives: the handshake's answer, replies, events.
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use jute_codec::{
     ConnectResponse, ErrorCode, Frame, MultiResult, OpCode, Reader, Record, ReplyHeader, Response,
     WatcherEvent, xid,
@@ -8,6 +9,7 @@ use jute_codec::{
 use tracing::{debug, warn};
 
 use super::inflight::{Pending, Purpose};
+use super::shared_list::Subscriber;
 use super::watch::WatchKind;
 use super::{Change, EndCause, Event, Phase, Session, SessionState};
 use crate::error::{OpError, Outcome};
@@ -136,6 +138,16 @@ impl Session {
                 Ok(())
             }
             Purpose::SetWatches => Err(Violation::SetWatches(code)),
+            Purpose::SharedList(path) => {
+                let result = result(pending.op, code, body, oversized);
+                let is_over = is_over(code, &result);
+                self.settle_list(&path, &result);
+                if is_over {
+                    self.drop_connection();
+                }
+                self.pump();
+                Ok(())
+            }
             Purpose::Operation { token, index, watch } => {
                 if let Some(kind) = watch_left(pending.op, code)
                     && let Some((id, path)) = watch
@@ -148,10 +160,7 @@ impl Session {
                     self.lease.committed();
                     self.arm_guard();
                 }
-                // This server does not serve the session any more; the next handshake tells whether
-                // any does.
-                let is_over = code == ErrorCode::SESSION_MOVED
-                    || matches!(result, Err(OpError::SessionExpired(_)));
+                let is_over = is_over(code, &result);
                 self.settle(token, index, result);
                 if is_over {
                     self.drop_connection();
@@ -159,6 +168,13 @@ impl Session {
                 self.pump();
                 Ok(())
             }
+        }
+    }
+
+    /// Answers the operations that share the list in flight. The names are counted references.
+    pub(super) fn settle_list(&mut self, path: &ByteString, result: &Result<Response, OpError>) {
+        for Subscriber { token, index } in self.lists.answered(path) {
+            self.settle(token, index, result.clone());
         }
     }
 
@@ -186,6 +202,13 @@ impl Session {
     }
 }
 
+/// True if this server does not serve the session any more; the next handshake tells whether any
+/// does.
+fn is_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
+    code == ErrorCode::SESSION_MOVED
+        || matches!(result, Err(OpError::SessionExpired(_) | OpError::ConnectionLoss(_)))
+}
+
 /// True for what is answered only when a quorum has committed it.
 fn is_write(op: OpCode) -> bool {
     matches!(
@@ -211,8 +234,9 @@ fn watch_left(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
     }
 }
 
-/// How a multi says that the session is over: its header says OK.
+/// How a multi says that the session is over, or is another server's: its header says OK.
 const EXPIRED: MultiResult = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
+const MOVED: MultiResult = MultiResult::Error(ErrorCode::SESSION_MOVED);
 
 fn result(
     op: OpCode,
@@ -225,6 +249,11 @@ fn result(
             None => match Response::decode(op, &mut body) {
                 Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
                     Err(OpError::SessionExpired(Outcome::NotApplied))
+                }
+                // The leader has made an error transaction of the whole multi, or else there would
+                // be no such results: nothing of it was applied. A header with this code says less.
+                Ok(Response::Multi(results)) if results.contains(&MOVED) => {
+                    Err(OpError::ConnectionLoss(Outcome::NotApplied))
                 }
                 decoded => decoded.map_err(OpError::Undecodable),
             },

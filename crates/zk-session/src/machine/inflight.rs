@@ -19,6 +19,8 @@ pub(crate) enum Purpose {
     Close,
     /// An operation of a flight.
     Operation { token: Token, index: usize, watch: Option<(WatchId, ByteString)> },
+    /// A list of this path, for the flights that share it.
+    SharedList(ByteString),
     /// A batch of restored watches.
     SetWatches,
 }

@@ -32,6 +32,11 @@
 //! **Order.** Bytes are accounted for first, because acknowledgements move deadlines; then the
 //! deadlines are checked; then events are handed out. Replies and watch events leave through one
 //! queue, in the order of the server.
+//!
+//! **Shared lists.** Flights may share the reply to a list of children. An operation that asks for
+//! a [shared list](Operation::shared_list) never gets one that was sent before the rest of its
+//! flight, so while one is in flight, it waits for the next. All that share a reply are answered
+//! at its place in the order of the server.
 
 mod flight;
 mod handshake;
@@ -40,6 +45,7 @@ mod inbound;
 mod inflight;
 mod lease;
 mod outbound;
+mod shared_list;
 mod status;
 mod timer;
 mod watch;
@@ -48,6 +54,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use jute_codec::{AuthPacket, FrameDecoder, Response};
 
 pub use self::flight::{Flight, Operation, Reply, Token, WatchId};
@@ -56,6 +63,7 @@ use self::hosts::Hosts;
 pub(crate) use self::hosts::SplitMix;
 use self::inflight::Inflight;
 pub use self::lease::{Lease, LeaseConfig};
+use self::shared_list::{SharedLists, Subscriber};
 pub use self::status::{Change, EndCause, SessionState, Status};
 use self::timer::{Timer, Timers};
 pub use self::watch::WatchKind;
@@ -92,7 +100,7 @@ pub struct SessionConfig {
     pub request_limit: usize,
     /// Longest reply, in bytes.
     pub response_limit: usize,
-    /// Operations that may wait or be in flight at a time.
+    /// Operations that may wait or be in flight at a time, but for uncounted ones.
     pub outstanding_limit: usize,
     /// Whether to open another session after one has expired.
     pub renew: bool,
@@ -158,11 +166,16 @@ struct Identity {
 struct Open {
     /// Its place in the queue of those that wait.
     place: u64,
+    /// On which the first of its operations was sent; 0 before.
     connection: u64,
     session: Option<SessionId>,
     results: Vec<Option<Result<Response, OpError>>>,
     missing: usize,
+    /// How much of `outstanding_limit` it takes.
+    places: usize,
     deadline: Option<Time>,
+    /// Paths of its shared lists that were not sent.
+    parked: Vec<ByteString>,
 }
 
 /// The session machine; see the module documentation for its contract.
@@ -198,6 +211,7 @@ pub struct Session {
     waiting: BTreeMap<u64, (Token, Flight)>,
     next_place: u64,
     inflight: Inflight,
+    lists: SharedLists,
     open: BTreeMap<Token, Open>,
     deadlines: BTreeSet<(Time, Token)>,
     outstanding: usize,
@@ -241,6 +255,7 @@ impl Session {
             waiting: BTreeMap::new(),
             next_place: 0,
             inflight: Inflight::default(),
+            lists: SharedLists::default(),
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             outstanding: 0,
@@ -352,6 +367,7 @@ impl Session {
         self.closing = true;
         self.emit(Change::Closing);
         self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
+        self.refuse_parked(&OpError::Closed(Outcome::NotApplied));
         if self.identity.is_none() && self.stale.is_none() {
             self.stop(SessionState::Closed);
             return;
@@ -454,9 +470,12 @@ impl Session {
     /// Forgets an open flight and returns it.
     fn take_open(&mut self, token: Token) -> Option<Open> {
         let open = self.open.remove(&token)?;
-        self.outstanding -= open.results.len();
+        self.outstanding -= open.places;
         if let Some(at) = open.deadline {
             self.deadlines.remove(&(at, token));
+        }
+        for path in &open.parked {
+            self.lists.leave(path, token);
         }
         Some(open)
     }
@@ -493,13 +512,25 @@ impl Session {
 
     /// Takes a flight out of the queue; false if it was sent, or is not open any more.
     fn withdraw(&mut self, token: Token) -> bool {
-        self.open.get(&token).is_some_and(|open| self.waiting.remove(&open.place).is_some())
+        let Some(open) = self.open.get(&token).filter(|open| open.connection == 0) else {
+            return false;
+        };
+        // It is not there if all that it asks for are shared lists, which were not sent.
+        self.waiting.remove(&open.place);
+        true
     }
 
     /// Answers everything that waits for a connection with `error`.
     fn refuse_waiting(&mut self, error: &OpError) {
         for (token, _) in std::mem::take(&mut self.waiting).into_values() {
             self.answer(token, error);
+        }
+    }
+
+    /// Answers each operation that waits for a list with `error`.
+    fn refuse_parked(&mut self, error: &OpError) {
+        for Subscriber { token, index } in self.lists.take_parked() {
+            self.settle(token, index, Err(error.clone()));
         }
     }
 

@@ -1,8 +1,12 @@
 //! What leaves: flights, heartbeats, the close.
 
-use jute_codec::{Record, Request, RequestHeader, encode_frame};
+use std::collections::BTreeSet;
+
+use bytestring::ByteString;
+use jute_codec::{ReadRequest, Record, Request, RequestHeader, encode_frame};
 
 use super::inflight::{Pending, Purpose};
+use super::shared_list::Subscriber;
 use super::timer::Timer;
 use super::{
     BACKLOG_MAX, Event, Flight, INFLIGHT_MAX, Open, Phase, Reply, Session, Token,
@@ -16,9 +20,25 @@ impl Session {
     /// and waits for the next connection otherwise.
     pub fn submit(&mut self, now: Time, token: Token, flight: Flight) {
         self.advance(now);
+        let places = flight.operations.len();
+        let is_full = self.outstanding + places > self.config.outstanding_limit;
+        let full = is_full.then_some(OpError::QueueFull(self.outstanding));
+        self.accept(token, flight, places, full);
+    }
+
+    /// As [`submit`](Self::submit), but the flight takes no place of `outstanding_limit`, and needs
+    /// none: for flights that are bounded by whoever submits them. A flight of several operations
+    /// may never fit into a small limit, and a lock must not wait for places that others take.
+    pub fn submit_uncounted(&mut self, now: Time, token: Token, flight: Flight) {
+        self.advance(now);
+        self.accept(token, flight, 0, None);
+    }
+
+    /// `full`: the refusal, if there is no place for it.
+    fn accept(&mut self, token: Token, flight: Flight, places: usize, full: Option<OpError>) {
         let count = flight.operations.len();
         assert!(count > 0, "a flight has operations");
-        if let Some(error) = self.refusal(&flight) {
+        if let Some(error) = self.refusal(&flight).or(full) {
             let reply = Reply::unsent(count, &error);
             self.events.push_back(Event::Reply { token, reply });
             return;
@@ -31,11 +51,13 @@ impl Session {
             session: None,
             results: vec![None; count],
             missing: count,
+            places,
             deadline: flight.deadline,
+            parked: vec![],
         };
         let other = self.open.insert(token, open);
         assert!(other.is_none(), "a token names one flight only");
-        self.outstanding += count;
+        self.outstanding += places;
         if let Some(at) = flight.deadline {
             self.deadlines.insert((at, token));
         }
@@ -61,9 +83,6 @@ impl Session {
         if flight.session.is_some() && flight.session != self.session_id() {
             return Some(OpError::SessionExpired(Outcome::NotApplied));
         }
-        if self.outstanding + flight.operations.len() > self.config.outstanding_limit {
-            return Some(OpError::QueueFull(self.outstanding));
-        }
         None
     }
 
@@ -74,14 +93,50 @@ impl Session {
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
         {
-            let Some((_, (token, flight))) = self.waiting.pop_first() else { return };
-            self.send_flight(token, flight);
+            if let Some((path, subscribers)) = self.lists.next() {
+                self.send_list(path, subscribers);
+            } else if let Some((_, (token, flight))) = self.waiting.pop_first() {
+                self.send_flight(token, flight);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Sends a list for the flights that were parked.
+    fn send_list(&mut self, path: ByteString, subscribers: BTreeSet<Subscriber>) {
+        for Subscriber { token, .. } in subscribers {
+            if let Some(open) = self.open.get_mut(&token) {
+                open.parked.retain(|other| *other != path);
+            }
+            self.mark_sent(token);
+        }
+        let xid = self.take_xid();
+        let request = Request::GetChildren(ReadRequest { path: path.clone(), watch: false });
+        self.send_internal(xid, &request, Some(Purpose::SharedList(path)));
+    }
+
+    fn mark_sent(&mut self, token: Token) {
+        let (session, connection) = (self.session_id(), self.connection);
+        if let Some(open) = self.open.get_mut(&token) {
+            open.session = session;
+            open.connection = connection;
         }
     }
 
     fn send_flight(&mut self, token: Token, flight: Flight) {
         let (start, before) = (self.out.len(), self.inflight.mark());
+        let (mut asked, mut parked) = (vec![], vec![]);
+        let count = flight.operations.len();
         for (index, operation) in flight.operations.into_iter().enumerate() {
+            let shared = operation.shared_path().cloned();
+            if let Some(path) = &shared {
+                if self.lists.is_busy(path) || asked.iter().any(|(other, _)| other == path) {
+                    parked.push((path.clone(), Subscriber { token, index }));
+                    continue;
+                }
+                asked.push((path.clone(), Subscriber { token, index }));
+            }
             let xid = self.take_xid();
             let op = operation.request.op();
             let begin = self.out.len();
@@ -97,14 +152,24 @@ impl Session {
                 return;
             }
             let watch = operation.watch.zip(watched_path(&operation.request));
-            let purpose = Purpose::Operation { token, index, watch };
+            let purpose = match shared {
+                Some(path) => Purpose::SharedList(path),
+                None => Purpose::Operation { token, index, watch },
+            };
             let end = self.inflight.produce(self.out.len() - begin);
             self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
         }
-        let (session, connection) = (self.session_id(), self.connection);
+        if parked.len() < count {
+            self.mark_sent(token);
+        }
+        for (path, subscriber) in asked {
+            self.lists.ask(path, subscriber);
+        }
         if let Some(open) = self.open.get_mut(&token) {
-            open.session = session;
-            open.connection = connection;
+            open.parked = parked.iter().map(|(path, _)| path.clone()).collect();
+        }
+        for (path, subscriber) in parked {
+            self.lists.park(path, subscriber);
         }
     }
 
@@ -171,7 +236,7 @@ impl Session {
 }
 
 /// Path of a request that asks for a watch.
-fn watched_path(request: &Request) -> Option<bytestring::ByteString> {
+fn watched_path(request: &Request) -> Option<ByteString> {
     if let Request::Exists(read)
     | Request::GetData(read)
     | Request::GetChildren(read)

@@ -8,3 +8,4 @@ mod deadlines;
 mod lease;
 mod requests;
 mod resume;
+mod shared_list;

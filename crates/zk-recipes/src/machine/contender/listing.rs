@@ -52,7 +52,7 @@ impl Contender {
         let watch = place.ahead_watch.filter(|_| self.is_blind);
         operations.push(list(directory, watch.map(NonZeroU64::get)));
         if around.own {
-            place.own_watch = Some(fresh).filter(|_| self.may_queue);
+            place.own_watch = Some(fresh);
             place.own_watched_on = None;
             operations.push(read(self.claim.path(), place.own_watch.map(NonZeroU64::get)));
         }
@@ -98,7 +98,10 @@ impl Contender {
             }
         }
         let own = match own {
-            None if place.own_watch.is_none() => Own::Unclear,
+            // A list that is shared may be newer than the read, but not than the watch.
+            None | Some(Verdict::Done(Response::GetData(_))) if place.own_watch.is_none() => {
+                Own::Unclear
+            }
             None => Own::Ours,
             Some(Verdict::Done(Response::GetData(found))) if self.claim.is_znode(&found) => {
                 place.own_seen(connection);

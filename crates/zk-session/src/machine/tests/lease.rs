@@ -77,7 +77,7 @@ fn resume(pair: &mut Pair, timeout: Duration) {
 
 fn write() -> Operation {
     let set = SetDataRequest { path: "/a".into(), data: None, version: -1 };
-    Operation { request: Request::SetData(set), watch: None }
+    Operation::new(Request::SetData(set))
 }
 
 fn answer(pair: &mut Pair, operation: Operation, result: Result<Response, ErrorCode>) {

@@ -48,6 +48,8 @@ pub(super) struct Pair {
     /// Bytes that the server has received and not read.
     pub(super) received: BytesMut,
     pub(super) server_zxid: i64,
+    /// Whether the transport takes at once what is to be sent after bytes have arrived.
+    pub(super) takes_all: bool,
     next_token: u64,
 }
 
@@ -61,6 +63,7 @@ impl Pair {
             unsent: BytesMut::new(),
             received: BytesMut::new(),
             server_zxid: 0,
+            takes_all: true,
             next_token: 1,
         }
     }
@@ -187,7 +190,9 @@ impl Pair {
         self.session.handle_bytes(self.now, &mut bytes);
         assert!(bytes.is_empty(), "the server sends whole frames here");
         self.drain();
-        self.flush();
+        if self.takes_all {
+            self.flush();
+        }
     }
 
     fn send(&mut self, write: impl FnOnce(&mut BytesMut)) {
@@ -278,16 +283,16 @@ impl Pair {
 
 pub(super) fn get(path: &str) -> Operation {
     let read = ReadRequest { path: path.into(), watch: false };
-    Operation { request: Request::GetData(read), watch: None }
+    Operation::new(Request::GetData(read))
 }
 
 pub(super) fn watch(local: u64, request: fn(ReadRequest) -> Request, path: &str) -> Operation {
     let read = ReadRequest { path: path.into(), watch: true };
-    Operation { request: request(read), watch: Some(WatchId { owner: 1, local }) }
+    Operation::watched(request(read), WatchId { owner: 1, local })
 }
 
 pub(super) fn sync(path: &str) -> Operation {
-    Operation { request: Request::Sync(path.into()), watch: None }
+    Operation::new(Request::Sync(path.into()))
 }
 
 pub(super) fn data() -> Response {

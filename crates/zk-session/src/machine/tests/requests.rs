@@ -11,7 +11,9 @@ use proptest::prelude::*;
 
 use super::peer::{Pair, SESSION, config, data, get, sync, watch};
 use crate::error::{OpError, Outcome};
-use crate::machine::{Change, EndCause, Event, Flight, Operation, SessionState, WatchId};
+use crate::machine::{
+    Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
+};
 use crate::types::SessionId;
 
 const LOST: OpError = OpError::ConnectionLoss(Outcome::Unknown);
@@ -209,7 +211,7 @@ fn an_oversized_request_fails_before_anything_of_its_flight_is_sent() {
     let mut pair = Pair::connected();
     let data = Some(Bytes::from(vec![0; 5000]));
     let request = Request::SetData(SetDataRequest { path: "/a".into(), data, version: -1 });
-    let token = pair.submit(vec![sync("/a"), Operation { request, watch: None }]);
+    let token = pair.submit(vec![sync("/a"), Operation::new(request)]);
     let reply = pair.answer(token);
     for result in reply.results {
         assert!(matches!(result, Err(OpError::RequestTooLarge { limit: 4096, .. })), "{result:?}");
@@ -232,6 +234,32 @@ fn too_many_requests_are_refused_and_counted_down_again() {
     pair.session.cancel(pair.now, tokens[0]);
     pair.submit(vec![sync("/a")]);
     assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
+}
+
+#[test]
+fn uncounted_flights_take_no_place_and_need_none() {
+    let mut pair = Pair::new(SessionConfig { outstanding_limit: 1, ..config() });
+    let uncounted = |pair: &mut Pair, number: u64| {
+        let flight = Flight { operations: vec![sync("/a"); 2], session: None, deadline: None };
+        pair.session.submit_uncounted(pair.now, Token(number), flight);
+        pair.drain();
+    };
+    uncounted(&mut pair, 1000);
+    pair.submit(vec![sync("/a")]);
+    let refused = pair.submit(vec![sync("/a")]);
+    uncounted(&mut pair, 1001);
+    assert_eq!(pair.error(refused), OpError::QueueFull(1));
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert_eq!(requests.len(), 5);
+    for (xid, _) in requests {
+        pair.reply(xid, Ok(Response::Sync("/a".into())));
+    }
+    assert_eq!(pair.events.iter().filter(|event| matches!(event, Event::Reply { .. })).count(), 3);
+    // The place is free again, and it is one.
+    pair.submit(vec![sync("/a")]);
+    let refused = pair.submit(vec![sync("/a")]);
+    assert_eq!(pair.error(refused), OpError::QueueFull(1));
 }
 
 #[test]
@@ -354,9 +382,28 @@ proptest! {
 }
 
 #[test]
+fn a_multi_refused_because_the_session_has_moved_is_a_lost_connection_and_was_not_applied() {
+    let check = || MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![Operation::new(Request::Multi(vec![check(), check()]))]);
+    let behind = pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    let results = [ErrorCode::SESSION_MOVED, ErrorCode::RUNTIME_INCONSISTENCY];
+    pair.reply(xid, Ok(Response::Multi(results.map(MultiResult::Error).to_vec())));
+    assert_eq!(pair.error(token), NOT_SENT);
+    // What the server does with the rest is not known. The session may live elsewhere.
+    assert_eq!(pair.error(behind), LOST);
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+    assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    assert_eq!(pair.connect(SESSION).session_id, SESSION);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+#[test]
 fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_multi() {
     let check = MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
-    let multi = Operation { request: Request::Multi(vec![check]), watch: None };
+    let multi = Operation::new(Request::Multi(vec![check]));
     let expired = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
     for (operation, answer) in [
         (sync("/a"), Err(ErrorCode::SESSION_EXPIRED)),
