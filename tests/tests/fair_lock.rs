@@ -19,6 +19,8 @@ mod queue;
 mod refusals;
 #[path = "fair_lock/running.rs"]
 mod running;
+#[path = "fair_lock/timers.rs"]
+mod timers;
 #[path = "fair_lock/transaction.rs"]
 mod transaction;
 #[path = "fair_lock/waiting.rs"]

@@ -144,7 +144,7 @@ impl LockBuilder<ExclusiveLock> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval zero.
+    /// The access control list is empty, or the interval of the safety check is too short.
     pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
         let (core, Options { path, acl, identity, safety_relist, .. }, ()) = self.parts()?;
         let profile = ExclusiveProfile { path, acl, identity, safety_relist };

@@ -137,7 +137,7 @@ impl LockBuilder<FairLock> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval zero.
+    /// The access control list is empty, or the interval of the safety check is too short.
     pub fn build(self) -> Result<FairLock, ConfigError> {
         let (core, options, naming) = self.parts()?;
         Ok(FairLock { core, profile: options.profile(Names::Fair(naming)) })

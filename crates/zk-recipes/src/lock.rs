@@ -22,8 +22,10 @@ use crate::run::acquire::{Order, Target, acquire, try_acquire};
 use crate::run::watchdog::Watchdog;
 use crate::stats::{Counters, LockStats};
 
-/// How often a waiter looks at the queue although nothing has happened.
+/// How often a waiter checks for missed watches although nothing has happened.
 const SAFETY_RELIST: Duration = Duration::from_secs(30);
+/// A shorter interval is a hot loop.
+const SAFETY_RELIST_MIN: Duration = Duration::from_millis(10);
 
 /// A type of lock.
 pub trait Lock: sealed::Sealed {
@@ -140,8 +142,9 @@ impl<L: Lock> LockBuilder<L> {
         self
     }
 
-    /// How often a waiter looks at the queue although nothing has happened, in case a watch is
-    /// lost somewhere; `None` for never. Default: 30 s, spread a little.
+    /// How often a waiter checks for missed watches although nothing has happened; `None` for
+    /// never. A check reads the own znode and the one ahead, however long the queue is. At least
+    /// 10 ms. Default: 30 s, and up to a quarter more, so that waiters do not check together.
     pub fn safety_relist(mut self, interval: Option<Duration>) -> Self {
         self.options.safety_relist = interval;
         self
@@ -160,8 +163,8 @@ impl<L: Lock> LockBuilder<L> {
         if options.acl.is_empty() {
             return option("acl of the lock", "it is empty, and servers refuse that");
         }
-        if options.safety_relist.is_some_and(|interval| interval.is_zero()) {
-            return option("safety_relist", "it is zero");
+        if options.safety_relist.is_some_and(|interval| interval < SAFETY_RELIST_MIN) {
+            return option("safety_relist", "it is shorter than 10 ms; None switches it off");
         }
         let core = Core { client, counters: Arc::default(), at_risk: options.at_risk };
         Ok((core, options, naming))

@@ -61,8 +61,9 @@ const KNOWN_MARKS: [&str; 8] =
     ["lock-", "__READ__", "__WRIT__", "lease-", "latch-", "__lock__", "__rlock__", "__lease__"];
 
 /// The highest number a server can append. At the end of the counter servers repeat it (3.6 and
-/// newer) or go on below zero (older ones), so it can order nobody any more.
-const SEQUENCE_MAX: u32 = i32::MAX as u32;
+/// newer) or go on below zero (older ones). Whoever is given it cannot be told from the next one, and
+/// must not hold the lock; but it is behind everybody with a lower number, and in nobody's way.
+pub(crate) const SEQUENCE_MAX: u32 = i32::MAX as u32;
 /// Digits of a number.
 const DIGITS: usize = 10;
 
@@ -254,7 +255,7 @@ fn refuse<T>(reason: &'static str) -> Result<T, ConfigError> {
 pub(crate) enum Sibling {
     /// Stands in this queue, at this number.
     Contender(u32, Role),
-    /// Stands in this queue, but the directory's counter has come to its end.
+    /// Stands in this queue, but the directory's counter has gone past its end.
     Exhausted,
     /// No lock.
     Foreign,
@@ -281,8 +282,9 @@ impl Number {
 /// A name that ends as if a server had appended a number: ten digits, or below zero a minus sign
 /// and nine or ten.
 struct Numbered<'a> {
-    /// The number, if it begins with the last ten characters, and what stands before it.
-    number: Number,
+    /// The number, if it begins with the last ten characters, and what stands before it. `None` if
+    /// it is greater than any that a server appends, so that somebody has made up the name.
+    number: Option<Number>,
     head: &'a [u8],
     /// What stands before it if a dash in front of ten digits is its minus sign.
     head_if_negative: Option<&'a [u8]>,
@@ -292,19 +294,19 @@ impl<'a> Numbered<'a> {
     fn new(name: &'a str) -> Option<Self> {
         let (head, tail) = name.as_bytes().split_last_chunk()?;
         if let Some(value) = value(tail) {
-            let number = u32::try_from(value).ok().filter(|number| *number < SEQUENCE_MAX);
-            let number = number.map_or(Number::Exhausted, Number::Is);
+            let number = u32::try_from(value).ok().filter(|number| *number <= SEQUENCE_MAX);
+            let number = number.map(Number::Is);
             return Some(Self { number, head, head_if_negative: head.strip_suffix(b"-") });
         }
         let digits = tail.strip_prefix(b"-")?;
         let is_number = digits.iter().all(u8::is_ascii_digit);
-        is_number.then_some(Self { number: Number::Exhausted, head, head_if_negative: None })
+        is_number.then_some(Self { number: Some(Number::Exhausted), head, head_if_negative: None })
     }
 
     /// The number, if what stands before it is as it should be.
     fn behind(&self, is_marked: impl Fn(&[u8]) -> bool) -> Option<Number> {
-        if is_marked(self.head) {
-            return Some(self.number);
+        if is_marked(self.head) && self.number.is_some() {
+            return self.number;
         }
         self.head_if_negative.is_some_and(is_marked).then_some(Number::Exhausted)
     }
@@ -412,15 +414,16 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_at_its_end_orders_nobody() {
-        for exhausted in
-            ["a-lock-2147483647", "a-lock--2147483648", "a-lock--000000005", "a-lock-9999999999"]
-        {
+    fn numbers_below_zero_order_nobody_and_those_that_no_server_appends_count_for_nothing() {
+        for exhausted in ["a-lock--2147483648", "a-lock--000000005"] {
             check(exhausted, Sibling::Exhausted);
         }
-        check("a-lock-2147483646", exclusive(2_147_483_646));
+        check("a-lock-2147483647", exclusive(SEQUENCE_MAX));
+        check("a-lock-9999999999", Sibling::Foreign);
         let dashed = fair(Naming::custom("x-{id}-{sequence}").unwrap());
-        for exhausted in ["x-1-2147483647", "x-1--2147483648", "x-1--000000005"] {
+        assert_eq!(dashed.sibling("x-backup-2147483647"), exclusive(SEQUENCE_MAX));
+        assert_eq!(dashed.sibling("x-backup-9999999999"), Sibling::Foreign);
+        for exhausted in ["x-1--2147483648", "x-1--000000005"] {
             assert_eq!(dashed.sibling(exhausted), Sibling::Exhausted, "{exhausted}");
         }
     }

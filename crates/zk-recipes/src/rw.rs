@@ -169,7 +169,7 @@ impl LockBuilder<RwLock> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval zero.
+    /// The access control list is empty, or the interval of the safety check is too short.
     pub fn build(self) -> Result<RwLock, ConfigError> {
         let (core, options, naming) = self.parts()?;
         let reader = options.clone().profile(Names::Reader(naming.clone()));

@@ -1,6 +1,8 @@
 //! What stands in the directory: strangers, other locks, a counter at its end.
 
-use zk_recipes::{LockError, LockState};
+use std::future::IntoFuture as _;
+
+use zk_recipes::{FairLock, LockError, LockState, Naming};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::{SequenceOverflow, ServerConfig};
 
@@ -124,8 +126,8 @@ fn a_counter_at_its_end_grants_to_nobody() {
 }
 
 #[test]
-fn a_spent_number_of_somebody_else_ends_the_wait() {
-    for number in ["2147483647", "-2147483648", "-000000001"] {
+fn a_number_below_zero_ends_the_wait() {
+    for number in ["-2147483648", "-000000001"] {
         run(async {
             let world = World::new();
             let (other, held) = holder(&world, SECOND).await;
@@ -138,6 +140,36 @@ fn a_spent_number_of_somebody_else_ends_the_wait() {
             release(held).await;
             world.check_clean(&[&client, &other]).await;
         });
+    }
+}
+
+/// Whoever is given the last number gives up by itself, and a greater one is no number: neither is
+/// in the way of those who stand ahead, whatever the form of the names.
+#[test]
+fn a_name_with_the_last_number_or_a_greater_one_is_in_nobodys_way() {
+    let dashed = Naming::custom("x-{id}-{sequence}").expect("it can carry an id");
+    for (naming, stray) in [(Naming::curator(), "a-lock-"), (dashed, "x-backup-")] {
+        for number in ["2147483647", "9999999999"] {
+            run(async {
+                let world = World::new();
+                make_directory(&world);
+                let path = format!("{DIRECTORY}/{stray}{number}");
+                world.server.admin_create(&path, b"", None);
+                let client = world.client(FIRST).await;
+                let lock = FairLock::builder(&client, DIRECTORY)
+                    .and_then(|lock| lock.naming(naming.clone()).safety_relist(None).build())
+                    .expect("the options are legal");
+                let tried = lock.try_acquire().await.expect("it can be asked");
+                release(tried.expect("nobody holds it")).await;
+                let held = lock.acquire().await.expect("nobody is ahead");
+                let waiter = spawn(lock.acquire().into_future());
+                sleep_ms(100).await;
+                release(held).await;
+                release(granted_now(&world, waiter).await).await;
+                assert!(world.server.admin_delete(&path));
+                world.check_clean(&[&client]).await;
+            });
+        }
     }
 }
 

@@ -116,6 +116,51 @@ fn a_dropped_guard_whose_delete_is_refused_hangs_nowhere() {
     }
 }
 
+/// A znode that cannot be removed blocks everybody for as long as its session lives.
+#[test]
+fn a_refused_delete_is_tried_again_while_the_session_lives() {
+    for refusals in [1, 3, 5] {
+        run(async {
+            let world = World::new();
+            let (client, guard) = holder(&world, FIRST).await;
+            let id = session(&client);
+            for _ in 0..refusals {
+                let action = Action::Error(ErrorCode::NO_AUTH);
+                world.server.inject(at_op(id, OpCode::DELETE, action));
+            }
+            let before = client.now();
+            guard.release().await.expect_err("it is refused");
+            world.until("it is removed", |_| world.contenders().is_empty()).await;
+            let waited = client.now().saturating_since(before);
+            let asked = world.server.requests();
+            let asked = asked.iter().filter(|request| request.op == OpCode::DELETE).count();
+            assert_eq!(asked, refusals + 1, "after {waited:?}");
+            // The pauses double from a second on.
+            let least = (0..refusals).map(|n| 1 << n).sum();
+            assert!(waited.as_secs() >= least, "{refusals} refusals in {waited:?}");
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+#[test]
+fn a_delete_that_is_refused_for_ever_does_not_keep_the_session() {
+    run(async {
+        let world = World::new();
+        let (client, guard) = holder(&world, FIRST).await;
+        for _ in 0..1000 {
+            let action = Action::Error(ErrorCode::NO_AUTH);
+            world.server.inject(at_op(session(&client), OpCode::DELETE, action));
+        }
+        drop(guard);
+        sleep_ms(10_000).await;
+        assert_eq!(world.contenders().len(), 1);
+        drop(client);
+        sleep_ms(1_000).await;
+        assert_eq!(world.contenders(), [""; 0], "the session is closed");
+    });
+}
+
 /// A create whose outcome is not known, then a caller who gives up: the sweep meets errors too.
 #[test]
 fn errors_at_any_request_of_a_sweep_are_survived() {

@@ -277,8 +277,11 @@ fn nothing_stops_a_body_while_the_lock_is_held() {
             let body = if stops_at_risk { body.stop_at_risk() } else { body };
             assert_eq!(body.await, Ok(()));
             // Once in a while the run looks whether the guard deadline has passed.
-            let most =
-                if stops_at_risk { 100 } else { 100_000 / SESSION_TIMEOUT.as_millis() as usize * 2 };
+            let most = if stops_at_risk {
+                100
+            } else {
+                100_000 / SESSION_TIMEOUT.as_millis() as usize * 2
+            };
             assert!(seen.polls.get() <= most, "polled {} times", seen.polls.get());
             release(guard).await;
             world.check_clean(&[&client]).await;

@@ -421,6 +421,91 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
     });
 }
 
+/// Its list came with the create that was issued again, and so without a watch.
+#[test]
+fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
+    run(async {
+        let world = World::new();
+        let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+        let lock = FairLock::builder(&other, DIRECTORY)
+            .and_then(|lock| lock.acl(Acl::creator_all()).safety_relist(None).build())
+            .expect("the options are legal");
+        let held = lock.acquire().await.expect("nobody else wants it");
+        let client = world.client(FIRST).await;
+        let waiter = queue_up(&world, &World::lock(&client)).await;
+        // Somebody replaces the own znode by one that carries the same id.
+        let place = place_of_waiter(&world, held.path());
+        let (prefix, _) = place.rsplit_once('-').expect("it has a number");
+        let stranger = format!("{prefix}-0000000777");
+        world.server.admin_create(&stranger, b"", Some(session(&other)));
+        assert!(world.server.admin_delete(&place));
+        sleep_ms(500).await;
+        assert_eq!(world.contenders().len(), 3, "{}", world.trace());
+        release(held).await;
+        let guard = granted_now(&world, waiter).await;
+        assert_ne!(guard.path(), stranger);
+        release(guard).await;
+        assert!(world.server.admin_delete(&stranger), "it is left alone");
+        // Not `check_clean`: an attempt whose znode somebody deletes creates twice.
+        world.until("nothing is left", |_| world.contenders().is_empty()).await;
+        drop((client, other));
+    });
+}
+
+/// A list shows names only. What stands there under our name must be what we have created.
+#[test]
+fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
+    for (is_ephemeral, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
+        run(async {
+            let world = World::new();
+            let (other, held) = holder(&world, SECOND).await;
+            let client = world.client(FIRST).await;
+            let own = session(&client);
+            let waiter = queue_up(&world, &World::lock(&client)).await;
+            sleep_ms(500).await;
+            let place = place_of_waiter(&world, held.path());
+            if is_cut {
+                world.server.refuse_for(std::time::Duration::from_millis(300));
+                world.server.disconnect_all();
+            }
+            assert!(world.server.admin_delete(&place));
+            world.server.admin_create(&place, b"", is_ephemeral.then_some(own));
+            release(held).await;
+            sleep_ms(3_000).await;
+            // It carries the id of an attempt of ours, which removes it when it gives up.
+            assert_eq!(world.server.stat(&place), None, "{}", world.trace());
+            let guard = granted_now(&world, waiter).await;
+            assert_ne!(guard.path(), place, "{}", world.trace());
+            release(guard).await;
+            world.check_clean(&[&client, &other]).await;
+        });
+    }
+}
+
+/// As above, for a lock that is held.
+#[test]
+fn a_lock_whose_znode_was_created_again_by_somebody_is_lost() {
+    for is_cut in [false, true] {
+        run(async {
+            let world = World::new();
+            let (client, held) = holder(&world, FIRST).await;
+            sleep_ms(500).await;
+            if is_cut {
+                world.server.refuse_for(std::time::Duration::from_millis(300));
+                world.server.disconnect_all();
+            }
+            let path = held.path().to_owned();
+            assert!(world.server.admin_delete(&path));
+            world.server.admin_create(&path, b"", Some(session(&client)));
+            sleep_ms(3_000).await;
+            assert_eq!(held.state(), LockState::Lost(LostReason::ZnodeDeleted));
+            drop(held);
+            world.server.admin_delete(&path);
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
 #[test]
 fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
     run(async {

@@ -33,7 +33,7 @@ use super::{
     is_created_by, kept, list, queue, read, replayable, verdict,
 };
 use crate::error::LockError;
-use crate::naming::Sibling;
+use crate::naming::{SEQUENCE_MAX, Sibling};
 
 /// What a claim asks for.
 #[derive(Clone, Debug)]
@@ -214,8 +214,12 @@ impl Claim {
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
                 let name = name_of(&created.path).map(|name| kept(&name)).unwrap_or_default();
-                let Sibling::Contender(sequence, _) = self.profile.names.sibling(&name) else {
-                    return self.exhausted(name);
+                let sequence = match self.profile.names.sibling(&name) {
+                    Sibling::Contender(sequence, _) if sequence < SEQUENCE_MAX => sequence,
+                    Sibling::Contender(..)
+                    | Sibling::Exhausted
+                    | Sibling::Foreign
+                    | Sibling::OtherKind => return self.exhausted(name),
                 };
                 let czxid = created.stat.czxid;
                 self.znode = Some(Znode { name, sequence, czxid });
@@ -405,7 +409,7 @@ impl Claim {
             // It was a stranger's, or is gone: nothing of ours stands in the queue.
             return self.start();
         };
-        if lowest.sequence == u32::MAX {
+        if lowest.sequence >= SEQUENCE_MAX {
             return self.exhausted(lowest.name);
         }
         self.znode = Some(lowest);

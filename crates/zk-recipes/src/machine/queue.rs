@@ -5,7 +5,7 @@ use jute_codec::NameList;
 
 use super::{Profile, kept};
 use crate::error::LockError;
-use crate::naming::{Role, Sibling};
+use crate::naming::{Role, SEQUENCE_MAX, Sibling};
 
 /// Where a contender stands in a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -94,7 +94,10 @@ pub fn is_taken(profile: &Profile, names: &NameList) -> Result<bool, LockError> 
             Sibling::Foreign => {}
             Sibling::OtherKind => return Err(LockError::MixedKinds { name: name.to_string() }),
             Sibling::Exhausted => return Err(exhausted(profile)),
-            Sibling::Contender(_, role) => is_taken |= excludes(profile, role),
+            // Whoever is given the last number gives up.
+            Sibling::Contender(number, role) => {
+                is_taken |= number < SEQUENCE_MAX && excludes(profile, role);
+            }
         }
     }
     Ok(is_taken)
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn equal_numbers_and_spent_counters_are_errors() {
-        for other in ["z-lock-0000000005", "z-lock-2147483647", "z-lock--2147483648"] {
+        for other in ["z-lock-0000000005", "z-lock--2147483648"] {
             let list = names(&["m-lock-0000000005", other]);
             let profile = profile(Names::Fair(Naming::curator()));
             assert!(matches!(

@@ -45,7 +45,7 @@ impl Watchdog {
         if timer.sleep.as_mut().poll(cx).is_ready() {
             // It was armed for an earlier time, or the clocks differ.
             *timer = Timer::new(runtime.id(), now, at);
-        if timer.sleep.as_mut().poll(cx).is_ready() {
+            if timer.sleep.as_mut().poll(cx).is_ready() {
                 cx.waker().wake_by_ref();
             }
         }
