@@ -4,8 +4,10 @@
 
 mod peer;
 
+mod busy;
 mod deadlines;
 mod lease;
+mod reply_size;
 mod requests;
 mod resume;
 mod shared_list;

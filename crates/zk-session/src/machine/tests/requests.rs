@@ -239,7 +239,7 @@ fn too_many_requests_are_refused_and_counted_down_again() {
 #[test]
 fn uncounted_flights_take_no_place_and_need_none() {
     let mut pair = Pair::new(SessionConfig { outstanding_limit: 1, ..config() });
-    let mut uncounted = |pair: &mut Pair, number: u64| {
+    let uncounted = |pair: &mut Pair, number: u64| {
         let flight = Flight { operations: vec![sync("/a"); 2], session: None, deadline: None };
         pair.session.submit_uncounted(pair.now, Token(number), flight);
         pair.drain();
