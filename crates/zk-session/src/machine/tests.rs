@@ -6,6 +6,7 @@ mod peer;
 
 mod busy;
 mod deadlines;
+mod exactly_once;
 mod lease;
 mod reply_size;
 mod requests;
