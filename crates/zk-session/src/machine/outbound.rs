@@ -1,4 +1,4 @@
-//! What leaves: flights, heartbeats, the close.
+//! What leaves: flights, lists that they share, the close.
 
 use std::collections::BTreeSet;
 

@@ -14,8 +14,10 @@ use jute_codec::OpCode;
 
 /// Bytes of replies that are expected; beyond that requests wait.
 pub(super) const EXPECTED_MAX: u64 = 4 * 1024 * 1024;
-/// The first estimate of a read: 64 of them can go before it is known how long they are.
-const FIRST_ESTIMATE: u64 = 64 * 1024;
+/// The first estimate of a read: as long as data can be on a server with its defaults. So the first
+/// burst asks for no more than a slow link carries between two pings. If replies turn out to be
+/// short, four round trips later hundreds of reads can go at once.
+const FIRST_ESTIMATE: u64 = 1024 * 1024;
 /// What any other reply is taken for.
 const SHORT_REPLY: u64 = 128;
 

@@ -8,7 +8,7 @@ use jute_codec::{
     encode_frame, xid,
 };
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, long_reply, sync};
+use super::peer::{Pair, SESSION, TIMEOUT, config, get, long_reply, sync};
 use crate::machine::{SessionConfig, SessionState};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ fn a_ping_is_not_due_while_a_reply_ahead_of_it_arrives() {
 #[test]
 fn replies_ahead_of_a_ping_are_progress_and_those_behind_it_are_not() {
     let mut pair = Pair::connected();
-    let tokens: Vec<_> = (0..8).map(|_| pair.submit(vec![get("/a")])).collect();
+    let tokens: Vec<_> = (0..8).map(|_| pair.submit(vec![sync("/a")])).collect();
     pair.flush();
     pair.sleep(TIMEOUT / 3);
     pair.flush();
@@ -69,7 +69,7 @@ fn replies_ahead_of_a_ping_are_progress_and_those_behind_it_are_not() {
     assert_eq!((requests.len(), &requests[8].1), (9, &Request::Ping));
     for ((xid, _), token) in requests.iter().zip(tokens) {
         pair.sleep(READ_TIMEOUT / 3);
-        pair.reply(*xid, Ok(data()));
+        pair.reply(*xid, Ok(Response::Sync("/a".into())));
         assert!(pair.answer(token).results[0].is_ok());
     }
     let due = pair.now + READ_TIMEOUT;

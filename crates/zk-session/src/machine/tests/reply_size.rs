@@ -37,22 +37,15 @@ fn long_replies_are_requested_as_they_arrive() {
     }
     let mut asked = vec![];
     take(&mut pair, &mut asked);
-    assert_eq!(asked.len(), 64, "what can be risked without knowing");
-    let mut has_drained = false;
+    assert_eq!(asked.len(), 4, "what can be risked without knowing");
     for answered in 1..1000 {
-        let before = asked.len();
         pair.receive(&long_reply(asked[answered - 1], LENGTH));
         pair.events.clear();
         take(&mut pair, &mut asked);
         let outstanding = asked.len() - answered;
-        has_drained |= outstanding <= most;
-        if has_drained {
-            assert_eq!(outstanding, most, "{answered} answered");
-        } else {
-            assert_eq!(asked.len(), before, "{answered} answered");
-        }
+        assert!(outstanding <= most && outstanding >= 3, "{answered}: {outstanding}");
+        assert!(outstanding == most || answered < 30, "{answered}: {outstanding}");
     }
-    assert!(has_drained);
 }
 
 #[test]
@@ -69,8 +62,8 @@ fn short_replies_fill_the_connection_soon() {
         take(&mut pair, &mut asked);
         reached.push(asked.len() - answered);
     }
-    assert!(reached[12] >= 256, "{reached:?}");
-    assert!(reached[50] == INFLIGHT_MAX, "{reached:?}");
+    assert!(reached[33] >= 256, "{reached:?}");
+    assert!(reached[62] == INFLIGHT_MAX, "{reached:?}");
     // One that is longer holds up the others only until that is known to be rare.
     pair.receive(&long_reply(asked[99], 500_000));
     take(&mut pair, &mut asked);
@@ -94,9 +87,9 @@ fn each_kind_of_read_has_an_estimate_and_other_requests_are_short() {
     }
     let mut asked = vec![];
     take(&mut pair, &mut asked);
-    assert_eq!(asked.len(), 64);
-    for xid in &asked {
-        pair.reply(*xid, short());
+    for answered in 0..64 {
+        pair.reply(asked[answered], short());
+        take(&mut pair, &mut asked);
     }
     for _ in 0..1000 {
         pair.submit(vec![get("/short")]);
@@ -106,7 +99,7 @@ fn each_kind_of_read_has_an_estimate_and_other_requests_are_short() {
     }
     asked.clear();
     take(&mut pair, &mut asked);
-    assert!((1050..1064).contains(&asked.len()), "of lists nothing is known: {}", asked.len());
+    assert_eq!(asked.len(), 1004, "of lists nothing is known");
 
     let mut pair = self::pair();
     for _ in 0..QUEUED {
@@ -125,7 +118,7 @@ fn pings_go_whatever_is_expected_and_a_lost_connection_expects_nothing() {
             pair.submit(vec![get("/long")]);
         }
         pair.flush();
-        assert_eq!(pair.requests().len(), 64);
+        assert_eq!(pair.requests().len(), 4);
     };
     submit(&mut pair);
     pair.sleep(TIMEOUT / 3);
