@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use zk_recipes::{Client, Clock, FairLock, LockState};
 use zk_session::machine::{Flight, Operation};
 use zk_session::{LaneEvent, OpError};
+use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -21,7 +22,8 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
     let replies = async {
         let mut buffer = vec![0; bytes];
         while let Ok(taken @ 1..) = from_server.read(&mut buffer).await {
-            if to_client.write_all(&buffer[..taken]).await.is_err() {
+            let arrived = buffer.get(..taken).expect("no more than there is room for");
+            if to_client.write_all(arrived).await.is_err() {
                 return;
             }
             // What is short goes with what comes next.
@@ -43,7 +45,7 @@ async fn client_behind(world: &World, bytes: usize) -> Client {
             let stream = server.connect();
             async move {
                 let (ours, theirs) = tokio::io::duplex(64 * 1024);
-                tokio::spawn(slow_down(stream?, theirs, bytes));
+                spawn(slow_down(stream?, theirs, bytes));
                 Ok(ours)
             }
         })
