@@ -1,6 +1,9 @@
 //! The client on a paused clock: the shipped driver, the in-process server, pipes, and faults at
 //! exact places.
 
+#[path = "session/busy.rs"]
+mod busy;
+
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

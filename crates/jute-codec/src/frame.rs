@@ -71,6 +71,11 @@ impl FrameDecoder {
         Ok(Some(Frame::Complete(buffer.split_to(length).freeze())))
     }
 
+    /// How many bytes of an oversized payload are still to be skipped.
+    pub fn skipping(&self) -> usize {
+        self.skip
+    }
+
     /// How many bytes the frame at the front of `buffer` still lacks, as far as it is to be kept;
     /// 0 if its length is not there. Whoever trusts the peer can make room for all of them at once.
     pub fn missing(&self, buffer: &[u8]) -> usize {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jute_codec::{ConnectRequest, ConnectResponse, FrameDecoder, Record, Request, encode_frame};
 
+use super::heartbeat::Heartbeat;
 use super::inflight::Purpose;
 use super::timer::Timer;
 use super::{Change, EndCause, Event, Identity, Phase, Session, SessionState};
@@ -18,7 +19,7 @@ impl Session {
         self.advance(now);
         assert_eq!(self.phase, Phase::Connecting, "the machine asked for no connection");
         self.phase = Phase::Handshaking(now);
-        self.last_heard = now;
+        self.heartbeat = Heartbeat::new(now);
         let presented = self.stale.as_ref().or(self.identity.as_ref());
         let fresh = Bytes::from_static(&[0; 16]);
         let request = ConnectRequest {
@@ -81,7 +82,6 @@ impl Session {
         self.phase = Phase::Idle;
         self.out.clear();
         self.frames = FrameDecoder::new(self.config.response_limit);
-        self.pings.clear();
         for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read] {
             self.timers.stop(timer);
         }

@@ -35,15 +35,17 @@ impl Session {
     /// Bytes have arrived; takes whole frames from the front of `bytes`.
     pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
         self.advance(now);
+        self.hear(bytes);
         while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
             match self.frames.next(bytes) {
                 Ok(None) => {
+                    self.hear_part(bytes);
                     // A long list comes in many pieces, and would be moved with each.
                     bytes.reserve(self.frames.missing(bytes));
                     break;
                 }
                 Ok(Some(frame)) => {
-                    self.last_heard = now;
+                    self.hear_frame();
                     if let Err(violation) = self.handle_frame(frame) {
                         warn!(%violation, "ending the connection");
                         self.drop_connection();
@@ -83,6 +85,7 @@ impl Session {
 
     /// `oversized` is the length of a reply whose body was skipped.
     fn handle_reply(&mut self, payload: Bytes, oversized: Option<usize>) -> Result<(), Violation> {
+        let length = oversized.unwrap_or(payload.len());
         let mut body = Reader::new(payload);
         let header = ReplyHeader::decode(&mut body)
             .map_err(|error| Violation::Record { what: "ReplyHeader", error })?;
@@ -92,7 +95,7 @@ impl Session {
                 Some(length) => Err(Violation::TooLong(length)),
             },
             xid::PING => {
-                if let Some(sent) = self.pings.pop_front() {
+                if let Some(sent) = self.heartbeat.pong() {
                     self.acknowledge(sent);
                 }
                 Ok(())
@@ -102,7 +105,8 @@ impl Session {
                 Ok(())
             }
             xid => {
-                let pending = self.inflight.complete(xid).ok_or(Violation::Xid(xid))?;
+                let pending = self.inflight.complete(xid, length).ok_or(Violation::Xid(xid))?;
+                self.heartbeat.answered(self.now);
                 self.acknowledge(pending.sent);
                 // Events carry -1 or the zxid of a change we may not have seen the effects of;
                 // pings and auth carry others. Only ordinary replies count.

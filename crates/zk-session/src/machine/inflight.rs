@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use jute_codec::OpCode;
 
 use super::flight::{Token, WatchId};
+use super::reply_size::ReplySizes;
 use crate::error::Outcome;
 use crate::time::Time;
 
@@ -45,6 +46,7 @@ pub(crate) struct Inflight {
     produced: u64,
     /// Bytes taken by the transport.
     transmitted: u64,
+    sizes: ReplySizes,
 }
 
 impl Inflight {
@@ -72,12 +74,15 @@ impl Inflight {
 
     /// Forgets what was encoded since. Nothing of it may have been handed to the transport.
     pub(crate) fn revert(&mut self, (length, produced): (usize, u64)) {
-        self.queue.truncate(length);
+        for pending in self.queue.drain(length..) {
+            self.sizes.taken_back(pending.op);
+        }
         self.produced = produced;
     }
 
     pub(crate) fn push(&mut self, pending: Pending) {
         debug_assert!(pending.end <= self.produced);
+        self.sizes.requested(pending.op);
         self.queue.push_back(pending);
     }
 
@@ -85,14 +90,26 @@ impl Inflight {
         self.queue.len()
     }
 
-    /// Takes the request that a reply answers; `None` if it answers none.
-    pub(crate) fn complete(&mut self, xid: i32) -> Option<Pending> {
+    /// Bytes of all replies to come, as far as can be told.
+    pub(crate) fn expected(&self) -> u64 {
+        self.sizes.expected()
+    }
+
+    /// Xid of the reply that has to come next.
+    pub(crate) fn next_xid(&self) -> Option<i32> {
+        self.queue.front().map(|pending| pending.xid)
+    }
+
+    /// Takes the request that a reply of this length answers; `None` if it answers none.
+    pub(crate) fn complete(&mut self, xid: i32, length: usize) -> Option<Pending> {
         let front = self.queue.front()?;
         // A request whose last byte has not left cannot have an answer.
         if front.xid != xid || front.end > self.transmitted {
             return None;
         }
-        self.queue.pop_front()
+        let pending = self.queue.pop_front()?;
+        self.sizes.answered(pending.op, length);
+        Some(pending)
     }
 
     /// Empties the queue at the end of the connection, oldest first, with what is known of each.
@@ -100,13 +117,12 @@ impl Inflight {
         let transmitted = self.transmitted;
         self.produced = 0;
         self.transmitted = 0;
-        let outcome = |pending: &Pending| {
-            if pending.end <= transmitted { Outcome::Unknown } else { Outcome::NotApplied }
+        let sizes = &mut self.sizes;
+        let outcome = |pending: Pending| {
+            sizes.taken_back(pending.op);
+            let is_sent = pending.end <= transmitted;
+            (pending, if is_sent { Outcome::Unknown } else { Outcome::NotApplied })
         };
-        self.queue
-            .drain(..)
-            .map(|pending| (outcome(&pending), pending))
-            .map(|(o, p)| (p, o))
-            .collect()
+        self.queue.drain(..).map(outcome).collect()
     }
 }

@@ -40,11 +40,13 @@
 
 mod flight;
 mod handshake;
+mod heartbeat;
 mod hosts;
 mod inbound;
 mod inflight;
 mod lease;
 mod outbound;
+mod reply_size;
 mod shared_list;
 mod status;
 mod timer;
@@ -58,6 +60,7 @@ use bytestring::ByteString;
 use jute_codec::{AuthPacket, FrameDecoder, Response};
 
 pub use self::flight::{Flight, Operation, Reply, Token, WatchId};
+use self::heartbeat::Heartbeat;
 use self::hosts::Hosts;
 #[cfg(feature = "tokio")]
 pub(crate) use self::hosts::SplitMix;
@@ -222,9 +225,7 @@ pub struct Session {
     frozen_zxid: Option<i64>,
     batches_missing: usize,
 
-    last_heard: Time,
-    /// Send times of unanswered pings.
-    pings: VecDeque<Time>,
+    heartbeat: Heartbeat,
     closing: bool,
     is_relied_on: bool,
 }
@@ -262,8 +263,7 @@ impl Session {
             watches: WatchRegistry::default(),
             frozen_zxid: None,
             batches_missing: 0,
-            last_heard: now,
-            pings: VecDeque::new(),
+            heartbeat: Heartbeat::new(now),
             closing: false,
             is_relied_on: false,
             config,

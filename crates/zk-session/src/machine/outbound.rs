@@ -1,4 +1,4 @@
-//! What leaves: flights, heartbeats, the close.
+//! What leaves: flights, lists that they share, the close.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use bytestring::ByteString;
 use jute_codec::{ReadRequest, Record, Request, RequestHeader, encode_frame};
 
 use super::inflight::{Pending, Purpose};
+use super::reply_size::EXPECTED_MAX;
 use super::shared_list::Subscriber;
-use super::timer::Timer;
 use super::{
     BACKLOG_MAX, Event, Flight, INFLIGHT_MAX, Open, Phase, Reply, Session, Token,
     refusal_when_stopped,
@@ -92,6 +92,7 @@ impl Session {
             && !self.closing
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
+            && self.inflight.expected() < EXPECTED_MAX
         {
             if let Some((path, subscribers)) = self.lists.next() {
                 self.send_list(path, subscribers);
@@ -193,45 +194,11 @@ impl Session {
         self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
     }
 
-    pub(super) fn arm_heartbeat(&mut self) {
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
-        self.timers.set(Timer::Read, self.now + self.read_timeout());
-    }
-
-    /// Silence of two thirds of the session timeout means that the connection is dead, as in
-    /// `ClientCnxn`, so that the last third is left for another server. Where a lock relies on the
-    /// lease there is less time.
-    pub(super) fn read_timeout(&self) -> std::time::Duration {
-        let usual = self.timeout * 2 / 3;
-        self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
-    }
-
-    /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a
-    /// long queue of requests must not delay the proof that the session lives.
-    pub(super) fn ping(&mut self) {
-        self.send_internal(jute_codec::xid::PING, &Request::Ping, None);
-        self.pings.push_back(self.now);
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
-    }
-
-    /// A third of the session timeout, or as often as the lease needs it.
-    fn ping_interval(&self) -> std::time::Duration {
-        self.lease.ping_interval().unwrap_or(self.timeout / 3)
-    }
-
     /// Next xid: 1 to `i32::MAX`, then 1 again; the others are reserved.
     fn take_xid(&mut self) -> i32 {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(1);
         xid
-    }
-
-    /// The connection lives while something is heard, and while no ping waits too long: events
-    /// alone do not prove that our requests arrive.
-    pub(super) fn rearm_read(&mut self) {
-        let since = self.pings.front().map_or(self.last_heard, |ping| self.last_heard.min(*ping));
-        let at = (since + self.read_timeout()).max(self.now);
-        self.timers.set(Timer::Read, at);
     }
 }
 

@@ -4,8 +4,11 @@
 
 mod peer;
 
+mod busy;
 mod deadlines;
+mod exactly_once;
 mod lease;
+mod reply_size;
 mod requests;
 mod resume;
 mod shared_list;

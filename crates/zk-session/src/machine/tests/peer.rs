@@ -50,6 +50,8 @@ pub(super) struct Pair {
     pub(super) server_zxid: i64,
     /// Whether the transport takes at once what is to be sent after bytes have arrived.
     pub(super) takes_all: bool,
+    /// The front of a frame that the machine has not taken.
+    pub(super) input: BytesMut,
     next_token: u64,
 }
 
@@ -64,6 +66,7 @@ impl Pair {
             received: BytesMut::new(),
             server_zxid: 0,
             takes_all: true,
+            input: BytesMut::new(),
             next_token: 1,
         }
     }
@@ -81,6 +84,7 @@ impl Pair {
             if event == Event::Disconnect {
                 self.unsent.clear();
                 self.received.clear();
+                self.input.clear();
             }
             self.events.push(event);
         }
@@ -184,11 +188,16 @@ impl Pair {
         std::iter::from_fn(|| self.request()).collect()
     }
 
-    /// Bytes from the server.
+    /// Bytes from the server: whole frames.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
-        let mut bytes = BytesMut::from(bytes);
-        self.session.handle_bytes(self.now, &mut bytes);
-        assert!(bytes.is_empty(), "the server sends whole frames here");
+        self.receive_part(bytes);
+        assert!(self.input.is_empty(), "the server sends whole frames here");
+    }
+
+    /// Bytes from the server, which may end within a frame.
+    pub(super) fn receive_part(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        self.session.handle_bytes(self.now, &mut self.input);
         self.drain();
         if self.takes_all {
             self.flush();
@@ -233,6 +242,7 @@ impl Pair {
     pub(super) fn cut(&mut self) {
         self.unsent.clear();
         self.received.clear();
+        self.input.clear();
         self.session.handle_disconnected(self.now);
         self.drain();
     }
@@ -279,6 +289,19 @@ impl Pair {
         self.events.retain(|event| !matches!(event, Event::Change(_)));
         changes
     }
+}
+
+/// A reply to getData of this length, as a frame.
+pub(super) fn long_reply(xid: i32, length: usize) -> BytesMut {
+    let data = Some(Bytes::from(vec![0; length]));
+    let reply = jute_codec::DataReply { data, stat: jute_codec::Stat::default() };
+    let mut frame = BytesMut::new();
+    encode_frame(&mut frame, usize::MAX, |out| {
+        ReplyHeader { xid, zxid: 1, err: ErrorCode::OK }.encode(out);
+        Response::GetData(reply).encode(out);
+    })
+    .unwrap();
+    frame
 }
 
 pub(super) fn get(path: &str) -> Operation {

@@ -129,13 +129,11 @@ fn other_paths_and_lists_that_are_not_shared_are_sent_as_ever() {
         let read = jute_codec::ReadRequest { path: "/d".into(), watch: false };
         Operation::new(Request::GetChildren(read))
     };
-    pair.submit(vec![list("/d"), plain(), list("/e")]);
-    pair.submit(vec![plain(), sync("/d")]);
     let mut watching = watch(7, Request::GetChildren, "/d");
     watching.is_shared = true;
-    pair.submit(vec![watching]);
+    pair.submit(vec![list("/d"), plain(), list("/e"), watching]);
     pair.flush();
-    assert_eq!(pair.requests().len(), 6);
+    assert_eq!(pair.requests().len(), 4);
 }
 
 #[test]

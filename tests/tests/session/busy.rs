@@ -1,0 +1,130 @@
+//! Connections that carry much: links that are slow for what was asked, and who waits for whom.
+
+use std::time::Duration;
+
+use jute_codec::{ReadRequest, Request};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use zk_recipes::{Client, Clock, FairLock, LockState};
+use zk_session::machine::{Flight, Operation};
+use zk_session::{LaneEvent, OpError};
+use zk_tests::scene::spawn;
+use zk_tests::world::{World, run, sleep_ms};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The server's end of a link that carries so many bytes in a millisecond, from the server.
+async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let requests = async {
+        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
+    };
+    let replies = async {
+        let mut buffer = vec![0; bytes];
+        while let Ok(taken @ 1..) = from_server.read(&mut buffer).await {
+            let arrived = buffer.get(..taken).expect("no more than there is room for");
+            if to_client.write_all(arrived).await.is_err() {
+                return;
+            }
+            // What is short goes with what comes next.
+            if taken > bytes / 10 {
+                sleep_ms(1).await;
+            }
+        }
+    };
+    tokio::join!(requests, replies);
+}
+
+/// A client at the end of such a link.
+async fn client_behind(world: &World, bytes: usize) -> Client {
+    let server = world.server.clone();
+    Client::builder("in-process")
+        .clock(Clock::tokio())
+        .seed(1)
+        .transport(move |_host| {
+            let stream = server.connect();
+            async move {
+                let (ours, theirs) = tokio::io::duplex(64 * 1024);
+                spawn(slow_down(stream?, theirs, bytes));
+                Ok(ours)
+            }
+        })
+        .connect()
+        .await
+        .expect("nothing goes wrong before the test begins")
+}
+
+#[test]
+fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
+    // 100 Mbit/s, and 20.
+    for (bytes, reads) in [(12_500, 100), (2_500, 60)] {
+        run(async {
+            let world = World::new();
+            let client = client_behind(&world, bytes).await;
+            let lock = FairLock::new(&client, "/locks/x").expect("the path is legal");
+            let guard = lock.acquire().await.expect("it is free");
+            world.server.admin_create("/big", &vec![b'x'; 1_000_000], None);
+            sleep_ms(40_000).await;
+            let begun = client.now();
+            let reads: Vec<_> = (0..reads).map(|_| client.get_data("/big")).collect();
+            let least = SECOND / 1000 * (reads.len() * 1_000_000 / bytes) as u32;
+            for read in reads {
+                read.await.expect("the connection lives");
+                assert_eq!(guard.state(), LockState::Held);
+            }
+            assert!(client.now().saturating_since(begun) >= least, "the link was not full");
+            assert_eq!(client.status().connection, 1);
+            assert!(guard.release().await.is_ok());
+        });
+    }
+}
+
+/// What may be asked for takes longer than a ping may wait for its answer.
+#[test]
+fn a_link_that_is_too_slow_for_pings_loses_no_read() {
+    run(async {
+        let world = World::new();
+        let client = client_behind(&world, 150).await;
+        world.server.admin_create("/big", &vec![b'x'; 1_000_000], None);
+        let session = client.session_id();
+        let begun = client.now();
+        let reads: Vec<_> = (0..15).map(|_| client.get_data("/big")).collect();
+        for read in reads {
+            read.await.expect("the connection lives");
+        }
+        assert!(client.now().saturating_since(begun) >= 95 * SECOND, "the link was not full");
+        assert_eq!((client.status().connection, client.session_id()), (1, session));
+    });
+}
+
+#[test]
+fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
+    run(async {
+        let world = World::new();
+        let client = world.client_with(1, |builder| builder.outstanding_limit(1)).await;
+        let taken = client.exists("/");
+        let full = client.exists("/").await;
+        assert!(matches!(full, Err(OpError::QueueFull(1))), "{full:?}");
+        let look =
+            || Operation::new(Request::Exists(ReadRequest { path: "/".into(), watch: false }));
+        let flight =
+            |count| Flight { operations: vec![look(); count], session: None, deadline: None };
+        for mut lane in [client.lane(), client.lane()] {
+            for _ in 0..25 {
+                lane.submit(flight(10)).expect("there is room");
+            }
+            assert_eq!(lane.submit(flight(10)), Err(OpError::QueueFull(250)));
+            lane.submit(flight(6)).expect("there is room");
+            assert_eq!(lane.submit(flight(1)), Err(OpError::QueueFull(256)));
+            let mut answered = 0;
+            while answered < 256 {
+                if let LaneEvent::Reply { reply, .. } = lane.next().await {
+                    assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
+                    answered += reply.results.len();
+                }
+            }
+            lane.submit(flight(256)).expect("there is room again");
+        }
+        taken.await.expect("it exists");
+    });
+}
