@@ -70,7 +70,14 @@ impl Peers {
         match behaviour {
             Behaviour::RefusesConnections => Err(io::ErrorKind::ConnectionRefused.into()),
             Behaviour::BlackHole => pending().await,
-            _ => {
+            Behaviour::Serves
+            | Behaviour::AcceptsAndCloses
+            | Behaviour::AcceptsAndIsSilent
+            | Behaviour::AnswersTheHandshakeAndCloses
+            | Behaviour::AnswersTheHandshakeAndIsSilent
+            | Behaviour::ThrottlesWatches
+            | Behaviour::AnswersExpired
+            | Behaviour::ServesForAMoment => {
                 let (ours, theirs) = tokio::io::duplex(1 << 16);
                 spawn(async move {
                     tokio::select! {
@@ -109,15 +116,22 @@ impl Peers {
         };
         send(&mut stream, |out| response.encode(out)).await?;
         match behaviour {
-            Behaviour::AnswersTheHandshakeAndIsSilent => return pending().await,
-            Behaviour::AnswersTheHandshakeAndCloses | Behaviour::AnswersExpired => return Ok(()),
+            Behaviour::AnswersTheHandshakeAndIsSilent => pending().await,
+            Behaviour::AnswersTheHandshakeAndCloses | Behaviour::AnswersExpired => Ok(()),
             Behaviour::ServesForAMoment => {
                 tokio::select! {
                     result = replies(behaviour, &mut stream, &mut input, &mut frames) => result,
                     () = sleep_ms(100) => Ok(()),
                 }
             }
-            _ => replies(behaviour, &mut stream, &mut input, &mut frames).await,
+            Behaviour::Serves
+            | Behaviour::ThrottlesWatches
+            | Behaviour::RefusesConnections
+            | Behaviour::AcceptsAndCloses
+            | Behaviour::AcceptsAndIsSilent
+            | Behaviour::BlackHole => {
+                replies(behaviour, &mut stream, &mut input, &mut frames).await
+            }
         }
     }
 }

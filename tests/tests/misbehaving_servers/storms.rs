@@ -73,7 +73,9 @@ fn outage(behaviour: Behaviour, clients: u64, begins_well: bool) -> (Vec<usize>,
             if let Some(second) = seconds.get_mut(after.as_secs() as usize) {
                 *second += 1;
             }
-            first[client as usize] = first[client as usize].min(after);
+            if let Some(first) = first.get_mut(client as usize) {
+                *first = after.min(*first);
+            }
         }
         // It was not for ever. A client that has just begun an attempt has to end it first.
         peers.behave(Behaviour::Serves);
