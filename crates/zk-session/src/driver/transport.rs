@@ -298,7 +298,7 @@ mod tests {
         })
         .await;
         assert_eq!(winner.unwrap(), 3);
-        assert_eq!(tried, [(1, STAGGER * 0), (2, STAGGER), (3, STAGGER * 2)]);
+        assert_eq!(tried, [(1, Duration::ZERO), (2, STAGGER), (3, STAGGER * 2)]);
         assert_eq!(took, STAGGER * 2);
     }
 
