@@ -2,6 +2,8 @@
 
 #[path = "tracing/attempts.rs"]
 mod attempts;
+#[path = "tracing/outage.rs"]
+mod outage;
 
 use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};

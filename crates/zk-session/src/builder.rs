@@ -14,6 +14,7 @@ use crate::connect_string::ConnectString;
 use crate::driver::clock::Clock;
 use crate::driver::shared::Shared;
 use crate::driver::transport::{Tcp, Transport};
+use crate::driver::trouble::Seen;
 use crate::driver::{Driver, Ends};
 use crate::error::{ConfigError, ConnectError, OpError};
 use crate::machine::{
@@ -28,6 +29,10 @@ pub const REQUEST_LIMIT_DEFAULT: usize = 0xf_ffff;
 /// Longest reply by default, in bytes. Servers have no limit of their own: data of the largest
 /// size comes back in a longer frame than it was written with.
 pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
+/// A name may stand for several servers, and one of them must not take all of the time.
+const SHARES_MIN: u32 = 3;
+/// Longer than any process lives, and short enough to be added to any moment.
+const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// Describes a client; made by [`Client::builder`].
 #[must_use = "a builder does nothing until `connect`"]
@@ -76,7 +81,7 @@ impl ClientBuilder {
             lease: Some(LeaseConfig::default()),
             seed: None,
             clock: None,
-            transport: Arc::new(Tcp),
+            transport: Arc::new(Tcp::new()),
         }
     }
 
@@ -87,17 +92,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Time for one server to accept the connection and to answer the handshake. Default: the
-    /// session timeout divided by the number of servers, so that a lap over all of them fits. If
-    /// a server grants a shorter session timeout than was asked for, it is never longer than that
-    /// one's share.
+    /// The longest time for one server to accept the connection and to answer the handshake.
+    /// Default: the session timeout divided by the number of servers, so that a lap over all of
+    /// them fits, or by three if there are fewer, because one name may stand for several servers.
+    /// If a server grants a shorter session timeout than was asked for, it is never longer than
+    /// that one's share.
+    ///
+    /// While there is something to save, such as a lock or the session, a server has less: its
+    /// share of the time that is left, but at least half a second. `Duration::MAX` is no limit.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
         self
     }
 
     /// How long [`connect`](Self::connect) waits for the first connection. Default: the session
-    /// timeout.
+    /// timeout. `Duration::MAX` is no limit.
     pub fn connect_within(mut self, timeout: Duration) -> Self {
         self.connect_within = Some(timeout);
         self
@@ -105,7 +114,7 @@ impl ClientBuilder {
 
     /// Time without any server after which the session counts as expired. Until then it is
     /// suspended and may come back. Default: twice the session timeout. It is never shorter than
-    /// the session timeout that a server has granted.
+    /// the session timeout that a server has granted. `Duration::MAX` is no limit.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self
@@ -207,14 +216,15 @@ impl ClientBuilder {
             [random.next(), random.next(), random.next()]
         });
         let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let share = self.session_timeout / u32::try_from(hosts.len()).unwrap_or(u32::MAX);
-        let connect_timeout = self.connect_timeout.unwrap_or(share);
+        let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(SHARES_MIN);
+        let share = self.session_timeout / servers;
+        let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
         let config = SessionConfig {
             hosts,
             seed: seed[0],
             session_timeout: self.session_timeout,
             connect_timeout,
-            give_up: self.give_up.unwrap_or(self.session_timeout * 2),
+            give_up: self.give_up.unwrap_or(self.session_timeout * 2).min(NO_LIMIT),
             auth: self.auth,
             request_limit: self.request_limit,
             response_limit: self.response_limit,
@@ -226,7 +236,7 @@ impl ClientBuilder {
         let machine = Session::new(config, clock.now());
         let (commands, command_queue) = mpsc::unbounded_channel();
         let (status_sender, status) = watch::channel(machine.status());
-        let (failure_sender, last_failure) = watch::channel(None);
+        let (seen_sender, seen) = watch::channel(Seen::default());
         let queued = Arc::new(AtomicUsize::new(0));
         let end = Arc::new(Mutex::new(EndCause::Abandoned));
         let ends = Ends {
@@ -234,7 +244,7 @@ impl ClientBuilder {
             commands: command_queue,
             queued: Arc::clone(&queued),
             status: status_sender,
-            last_failure: failure_sender,
+            seen: seen_sender,
         };
         let driver = Driver::new(machine, clock.clone(), self.transport, ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
@@ -245,7 +255,7 @@ impl ClientBuilder {
             end,
             hosts: names,
             janitor,
-            last_failure,
+            seen,
             status,
             commands,
             queued,
@@ -280,7 +290,7 @@ impl ClientBuilder {
                 return Err(ConnectError::TimedOut {
                     hosts: shared.hosts.clone(),
                     waited: within,
-                    last_failure: shared.last_failure.borrow().clone(),
+                    last_failure: shared.seen.borrow().why_not(),
                 });
             }
         }
@@ -298,8 +308,11 @@ impl ClientBuilder {
         if self.give_up.is_some_and(|timeout| timeout < self.session_timeout) {
             return option("give_up_after", "it is shorter than the session timeout");
         }
-        if self.connect_timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return option("connect_timeout", "it is zero");
+        if self.connect_timeout.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
+            return option("connect_timeout", "it is shorter than 1 ms");
+        }
+        if self.connect_within.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
+            return option("connect_within", "it is shorter than 1 ms");
         }
         if self.request_limit < 1024 {
             return option("request_limit", "it is less than 1024 bytes");
@@ -368,4 +381,70 @@ async fn replay(operation: impl Fn() -> Op<()>) -> Result<(), OpError> {
 
 fn random_seed() -> [u64; 3] {
     std::array::from_fn(|_| getrandom::u64().expect("the system's random number generator works"))
+}
+
+#[cfg(test)]
+mod tests {
+    use zk_testserver::{ServerConfig, TestServer};
+
+    use super::*;
+
+    /// Sets an option.
+    type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
+
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    #[tokio::test(start_paused = true)]
+    async fn every_option_of_time_works_or_is_refused_from_zero_to_the_longest() {
+        let second = Duration::from_secs(1);
+        let options: [(&str, Set, [bool; 5]); 4] = [
+            // With 0, 1 ns, 1 ms, a century and MAX.
+            ("session_timeout", ClientBuilder::session_timeout, [false; 5]),
+            ("connect_timeout", ClientBuilder::connect_timeout, [false, false, true, true, true]),
+            ("connect_within", ClientBuilder::connect_within, [false, false, true, true, true]),
+            ("give_up_after", ClientBuilder::give_up_after, [false, false, false, true, true]),
+        ];
+        let extremes = [
+            Duration::ZERO,
+            Duration::from_nanos(1),
+            Duration::from_millis(1),
+            second * 60 * 60 * 24 * 365 * 100,
+            Duration::MAX,
+        ];
+        for (name, set, expected) in options {
+            for (extreme, works) in extremes.into_iter().zip(expected) {
+                let server = TestServer::start(ServerConfig::default());
+                let builder = Client::builder("in-process")
+                    .transport(server.connector())
+                    .clock(Clock::tokio());
+                match set(builder, extreme).connect().await {
+                    Err(ConnectError::Config(ConfigError::Option { option, .. })) => {
+                        assert!(option == name && !works, "{option} refused, {name} {extreme:?}");
+                    }
+                    Err(error) => panic!("{name} {extreme:?}: {error}"),
+                    Ok(client) => {
+                        assert!(works, "{name} {extreme:?} is accepted");
+                        // Its task outlives an outage, and what comes after it.
+                        server.refuse_for(second * 90);
+                        server.disconnect_all();
+                        tokio::time::sleep(second * 100).await;
+                        client.exists("/").await.expect("the client goes on");
+                        client.close().await;
+                    }
+                }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longest_session_timeout_works() {
+        let server = TestServer::start(ServerConfig::default());
+        let client = Client::builder("in-process")
+            .transport(server.connector())
+            .clock(Clock::tokio())
+            .session_timeout(Duration::from_millis(i32::MAX as u64))
+            .connect()
+            .await
+            .expect("servers grant what they like");
+        client.close().await;
+    }
 }

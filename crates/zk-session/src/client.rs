@@ -84,6 +84,12 @@ impl Client {
         &self.shared
     }
 
+    /// Why the last connection ended, or could not be made: the server, and the cause. `None` if
+    /// none has failed so far. For messages to people; it stays after the next connection.
+    pub fn last_failure(&self) -> Option<String> {
+        self.shared.seen.borrow().last_failure.clone()
+    }
+
     /// Creates a znode, with the path that the server made of a sequential one, and its stat.
     ///
     /// After `ConnectionLoss(Unknown)` the znode may exist, or appear later.

@@ -1,5 +1,7 @@
 //! Why something did not work, and what is known about its effect.
 
+use std::borrow::Cow;
+
 use jute_codec::{DecodeError, ErrorCode};
 use thiserror::Error;
 
@@ -141,16 +143,16 @@ pub enum ConfigError {
     Chroot {
         /// The chroot as given.
         path: String,
-        /// What is wrong with it.
-        reason: &'static str,
+        /// What is wrong with it, and what to do.
+        reason: Cow<'static, str>,
     },
     /// An entry of the host list cannot be read.
     #[error("invalid host {host:?} in the connect string: {reason}")]
     Host {
         /// The entry as given.
         host: String,
-        /// What is wrong with it.
-        reason: &'static str,
+        /// What is wrong with it, and what to do.
+        reason: Cow<'static, str>,
     },
     /// The connect string names no host.
     #[error("the connect string names no host")]
@@ -183,7 +185,8 @@ pub enum ConnectError {
     /// The options cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No server answered in time. The last failure says why, if there was one.
+    /// No server answered in time. The last failure says which server was tried last, and what
+    /// became of it; or how far the only attempt has come.
     #[error("no server of {hosts} answered within {waited:?}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]
     TimedOut {
         /// The hosts that were tried.

@@ -102,6 +102,8 @@ fn a_guard_is_at_risk_when_an_acknowledgement_is_overdue() {
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
         sleep_ms(6_600).await;
         assert_eq!(guard.state(), LockState::Held);
+        // Otherwise the next connection could come, and prove the lock, before anybody looks.
+        world.server.refuse_for(Duration::from_millis(200));
         sleep_ms(100).await;
         assert_eq!(guard.state(), LockState::AtRisk);
         // The client gives the silent connection up, and proves the lock on the next.

@@ -11,6 +11,7 @@ pub(crate) mod inbox;
 pub(crate) mod janitor;
 pub(crate) mod shared;
 pub(crate) mod transport;
+pub(crate) mod trouble;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +26,14 @@ use bytes::BytesMut;
 use tokio::io::AsyncWrite as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Sleep;
-use tracing::{Instrument as _, Span, debug, info, info_span};
+use tracing::{Instrument as _, Span, debug, info_span};
 
 use self::clock::Clock;
 use self::inbox::Teller;
 use self::janitor::Janitor;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
+use self::trouble::{Seen, Trouble};
 use crate::machine::{Change, EndCause, Event, Session, SessionState, Status, Token};
 use crate::time::Time;
 use crate::types::WatchedEvent;
@@ -65,7 +67,8 @@ pub(crate) struct Driver {
     queued: Arc<AtomicUsize>,
     handles_gone: bool,
 
-    /// Span of the current connection, or of the attempt to get one.
+    /// Span of the session, and of the current connection or the attempt to get one.
+    session_span: Span,
     span: Span,
     connecting: Option<Connecting>,
     stream: Option<Box<dyn Stream>>,
@@ -81,7 +84,7 @@ pub(crate) struct Driver {
     /// What was published last.
     published: Status,
     status: watch::Sender<Status>,
-    last_failure: watch::Sender<Option<String>>,
+    trouble: Trouble,
     sinks: BTreeMap<Token, Sink>,
     lanes: BTreeMap<u64, LaneEnd>,
     /// Alarms of lanes, by time.
@@ -102,7 +105,7 @@ pub(crate) struct Ends {
     pub(crate) commands: mpsc::UnboundedReceiver<Command>,
     pub(crate) queued: Arc<AtomicUsize>,
     pub(crate) status: watch::Sender<Status>,
-    pub(crate) last_failure: watch::Sender<Option<String>>,
+    pub(crate) seen: watch::Sender<Seen>,
     pub(crate) end: Arc<Mutex<EndCause>>,
 }
 
@@ -114,6 +117,7 @@ impl Driver {
         ends: Ends,
     ) -> Self {
         let published = *ends.status.borrow();
+        let trouble = Trouble::new(ends.seen, machine.servers());
         Self {
             machine,
             clock,
@@ -121,6 +125,7 @@ impl Driver {
             commands: ends.commands,
             queued: ends.queued,
             handles_gone: false,
+            session_span: Span::none(),
             span: Span::none(),
             connecting: None,
             stream: None,
@@ -132,7 +137,7 @@ impl Driver {
             armed: None,
             published,
             status: ends.status,
-            last_failure: ends.last_failure,
+            trouble,
             sinks: BTreeMap::new(),
             lanes: BTreeMap::new(),
             alarms: BTreeSet::new(),
@@ -143,7 +148,8 @@ impl Driver {
     }
 
     /// Spawns the task of the session, and its janitor, on the current runtime.
-    pub(crate) fn start(self, span: &Span) -> Janitor {
+    pub(crate) fn start(mut self, span: &Span) -> Janitor {
+        self.session_span = span.clone();
         tokio::spawn(self.run().instrument(span.clone()));
         Janitor::new(span.clone())
     }
@@ -273,6 +279,7 @@ impl Driver {
             Ok(stream) => {
                 self.stream = Some(stream);
                 self.machine.handle_connected(self.clock.now());
+                self.trouble.reached(self.machine.stage());
             }
             Err(error) => self.disconnected(&error),
         }
@@ -392,10 +399,10 @@ impl Driver {
     }
 
     fn disconnected(&mut self, error: &io::Error) {
-        debug!(%error, "connection ended");
-        self.last_failure.send_replace(Some(error.to_string()));
+        let (stage, now) = (self.machine.stage(), self.clock.now());
         self.close_transport();
-        self.machine.handle_disconnected(self.clock.now());
+        self.machine.handle_disconnected(now);
+        self.trouble.broke(error, stage, self.machine.failures(), now);
     }
 
     fn close_transport(&mut self) {
@@ -414,12 +421,17 @@ impl Driver {
             match event {
                 Event::Change(change) => self.announce(change),
                 Event::Connect(host) => {
-                    self.span = info_span!("zk_connection", %host);
-                    debug!(parent: &self.span, "connecting");
-                    self.connecting =
-                        Some(self.transport.connect(host, self.machine.connect_timeout()));
+                    // Not a child of the current one, which would make a chain without an end.
+                    self.span = info_span!(parent: &self.session_span, "zk_connection", %host);
+                    let attempt = self.machine.attempt();
+                    debug!(parent: &self.span, time = ?attempt.time(), "connecting");
+                    self.trouble.trying(host.clone(), self.clock.now());
+                    self.connecting = Some(self.transport.connect(host, attempt));
                 }
-                Event::Disconnect => self.close_transport(),
+                Event::Disconnect(cause) => {
+                    self.close_transport();
+                    self.trouble.ended(&cause, self.machine.failures(), self.clock.now());
+                }
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {
                     Some(Sink::Lane(id)) => self.tell_lane(id, LaneEvent::Reply { token, reply }),
                     Some(Sink::Once(sender)) => drop(sender.send(reply)),
@@ -428,6 +440,8 @@ impl Driver {
                 Event::Watch { id, event } => self.fire(id.owner, id.local, event),
             }
         }
+        let is_connected = self.published.state == SessionState::Connected;
+        self.trouble.look(self.machine.failures(), is_connected);
     }
 
     fn publish(&mut self) {
@@ -446,16 +460,7 @@ impl Driver {
     }
 
     fn announce(&mut self, change: Change) {
-        match change {
-            Change::Connected { session, connection, resumed } => {
-                info!(%session, connection, resumed, "connected");
-            }
-            Change::Suspended { session } => info!(%session, "suspended"),
-            Change::Lapsed { session } => info!(%session, "guard deadline passed"),
-            Change::Ended { session, cause } => info!(%session, ?cause, "session ended"),
-            Change::AuthFailed => info!("authentication failed"),
-            Change::Closing => debug!("closing"),
-        }
+        self.trouble.tell(change);
         if let Change::Ended { cause, .. } = change {
             *self.end.lock().unwrap_or_else(PoisonError::into_inner) = cause;
             let ended = match cause {
@@ -571,7 +576,7 @@ mod tests {
         let machine = Session::new(config, clock.now());
         let (commands, command_queue) = mpsc::unbounded_channel();
         let (status, _statuses) = watch::channel(machine.status());
-        let (last_failure, _failures) = watch::channel(None);
+        let (seen, _seen) = watch::channel(Seen::default());
         let connector = server.connector();
         let transport = move |host| {
             let pipe = connector(host);
@@ -581,7 +586,7 @@ mod tests {
             commands: command_queue,
             queued: Arc::new(AtomicUsize::new(FLIGHTS as usize)),
             status,
-            last_failure,
+            seen,
             end: Arc::new(Mutex::new(EndCause::Abandoned)),
         };
         let mut driver = Driver::new(machine, clock, Arc::new(transport), ends);

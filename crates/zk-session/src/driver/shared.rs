@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::clock::Clock;
 use super::inbox::Teller;
 use super::janitor::Janitor;
+use super::trouble::Seen;
 use crate::error::OpError;
 use crate::machine::{
     Change, EndCause, Flight, Operation, Reply, SplitMix, Status, Token, WatchId,
@@ -89,7 +90,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) hosts: String,
     pub(crate) janitor: Janitor,
-    pub(crate) last_failure: watch::Receiver<Option<String>>,
+    pub(crate) seen: watch::Receiver<Seen>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     /// Flights on the way to the task that take places of `outstanding_limit`.

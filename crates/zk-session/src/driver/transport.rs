@@ -1,15 +1,27 @@
 //! How connections are made: TCP, or whatever a test provides.
 
-use std::future::Future;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tracing::debug;
 
 use crate::connect_string::Host;
+use crate::machine::Attempt;
+
+/// Time until the next address is tried beside the one before; as RFC 8305 recommends.
+const STAGGER: Duration = Duration::from_millis(250);
+/// Addresses of one name that are tried in one attempt. The next attempt begins with another one.
+const RACED_MAX: usize = 4;
 
 /// A byte stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -29,8 +41,9 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> +
 /// let client = zk_session::Client::builder("in-memory").transport(|_host| pipe());
 /// ```
 pub trait Transport: Send + Sync + 'static {
-    /// Starts to open a connection to `host`, within `timeout`.
-    fn connect(&self, host: Host, timeout: Duration) -> Connecting;
+    /// Starts to open a connection to `host`. The future is dropped when the time of the attempt
+    /// is over.
+    fn connect(&self, host: Host, attempt: Attempt) -> Connecting;
 }
 
 impl<F, Fut, S> Transport for F
@@ -39,40 +52,320 @@ where
     Fut: Future<Output = io::Result<S>> + Send + 'static,
     S: Stream + 'static,
 {
-    fn connect(&self, host: Host, _: Duration) -> Connecting {
+    fn connect(&self, host: Host, _: Attempt) -> Connecting {
         let connecting = self(host);
         Box::pin(async move { Ok(Box::new(connecting.await?) as Box<dyn Stream>) })
     }
 }
 
-/// Plain TCP, the default. The name is resolved for each attempt, and every address is tried,
-/// each with its share of the time that is left.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct Tcp;
+type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+type Resolve = dyn Fn(Host) -> Addresses + Send + Sync;
+
+/// Plain TCP, the default.
+///
+/// The name is resolved for each attempt. Up to four of its addresses are tried, the next one when
+/// the one before has failed, or after 250 ms; the first that accepts wins. Each attempt at a
+/// server begins with another address, because the one that accepts may not be able to serve.
+#[derive(Clone)]
+pub struct Tcp {
+    resolve: Arc<Resolve>,
+}
+
+impl Tcp {
+    /// With the names of the system: DNS, and what else is configured there.
+    pub fn new() -> Self {
+        Self::with_resolver(|host: Host| async move {
+            let found = tokio::net::lookup_host((host.name.as_str(), host.port)).await?;
+            Ok(found.collect())
+        })
+    }
+
+    /// With addresses from somewhere else, such as a registry of services. It is asked for each
+    /// attempt, and its time is part of the attempt's.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use zk_session::{Client, Tcp};
+    ///
+    /// let tcp = Tcp::with_resolver(|host| async move {
+    ///     Ok(vec![SocketAddr::from(([127, 0, 0, 2], host.port))])
+    /// });
+    /// let client = Client::builder("zk.internal").transport(tcp);
+    /// ```
+    pub fn with_resolver<F, Fut>(resolve: F) -> Self
+    where
+        F: Fn(Host) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    {
+        let resolve = move |host| -> Addresses { Box::pin(resolve(host)) };
+        Self { resolve: Arc::new(resolve) }
+    }
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tcp").finish_non_exhaustive()
+    }
+}
 
 impl Transport for Tcp {
-    fn connect(&self, host: Host, timeout: Duration) -> Connecting {
+    fn connect(&self, host: Host, attempt: Attempt) -> Connecting {
+        let resolving = (self.resolve)(host);
         Box::pin(async move {
-            let deadline = tokio::time::Instant::now() + timeout;
-            let addresses: Vec<_> =
-                tokio::net::lookup_host((host.name.as_str(), host.port)).await?.collect();
-            let mut failure =
-                io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-            for (tried, address) in addresses.iter().enumerate() {
-                let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-                let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1);
-                match tokio::time::timeout(share, TcpStream::connect(address)).await {
-                    Ok(Ok(stream)) => {
-                        stream.set_nodelay(true)?;
-                        return Ok(Box::new(stream) as Box<dyn Stream>);
-                    }
-                    Ok(Err(error)) => failure = error,
-                    Err(_) => failure = io::ErrorKind::TimedOut.into(),
-                }
-                debug!(%address, error = %failure, "cannot connect");
-            }
-            Err(failure)
+            let addresses = resolving.await.map_err(|error| {
+                io::Error::new(error.kind(), format!("the name cannot be resolved: {error}"))
+            })?;
+            let addresses = order(addresses, attempt.number());
+            let stream = dial(&addresses, attempt.time(), TcpStream::connect).await?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
         })
+    }
+}
+
+/// The addresses of one attempt, in the order in which to try them.
+///
+/// Resolvers shuffle, so the addresses of a family are sorted before they are taken in turns. The
+/// families alternate, and the one that the resolver prefers comes first.
+fn order(addresses: Vec<SocketAddr>, number: u64) -> Vec<SocketAddr> {
+    let Some(preferred) = addresses.first().map(SocketAddr::is_ipv4) else { return addresses };
+    let addresses: BTreeSet<_> = addresses.into_iter().collect();
+    let (first, second): (Vec<_>, Vec<_>) =
+        addresses.into_iter().partition(|address| address.is_ipv4() == preferred);
+    let mut mixed = Vec::new();
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            break;
+        }
+        mixed.extend(pair.into_iter().flatten());
+    }
+    let count = mixed.len() as u64;
+    mixed.rotate_left((number % count) as usize);
+    mixed.truncate(RACED_MAX);
+    mixed
+}
+
+/// Connects to the first address that accepts.
+async fn dial<S, F, Fut>(addresses: &[SocketAddr], time: Duration, connect: F) -> io::Result<S>
+where
+    F: Fn(SocketAddr) -> Fut,
+    Fut: Future<Output = io::Result<S>>,
+{
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    }
+    let mut failures = Vec::new();
+    let mut open = Vec::new();
+    match timeout(time, race(addresses, time, connect, &mut open, &mut failures)).await {
+        Ok(Some(stream)) => return Ok(stream),
+        Ok(None) => {}
+        Err(_) => {
+            let late = open.iter().map(|(address, _)| (*address, io::ErrorKind::TimedOut.into()));
+            failures.extend(late);
+        }
+    }
+    let kind =
+        failures.last().map_or(io::ErrorKind::TimedOut, |(_, error): &(_, io::Error)| error.kind());
+    let all: Vec<_> =
+        failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
+    Err(io::Error::new(kind, all.join(", ")))
+}
+
+/// An address, and the connection to it that is being opened.
+type Racer<Fut> = (SocketAddr, Pin<Box<Fut>>);
+
+/// `None` if all addresses have failed. What is open, and what has failed, belongs to the caller,
+/// who may end the race.
+async fn race<S, F, Fut>(
+    addresses: &[SocketAddr],
+    time: Duration,
+    connect: F,
+    open: &mut Vec<Racer<Fut>>,
+    failures: &mut Vec<(SocketAddr, io::Error)>,
+) -> Option<S>
+where
+    F: Fn(SocketAddr) -> Fut,
+    Fut: Future<Output = io::Result<S>>,
+{
+    // Each has to begin before the time is over.
+    let stagger = STAGGER.min(time / (addresses.len() as u32 + 1));
+    let mut next = addresses.iter();
+    loop {
+        let patience = match next.next() {
+            Some(address) => {
+                open.push((*address, Box::pin(connect(*address))));
+                if next.len() > 0 { stagger } else { Duration::MAX }
+            }
+            None if open.is_empty() => return None,
+            None => Duration::MAX,
+        };
+        match timeout(patience, poll_fn(|cx| first_ready(open, cx))).await {
+            Ok((_, Ok(stream))) => return Some(stream),
+            Ok((address, Err(error))) => {
+                debug!(%address, %error, "cannot connect");
+                failures.push((address, error));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Polls all, and takes out the first that is ready.
+fn first_ready<S, Fut>(
+    open: &mut Vec<Racer<Fut>>,
+    cx: &mut std::task::Context<'_>,
+) -> Poll<(SocketAddr, io::Result<S>)>
+where
+    Fut: Future<Output = io::Result<S>>,
+{
+    for index in 0..open.len() {
+        let Some((address, racer)) = open.get_mut(index) else { break };
+        if let Poll::Ready(result) = racer.as_mut().poll(cx) {
+            let address = *address;
+            open.swap_remove(index);
+            return Poll::Ready((address, result));
+        }
+    }
+    Poll::Pending
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::Mutex;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, last], 2181))
+    }
+
+    fn addresses(count: u8) -> Vec<SocketAddr> {
+        (1..=count).map(address).collect()
+    }
+
+    /// Dials addresses of which each does what `behave` says; the winner, when each was tried, and
+    /// how long it took.
+    async fn dialled<Fut: Future<Output = io::Result<()>>>(
+        count: u8,
+        time: Duration,
+        behave: impl Fn(u8) -> Fut,
+    ) -> (io::Result<u8>, Vec<(u8, Duration)>, Duration) {
+        let begun = Instant::now();
+        let tried = Mutex::new(Vec::new());
+        let winner = dial(&addresses(count), time, |address| {
+            let SocketAddr::V4(v4) = address else { panic!("all are IPv4") };
+            let last = v4.ip().octets()[3];
+            tried.lock().unwrap().push((last, begun.elapsed()));
+            let behaviour = behave(last);
+            async move { behaviour.await.map(|()| last) }
+        })
+        .await;
+        (winner, tried.into_inner().unwrap(), begun.elapsed())
+    }
+
+    fn refused() -> io::Error {
+        io::ErrorKind::ConnectionRefused.into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_address_is_tried_at_once_when_one_refuses() {
+        let (winner, tried, took) = dialled(3, SECOND * 3, |last| async move {
+            if last == 3 { Ok(()) } else { Err(refused()) }
+        })
+        .await;
+        assert_eq!(winner.unwrap(), 3);
+        assert_eq!(tried.iter().map(|(last, _)| *last).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(took, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_address_is_tried_after_a_quarter_of_a_second_beside_one_that_is_silent() {
+        let (winner, tried, took) = dialled(3, SECOND * 3, |last| async move {
+            if last == 3 { Ok(()) } else { pending().await }
+        })
+        .await;
+        assert_eq!(winner.unwrap(), 3);
+        assert_eq!(tried, [(1, Duration::ZERO), (2, STAGGER), (3, STAGGER * 2)]);
+        assert_eq!(took, STAGGER * 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_slow_may_still_win_over_one_that_is_slower() {
+        let (winner, ..) = dialled(2, SECOND * 3, |last| async move {
+            tokio::time::sleep(if last == 1 { SECOND / 2 } else { SECOND }).await;
+            Ok(())
+        })
+        .await;
+        assert_eq!(winner.unwrap(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_address_is_tried_however_short_the_time_and_the_error_names_each() {
+        let (winner, tried, took) = dialled(4, SECOND / 2, |last| async move {
+            if last == 2 { Err(refused()) } else { pending().await }
+        })
+        .await;
+        let error = winner.unwrap_err().to_string();
+        for part in ["127.0.0.2:2181: connection refused", "127.0.0.1:2181: timed out"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!((tried.len(), took), (4, SECOND / 2));
+        let (winner, ..) = dialled(2, SECOND, |_| async { Err(refused()) }).await;
+        assert_eq!(winner.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_without_an_address_and_one_that_cannot_be_resolved_say_so() {
+        let host = || Host { name: "zk".into(), port: 2181 };
+        let attempt = Attempt::new(0, Duration::MAX);
+        let error = |tcp: Tcp| async move {
+            match tcp.connect(host(), attempt).await {
+                Ok(_) => panic!("there is nobody"),
+                Err(error) => error.to_string(),
+            }
+        };
+        let none = error(Tcp::with_resolver(|_| async { Ok(vec![]) })).await;
+        assert_eq!(none, "the name has no address");
+        let unknown = error(Tcp::with_resolver(|_| async { Err(io::Error::other("no")) })).await;
+        assert_eq!(unknown, "the name cannot be resolved: no");
+    }
+
+    #[test]
+    fn every_address_comes_first_in_turn_whatever_order_the_resolver_gives() {
+        for count in 1..=6 {
+            let mut seen = BTreeSet::new();
+            for number in 0..u64::from(count) {
+                let mut shuffled = addresses(count);
+                shuffled.rotate_left((number * 7 % u64::from(count)) as usize);
+                shuffled.push(address(1));
+                let ordered = order(shuffled, number);
+                assert_eq!(ordered.len(), usize::from(count).min(RACED_MAX));
+                seen.insert(ordered[0]);
+            }
+            assert_eq!(seen.len(), usize::from(count));
+        }
+        assert!(order(vec![], 5).is_empty());
+    }
+
+    #[test]
+    fn the_families_alternate_and_the_preferred_one_begins() {
+        let v6 = |last| SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, last], 2181));
+        let mixed = order(vec![v6(1), v6(2), address(1), address(2)], 0);
+        assert_eq!(mixed, [v6(1), address(1), v6(2), address(2)]);
+        let mixed = order(vec![address(1), v6(1), v6(2)], 1);
+        assert_eq!(mixed, [v6(1), v6(2), address(1)]);
     }
 }

@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{ConnectRequest, ConnectResponse, FrameDecoder, Record, Request, encode_frame};
+use tracing::warn;
 
 use super::heartbeat::Heartbeat;
+use super::hosts::Attempt;
 use super::inflight::Purpose;
 use super::timer::Timer;
-use super::{Change, EndCause, Event, Identity, Phase, Session, SessionState};
+use super::{
+    CONNECT_TIME_MIN, Change, DisconnectCause, EndCause, Event, Identity, Phase, Session,
+    SessionState,
+};
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::SessionId;
@@ -41,7 +46,7 @@ impl Session {
     pub fn handle_disconnected(&mut self, now: Time) {
         self.advance(now);
         if !matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
-            self.end_connection(false);
+            self.end_connection(None);
         }
     }
 
@@ -49,35 +54,93 @@ impl Session {
     pub(super) fn connect(&mut self) {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.phase = Phase::Connecting;
-        self.timers.set(Timer::Connect, self.now + self.connect_timeout());
-        let host = self.hosts.next();
+        let time = self.time_to_connect();
+        let (host, number) = self.hosts.next();
+        self.attempt = Attempt::new(number, time);
+        self.timers.set(Timer::Connect, self.now + time);
         self.events.push_back(Event::Connect(host));
     }
 
-    /// Time for one server to accept the connection and to answer the handshake: as configured,
-    /// but if a shorter session timeout was granted than was asked for, no more than its share of
-    /// that.
-    pub fn connect_timeout(&self) -> Duration {
-        if self.timeout < self.config.session_timeout {
-            let hosts = u32::try_from(self.config.hosts.len()).unwrap_or(u32::MAX);
-            return self.config.connect_timeout.min(self.timeout / hosts);
+    /// The current attempt to connect, or the last one.
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Attempts that failed, and connections that ended, since a connection was of use.
+    pub fn failures(&self) -> u32 {
+        self.hosts.failures()
+    }
+
+    /// Number of servers.
+    pub(crate) fn servers(&self) -> u32 {
+        u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Time for one server to accept the connection and to answer the handshake.
+    ///
+    /// What is at stake is divided among the servers that are left in this lap, so that one of
+    /// them cannot use up what the others need. A name may stand for several servers, and the last
+    /// of a lap is not the last chance, so a server never gets more than half of it.
+    fn time_to_connect(&self) -> Duration {
+        let ceiling = if self.timeout < self.config.session_timeout {
+            self.config.connect_timeout.min(self.timeout / self.servers())
+        } else {
+            self.config.connect_timeout
+        };
+        match self.stake() {
+            Some(until) => {
+                let share = until.saturating_since(self.now) / self.hosts.left().max(2);
+                share.max(CONNECT_TIME_MIN).min(ceiling)
+            }
+            None => ceiling,
         }
-        self.config.connect_timeout
+    }
+
+    /// Until when a connection can save what would be lost without one: the lease, or the guard
+    /// deadline, if anybody relies on it; otherwise the session itself.
+    pub(super) fn stake(&self) -> Option<Time> {
+        let guard = self.status().guard_deadline().filter(|_| self.is_relied_on);
+        let session = self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
+        guard.into_iter().chain(session).find(|until| *until > self.now)
     }
 
     /// The connection is of no use any more: tells the driver, then ends it here.
-    pub(super) fn drop_connection(&mut self) {
-        self.end_connection(true);
+    pub(super) fn drop_connection(&mut self, cause: DisconnectCause) {
+        self.end_connection(Some(cause));
     }
 
-    /// Forgets the connection and answers what was on it. `tell`: the driver does not know yet.
-    pub(super) fn end_connection(&mut self, tell: bool) {
+    /// The connection, or the attempt, has used up its time.
+    pub(super) fn give_up_attempt(&mut self) {
+        let time = self.attempt.time();
+        self.drop_connection(match self.phase {
+            Phase::Idle | Phase::Connecting | Phase::Stopped(_) => {
+                DisconnectCause::NoConnection(time)
+            }
+            Phase::Handshaking(_) | Phase::Burying => DisconnectCause::NoHandshake(time),
+            Phase::Authenticating(_) | Phase::Established => DisconnectCause::NoReply(time),
+        });
+    }
+
+    /// Looks whether the connection has proved that it is of use: watches restored, a later
+    /// request answered, and some time gone by. Everything less can be had from a server that
+    /// should be left alone.
+    pub(super) fn judge_connection(&mut self) {
+        if self.useful_from.is_some_and(|from| from <= self.now) {
+            self.hosts.succeeded();
+        }
+    }
+
+    /// Forgets the connection and answers what was on it. With a cause if the driver does not know
+    /// yet.
+    pub(super) fn end_connection(&mut self, cause: Option<DisconnectCause>) {
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
-        if tell {
-            self.events.push_back(Event::Disconnect);
-        }
+        self.judge_connection();
+        self.ready_at = None;
+        self.useful_from = None;
+        let is_an_answer = cause.as_ref().is_some_and(DisconnectCause::is_an_answer);
+        self.events.extend(cause.map(Event::Disconnect));
         let was_established = self.phase == Phase::Established;
         self.phase = Phase::Idle;
         self.out.clear();
@@ -85,13 +148,18 @@ impl Session {
         for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read] {
             self.timers.stop(timer);
         }
-        let pause = self.hosts.pause(self.timeout);
-        self.timers.set(Timer::Reconnect, self.now + pause);
+        let is_urgent = self.stake().is_some();
+        let at = if is_an_answer {
+            self.hosts.follow_at(self.now, is_urgent)
+        } else {
+            self.hosts.retry_at(self.now, is_urgent)
+        };
+        self.timers.set(Timer::Reconnect, at);
         if let Some(session) = self.session_id() {
             self.frozen_zxid.get_or_insert(self.last_zxid);
             if !self.timers.is_set(Timer::GiveUp) {
                 // A server may have granted a longer timeout than was asked for.
-                self.timers.set(Timer::GiveUp, self.now + self.config.give_up.max(self.timeout));
+                self.timers.set(Timer::GiveUp, self.now + self.config.give_up.max(self.granted));
             }
             if was_established {
                 self.emit(Change::Suspended { session });
@@ -122,7 +190,6 @@ impl Session {
     }
 
     pub(super) fn handle_connect_response(&mut self, response: ConnectResponse, sent: Time) {
-        self.hosts.succeeded();
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
         let id = SessionId(response.session_id);
         if let Some(stale) = &self.stale {
@@ -137,27 +204,39 @@ impl Session {
         }
         let asked = self.session_id();
         match (asked, granted) {
-            (None, None) => self.drop_connection(),
+            (None, None) => self.drop_connection(DisconnectCause::SessionRefused),
             (Some(_), None) => {
                 self.end_session(EndCause::Expired);
-                self.reconnect_at_once();
+                self.drop_connection(DisconnectCause::SessionExpired);
             }
             (Some(asked), Some(_)) if asked != id => {
                 // Whatever this server is, our session is not the one it serves.
                 self.end_session(EndCause::Swapped);
-                self.reconnect_at_once();
+                self.drop_connection(DisconnectCause::SessionSwapped);
             }
             (asked, Some(ms)) => {
-                self.timeout = Duration::from_millis(ms);
-                self.identity = Some(Identity { id, password: response.password });
-                self.timers.stop(Timer::Connect);
-                self.timers.stop(Timer::GiveUp);
+                self.granted = Duration::from_millis(ms);
                 if asked.is_none() {
+                    self.created_timeout = self.granted;
+                }
+                // The next leader counts with the timeout of the createSession transaction,
+                // whatever its predecessor has granted since.
+                self.timeout = self.granted.min(self.created_timeout);
+                self.identity = Some(Identity { id, password: response.password });
+                self.timers.stop(Timer::GiveUp);
+                // As long as somebody relies on what can still be saved, the time of the attempt
+                // goes on until a request is answered.
+                if asked.is_none() || !self.is_relied_on || self.stake().is_none() {
+                    self.timers.stop(Timer::Connect);
+                }
+                if asked.is_none() {
+                    self.is_lease_missed = false;
                     self.lease.created(sent, self.now, self.timeout);
                     self.acknowledge(sent);
                 } else {
                     self.resume(sent);
                 }
+                self.report_missing_lease();
                 self.connection += 1;
                 self.arm_heartbeat();
                 self.authenticate();
@@ -176,12 +255,23 @@ impl Session {
         }
     }
 
-    /// The server was right to refuse; there is nothing to back off from.
-    fn reconnect_at_once(&mut self) {
-        self.end_connection(true);
-        if self.phase == Phase::Idle {
-            self.timers.set(Timer::Reconnect, self.now);
+    /// A lease was wanted, and the session timeout is too short for one: said once a session.
+    fn report_missing_lease(&mut self) {
+        let Some(config) = self.config.lease else { return };
+        if self.lease.ping_interval().is_some()
+            || std::mem::replace(&mut self.is_lease_missed, true)
+        {
+            return;
         }
+        warn!(
+            granted = ?self.granted,
+            asked = ?self.config.session_timeout,
+            needed = ?config.timeout_min(),
+            tick = ?config.tick,
+            sync_limit = config.sync_limit,
+            "there is no lease, because the session timeout is too short for these servers; ask \
+             for a longer one, or configure the lease for other servers, or switch it off"
+        );
     }
 
     /// The session that was given up does not exist any more.
@@ -193,7 +283,7 @@ impl Session {
             }
             self.stop(SessionState::Closed);
         } else {
-            self.reconnect_at_once();
+            self.drop_connection(DisconnectCause::StaleIsGone);
         }
     }
 
@@ -215,6 +305,10 @@ impl Session {
         let resumed = self.frozen_zxid.is_some();
         self.emit(Change::Connected { session, connection, resumed });
         self.restore_watches();
+        if resumed && self.timers.is_set(Timer::Connect) {
+            // Its answer shows that the server does more than to answer handshakes.
+            self.ping();
+        }
         if self.closing {
             self.send_close();
         }
@@ -222,7 +316,10 @@ impl Session {
     }
 
     fn restore_watches(&mut self) {
-        let Some(relative_zxid) = self.frozen_zxid else { return };
+        let Some(relative_zxid) = self.frozen_zxid else {
+            self.ready_at = Some(self.now);
+            return;
+        };
         let batches = self.watches.batches(relative_zxid);
         self.batches_missing = batches.len();
         for batch in batches {
@@ -232,6 +329,7 @@ impl Session {
         }
         if self.batches_missing == 0 {
             self.frozen_zxid = None;
+            self.ready_at = Some(self.now);
         }
     }
 }

@@ -156,7 +156,7 @@ impl Session {
     /// Silence of two thirds of the session timeout means that the connection is dead, as in
     /// `ClientCnxn`, so that the last third is left for another server. Where a lock relies on the
     /// lease there is less time.
-    fn read_timeout(&self) -> Duration {
+    pub(super) fn read_timeout(&self) -> Duration {
         let usual = self.timeout * 2 / 3;
         self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
     }

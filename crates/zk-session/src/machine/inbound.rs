@@ -11,31 +11,26 @@ use tracing::{debug, warn};
 use super::inflight::{Pending, Purpose};
 use super::shared_list::Subscriber;
 use super::watch::WatchKind;
-use super::{Change, EndCause, Event, Phase, Session, SessionState};
+use super::{Change, DisconnectCause, EndCause, Event, Phase, Session, SessionState};
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
-/// Why the connection has to end: the peer does not speak the protocol, or has lost count.
-#[derive(Debug, thiserror::Error)]
-enum Violation {
-    #[error(transparent)]
-    Frame(#[from] jute_codec::FrameError),
-    #[error("bad {what}: {error}")]
-    Record { what: &'static str, error: jute_codec::DecodeError },
-    #[error("a reply has the xid {0}, which is not that of the oldest request")]
-    Xid(i32),
-    #[error("the frame of {0} bytes is too long")]
-    TooLong(usize),
-    #[error("the server refused to restore watches: {0}")]
-    SetWatches(ErrorCode),
-}
+/// The answer to a handshake is shorter than this. What seems to be longer comes from a server of
+/// another kind, and need not be waited for.
+const CONNECT_RESPONSE_MAX: u32 = 1024;
 
 impl Session {
     /// Bytes have arrived; takes whole frames from the front of `bytes`.
     pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
         self.advance(now);
         self.hear(bytes);
+        if let Phase::Handshaking(_) = self.phase
+            && let Some(first) = bytes.first_chunk()
+            && u32::from_be_bytes(*first) > CONNECT_RESPONSE_MAX
+        {
+            self.drop_connection(DisconnectCause::NotZooKeeper(*first));
+        }
         while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
             match self.frames.next(bytes) {
                 Ok(None) => {
@@ -47,14 +42,10 @@ impl Session {
                 Ok(Some(frame)) => {
                     self.hear_frame();
                     if let Err(violation) = self.handle_frame(frame) {
-                        warn!(%violation, "ending the connection");
-                        self.drop_connection();
+                        self.drop_connection(violation);
                     }
                 }
-                Err(error) => {
-                    warn!(violation = %Violation::Frame(error), "ending the connection");
-                    self.drop_connection();
-                }
+                Err(error) => self.drop_connection(error.into()),
             }
         }
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
@@ -66,17 +57,17 @@ impl Session {
         self.handle_timeout(now);
     }
 
-    fn handle_frame(&mut self, frame: Frame) -> Result<(), Violation> {
+    fn handle_frame(&mut self, frame: Frame) -> Result<(), DisconnectCause> {
         match (self.phase, frame) {
             (Phase::Handshaking(sent), Frame::Complete(payload)) => {
                 let response = ConnectResponse::decode(&mut Reader::new(payload))
-                    .map_err(|error| Violation::Record { what: "ConnectResponse", error })?;
+                    .map_err(|error| DisconnectCause::Record { what: "ConnectResponse", error })?;
                 debug!(?response, "handshake");
                 self.handle_connect_response(response, sent);
                 Ok(())
             }
             (Phase::Handshaking(_), Frame::Oversized { length, .. }) => {
-                Err(Violation::TooLong(length))
+                Err(DisconnectCause::TooLong(length))
             }
             (_, Frame::Complete(payload)) => self.handle_reply(payload, None),
             (_, Frame::Oversized { head, length }) => self.handle_reply(head, Some(length)),
@@ -84,15 +75,19 @@ impl Session {
     }
 
     /// `oversized` is the length of a reply whose body was skipped.
-    fn handle_reply(&mut self, payload: Bytes, oversized: Option<usize>) -> Result<(), Violation> {
+    fn handle_reply(
+        &mut self,
+        payload: Bytes,
+        oversized: Option<usize>,
+    ) -> Result<(), DisconnectCause> {
         let length = oversized.unwrap_or(payload.len());
         let mut body = Reader::new(payload);
         let header = ReplyHeader::decode(&mut body)
-            .map_err(|error| Violation::Record { what: "ReplyHeader", error })?;
+            .map_err(|error| DisconnectCause::Record { what: "ReplyHeader", error })?;
         match header.xid {
             xid::NOTIFICATION => match oversized {
                 None => self.handle_event(&mut body),
-                Some(length) => Err(Violation::TooLong(length)),
+                Some(length) => Err(DisconnectCause::TooLong(length)),
             },
             xid::PING => {
                 if let Some(sent) = self.heartbeat.pong() {
@@ -105,7 +100,8 @@ impl Session {
                 Ok(())
             }
             xid => {
-                let pending = self.inflight.complete(xid, length).ok_or(Violation::Xid(xid))?;
+                let pending =
+                    self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
                 self.heartbeat.answered(self.now);
                 self.acknowledge(pending.sent);
                 // Events carry -1 or the zxid of a change we may not have seen the effects of;
@@ -124,7 +120,7 @@ impl Session {
         code: ErrorCode,
         body: Reader,
         oversized: Option<usize>,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), DisconnectCause> {
         match pending.purpose {
             Purpose::Close => {
                 if self.phase == Phase::Burying {
@@ -138,16 +134,17 @@ impl Session {
                 self.batches_missing -= 1;
                 if self.batches_missing == 0 {
                     self.frozen_zxid = None;
+                    self.ready_at = Some(self.now);
                 }
                 Ok(())
             }
-            Purpose::SetWatches => Err(Violation::SetWatches(code)),
+            Purpose::SetWatches => Err(DisconnectCause::SetWatches(code)),
             Purpose::SharedList(path) => {
                 let result = result(pending.op, code, body, oversized);
                 let is_over = is_over(code, &result);
                 self.settle_list(&path, &result);
                 if is_over {
-                    self.drop_connection();
+                    self.drop_connection(DisconnectCause::SessionMoved);
                 }
                 self.pump();
                 Ok(())
@@ -167,7 +164,7 @@ impl Session {
                 let is_over = is_over(code, &result);
                 self.settle(token, index, result);
                 if is_over {
-                    self.drop_connection();
+                    self.drop_connection(DisconnectCause::SessionMoved);
                 }
                 self.pump();
                 Ok(())
@@ -182,9 +179,9 @@ impl Session {
         }
     }
 
-    fn handle_event(&mut self, body: &mut Reader) -> Result<(), Violation> {
+    fn handle_event(&mut self, body: &mut Reader) -> Result<(), DisconnectCause> {
         let event = WatcherEvent::decode(body)
-            .map_err(|error| Violation::Record { what: "WatcherEvent", error })?;
+            .map_err(|error| DisconnectCause::Record { what: "WatcherEvent", error })?;
         for id in self.watches.fire(event.kind, &event.path) {
             let event = WatchedEvent { kind: event.kind, path: event.path.clone() };
             self.events.push_back(Event::Watch { id, event });

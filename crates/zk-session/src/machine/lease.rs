@@ -118,6 +118,15 @@ impl LeaseConfig {
         (interval >= PING_INTERVAL_MIN).then_some(interval)
     }
 
+    /// The shortest session timeout that leaves room for a lease.
+    pub fn timeout_min(&self) -> Duration {
+        let spare = self.acknowledgement.saturating_add(PING_INTERVAL_MIN * 6);
+        let slow = self.unnoticed().saturating_add(spare);
+        // What is granted comes in whole milliseconds.
+        let ms = (slow.saturating_mul(20) / 19).as_nanos().div_ceil(1_000_000);
+        Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
+    }
+
     /// How long a running server may go on without its leader, or a leader without its followers,
     /// on a clock that is fast.
     fn unnoticed(&self) -> Duration {
@@ -407,6 +416,7 @@ mod tests {
         assert_eq!(interval(18_100), None);
         assert_eq!(interval(18_106), Some(Duration::from_nanos(250_116_666)));
         assert_eq!(interval(0), None);
+        assert_eq!(config.timeout_min(), Duration::from_millis(18_106));
         let quick = LeaseConfig::default().tick(Duration::from_millis(10));
         assert_eq!(
             quick.acknowledgement(Duration::ZERO).ping_interval(TIMEOUT * 2),

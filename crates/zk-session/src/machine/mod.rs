@@ -38,6 +38,7 @@
 //! flight, so while one is in flight, it waits for the next. All that share a reply are answered
 //! at its place in the order of the server.
 
+mod cause;
 mod flight;
 mod handshake;
 mod heartbeat;
@@ -59,8 +60,10 @@ use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use jute_codec::{AuthPacket, FrameDecoder, Response};
 
+pub use self::cause::DisconnectCause;
 pub use self::flight::{Flight, Operation, Reply, Token, WatchId};
 use self::heartbeat::Heartbeat;
+pub use self::hosts::Attempt;
 use self::hosts::Hosts;
 #[cfg(feature = "tokio")]
 pub(crate) use self::hosts::SplitMix;
@@ -82,6 +85,12 @@ pub const OUTSTANDING_MAX: usize = 65_536;
 const INFLIGHT_MAX: usize = 8192;
 /// Bytes handed to the transport and not yet taken; beyond that requests wait.
 const BACKLOG_MAX: u64 = 256 * 1024;
+/// Shortest time for an attempt, however little is left: two round trips, and one of the server to
+/// its leader, over half of the world. With less, a client that is far away would never succeed.
+const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
+/// How long a connection has to last to be of use. Less than the time in which anybody notices
+/// that it is gone, and much more than a handshake and the restoring of watches take.
+const USEFUL_AFTER: Duration = Duration::from_secs(5);
 
 /// Options of a session.
 #[derive(Clone, Debug)]
@@ -93,7 +102,8 @@ pub struct SessionConfig {
     pub seed: u64,
     /// Session timeout to ask for; the server may grant another.
     pub session_timeout: Duration,
-    /// Time for one server to accept and to answer the handshake.
+    /// Longest time for one server to accept and to answer the handshake. It is less while there
+    /// is something to save, so that each server has its chance.
     pub connect_timeout: Duration,
     /// Time without any server after which the session is given up.
     pub give_up: Duration,
@@ -117,11 +127,11 @@ pub struct SessionConfig {
 pub enum Event {
     /// The state of the session changed.
     Change(Change),
-    /// Open a transport to this server, then call [`Session::handle_connected`], or
+    /// Open a transport to this server, within the time of [`Session::attempt`], then call [`Session::handle_connected`], or
     /// [`Session::handle_disconnected`] if that fails.
     Connect(Host),
     /// Drop the transport, open or still opening. No answer is expected.
-    Disconnect,
+    Disconnect(DisconnectCause),
     /// A flight was answered.
     Reply {
         /// Its name.
@@ -155,6 +165,19 @@ enum Phase {
     Established,
     /// For ever.
     Stopped(SessionState),
+}
+
+/// How far a connection has come, for whoever has to say why it failed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// There is none.
+    Idle,
+    /// The transport is being opened.
+    Connecting,
+    /// The handshake was not answered.
+    Handshaking,
+    /// The handshake was answered.
+    Ready,
 }
 
 /// A session as a server knows it.
@@ -195,7 +218,17 @@ pub struct Session {
     identity: Option<Identity>,
     /// A session that was given up and may still live; it is closed before anything else.
     stale: Option<Identity>,
+    /// What the session lives by: the timeout granted now, or with which it was created, whichever
+    /// is less.
     timeout: Duration,
+    created_timeout: Duration,
+    granted: Duration,
+    is_lease_missed: bool,
+    attempt: Attempt,
+    /// Since when the connection has all watches.
+    ready_at: Option<Time>,
+    /// From when on the connection counts as one of use.
+    useful_from: Option<Time>,
     connection: u64,
     acknowledged: Option<Time>,
     /// Session timeout that counts for the acknowledged request. A resume may negotiate a longer
@@ -245,6 +278,12 @@ impl Session {
             identity: None,
             stale: None,
             timeout: config.session_timeout,
+            created_timeout: config.session_timeout,
+            granted: config.session_timeout,
+            is_lease_missed: false,
+            attempt: Attempt::new(0, Duration::ZERO),
+            ready_at: None,
+            useful_from: None,
             connection: 0,
             acknowledged: None,
             acknowledged_timeout: config.session_timeout,
@@ -302,6 +341,16 @@ impl Session {
         }
     }
 
+    /// How far the connection has come.
+    pub(crate) fn stage(&self) -> Stage {
+        match self.phase {
+            Phase::Idle | Phase::Stopped(_) => Stage::Idle,
+            Phase::Connecting => Stage::Connecting,
+            Phase::Handshaking(_) => Stage::Handshaking,
+            Phase::Burying | Phase::Authenticating(_) | Phase::Established => Stage::Ready,
+        }
+    }
+
     /// Number of registered watches.
     pub fn watch_count(&self) -> usize {
         self.watches.len()
@@ -339,7 +388,10 @@ impl Session {
         while let Some(timer) = self.timers.take_expired(now) {
             match timer {
                 Timer::Close => self.stop(SessionState::Closed),
-                Timer::Connect | Timer::Read => self.drop_connection(),
+                Timer::Connect => self.give_up_attempt(),
+                Timer::Read => {
+                    self.drop_connection(DisconnectCause::Silence(self.read_timeout()));
+                }
                 Timer::GiveUp => self.end_session(EndCause::GaveUp),
                 Timer::Guard => self.lapse(),
                 Timer::Lease => self.renew_lease(),
@@ -427,6 +479,13 @@ impl Session {
 
     /// A request sent at `sent` was acknowledged: the session lived when the server got it.
     fn acknowledge(&mut self, sent: Time) {
+        if self.phase == Phase::Established {
+            self.timers.stop(Timer::Connect);
+        }
+        if let Some(ready) = self.ready_at.filter(|ready| *ready <= sent) {
+            self.useful_from.get_or_insert(ready + USEFUL_AFTER);
+            self.judge_connection();
+        }
         if self.identity.is_none() || self.acknowledged.is_some_and(|newest| newest >= sent) {
             return;
         }
@@ -463,7 +522,7 @@ impl Session {
             && self.lease.is_beyond_repair(self.now)
             && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
         {
-            self.drop_connection();
+            self.drop_connection(DisconnectCause::LeaseEnded);
         }
     }
 
@@ -562,7 +621,11 @@ impl Session {
         if matches!(self.phase, Phase::Stopped(_)) {
             return;
         }
-        self.end_connection(true);
+        self.end_connection(Some(if state == SessionState::AuthFailed {
+            DisconnectCause::CredentialsRefused
+        } else {
+            DisconnectCause::Stopped
+        }));
         self.phase = Phase::Stopped(state);
         self.timers = Timers::default();
         self.refuse_waiting(&refusal_when_stopped(state));

@@ -42,7 +42,7 @@ fn silence_of_two_thirds_of_the_timeout_ends_the_connection() {
     assert_eq!(pair.session.status().state, SessionState::Connected);
     pair.sleep(Duration::from_millis(1));
     assert_eq!(pair.session.status().state, SessionState::Suspended);
-    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+    assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_server_that_does_not_answer_the_handshake_is_left() {
     let mut pair = Pair::new(config());
     pair.open();
     pair.sleep(Duration::from_secs(3));
-    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+    assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
     pair.connect(SESSION);
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
@@ -156,21 +156,49 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
         // less if it promises less now.
         let deadline = connected + granted.min(TIMEOUT);
         assert_eq!(pair.session.status().guard_deadline(), Some(deadline));
-        assert_eq!(pair.session.status().timeout, granted);
+        assert_eq!(pair.session.status().timeout, granted.min(TIMEOUT));
         pair.sleep(deadline.saturating_since(pair.now));
         assert_eq!(pair.session.status().lapses, 1);
     }
+}
+
+#[test]
+fn a_timeout_longer_than_the_one_of_the_creation_never_counts() {
+    // The next leader goes by the timeout that is written in the transaction of the creation.
     let mut pair = Pair::connected();
+    for granted in [TIMEOUT * 2, TIMEOUT / 3, TIMEOUT * 3] {
+        pair.cut();
+        pair.open();
+        pair.handshake();
+        pair.answer_handshake(SESSION, granted);
+        let counts = granted.min(TIMEOUT);
+        assert_eq!(pair.session.status().timeout, counts);
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        let (xid, _) = pair.requests()[0].clone();
+        let sent = pair.now;
+        pair.reply(xid, Ok(Response::Sync("/a".into())));
+        assert_eq!(pair.session.status().guard_deadline(), Some(sent + counts));
+        pair.sleep(counts / 3 - Duration::from_millis(1));
+        assert_eq!(pings(&mut pair), 0);
+        pair.sleep(Duration::from_millis(1));
+        assert_eq!(pings(&mut pair), 1);
+        pair.sleep(counts / 3);
+        assert_eq!(pair.session.status().state, SessionState::Suspended, "{granted:?}");
+        pair.session.handle_disconnected(pair.now);
+        pair.drain();
+        pair.events.clear();
+        pair.connect(SESSION);
+    }
+    // Another session has a timeout of its own.
     pair.cut();
     pair.open();
     pair.handshake();
-    pair.answer_handshake(SESSION, TIMEOUT * 2);
-    pair.submit(vec![sync("/a")]);
-    pair.flush();
-    let (xid, _) = pair.requests()[0].clone();
-    let sent = pair.now;
-    pair.reply(xid, Ok(Response::Sync("/a".into())));
-    assert_eq!(pair.session.status().guard_deadline(), Some(sent + TIMEOUT * 2));
+    pair.answer_expired();
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION + 1, TIMEOUT * 2);
+    assert_eq!(pair.session.status().timeout, TIMEOUT * 2);
 }
 
 #[test]
@@ -186,7 +214,7 @@ fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
     pair.open();
     // It does not answer. Half of the timeout is left for the other one.
     pair.sleep(Duration::from_secs(2));
-    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+    assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 }
 
 #[test]

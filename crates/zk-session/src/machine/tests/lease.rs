@@ -139,7 +139,7 @@ fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_ne
     assert!(pair.now.saturating_since(deadline) < SECOND);
     let session = SessionId(SESSION);
     assert_eq!(pair.changes(), [Change::Lapsed { session }, Change::Suspended { session }]);
-    assert!(pair.take(|event| *event == Event::Disconnect).is_some());
+    assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 
     pair.open();
     pair.handshake();
@@ -283,4 +283,21 @@ fn the_next_session_begins_without_the_lease_of_the_last() {
     pair.answer_handshake(SESSION + 1, TIMEOUT);
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
     assert_eq!(pair.session.status().lapses, 0);
+}
+
+#[test]
+fn a_lease_does_not_count_with_more_than_the_timeout_of_the_creation() {
+    let mut pair = connected();
+    pair.cut();
+    pair.open();
+    let sent = pair.now;
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT * 4 / 3);
+    let token = pair.submit(vec![write()]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(Response::SetData(Stat::default())));
+    assert!(pair.answer(token).results[0].is_ok());
+    assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
+    assert_eq!(pair.session.status().ping_interval, Some(ping_interval()));
 }

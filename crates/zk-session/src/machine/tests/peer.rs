@@ -81,7 +81,7 @@ impl Pair {
     pub(super) fn drain(&mut self) {
         self.session.poll_transmit(&mut self.unsent);
         while let Some(event) = self.session.poll_event() {
-            if event == Event::Disconnect {
+            if matches!(event, Event::Disconnect(_)) {
                 self.unsent.clear();
                 self.received.clear();
                 self.input.clear();

@@ -6,7 +6,7 @@ use jute_codec::{ErrorCode, EventType, NameList, Request, Response, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, data, sync, watch};
 use crate::error::{OpError, Outcome};
-use crate::machine::{Change, EndCause, Event, SessionState};
+use crate::machine::{Change, DisconnectCause, EndCause, Event, SessionState};
 use crate::types::SessionId;
 
 #[test]
@@ -251,16 +251,82 @@ fn a_server_that_ends_every_connection_is_not_hammered() {
     // The connection ends before the answer, or right after it.
     for answers in [false, true] {
         let mut pair = Pair::new(config());
-        let mut attempts = 0;
-        while pair.now.since_start() < Duration::from_secs(10) {
+        let mut attempts = Vec::new();
+        while pair.now.since_start() < Duration::from_secs(100) {
             pair.open();
-            attempts += 1;
+            attempts.push(pair.now.since_start());
             if answers {
                 pair.handshake();
                 pair.answer_handshake(SESSION, TIMEOUT);
             }
             pair.cut();
         }
-        assert!(attempts <= 10 * 40, "{attempts} attempts in 10 s");
+        let late = attempts.iter().filter(|at| at.as_secs() >= 10).count();
+        assert!(late <= 90, "{late} attempts in 90 s");
+        assert!(attempts.len() - late <= 15, "{} attempts in 10 s", attempts.len() - late);
     }
+}
+
+/// How long the machine waits until it tries again after the connection has ended.
+fn pause_after_a_cut(pair: &mut Pair) -> Duration {
+    let before = pair.now;
+    pair.cut();
+    pair.open();
+    pair.now.saturating_since(before)
+}
+
+#[test]
+fn only_a_connection_that_has_served_for_a_while_makes_the_next_attempt_immediate() {
+    const IMMEDIATE: Duration = Duration::from_millis(50);
+    let second = Duration::from_secs(1);
+    let mut pair = with_watches();
+    // What the server does, and whether that is of use: it is silent, it answers the watches
+    // only, it answers a request too early, or for long enough but not the watches, or all of it.
+    for (watches, request, lasts, is_of_use) in [
+        (false, false, second * 5, false),
+        (true, false, second * 5, false),
+        (true, true, second * 49 / 10, false),
+        (false, true, second * 5, false),
+        (true, true, second * 5, true),
+    ] {
+        for _ in 0..3 {
+            pause_after_a_cut(&mut pair);
+        }
+        pair.handshake();
+        pair.answer_handshake(SESSION, TIMEOUT);
+        pair.requests();
+        if watches {
+            pair.reply_at(xid::SET_WATCHES, 3, Ok(Response::Empty));
+        }
+        if request {
+            let token = pair.submit(vec![sync("/a")]);
+            pair.flush();
+            let (xid, _) = pair.requests()[0].clone();
+            if watches {
+                pair.reply(xid, Ok(Response::Sync("/a".into())));
+                assert!(pair.answer(token).results[0].is_ok());
+            }
+        }
+        pair.sleep(lasts);
+        assert_eq!(pair.session.status().state, SessionState::Connected);
+        let pause = pause_after_a_cut(&mut pair);
+        assert_eq!(pause <= IMMEDIATE, is_of_use, "{watches} {request} {lasts:?}: {pause:?}");
+    }
+}
+
+#[test]
+fn a_server_that_refuses_to_restore_watches_is_backed_off_from_and_the_cause_is_told() {
+    let mut pair = with_watches();
+    let mut pauses = Vec::new();
+    for _ in 0..8 {
+        pauses.push(pause_after_a_cut(&mut pair));
+        pair.handshake();
+        pair.answer_handshake(SESSION, TIMEOUT);
+        pair.requests();
+        pair.events.clear();
+        pair.reply_at(xid::SET_WATCHES, 3, Err(ErrorCode::THROTTLED_OP));
+        let told = DisconnectCause::SetWatches(ErrorCode::THROTTLED_OP);
+        assert!(pair.take(|event| *event == Event::Disconnect(told.clone())).is_some());
+    }
+    assert!(pauses[7] >= Duration::from_secs(1), "{pauses:?}");
 }

@@ -1,0 +1,87 @@
+//! One name, several servers: the client comes to the one that serves. Over loopback TCP, which
+//! has many addresses.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::runtime::Builder;
+use zk_recipes::Client;
+use zk_session::{Host, Tcp};
+use zk_tests::scene::spawn;
+use zk_testserver::{ServerConfig, TestServer};
+
+/// The name is that of the addresses 127.0.0.2 to 127.0.0.4, and only the last one serves.
+fn resolver() -> Tcp {
+    Tcp::with_resolver(|host: Host| async move {
+        assert_eq!(host.name, "zk.test");
+        Ok((2..=4).map(|last| SocketAddr::from((address(last), host.port))).collect())
+    })
+}
+
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, last)
+}
+
+async fn connects(port: u16, seed: u64) {
+    let client = Client::builder(format!("zk.test:{port}"))
+        .transport(resolver())
+        .seed(seed)
+        .connect()
+        .await
+        .expect("one address serves");
+    client.exists("/").await.expect("it is connected");
+    client.close().await;
+}
+
+fn run(test: impl Future<Output = io::Result<()>>) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(test).expect("loopback works");
+}
+
+#[test]
+fn addresses_that_accept_and_close_do_not_keep_a_client_from_the_one_that_serves() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        let port = server.listen("127.0.0.4:0").await?.port();
+        let closed = Arc::new(AtomicUsize::new(0));
+        for last in 2..=3 {
+            let listener = TcpListener::bind((address(last), port)).await?;
+            let closed = Arc::clone(&closed);
+            spawn(async move {
+                while listener.accept().await.is_ok() {
+                    closed.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        // Wherever the turn begins.
+        for seed in 0..6 {
+            connects(port, seed).await;
+        }
+        assert!(closed.load(Relaxed) > 0, "the others were never tried");
+        Ok(())
+    });
+}
+
+#[test]
+fn addresses_that_refuse_or_swallow_connections_cost_a_moment_only() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        let port = server.listen("127.0.0.4:0").await?.port();
+        // Nobody listens at .2. At .3 there is a queue of one, and nobody takes from it.
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((address(3), port)))?;
+        let _full = socket.listen(1)?;
+        let mut waiting = Vec::new();
+        for _ in 0..4 {
+            let connect = tokio::net::TcpStream::connect((address(3), port));
+            waiting.push(spawn(connect));
+        }
+        for seed in 0..6 {
+            connects(port, seed).await;
+        }
+        Ok(())
+    });
+}

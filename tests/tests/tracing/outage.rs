@@ -1,0 +1,201 @@
+//! A long outage: what is logged stays short, small and rare, and says why.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+use tracing::span::{Attributes, Id};
+use tracing::{Level, Subscriber};
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+use zk_recipes::{Client, Clock};
+use zk_session::SessionState;
+use zk_tests::world::{runtime, sleep_ms};
+use zk_testserver::{ServerConfig, TestServer};
+
+/// Keeps the lines.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl Lines {
+    fn take(&self) -> Vec<String> {
+        let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        String::from_utf8(bytes).expect("lines are text").lines().map(str::to_owned).collect()
+    }
+}
+
+/// The deepest nesting of spans.
+#[derive(Clone, Default)]
+struct Depth(Arc<AtomicUsize>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Depth {
+    fn on_new_span(&self, _: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let depth = context.span_scope(id).map_or(0, Iterator::count);
+        self.0.fetch_max(depth, Relaxed);
+    }
+}
+
+/// Runs a test with a client, whose servers can be switched off, and a subscriber at INFO.
+fn with_outage<F: Future<Output = ()>>(
+    test: impl FnOnce(Client, TestServer, Arc<AtomicBool>, Arc<AtomicUsize>, Lines) -> F,
+) -> usize {
+    let (lines, depth) = (Lines::default(), Depth::default());
+    let fmt = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(lines.clone());
+    let at_info = tracing_subscriber::filter::LevelFilter::from_level(Level::INFO);
+    let subscriber = Registry::default().with(at_info).with(depth.clone()).with(fmt);
+    tracing::subscriber::with_default(subscriber, || {
+        runtime().block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            let (is_off, attempts) = (Arc::new(AtomicBool::new(false)), Arc::default());
+            let (connector, off, count) =
+                (server.connector(), Arc::clone(&is_off), Arc::<AtomicUsize>::clone(&attempts));
+            let transport = move |host| {
+                count.fetch_add(1, Relaxed);
+                let (stream, is_off) = (connector(host), off.load(Relaxed));
+                async move {
+                    if is_off {
+                        return Err::<DuplexStream, _>(io::ErrorKind::ConnectionRefused.into());
+                    }
+                    stream.await
+                }
+            };
+            let client = Client::builder("a,b,c")
+                .transport(transport)
+                .clock(Clock::tokio())
+                .seed(1)
+                .connect()
+                .await
+                .expect("the servers are there");
+            test(client, server, is_off, attempts, lines).await;
+        });
+    });
+    depth.0.load(Relaxed)
+}
+
+#[test]
+fn spans_do_not_nest_and_lines_do_not_grow_however_many_attempts_fail() {
+    let depth = with_outage(|client, server, is_off, attempts, lines| async move {
+        is_off.store(true, Relaxed);
+        server.disconnect_all();
+        while attempts.load(Relaxed) < 5_000 {
+            sleep_ms(60_000).await;
+        }
+        let lines = lines.take();
+        let longest = lines.iter().map(String::len).max().unwrap_or_default();
+        assert!(longest < 400, "{longest} characters");
+        assert!(lines.iter().all(|line| line.matches("zk_connection").count() <= 1));
+        // A deep nest of spans would overflow the stack here.
+        client.close().await;
+    });
+    assert_eq!(depth, 2, "session and connection");
+}
+
+#[test]
+fn an_outage_is_told_once_a_minute_with_its_cause_and_so_is_its_end() {
+    with_outage(|client, server, is_off, attempts, lines| async move {
+        sleep_ms(15_000).await;
+        lines.take();
+        is_off.store(true, Relaxed);
+        server.disconnect_all();
+        sleep_ms(5_000).await;
+        let first = lines.take();
+        let suspended = first.iter().filter(|line| line.contains("suspended")).collect::<Vec<_>>();
+        assert_eq!(suspended.len(), 1, "{first:#?}");
+        assert!(suspended[0].contains("cause=the server closed the connection"), "{first:#?}");
+        let before = attempts.load(Relaxed);
+        sleep_ms(595_000).await;
+        let count = attempts.load(Relaxed) - before;
+        let lines_of_outage = lines.take();
+        let warnings: Vec<_> =
+            lines_of_outage.iter().chain(&first).filter(|line| line.contains("WARN")).collect();
+        assert!((9..=11).contains(&warnings.len()), "{} in 10 minutes", warnings.len());
+        for warning in &warnings {
+            assert!(warning.contains("attempts="), "{warning}");
+            assert!(warning.contains(":2181: cannot connect: connection refused"), "{warning}");
+        }
+        assert!(lines_of_outage.len() < warnings.len() + 5, "{lines_of_outage:#?}");
+        assert!(count > 100);
+        // The end of the outage.
+        is_off.store(false, Relaxed);
+        sleep_ms(30_000).await;
+        let end = lines.take();
+        assert!(end.iter().any(|line| line.contains("the connection holds again")), "{end:#?}");
+        assert_eq!(client.state(), SessionState::Connected);
+    });
+}
+
+#[test]
+fn servers_that_end_every_connection_do_not_fill_the_log() {
+    with_outage(|client, server, _, attempts, lines| async move {
+        sleep_ms(15_000).await;
+        lines.take();
+        let before = attempts.load(Relaxed);
+        for _ in 0..6_000 {
+            server.disconnect_all();
+            sleep_ms(100).await;
+        }
+        let count = attempts.load(Relaxed) - before;
+        assert!(count > 100, "{count}");
+        let lines = lines.take();
+        assert!(lines.len() < 25, "{} lines in 10 minutes: {lines:#?}", lines.len());
+        assert!(client.last_failure().is_some_and(|cause| cause.contains("closed")));
+    });
+}
+
+#[test]
+fn a_session_without_a_lease_is_told_once_with_the_numbers() {
+    let lines = Lines::default();
+    let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
+    tracing::subscriber::with_default(fmt, || {
+        runtime().block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            let client = Client::builder("in-process")
+                .transport(server.connector())
+                .clock(Clock::tokio())
+                .session_timeout(Duration::from_secs(10))
+                .connect()
+                .await
+                .expect("the server is there");
+            for _ in 0..3 {
+                server.disconnect_all();
+                sleep_ms(5_000).await;
+            }
+            let warnings = |lines: &Lines| {
+                let lines = lines.take();
+                lines.into_iter().filter(|line| line.contains("no lease")).collect::<Vec<_>>()
+            };
+            let first = warnings(&lines);
+            assert_eq!(first.len(), 1, "{first:#?}");
+            for number in ["granted=10s", "asked=10s", "needed=18.106s", "tick=2s", "sync_limit=5"]
+            {
+                assert!(first[0].contains(number), "{first:#?}");
+            }
+            server.expire(client.session_id().expect("there is one").0);
+            sleep_ms(5_000).await;
+            assert_eq!(warnings(&lines).len(), 1, "another session");
+        });
+    });
+}
