@@ -121,7 +121,12 @@ proptest! {
                     cancelled.push(*token);
                 },
                 Step::Sleep(ms) => pair.sleep(Duration::from_millis(ms)),
-                Step::Cut => pair.cut(),
+                Step::Cut => {
+                    pair.cut();
+                    // What is still open is whole, and waits for the next connection.
+                    let mut open = pair.session.open.values();
+                    prop_assert!(open.all(|open| open.connection == 0 && open.parked.is_empty()));
+                }
                 Step::Connect(is_known) => if matches!(
                     pair.session.phase,
                     Phase::Idle | Phase::Connecting
