@@ -79,7 +79,7 @@ impl DisconnectCause {
     /// True if it says that something has failed.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_failure(&self) -> bool {
-        !matches!(self, Self::Stopped)
+        !matches!(self, Self::StaleIsGone | Self::Stopped)
     }
 }
 

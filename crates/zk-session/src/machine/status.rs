@@ -51,7 +51,8 @@ pub struct Status {
     pub session: Option<SessionId>,
     /// Number of the current connection, or of the last one. The first is 1.
     pub connection: u64,
-    /// Negotiated session timeout; the wanted one before the first connection.
+    /// Negotiated session timeout, but never more than the session was created with; the wanted
+    /// one before the first connection.
     pub timeout: Duration,
     /// Send time of the newest request that was acknowledged in this session.
     pub acknowledged: Option<Time>,

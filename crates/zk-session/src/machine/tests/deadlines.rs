@@ -5,7 +5,8 @@ use std::time::Duration;
 use jute_codec::{EventType, Request, Response, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
-use crate::machine::{Change, Event, SessionState};
+use crate::connect_string::Host;
+use crate::machine::{Change, DisconnectCause, Event, SessionState};
 use crate::types::SessionId;
 
 fn pings(pair: &mut Pair) -> usize {
@@ -215,6 +216,44 @@ fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
     // It does not answer. Half of the timeout is left for the other one.
     pair.sleep(Duration::from_secs(2));
     assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
+}
+
+/// The time that the next attempt has. It is made, and not answered.
+fn time_of_next_attempt(pair: &mut Pair) -> Duration {
+    pair.open();
+    pair.received.clear();
+    pair.session.attempt().time()
+}
+
+#[test]
+fn an_attempt_has_its_share_of_what_is_left_and_the_configured_time_when_nothing_is() {
+    let ms = Duration::from_millis;
+    let mut config = config();
+    config.hosts = (1..=3).map(|port| Host { name: "zk".into(), port }).collect();
+    config.connect_timeout = ms(8_000);
+    let mut pair = Pair::new(config);
+    assert_eq!(time_of_next_attempt(&mut pair), ms(8_000), "there is no session");
+    let created = pair.now;
+    pair.answer_handshake(SESSION, TIMEOUT);
+    pair.cut();
+    // The whole timeout is left, for three servers, then for two, and then half of it at most.
+    for (left, server) in [(3, 1), (2, 2), (2, 3), (3, 1)] {
+        let time = time_of_next_attempt(&mut pair);
+        let rest = (created + TIMEOUT).saturating_since(pair.now);
+        assert_eq!(time, (rest / left).max(ms(500)), "server {server}, {rest:?} left");
+        pair.sleep(time);
+        let told = DisconnectCause::NoHandshake(time);
+        assert!(pair.take(|event| *event == Event::Disconnect(told.clone())).is_some());
+    }
+    // Near the end each has half a second, and behind it what is configured.
+    let mut shortest = ms(8_000);
+    while pair.now <= created + TIMEOUT {
+        let time = time_of_next_attempt(&mut pair);
+        shortest = shortest.min(time);
+        pair.sleep(time);
+    }
+    assert_eq!(shortest, ms(500));
+    assert_eq!(time_of_next_attempt(&mut pair), ms(8_000), "there is nothing to save");
 }
 
 #[test]
