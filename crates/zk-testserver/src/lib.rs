@@ -61,7 +61,7 @@ mod words;
 
 pub use crate::config::{SequenceOverflow, ServerConfig, Version};
 pub use crate::connection::Transmit;
-pub use crate::fault::{Action, At, CutOff, Fault, Filter, Until};
+pub use crate::fault::{Action, At, CutOff, Fault, Filter, Reception, Until};
 pub use crate::journal::{CommitRecord, Outcome, RequestRecord};
 #[cfg(feature = "tokio")]
 pub use crate::net::TestServer;

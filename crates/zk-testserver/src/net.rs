@@ -6,9 +6,10 @@
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
 use std::collections::BTreeMap;
-use std::future::{Ready, pending, ready};
+use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,12 +19,15 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::config::ServerConfig;
-use crate::fault::{CutOff, Fault};
+use crate::fault::{CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::server::Server;
+
+/// What a connector returns.
+type Connecting = Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>;
 
 /// Bytes in flight in each direction of an in-memory connection.
 const PIPE: usize = 256 * 1024;
@@ -48,6 +52,8 @@ struct Shared {
     runtime: Handle,
     /// When the time task has to act next.
     deadline: watch::Sender<Option<Duration>>,
+    /// Told when the reception changes.
+    reception: watch::Sender<()>,
     /// Gone when the server is.
     alive: watch::Sender<()>,
 }
@@ -73,6 +79,7 @@ impl TestServer {
             start: Instant::now(),
             runtime,
             deadline,
+            reception: watch::Sender::new(()),
             alive: watch::Sender::new(()),
         });
         shared.runtime.spawn(keep_time(Arc::downgrade(&shared), shared.start, deadlines));
@@ -83,8 +90,12 @@ impl TestServer {
     ///
     /// # Errors
     ///
-    /// `ConnectionRefused` while the server refuses connections.
+    /// `ConnectionRefused` while the server refuses connections; `TimedOut` while it is a
+    /// [`Reception::BlackHole`].
     pub fn connect(&self) -> io::Result<DuplexStream> {
+        if self.with(|server, now| server.reception(now)) == Reception::BlackHole {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         let (client, server) = tokio::io::duplex(PIPE);
         if !Shared::accept(&self.shared, server, IpAddr::from([127, 0, 0, 1]), false) {
             return Err(io::ErrorKind::ConnectionRefused.into());
@@ -93,21 +104,28 @@ impl TestServer {
     }
 
     /// Connects in memory whenever it is called. This is what the client's
-    /// `ClientBuilder::transport` wants; the host that it asks for does not matter.
+    /// `ClientBuilder::transport` wants; the host that it asks for does not matter. Its future
+    /// waits as long as the server is a [`Reception::BlackHole`].
     ///
     /// ```text
     /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
     /// ```
-    pub fn connector<H>(
-        &self,
-    ) -> impl Fn(H) -> Ready<io::Result<DuplexStream>> + Send + Sync + use<H> {
+    pub fn connector<H>(&self) -> impl Fn(H) -> Connecting + Send + Sync + use<H> {
         let server = self.clone();
-        move |_| ready(server.connect())
+        move |_| {
+            let server = server.clone();
+            Box::pin(async move {
+                Shared::leave_black_hole(&Arc::downgrade(&server.shared)).await;
+                server.connect()
+            })
+        }
     }
 
     /// Listens on a TCP address; port 0 takes any free one. Returns the address it got.
     ///
-    /// The listener does not keep the server alive: hold on to a handle.
+    /// The listener does not keep the server alive: hold on to a handle. While the server is a
+    /// [`Reception::BlackHole`], the system still completes connects, as many as its queue takes,
+    /// and nothing comes of them before the reception changes.
     ///
     /// # Errors
     ///
@@ -142,6 +160,18 @@ impl TestServer {
     /// Refuses new connections for that long.
     pub fn refuse_for(&self, duration: Duration) {
         self.with(|server, now| server.refuse_for(duration, now));
+    }
+
+    /// Receives clients like this from now on, until told otherwise.
+    pub fn set_reception(&self, reception: Reception) {
+        self.with(|server, _| server.set_reception(reception));
+        self.shared.reception.send_replace(());
+    }
+
+    /// Receives clients like this for that long, and then as [`Reception::Open`].
+    pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
+        self.with(|server, now| server.set_reception_for(reception, duration, now));
+        self.shared.reception.send_replace(());
     }
 
     /// Ends all connections, frozen ones too. The sessions go on.
@@ -323,6 +353,28 @@ impl Shared {
         accepted.is_some()
     }
 
+    /// Waits until the server is no [`Reception::BlackHole`], without keeping it alive; `None` if
+    /// it has gone.
+    async fn leave_black_hole(shared: &Weak<Self>) -> Option<Arc<Self>> {
+        loop {
+            let server = shared.upgrade()?;
+            // Before the look, so that no change is missed.
+            let mut changes = server.reception.subscribe();
+            let (reception, until) =
+                server.with(|server, now| (server.reception(now), server.reception_until()));
+            if reception != Reception::BlackHole {
+                return Some(server);
+            }
+            let until = until.map(|until| server.start + until);
+            drop(server);
+            match until {
+                None => changes.changed().await.ok()?,
+                // Either way it is looked at again.
+                Some(until) => drop(timeout_at(until, changes.changed()).await),
+            }
+        }
+    }
+
     fn disconnect(&self, id: u64) {
         self.with(|server, now| server.handle_disconnect(id, now));
         self.lock().routes.remove(&id);
@@ -378,10 +430,10 @@ async fn listen(shared: Weak<Shared>, listener: TcpListener, mut alive: watch::R
             accepted = listener.accept() => accepted,
             _ = alive.changed() => return,
         };
-        let Some(shared) = shared.upgrade() else { return };
         match accepted {
             Ok((stream, peer)) => {
                 let _ = stream.set_nodelay(true);
+                let Some(shared) = Shared::leave_black_hole(&shared).await else { return };
                 Shared::accept(&shared, stream, peer.ip(), true);
             }
             Err(error) => tracing::warn!(%error, "cannot accept a connection"),

@@ -26,7 +26,7 @@ use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
 use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Phase, Transmit};
-use crate::fault::{Action, Fault, Faults};
+use crate::fault::{Action, Fault, Faults, Reception};
 use crate::journal::Journal;
 use crate::session::Sessions;
 use crate::tree::{Owner, Tree};
@@ -57,6 +57,9 @@ pub struct Server {
     connections: BTreeMap<u64, Connection>,
     last_connection: u64,
     refuse_until: Duration,
+    reception: Reception,
+    /// When it is [`Reception::Open`] again; `None` if only a test says so.
+    reception_until: Option<Duration>,
     /// Nothing happens before.
     paused_until: Duration,
     next_reap: Duration,
@@ -78,6 +81,8 @@ impl Server {
             connections: BTreeMap::new(),
             last_connection: 0,
             refuse_until: Duration::ZERO,
+            reception: Reception::default(),
+            reception_until: None,
             paused_until: Duration::ZERO,
             next_reap: REAP_INTERVAL,
             condemned: Vec::new(),
@@ -85,15 +90,21 @@ impl Server {
         }
     }
 
-    /// A client wants to connect; `None` if it is refused.
+    /// A client wants to connect; `None` if it is refused. In a [`Reception::BlackHole`] it is for
+    /// the driver to let the client wait instead of asking.
     pub fn handle_connect(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
         self.handle_timeout(now);
-        if now < self.refuse_until {
+        let reception = self.reception(now);
+        if now < self.refuse_until || matches!(reception, Reception::Refused | Reception::BlackHole)
+        {
             return None;
         }
         self.last_connection += 1;
         let deadline = next_multiple(now + HANDSHAKE_INTERVAL, HANDSHAKE_INTERVAL);
-        let connection = Connection::new(Identities::of_peer(peer), deadline);
+        let mut connection = Connection::new(Identities::of_peer(peer), deadline);
+        if reception == Reception::Silent {
+            connection.freeze();
+        }
         self.connections.insert(self.last_connection, connection);
         Some(self.last_connection)
     }

@@ -9,7 +9,7 @@ use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SetDataR
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
 use crate::connection::{Connection, Isolation};
-use crate::fault::{CutOff, Fault};
+use crate::fault::{CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::tree::Node;
 
@@ -38,6 +38,33 @@ impl Server {
     /// Refuses new connections for that long.
     pub fn refuse_for(&mut self, duration: Duration, now: Duration) {
         self.refuse_until = self.refuse_until.max(now + duration);
+    }
+
+    /// Receives clients like this from now on, until told otherwise.
+    pub fn set_reception(&mut self, reception: Reception) {
+        self.reception = reception;
+        self.reception_until = None;
+    }
+
+    /// Receives clients like this for that long, and then as [`Reception::Open`].
+    pub fn set_reception_for(&mut self, reception: Reception, duration: Duration, now: Duration) {
+        self.reception = reception;
+        self.reception_until = Some(now + duration);
+    }
+
+    /// How clients are received now.
+    #[must_use]
+    pub fn reception(&self, now: Duration) -> Reception {
+        match self.reception_until {
+            Some(until) if until <= now => Reception::Open,
+            _ => self.reception,
+        }
+    }
+
+    /// When the reception that was set for a while is over.
+    #[must_use]
+    pub fn reception_until(&self) -> Option<Duration> {
+        self.reception_until
     }
 
     /// Ends all connections. The sessions go on.

@@ -10,6 +10,7 @@ mod golden;
 mod hostile;
 mod late;
 mod multi;
+mod reception;
 mod sessions;
 mod state;
 mod watches;
