@@ -77,7 +77,7 @@ pub enum Action {
     /// The session expires instead of the request being processed or the event delivered.
     Expire,
     /// Nothing leaves the server on this connection for that long, beginning with this reply or
-    /// event. Requests are processed.
+    /// event. Requests are processed, until 4 MiB wait to leave.
     Delay(Duration),
     /// The connection stays open, but nothing is read or written any more, beginning with this
     /// request or event: a black hole. Not even the end of the session closes it.

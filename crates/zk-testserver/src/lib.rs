@@ -47,6 +47,7 @@ mod acl;
 mod commit;
 mod config;
 mod connection;
+mod connections;
 mod fault;
 mod journal;
 #[cfg(feature = "tokio")]

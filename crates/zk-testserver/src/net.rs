@@ -6,10 +6,12 @@
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -18,7 +20,7 @@ use jute_codec::Stat;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::config::ServerConfig;
@@ -31,6 +33,10 @@ type Connecting = Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>
 
 /// Bytes in flight in each direction of an in-memory connection.
 const PIPE: usize = 256 * 1024;
+
+/// How many bytes the task of a connection has that its peer does not take, before the server
+/// gives it no more, and lets the requests of that connection wait.
+const UNTAKEN_MAX: usize = 4 << 20;
 
 /// How long to wait for the peer of a TCP connection after the last byte, so that what it sends
 /// meanwhile does not reset the connection before it has read everything.
@@ -61,8 +67,18 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     server: Server,
-    /// Where the bytes of each connection go. Dropping the sender ends the connection.
-    routes: BTreeMap<u64, mpsc::UnboundedSender<Bytes>>,
+    /// Dropping one ends its connection.
+    routes: BTreeMap<u64, Route>,
+    /// Who does not read until the server is receptive again; told by being dropped.
+    waiting: BTreeMap<u64, oneshot::Sender<Infallible>>,
+}
+
+/// Where the bytes of a connection go.
+#[derive(Debug)]
+struct Route {
+    output: mpsc::UnboundedSender<Bytes>,
+    /// Bytes that were sent there, and not taken by the peer.
+    untaken: Arc<AtomicUsize>,
 }
 
 impl TestServer {
@@ -75,7 +91,11 @@ impl TestServer {
         let runtime = Handle::current();
         let (deadline, deadlines) = watch::channel(None);
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { server: Server::new(config), routes: BTreeMap::new() }),
+            state: Mutex::new(State {
+                server: Server::new(config),
+                routes: BTreeMap::new(),
+                waiting: BTreeMap::new(),
+            }),
             start: Instant::now(),
             runtime,
             deadline,
@@ -321,13 +341,20 @@ impl Shared {
             if let Some(route) = state.routes.get(&transmit.connection)
                 && !transmit.bytes.is_empty()
             {
+                let length = transmit.bytes.len();
+                let untaken = route.untaken.fetch_add(length, Ordering::AcqRel) + length;
                 // A closed route means that the task is about to report the disconnect.
-                let _ = route.send(transmit.bytes);
+                let _ = route.output.send(transmit.bytes);
+                if untaken >= UNTAKEN_MAX && !transmit.is_last {
+                    state.server.set_writable(transmit.connection, false, now);
+                }
             }
             if transmit.is_last {
                 state.routes.remove(&transmit.connection);
             }
         }
+        let server = &state.server;
+        state.waiting.retain(|id, _| !server.is_receptive(*id));
         let deadline = state.server.poll_timeout();
         self.deadline.send_if_modified(|current| {
             let is_modified = *current != deadline;
@@ -341,13 +368,15 @@ impl Shared {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let (route, output) = mpsc::unbounded_channel();
+        let (sender, output) = mpsc::unbounded_channel();
+        let untaken = Arc::new(AtomicUsize::new(0));
+        let route = Route { output: sender, untaken: Arc::clone(&untaken) };
         let mut state = shared.lock();
         let now = shared.start.elapsed();
         let accepted = state.server.handle_connect(peer, now);
         if let Some(id) = accepted {
             state.routes.insert(id, route);
-            shared.runtime.spawn(serve(Arc::clone(shared), id, stream, output, is_tcp));
+            shared.runtime.spawn(serve(Arc::clone(shared), id, stream, (output, untaken), is_tcp));
         }
         shared.route(&mut state, now);
         accepted.is_some()
@@ -375,6 +404,21 @@ impl Shared {
         }
     }
 
+    /// Hands over bytes that have arrived. Something to wait for before more are read, if the
+    /// server has enough.
+    fn receive(&self, id: u64, bytes: &[u8]) -> Option<oneshot::Receiver<Infallible>> {
+        let mut state = self.lock();
+        let now = self.start.elapsed();
+        state.server.handle_bytes(id, bytes, now);
+        self.route(&mut state, now);
+        if state.server.is_receptive(id) {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.insert(id, sender);
+        Some(receiver)
+    }
+
     fn disconnect(&self, id: u64) {
         self.with(|server, now| server.handle_disconnect(id, now));
         self.lock().routes.remove(&id);
@@ -386,7 +430,7 @@ async fn serve<S>(
     shared: Arc<Shared>,
     id: u64,
     stream: S,
-    mut output: mpsc::UnboundedReceiver<Bytes>,
+    (mut output, untaken): (mpsc::UnboundedReceiver<Bytes>, Arc<AtomicUsize>),
     is_tcp: bool,
 ) where
     S: AsyncRead + AsyncWrite,
@@ -395,14 +439,24 @@ async fn serve<S>(
     let read = async {
         let mut buffer = BytesMut::with_capacity(16 * 1024);
         while let Ok(1..) = reader.read_buf(&mut buffer).await {
-            shared.with(|server, now| server.handle_bytes(id, &buffer, now));
+            let waiting = shared.receive(id, &buffer);
             buffer.clear();
+            if let Some(waiting) = waiting {
+                // Nothing is ever sent: it ends.
+                let _ = waiting.await;
+            }
         }
         shared.disconnect(id);
     };
     let write = async {
         while let Some(bytes) = output.recv().await {
             writer.write_all(&bytes).await?;
+            let before = untaken.fetch_sub(bytes.len(), Ordering::AcqRel);
+            // Only what crosses the limit is told, and that always: the number grows under the
+            // mutex alone.
+            if before >= UNTAKEN_MAX && before - bytes.len() < UNTAKEN_MAX {
+                shared.with(|server, now| server.set_writable(id, true, now));
+            }
         }
         writer.shutdown().await
     };

@@ -8,15 +8,19 @@
 //! Requests are processed one at a time, in order of arrival: the session is touched, a write is
 //! validated and applied, its events go to the connections that watch, then the reply goes to
 //! the connection that asked. So an event precedes every reply that reflects its change.
+//!
+//! Output that nobody takes holds up the requests behind it, and no others: a connection has a
+//! bound of output, and of requests that wait. A session whose pings wait there expires.
 
 mod admin;
+#[cfg(test)]
+mod costs;
 mod follower;
 mod handshake;
 mod read;
 mod request;
 mod write;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -26,6 +30,7 @@ use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
 use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Phase, Transmit};
+use crate::connections::Connections;
 use crate::fault::{Action, Fault, Faults, Reception};
 use crate::journal::Journal;
 use crate::session::Sessions;
@@ -41,6 +46,10 @@ const REAP_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a connection may take for its handshake, at least; and at most twice that.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How many bytes of one connection wait to be looked at before no more are asked for. More than
+/// clients have under way that write much before they read.
+const UNREAD_MAX: usize = 16 << 20;
+
 /// A ZooKeeper server without sockets and without a clock.
 #[derive(Debug)]
 pub struct Server {
@@ -54,8 +63,10 @@ pub struct Server {
     zxid: i64,
     /// A proposal whose commit is late.
     held: Option<Held>,
-    connections: BTreeMap<u64, Connection>,
+    connections: Connections,
     last_connection: u64,
+    /// Whose output was taken just now, so that requests may go on.
+    drained: Option<u64>,
     refuse_until: Duration,
     reception: Reception,
     /// When it is [`Reception::Open`] again; `None` if only a test says so.
@@ -78,8 +89,9 @@ impl Server {
             journal: Journal::new(config.log_capacity),
             zxid: 0,
             held: None,
-            connections: BTreeMap::new(),
+            connections: Connections::default(),
             last_connection: 0,
+            drained: None,
             refuse_until: Duration::ZERO,
             reception: Reception::default(),
             reception_until: None,
@@ -112,14 +124,32 @@ impl Server {
     /// Bytes have arrived.
     pub fn handle_bytes(&mut self, id: u64, bytes: &[u8], now: Duration) {
         self.handle_timeout(now);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.receive(bytes);
+        self.take_frames(id, now);
+    }
+
+    /// True if the driver should go on reading from this connection. Otherwise it has sent much
+    /// that waits, because its replies are not taken or it stands still.
+    #[must_use]
+    pub fn is_receptive(&self, id: u64) -> bool {
+        let limit = UNREAD_MAX.max(self.config.max_frame.saturating_add(4));
+        self.connections.get(id).is_none_or(|connection| connection.unread() < limit)
+    }
+
+    /// What was transmitted on this connection is not taken, or is taken again. In between,
+    /// nothing is transmitted, and requests wait, as they do while 4 MiB of output wait here.
+    /// A driver that never says so takes everything.
+    pub fn set_writable(&mut self, id: u64, is_writable: bool, now: Duration) {
+        self.handle_timeout(now);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.block(!is_writable);
         self.take_frames(id, now);
     }
 
     /// Handles what has arrived on a connection.
     fn take_frames(&mut self, id: u64, now: Duration) {
-        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         if connection.phase == Phase::Handshake
             && let Some(word) = connection.peek_word()
             && let Some(answer) = words::answer(self, word)
@@ -128,8 +158,9 @@ impl Server {
             self.close(id);
             return;
         }
-        while let Some(connection) = self.connections.get_mut(&id)
+        while let Some(connection) = self.connections.get_mut(id)
             && connection.paused_until().is_none()
+            && connection.may_process()
             && now >= self.paused_until
         {
             let phase = connection.phase;
@@ -149,7 +180,7 @@ impl Server {
     pub fn handle_disconnect(&mut self, id: u64, now: Duration) {
         self.handle_timeout(now);
         self.detach(id);
-        self.connections.remove(&id);
+        self.connections.remove(id);
     }
 
     /// Does everything that is due by now.
@@ -163,16 +194,7 @@ impl Server {
         while let Some((_, session)) = self.sessions.next_expiry().filter(|(due, _)| *due <= now) {
             self.expire(session, now);
         }
-        self.run_followers(now);
-        let late: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| c.is_open() && c.session().is_none() && c.handshake_deadline <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in late {
-            self.close(id);
-        }
+        self.run_chores(now);
         if now >= self.next_reap {
             self.next_reap = next_multiple(now, REAP_INTERVAL);
             self.reap(now);
@@ -188,16 +210,10 @@ impl Server {
     }
 
     fn next_timeout(&self) -> Option<Duration> {
-        let connections = self.connections.values().filter_map(|connection| {
-            let handshake = connection.is_open() && connection.session().is_none();
-            let handshake = handshake.then_some(connection.handshake_deadline);
-            let follower = connection.paused_until().into_iter().chain(connection.notices_at());
-            connection.next_transmit().into_iter().chain(handshake).chain(follower).min()
-        });
         let held = self.held.as_ref().and_then(Held::due);
         let expiry = self.sessions.next_expiry().map(|(due, _)| due);
         let reap = self.tree.mortals().next().map(|_| self.next_reap);
-        connections.chain(held).chain(expiry).chain(reap).min()
+        self.connections.next().into_iter().chain(held).chain(expiry).chain(reap).min()
     }
 
     /// Takes the next bytes to write.
@@ -206,13 +222,11 @@ impl Server {
         if now < self.paused_until {
             return None;
         }
-        let (connection, (bytes, is_last)) = self
-            .connections
-            .iter_mut()
-            .find_map(|(id, connection)| Some((*id, connection.transmit(now)?)))?;
-        if is_last {
-            self.connections.remove(&connection);
+        if let Some(id) = self.drained.take() {
+            self.take_frames(id, now);
         }
+        let (connection, bytes, is_last) = self.connections.transmit(now)?;
+        self.drained = (!is_last).then_some(connection);
         Some(Transmit { connection, bytes, is_last })
     }
 
@@ -272,7 +286,7 @@ impl Server {
 
     /// Open connections, with a session or without.
     pub(crate) fn connection_count(&self) -> usize {
-        self.connections.values().filter(|connection| connection.is_open()).count()
+        self.connections.iter().filter(|(_, connection)| connection.is_open()).count()
     }
 
     /// A write by the server itself or by a test.
@@ -290,14 +304,14 @@ impl Server {
     }
 
     fn send(&mut self, id: u64, bytes: &[u8]) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.send(bytes);
         }
     }
 
     /// Ends a connection behind what is queued.
     fn close(&mut self, id: u64) {
-        if self.connections.get_mut(&id).is_some_and(Connection::close) {
+        if self.connections.get_mut(id).is_some_and(Connection::close) {
             self.detach(id);
         }
     }
@@ -305,7 +319,7 @@ impl Server {
     /// Forgets what belongs to a connection that has ended.
     fn detach(&mut self, id: u64) {
         self.watches.forget(id);
-        let session = self.connections.get(&id).and_then(Connection::session);
+        let session = self.connections.get(id).and_then(Connection::session);
         if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
             && session.connection == Some(id)
         {

@@ -69,10 +69,10 @@ impl Server {
 
     /// Ends all connections. The sessions go on.
     pub fn disconnect_all(&mut self, now: Duration) {
-        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        let ids: Vec<u64> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.detach(id);
-            if let Some(connection) = self.connections.get_mut(&id) {
+            if let Some(connection) = self.connections.get_mut(id) {
                 connection.abort(now);
             }
         }
@@ -94,7 +94,7 @@ impl Server {
         self.sessions.forget(session, cut_off.unlearned, now);
         self.watches.forget(id);
         let (tree, zxid) = (Arc::new(self.tree.clone()), self.zxid);
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.cut_off = Some(Isolation { until: now + cut_off.notices_after, tree, zxid });
         }
     }
@@ -104,9 +104,9 @@ impl Server {
     /// nothing. Nothing happens if the session is not connected.
     pub fn pause_connection(&mut self, session: i64, duration: Duration, now: Duration) {
         // The newest one: an older one may go on behind the back of the leader.
-        let mut newest = self.connections.values_mut().rev();
-        let belongs = |connection: &&mut Connection| connection.session() == Some(session);
-        if let Some(connection) = newest.find(|c| c.is_open() && belongs(c)) {
+        let belongs = |c: &Connection| c.is_open() && c.session() == Some(session);
+        let newest = self.connections.iter().rev().find(|(_, c)| belongs(c)).map(|(id, _)| id);
+        if let Some(connection) = newest.and_then(|id| self.connections.get_mut(id)) {
             connection.pause(now + duration);
         }
     }

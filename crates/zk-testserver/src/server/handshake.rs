@@ -76,7 +76,7 @@ impl Server {
                 && self.sessions.resume(session, timeout, id, now);
             is_resumed.then_some(session)
         };
-        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(&id)) {
+        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(id)) {
             connection.phase = Phase::Session(session);
         }
         let Some(session) = session else { return Some(over(request)) };
@@ -93,13 +93,13 @@ impl Server {
     }
 
     pub(super) fn freeze(&mut self, id: u64) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.freeze();
         }
     }
 
     pub(super) fn stall(&mut self, id: u64, until: Duration) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.stall(until);
         }
     }

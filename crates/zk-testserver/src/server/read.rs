@@ -212,7 +212,7 @@ impl Server {
     }
 
     fn identities(&self, id: u64) -> Option<&Identities> {
-        self.connections.get(&id).map(|connection| &connection.identities)
+        self.connections.get(id).map(|connection| &connection.identities)
     }
 
     fn require_watcher_type(&self, watches: &WatchesRequest) -> Result<(), ErrorCode> {

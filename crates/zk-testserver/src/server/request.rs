@@ -46,7 +46,7 @@ impl Processed {
 impl Server {
     /// Handles a frame of a connection that belongs to a session.
     pub(super) fn handle_request(&mut self, id: u64, session: i64, payload: Bytes, now: Duration) {
-        if self.connections.get(&id).is_some_and(|connection| connection.cut_off.is_some()) {
+        if self.connections.get(id).is_some_and(|connection| connection.cut_off.is_some()) {
             return self.handle_as_follower(id, session, payload, now);
         }
         let whole = payload.clone();
@@ -77,7 +77,7 @@ impl Server {
             }
             Some(Action::Pause(duration)) => {
                 self.pause_connection(session, duration, now);
-                if let Some(connection) = self.connections.get_mut(&id) {
+                if let Some(connection) = self.connections.get_mut(id) {
                     connection.put_back(&whole);
                 }
                 return;
@@ -143,7 +143,7 @@ impl Server {
             )
             | None => Fate::Deliver,
         };
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.fate = fate;
         }
         fate != Fate::Deliver
@@ -151,7 +151,7 @@ impl Server {
 
     /// A connection to be cut at its reply is cut even if there was no reply.
     fn apply_fate(&mut self, id: u64) {
-        if self.connections.get(&id).is_some_and(|connection| connection.fate != Fate::Deliver) {
+        if self.connections.get(id).is_some_and(|connection| connection.fate != Fate::Deliver) {
             self.close(id);
         }
     }
@@ -201,7 +201,7 @@ impl Server {
                 let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
                 self.reply(id, header.xid, result);
                 // A fault at an event of setWatches may have ended the connection half-way.
-                if !self.connections.get(&id).is_some_and(Connection::is_open) {
+                if !self.connections.get(id).is_some_and(Connection::is_open) {
                     self.watches.forget(id);
                 }
                 self.count_read(session, header.op, now);
@@ -238,7 +238,7 @@ impl Server {
                 Write::Refused(ErrorCode::MARSHALLING_ERROR, path)
             }
         };
-        let identities = match self.connections.get(&id) {
+        let identities = match self.connections.get(id) {
             Some(connection) => connection.identities.clone(),
             None => unreachable!("requests come from connections"),
         };
@@ -248,7 +248,7 @@ impl Server {
 
     fn authenticate(&mut self, id: u64, xid: i32, auth: &AuthPacket) -> ErrorCode {
         let super_digest = self.config.super_digest.as_deref();
-        let is_accepted = self.connections.get_mut(&id).is_some_and(|connection| {
+        let is_accepted = self.connections.get_mut(id).is_some_and(|connection| {
             connection.identities.authenticate(&auth.scheme, auth.auth.as_deref(), super_digest)
         });
         let error = if is_accepted { ErrorCode::OK } else { ErrorCode::AUTH_FAILED };
@@ -294,7 +294,7 @@ impl Server {
     }
 
     fn send_reply(&mut self, id: u64, bytes: Option<Bytes>) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         // Longer than a frame can be.
         let Some(bytes) = bytes else { return self.close(id) };
         match connection.fate {

@@ -202,7 +202,7 @@ impl Server {
         now: Duration,
     ) {
         for id in connections {
-            let may_know = self.connections.get(id).is_some_and(|connection| {
+            let may_know = self.connections.get(*id).is_some_and(|connection| {
                 connection.identities.may(Permissions::READ, acl.as_deref())
             });
             if may_know {
@@ -220,7 +220,7 @@ impl Server {
         zxid: i64,
         now: Duration,
     ) {
-        let Some(connection) = self.connections.get(&id).filter(|c| c.is_open()) else { return };
+        let Some(connection) = self.connections.get(id).filter(|c| c.is_open()) else { return };
         let Some(session) = connection.session() else { return };
         let header = ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK };
         let state = KeeperState::SYNC_CONNECTED;

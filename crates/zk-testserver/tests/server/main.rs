@@ -1,6 +1,7 @@
 //! Behaviour of the server, seen through raw frames.
 #![cfg(feature = "tokio")]
 
+mod backlog;
 mod client;
 mod closing;
 mod errors;
