@@ -190,7 +190,7 @@ impl Transaction<'_> {
             }
         };
         let parent_path = parent_for_change(&create.path)?;
-        let acl = self.identities.resolve(&create.acl)?;
+        let acl = self.identities.resolve(&create.acl, self.config.order)?;
         let parent = self.tree.get(parent_path).ok_or(ErrorCode::NO_NODE)?;
         let parent_acl = parent.acl.clone();
         self.require(Permissions::CREATE, &parent_acl)?;
@@ -256,7 +256,7 @@ impl Transaction<'_> {
         if !path::is_valid(path) {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
-        let resolved = self.identities.resolve(&set_acl.acl)?;
+        let resolved = self.identities.resolve(&set_acl.acl, self.config.order)?;
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         self.require(Permissions::ADMIN, &node.acl)?;
         require_version(set_acl.version, node.aversion)?;

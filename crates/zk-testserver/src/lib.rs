@@ -52,6 +52,7 @@ mod fault;
 mod journal;
 #[cfg(feature = "tokio")]
 mod net;
+mod order;
 mod path;
 mod quota;
 mod server;
@@ -66,5 +67,6 @@ pub use crate::fault::{Action, At, CutOff, Fault, Filter, Reception, Until};
 pub use crate::journal::{CommitRecord, Outcome, RequestRecord};
 #[cfg(feature = "tokio")]
 pub use crate::net::TestServer;
+pub use crate::order::Order;
 pub use crate::server::Server;
 pub use jute_codec::{ErrorCode, OpCode, Stat};

@@ -40,9 +40,6 @@ use crate::words;
 
 use self::write::Held;
 
-/// How often containers and znodes with a time to live are looked at.
-const REAP_INTERVAL: Duration = Duration::from_secs(60);
-
 /// How long a connection may take for its handshake, at least; and at most twice that.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -82,7 +79,7 @@ impl Server {
     /// A server with an empty tree.
     pub fn new(config: ServerConfig) -> Self {
         Self {
-            tree: Tree::new(config.sequence_overflow),
+            tree: Tree::new(config.sequence_overflow, config.order),
             sessions: Sessions::new(config.first_session_id, config.tick),
             watches: Watches::new(config.version),
             faults: Faults::default(),
@@ -96,7 +93,7 @@ impl Server {
             reception: Reception::default(),
             reception_until: None,
             paused_until: Duration::ZERO,
-            next_reap: REAP_INTERVAL,
+            next_reap: config.reap_interval,
             condemned: Vec::new(),
             config,
         }
@@ -196,7 +193,7 @@ impl Server {
         }
         self.run_chores(now);
         if now >= self.next_reap {
-            self.next_reap = next_multiple(now, REAP_INTERVAL);
+            self.next_reap = next_multiple(now, self.config.reap_interval);
             self.reap(now);
         }
         self.end_condemned(now);
@@ -244,7 +241,8 @@ impl Server {
         }
     }
 
-    /// Deletes containers and znodes with a time to live that are due, as happens every minute.
+    /// Deletes containers and znodes with a time to live that are due, as happens every
+    /// [`reap_interval`](ServerConfig::reap_interval).
     pub fn reap(&mut self, now: Duration) {
         let time_ms = self.time_ms(now);
         let is_due = |node: &crate::tree::Node| {

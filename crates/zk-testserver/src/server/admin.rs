@@ -139,7 +139,10 @@ impl Server {
 
     /// Names of the children, in order of their names.
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
-        Some(self.tree.get(path)?.children.iter().cloned().collect())
+        let mut names: Vec<String> =
+            self.tree.get(path)?.children.iter().map(str::to_owned).collect();
+        names.sort();
+        Some(names)
     }
 
     /// Stat of a znode.

@@ -46,8 +46,9 @@ impl Server {
             Request::GetEphemerals(prefix) => {
                 let prefix = prefix.as_deref().filter(|prefix| *prefix != "/").unwrap_or_default();
                 let paths = self.tree.ephemerals_of(session);
-                let paths = paths.filter(|path| path.starts_with(prefix)).map(Into::into);
-                Ok(Response::GetEphemerals(paths.collect()))
+                let mut paths: Vec<&str> = paths.filter(|path| path.starts_with(prefix)).collect();
+                self.config.order.arrange(&mut paths, |path| (*path).to_owned());
+                Ok(Response::GetEphemerals(paths.into_iter().map(Into::into).collect()))
             }
             Request::MultiRead(ops) => {
                 Ok(Response::MultiRead(ops.iter().map(|op| self.read_one(id, op)).collect()))
@@ -67,7 +68,9 @@ impl Server {
                 Ok(Response::Empty)
             }
             Request::WhoAmI => Ok(Response::WhoAmI(
-                self.identities(id).map(Identities::client_info).unwrap_or_default(),
+                self.identities(id)
+                    .map(|identities| identities.client_info(self.config.order))
+                    .unwrap_or_default(),
             )),
             // The caller handles everything else.
             Request::Auth(_)

@@ -11,6 +11,7 @@ mod golden;
 mod hostile;
 mod late;
 mod multi;
+mod order;
 mod reception;
 mod sessions;
 mod state;
