@@ -18,10 +18,10 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::Stat;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::config::ServerConfig;
 use crate::fault::{CutOff, Fault, Reception};
@@ -37,6 +37,10 @@ const PIPE: usize = 256 * 1024;
 /// How many bytes the task of a connection has that its peer does not take, before the server
 /// gives it no more, and lets the requests of that connection wait.
 const UNTAKEN_MAX: usize = 4 << 20;
+
+/// How long to wait before accepting is tried again, at first and at most.
+const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
+const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// How long to wait for the peer of a TCP connection after the last byte, so that what it sends
 /// meanwhile does not reset the connection before it has read everything.
@@ -309,7 +313,8 @@ impl TestServer {
         self.with(|server, now| server.set_create_count(path, creates, now));
     }
 
-    /// Deletes containers and znodes with a time to live that are due, as happens every minute.
+    /// Deletes containers and znodes with a time to live that are due, as happens every
+    /// [`reap_interval`](ServerConfig::reap_interval).
     pub fn reap(&self) {
         self.with(Server::reap);
     }
@@ -477,21 +482,55 @@ async fn serve<S>(
     }
 }
 
-/// Accepts connections as long as the server lives.
-async fn listen(shared: Weak<Shared>, listener: TcpListener, mut alive: watch::Receiver<()>) {
+/// Where connections come from.
+trait Source: Send {
+    type Stream: AsyncRead + AsyncWrite + Send + 'static;
+
+    fn accept(&mut self) -> impl Future<Output = io::Result<(Self::Stream, IpAddr)>> + Send;
+}
+
+impl Source for TcpListener {
+    type Stream = TcpStream;
+
+    async fn accept(&mut self) -> io::Result<(TcpStream, IpAddr)> {
+        let (stream, peer) = Self::accept(self).await?;
+        // It is only slower without.
+        let _ = stream.set_nodelay(true);
+        Ok((stream, peer.ip()))
+    }
+}
+
+/// Accepts connections as long as the server lives. What cannot be accepted now, for want of file
+/// descriptors, is tried again after a pause that grows.
+async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch::Receiver<()>) {
+    let mut pause = Duration::ZERO;
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = source.accept() => accepted,
             _ = alive.changed() => return,
         };
-        match accepted {
-            Ok((stream, peer)) => {
-                let _ = stream.set_nodelay(true);
-                let Some(shared) = Shared::leave_black_hole(&shared).await else { return };
-                Shared::accept(&shared, stream, peer.ip(), true);
+        let stream = match accepted {
+            Ok(accepted) => {
+                if !pause.is_zero() {
+                    tracing::info!("connections can be accepted again");
+                }
+                pause = Duration::ZERO;
+                accepted
             }
-            Err(error) => tracing::warn!(%error, "cannot accept a connection"),
-        }
+            Err(error) => {
+                if pause.is_zero() {
+                    tracing::warn!(%error, "connections cannot be accepted");
+                }
+                pause = (pause * 2).clamp(ACCEPT_PAUSE_MIN, ACCEPT_PAUSE_MAX);
+                tokio::select! {
+                    () = sleep(pause) => continue,
+                    _ = alive.changed() => return,
+                }
+            }
+        };
+        let Some(shared) = Shared::leave_black_hole(&shared).await else { return };
+        let (stream, peer) = stream;
+        Shared::accept(&shared, stream, peer, true);
     }
 }
 
@@ -520,5 +559,100 @@ async fn keep_time(
                 shared.with(Server::handle_timeout);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    /// Fails so many times, then brings one connection, and so on.
+    struct Exhausted {
+        failures: usize,
+        left: usize,
+        turns: Arc<AtomicUsize>,
+        clients: mpsc::UnboundedSender<DuplexStream>,
+    }
+
+    impl Source for Exhausted {
+        type Stream = DuplexStream;
+
+        async fn accept(&mut self) -> io::Result<(DuplexStream, IpAddr)> {
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            if self.left > 0 {
+                self.left -= 1;
+                return Err(io::Error::from_raw_os_error(24));
+            }
+            self.left = self.failures;
+            let (client, server) = tokio::io::duplex(64);
+            self.clients.send(client).map_err(|_| io::ErrorKind::BrokenPipe)?;
+            Ok((server, IpAddr::from([127, 0, 0, 1])))
+        }
+    }
+
+    /// Counts events by their level.
+    #[derive(Clone, Default)]
+    struct Lines {
+        warnings: Arc<AtomicU64>,
+        others: Arc<AtomicU64>,
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::INFO
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            let is_warning = *event.metadata().level() == tracing::Level::WARN;
+            let lines = if is_warning { &self.warnings } else { &self.others };
+            lines.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accepting_that_fails_is_tried_again_after_pauses_and_told_once() {
+        let lines = Lines::default();
+        let _guard = tracing::subscriber::set_default(lines.clone());
+        let server = TestServer::start(ServerConfig::default());
+        let turns = Arc::new(AtomicUsize::new(0));
+        let (clients, mut accepted) = mpsc::unbounded_channel();
+        let source = Exhausted { failures: 100, left: 100, turns: Arc::clone(&turns), clients };
+        let alive = server.shared.alive.subscribe();
+        let listening = tokio::spawn(listen(Arc::downgrade(&server.shared), source, alive));
+
+        sleep(Duration::from_secs(10)).await;
+        let tried = turns.load(Ordering::Relaxed);
+        assert!((15..=25).contains(&tried), "{tried} turns in 10 s");
+        assert_eq!(lines.warnings.load(Ordering::Relaxed), 1);
+        assert_eq!(lines.others.load(Ordering::Relaxed), 0);
+
+        // 92 pauses of a second; the connection works, and the next failures begin anew.
+        let mut client = timeout(Duration::from_secs(100), accepted.recv()).await.unwrap().unwrap();
+        client.write_all(b"ruok").await.unwrap();
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, b"imok");
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(lines.warnings.load(Ordering::Relaxed), 2);
+        assert_eq!(lines.others.load(Ordering::Relaxed), 1);
+        drop(server);
+        timeout(Duration::from_secs(2), listening).await.expect("it ends in the pause").unwrap();
     }
 }
