@@ -50,6 +50,7 @@ mod connection;
 mod connections;
 mod fault;
 mod journal;
+mod multi;
 #[cfg(feature = "tokio")]
 mod net;
 mod order;

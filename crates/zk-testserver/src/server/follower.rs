@@ -55,8 +55,11 @@ impl Server {
                 self.read_the_past(id, session, header, &request, now)
             }
             Body::BareCheck(_)
+            | Body::DeleteContainer(_)
+            | Body::Failed(_)
             | Body::Garbled
             | Body::Known(_)
+            | Body::Multi(_)
             | Body::Refused(_)
             | Body::Unanswerable
             | Body::UnknownOp => Outcome::Dropped,

@@ -28,7 +28,13 @@ impl Server {
             Request::AddWatch(add) => self.add_watch(id, add),
             Request::CheckWatches(watches) => {
                 self.require_watcher_type(watches)?;
-                found(self.watches.contains(&watches.path, id, watches.kind))
+                let is_found = self.watches.contains(&watches.path, id, watches.kind);
+                // 3.8.0 goes on to look at what is above, and fails where nothing is.
+                let is_rootless = !watches.path.is_empty() && !watches.path.starts_with('/');
+                if !is_found && is_rootless && self.config.version == Version::V3_8 {
+                    return Err(ErrorCode::MARSHALLING_ERROR);
+                }
+                found(is_found)
             }
             Request::RemoveWatches(watches) => {
                 self.require_watcher_type(watches)?;
@@ -219,15 +225,16 @@ impl Server {
     }
 
     fn require_watcher_type(&self, watches: &WatchesRequest) -> Result<(), ErrorCode> {
-        match watches.kind {
-            WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => Ok(()),
-            WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE
-                if self.config.version == Version::V3_9 =>
-            {
-                Ok(())
-            }
-            _ => Err(ErrorCode::MARSHALLING_ERROR),
-        }
+        let is_known = is_watcher_type(watches.kind, self.config.version);
+        if is_known { Ok(()) } else { Err(ErrorCode::MARSHALLING_ERROR) }
+    }
+}
+
+pub(super) fn is_watcher_type(kind: WatcherType, version: Version) -> bool {
+    match kind {
+        WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => true,
+        WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE => version == Version::V3_9,
+        _ => false,
     }
 }
 

@@ -283,7 +283,7 @@ impl Server {
 fn response(op: OpCode, committed: &Committed) -> Option<Response> {
     let path = || committed.path.as_deref().map(ByteString::from);
     Some(match op {
-        OpCode::CLOSE_SESSION | OpCode::DELETE => Response::Empty,
+        OpCode::CLOSE_SESSION | OpCode::DELETE | OpCode::DELETE_CONTAINER => Response::Empty,
         OpCode::CREATE => Response::Create(path()?),
         OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
             Response::Create2(Create2Reply { path: path()?, stat: committed.stat? })
