@@ -23,7 +23,7 @@ from kazoo.exceptions import (
 )
 from kazoo.protocol.states import EventType, WatchedEvent
 from kazoo.recipe.watchers import ChildrenWatch, DataWatch
-from kazoo.security import make_digest_acl
+from kazoo.security import CREATOR_ALL_ACL, make_digest_acl
 
 ROOT = "/kazoo"
 FLOW_SECONDS = 30
@@ -123,6 +123,9 @@ def flow_create(clients):
     acl = make_digest_acl("bob", "secret", all=True)
     client.create(base + "/secret", b"s", acl=[acl])
     assert client.get_acls(base + "/secret")[0] == [acl]
+    # Its id is an empty text, which kazoo writes as null.
+    client.create(base + "/creator", b"c", acl=CREATOR_ALL_ACL)
+    assert client.get_acls(base + "/creator")[0] == [acl]
     assert client.get_async(base + "/secret").get(timeout=WAIT_SECONDS)[0] == b"s"
 
 

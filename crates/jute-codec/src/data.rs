@@ -1,8 +1,11 @@
 //! Records that stand inside others: stat, access control list, identities.
 
+use bytes::BytesMut;
 use bytestring::ByteString;
 
 use crate::code::Permissions;
+use crate::error::DecodeError;
+use crate::wire::{Reader, Record};
 
 record! {
     /// What a server knows of a znode besides its data. 68 bytes on the wire.
@@ -33,13 +36,29 @@ record! {
     }
 }
 
-record! {
-    /// An identity: the scheme says how to read the id.
-    pub struct Id {
-        /// `world`, `digest`, `ip`, `sasl`, `x509`, `auth`, ...
-        scheme: ByteString,
-        /// Meaning depends on the scheme.
-        id: ByteString,
+/// An identity: the scheme says how to read the id.
+///
+/// Null is read as empty: some clients write an empty text as null (kazoo does, in its
+/// `CREATOR_ALL_ACL`), and servers take it. It is never written.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
+pub struct Id {
+    /// `world`, `digest`, `ip`, `sasl`, `x509`, `auth`, ...
+    pub scheme: ByteString,
+    /// Meaning depends on the scheme.
+    pub id: ByteString,
+}
+
+impl Record for Id {
+    fn encode(&self, out: &mut BytesMut) {
+        self.scheme.encode(out);
+        self.id.encode(out);
+    }
+
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let scheme: Option<ByteString> = input.field("Id", "scheme")?;
+        let id: Option<ByteString> = input.field("Id", "id")?;
+        Ok(Self { scheme: scheme.unwrap_or_default(), id: id.unwrap_or_default() })
     }
 }
 

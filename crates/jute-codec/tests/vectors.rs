@@ -8,8 +8,9 @@ use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateMode,
-    CreateRequest, DecodeError, DecodeErrorKind, ErrorCode, MultiResult, OpCode, ReadResult,
-    Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, SaslToken, Stat, Ttl,
+    CreateRequest, DecodeError, DecodeErrorKind, ErrorCode, MultiResult, OpCode, Permissions,
+    ReadResult, Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, SaslToken, Stat,
+    Ttl,
 };
 
 #[test]
@@ -293,6 +294,22 @@ fn results_of_containers_are_read_with_their_stat() {
         let Response::Multi(results) = read else { panic!("{read:?}") };
         assert!(matches!(&results[..], [MultiResult::Create2 { .. }]), "{op}: {results:?}");
     }
+}
+
+/// kazoo writes an empty text as null.
+#[test]
+fn null_in_an_identity_is_read_as_empty_and_written_as_empty() {
+    let empty = Acl::new(Permissions::ALL, "auth", "");
+    let mut null = BytesMut::from(&[0, 0, 0, 31][..]);
+    null.extend_from_slice(&prefixed(b"auth"));
+    let mut wire = null.clone();
+    null.extend_from_slice(&[0xff; 4]);
+    assert_eq!(Acl::decode(&mut Reader::new(null.freeze())), Ok(empty.clone()));
+    wire.extend_from_slice(&[0; 4]);
+    check(&empty, &wire);
+    let nobody = Acl::new(Permissions::READ, "", "");
+    let nulls = Bytes::from_static(&[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    assert_eq!(Acl::decode(&mut Reader::new(nulls)), Ok(nobody));
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! Identities of connections, and what access control lists grant them.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 use jute_codec::{Acl, ClientInfo, ErrorCode, Id, Permissions};
 use sha1::{Digest as _, Sha1};
+
+use crate::order::Order;
 
 /// Identities of one connection, as (scheme, id).
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,7 +21,7 @@ pub(crate) struct Identities {
 impl Identities {
     /// What a new connection has.
     pub(crate) fn of_peer(address: IpAddr) -> Self {
-        Self { address, ids: BTreeSet::from([("ip".to_owned(), address.to_string())]) }
+        Self { address, ids: BTreeSet::from([("ip".to_owned(), java_text(address))]) }
     }
 
     /// Passes every check.
@@ -46,7 +48,7 @@ impl Identities {
                 true
             }
             ("ip", _) => {
-                self.ids.insert(("ip".to_owned(), self.address.to_string()));
+                self.ids.insert(("ip".to_owned(), java_text(self.address)));
                 true
             }
             _ => false,
@@ -63,16 +65,16 @@ impl Identities {
     fn matches(&self, id: &Id) -> bool {
         match &*id.scheme {
             "world" => &*id.id == "anyone",
-            "ip" => ip_block(&id.id).is_some_and(|(block, bits)| {
-                block.is_ipv4() == self.address.is_ipv4()
-                    && masked(block, bits) == masked(self.address, bits)
+            "ip" => ip_block(&id.id).is_some_and(|(block, bits)| match self.address {
+                IpAddr::V4(address) => masked(block, bits) == masked(address, bits),
+                IpAddr::V6(_) => false,
             }),
             scheme => self.ids.iter().any(|(has, id_of)| has == scheme && *id_of == *id.id),
         }
     }
 
     /// Turns the list of a request into the one to store.
-    pub(crate) fn resolve(&self, acl: &[Acl]) -> Result<Vec<Acl>, ErrorCode> {
+    pub(crate) fn resolve(&self, acl: &[Acl], order: Order) -> Result<Vec<Acl>, ErrorCode> {
         let mut resolved: Vec<Acl> = Vec::with_capacity(acl.len());
         let mut add = |entry: Acl| {
             if !resolved.contains(&entry) {
@@ -83,9 +85,8 @@ impl Identities {
             let id = &*entry.id.id;
             let is_valid = match &*entry.id.scheme {
                 "auth" => {
-                    let mut authenticated =
-                        self.ids.iter().filter(|(scheme, _)| scheme == "digest").peekable();
-                    let is_any = authenticated.peek().is_some();
+                    let authenticated = self.arranged(order, |scheme| scheme == "digest");
+                    let is_any = !authenticated.is_empty();
                     for (scheme, id) in authenticated {
                         add(Acl::new(entry.perms, scheme.clone(), id.clone()));
                     }
@@ -108,18 +109,22 @@ impl Identities {
     }
 
     /// What whoAmI tells: users without their secrets.
-    pub(crate) fn client_info(&self) -> Vec<ClientInfo> {
+    pub(crate) fn client_info(&self, order: Order) -> Vec<ClientInfo> {
         let user = |scheme: &str, id: &str| match id.split_once(':') {
             Some((user, _)) if scheme == "digest" => ByteString::from(user),
             _ => ByteString::from(id),
         };
-        self.ids
-            .iter()
-            .map(|(scheme, id)| ClientInfo {
-                auth_scheme: scheme.as_str().into(),
-                user: user(scheme, id),
-            })
-            .collect()
+        let info = |(scheme, id): &(String, String)| ClientInfo {
+            auth_scheme: scheme.as_str().into(),
+            user: user(scheme, id),
+        };
+        self.arranged(order, |_| true).into_iter().map(info).collect()
+    }
+
+    fn arranged(&self, order: Order, has: impl Fn(&str) -> bool) -> Vec<&(String, String)> {
+        let mut ids: Vec<_> = self.ids.iter().filter(|(scheme, _)| has(scheme)).collect();
+        order.arrange(&mut ids, |(scheme, id)| format!("{scheme}:{id}"));
+        ids
     }
 }
 
@@ -147,23 +152,30 @@ fn is_digest_id(id: &str) -> bool {
     matches!(id.trim_end_matches(':').split(':').count(), 2)
 }
 
-fn ip_block(id: &str) -> Option<(IpAddr, u32)> {
+/// A block of addresses, and how many bits they have in common. Servers 3.8 and 3.9 know IPv4
+/// only, read as Java reads numbers: with a sign or zeros in front.
+fn ip_block(id: &str) -> Option<(Ipv4Addr, u32)> {
     let (address, bits) = id.split_once('/').map_or((id, None), |(a, bits)| (a, Some(bits)));
-    let address: IpAddr = address.parse().ok()?;
-    let all = if address.is_ipv4() { 32 } else { 128 };
+    let parts = address.split('.').map(|part| part.parse::<i32>().ok()?.try_into().ok());
+    let parts: Option<Vec<u8>> = parts.collect();
+    let address: [u8; 4] = parts?.try_into().ok()?;
     let bits = match bits {
-        Some(bits) => bits.parse().ok().filter(|bits| *bits <= all)?,
-        None => all,
+        Some(bits) => bits.parse::<i32>().ok()?.try_into().ok().filter(|bits| *bits <= 32)?,
+        None => 32,
     };
-    Some((address, bits))
+    Some((address.into(), bits))
 }
 
-fn masked(address: IpAddr, bits: u32) -> u128 {
-    let (number, all) = match address {
-        IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
-        IpAddr::V6(address) => (u128::from(address), 128),
-    };
-    number.checked_shr(all - bits).unwrap_or(0)
+fn masked(address: Ipv4Addr, bits: u32) -> u32 {
+    u32::from(address).checked_shr(32 - bits).unwrap_or(0)
+}
+
+/// As Java writes an address: all eight groups of an IPv6 one.
+fn java_text(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|group| format!("{group:x}")).join(":"),
+    }
 }
 
 #[cfg(test)]
@@ -172,7 +184,7 @@ mod tests {
 
     fn resolve(scheme: &str, id: &str) -> Result<Vec<Acl>, ErrorCode> {
         let peer = Identities::of_peer(IpAddr::from([127, 0, 0, 1]));
-        peer.resolve(&[Acl::new(Permissions::ALL, scheme, id)])
+        peer.resolve(&[Acl::new(Permissions::ALL, scheme, id)], Order::Sorted)
     }
 
     #[test]
@@ -190,13 +202,25 @@ mod tests {
             ("digest", "a:b:c"),
             ("ip", "1.2.3"),
             ("ip", "1.2.3.4/33"),
+            ("ip", "1.2.3.4/-1"),
+            ("ip", "1.2.3.4/"),
+            ("ip", "1.2.3.256"),
+            ("ip", "1.2.3.4.5"),
+            ("ip", "::1"),
+            ("ip", "::1/64"),
+            ("ip", "0:0:0:0:0:0:0:1"),
+            ("ip", "::ffff:1.2.3.4"),
             ("x509", "CN=a"),
         ] {
             assert_eq!(resolve(scheme, id), Err(ErrorCode::INVALID_ACL), "{scheme} {id}");
         }
-        for (scheme, id) in
-            [("world", "anyone"), ("digest", "a:b"), ("ip", "::1/64"), ("ip", "10.0.0.0/8")]
-        {
+        for (scheme, id) in [
+            ("world", "anyone"),
+            ("digest", "a:b"),
+            ("ip", "10.0.0.0/8"),
+            ("ip", "01.+2.3.-0"),
+            ("ip", "1.2.3.4/+8"),
+        ] {
             assert!(resolve(scheme, id).is_ok(), "{scheme} {id}");
         }
     }
@@ -210,6 +234,14 @@ mod tests {
             let acl = [Acl::new(Permissions::READ, "ip", block)];
             assert_eq!(peer.may(Permissions::READ, Some(&acl)), is_member, "{block}");
         }
+    }
+
+    #[test]
+    fn a_peer_with_an_ipv6_address_is_in_no_block_and_named_as_java_does() {
+        let peer = Identities::of_peer("::1".parse().unwrap());
+        let acl = [Acl::new(Permissions::READ, "ip", "0.0.0.0/0")];
+        assert!(!peer.may(Permissions::READ, Some(&acl)));
+        assert_eq!(&*peer.client_info(Order::Sorted)[0].user, "0:0:0:0:0:0:0:1");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use jute_codec::{
 
 use crate::acl::Identities;
 use crate::config::{ServerConfig, Version};
+use crate::multi::Step;
 use crate::path;
 use crate::quota;
 use crate::tree::{Node, Owner, SharedAcl, Stamp, Tree, Undo};
@@ -41,7 +42,9 @@ pub(crate) enum Write {
     CreateFor(i64, CreateRequest),
     CreateSession,
     Delete(DeleteRequest),
-    Multi(Vec<MultiOp>),
+    /// Asked for by a client, as only servers should.
+    DeleteContainer(String),
+    Multi(Vec<Step>),
     /// Known to fail before anything is looked at.
     Refused(ErrorCode, Option<String>),
     SetAcl(SetAclRequest),
@@ -109,6 +112,7 @@ pub(crate) fn commit(
         }
         Write::CreateSession => Ok(Done::default()),
         Write::Delete(delete) => txn.delete(delete),
+        Write::DeleteContainer(path) => txn.delete_container(path),
         Write::Multi(ops) => match txn.multi(ops, &mut steps) {
             Ok(all) => {
                 results = Some(all);
@@ -144,6 +148,7 @@ impl Write {
             Self::Check(check) => Some(&check.path),
             Self::Create(create) | Self::CreateFor(_, create) => Some(&create.path),
             Self::Delete(delete) => Some(&delete.path),
+            Self::DeleteContainer(path) => Some(path),
             Self::SetAcl(set_acl) => Some(&set_acl.path),
             Self::SetData(set_data) => Some(&set_data.path),
             Self::Refused(_, path) => path.as_deref(),
@@ -190,7 +195,7 @@ impl Transaction<'_> {
             }
         };
         let parent_path = parent_for_change(&create.path)?;
-        let acl = self.identities.resolve(&create.acl)?;
+        let acl = self.identities.resolve(&create.acl, self.config.order)?;
         let parent = self.tree.get(parent_path).ok_or(ErrorCode::NO_NODE)?;
         let parent_acl = parent.acl.clone();
         self.require(Permissions::CREATE, &parent_acl)?;
@@ -236,6 +241,26 @@ impl Transaction<'_> {
         Ok(Done::of(path))
     }
 
+    /// Servers trust whoever asks for this, and delete anything but ephemerals.
+    fn delete_container(&mut self, path: &str) -> Result<Done, ErrorCode> {
+        let parent = parent_for_change(path)?;
+        if path::SPECIAL.contains(&path) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        if !node.children.is_empty() {
+            return Err(ErrorCode::NOT_EMPTY);
+        }
+        if matches!(node.owner, Owner::Session(_)) {
+            return Err(ErrorCode::BAD_VERSION);
+        }
+        let parent_acl = self.tree.get(parent).ok_or(ErrorCode::NO_NODE)?.acl.clone();
+        let (acl, bytes) = (node.acl.clone(), node.data_length());
+        self.undo.push(self.tree.remove(path, self.stamp));
+        self.changed(EventType::NODE_DELETED, path, (acl, parent_acl), bytes);
+        Ok(Done::of(path))
+    }
+
     fn set_data(&mut self, set_data: &SetDataRequest) -> Result<Done, ErrorCode> {
         let path = &*set_data.path;
         if !path::is_valid(path) {
@@ -256,7 +281,7 @@ impl Transaction<'_> {
         if !path::is_valid(path) {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
-        let resolved = self.identities.resolve(&set_acl.acl)?;
+        let resolved = self.identities.resolve(&set_acl.acl, self.config.order)?;
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         self.require(Permissions::ADMIN, &node.acl)?;
         require_version(set_acl.version, node.aversion)?;
@@ -277,7 +302,7 @@ impl Transaction<'_> {
 
     fn multi(
         &mut self,
-        ops: &[MultiOp],
+        ops: &[Step],
         steps: &mut Vec<(OpCode, Option<String>)>,
     ) -> Result<Vec<MultiResult>, (ErrorCode, Vec<MultiResult>)> {
         let mut results = Vec::with_capacity(ops.len());
@@ -305,7 +330,11 @@ impl Transaction<'_> {
         Ok(results)
     }
 
-    fn step(&mut self, op: &MultiOp) -> Result<(MultiResult, OpCode, Option<String>), ErrorCode> {
+    fn step(&mut self, step: &Step) -> Result<(MultiResult, OpCode, Option<String>), ErrorCode> {
+        let op = match step {
+            Step::Op(op) => op,
+            Step::Refused(error, _) => return Err(*error),
+        };
         Ok(match op {
             MultiOp::Check(check) => {
                 self.check(check)?;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::order::Order;
+
 /// Which server is imitated, where versions differ on the wire.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -45,6 +47,8 @@ pub struct ServerConfig {
     pub(crate) super_digest: Option<String>,
     pub(crate) sequence_overflow: SequenceOverflow,
     pub(crate) container_max_never_used: Option<Duration>,
+    pub(crate) reap_interval: Duration,
+    pub(crate) order: Order,
     pub(crate) first_session_id: i64,
     pub(crate) start_time_ms: i64,
     pub(crate) max_frame: usize,
@@ -63,6 +67,8 @@ impl Default for ServerConfig {
             super_digest: None,
             sequence_overflow: SequenceOverflow::default(),
             container_max_never_used: None,
+            reap_interval: Duration::from_secs(60),
+            order: Order::default(),
             first_session_id: 0x0100_0000_0001_0000,
             start_time_ms: 1_700_000_000_000,
             max_frame: 0xf_ffff,
@@ -124,6 +130,25 @@ impl ServerConfig {
     /// When to delete a container that never had a child. Default: never.
     pub fn container_max_never_used(mut self, age: Duration) -> Self {
         self.container_max_never_used = Some(age);
+        self
+    }
+
+    /// How often containers and znodes with a time to live are looked at, to delete those that are
+    /// due. Default: 60 s.
+    ///
+    /// # Panics
+    ///
+    /// If it is shorter than a millisecond.
+    pub fn reap_interval(mut self, interval: Duration) -> Self {
+        assert!(interval >= Duration::from_millis(1), "an interval lasts a millisecond or more");
+        self.reap_interval = interval;
+        self
+    }
+
+    /// In which order children and other things without one are listed. Default: by chance, but
+    /// the same each time (`Order::Seeded(0)`).
+    pub fn order(mut self, order: Order) -> Self {
+        self.order = order;
         self
     }
 

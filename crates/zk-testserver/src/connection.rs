@@ -53,6 +53,10 @@ pub(crate) struct Connection {
     paused_until: Duration,
     /// Its server has lost the leader.
     pub(crate) cut_off: Option<Isolation>,
+    /// Bytes in `output`.
+    unsent: usize,
+    /// Nobody takes what was written before.
+    is_blocked: bool,
     is_closed: bool,
     is_frozen: bool,
 }
@@ -82,6 +86,8 @@ impl Connection {
             stalled_until: Duration::ZERO,
             paused_until: Duration::ZERO,
             cut_off: None,
+            unsent: 0,
+            is_blocked: false,
             is_closed: false,
             is_frozen: false,
         }
@@ -142,6 +148,7 @@ impl Connection {
         if !self.is_open() {
             return;
         }
+        self.unsent += bytes.len();
         match self.output.back_mut() {
             Some((due, queued)) if *due == self.stalled_until => queued.extend_from_slice(bytes),
             _ => self.output.push_back((self.stalled_until, BytesMut::from(bytes))),
@@ -192,9 +199,24 @@ impl Connection {
         is_closing
     }
 
+    /// False as long as too many replies have not left: then requests wait.
+    pub(crate) fn may_process(&self) -> bool {
+        !self.is_blocked && self.unsent < UNSENT_MAX
+    }
+
+    pub(crate) fn block(&mut self, is_blocked: bool) {
+        self.is_blocked = is_blocked;
+    }
+
+    /// Bytes that were not looked at yet.
+    pub(crate) fn unread(&self) -> usize {
+        self.input.len()
+    }
+
     /// Ends the connection behind what may leave now, even if it is frozen.
     pub(crate) fn abort(&mut self, now: Duration) {
         self.output.retain(|(due, _)| *due <= now);
+        self.unsent = self.output.iter().map(|(_, queued)| queued.len()).sum();
         self.stalled_until = Duration::ZERO;
         self.paused_until = Duration::ZERO;
         self.is_frozen = false;
@@ -204,10 +226,25 @@ impl Connection {
 
     /// When there is something to transmit; `None` if there is nothing.
     pub(crate) fn next_transmit(&self) -> Option<Duration> {
+        // One that has ended leaves with all it has.
+        if self.is_blocked && !self.is_closed {
+            return None;
+        }
         match self.output.front() {
             Some((due, _)) => Some(*due),
             None => self.is_closed.then_some(self.stalled_until),
         }
+    }
+
+    /// When there is something else to do: the handshake is late, a pause is over, or the server of
+    /// the connection notices that it has lost its leader.
+    pub(crate) fn next_chore(&self) -> Option<Duration> {
+        let handshake = self.awaits_handshake().then_some(self.handshake_deadline);
+        handshake.into_iter().chain(self.paused_until()).chain(self.notices_at()).min()
+    }
+
+    pub(crate) fn awaits_handshake(&self) -> bool {
+        self.is_open() && self.session().is_none()
     }
 
     /// Takes what may leave now, and whether it is the last.
@@ -218,6 +255,7 @@ impl Connection {
         let mut bytes = BytesMut::new();
         while self.output.front().is_some_and(|(due, _)| *due <= now) {
             let (_, queued) = self.output.pop_front().expect("there is a first one");
+            self.unsent -= queued.len();
             if bytes.is_empty() {
                 bytes = queued;
             } else {
@@ -251,3 +289,7 @@ pub(crate) fn head(mut bytes: Bytes, length: usize) -> Bytes {
     }
     bytes
 }
+
+/// How many bytes of replies and events of one connection wait to be taken before requests wait,
+/// too.
+pub(crate) const UNSENT_MAX: usize = 4 << 20;

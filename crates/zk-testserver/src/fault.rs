@@ -77,7 +77,7 @@ pub enum Action {
     /// The session expires instead of the request being processed or the event delivered.
     Expire,
     /// Nothing leaves the server on this connection for that long, beginning with this reply or
-    /// event. Requests are processed.
+    /// event. Requests are processed, until 4 MiB wait to leave.
     Delay(Duration),
     /// The connection stays open, but nothing is read or written any more, beginning with this
     /// request or event: a black hole. Not even the end of the session closes it.
@@ -124,6 +124,31 @@ pub enum Until {
     Reads(usize),
     /// After that long.
     After(Duration),
+}
+
+/// How a server receives whoever connects, until it is told otherwise.
+///
+/// It matters to connections that are made from then on. Those that are open go on.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Reception {
+    /// Sessions begin and continue.
+    #[default]
+    Open,
+    /// Every handshake, of a new session too, is answered with *expired* (a timeout of 0), and the
+    /// connection ends. Sessions that live go on living, until their time has come.
+    Expired,
+    /// Handshakes are answered as they should be, then the connection ends. Nothing that comes
+    /// behind a handshake is looked at.
+    HangUp,
+    /// Connections are accepted, and nothing is read or written on them, ever: later receptions
+    /// do not wake them. [`disconnect_all`](crate::Server::disconnect_all) ends them.
+    Silent,
+    /// Nothing is accepted and nothing refused, as behind a network that loses every packet. A
+    /// connect that waits is accepted when the reception changes.
+    BlackHole,
+    /// Connections are refused.
+    Refused,
 }
 
 impl Fault {

@@ -47,10 +47,13 @@ mod acl;
 mod commit;
 mod config;
 mod connection;
+mod connections;
 mod fault;
 mod journal;
+mod multi;
 #[cfg(feature = "tokio")]
 mod net;
+mod order;
 mod path;
 mod quota;
 mod server;
@@ -61,9 +64,10 @@ mod words;
 
 pub use crate::config::{SequenceOverflow, ServerConfig, Version};
 pub use crate::connection::Transmit;
-pub use crate::fault::{Action, At, CutOff, Fault, Filter, Until};
+pub use crate::fault::{Action, At, CutOff, Fault, Filter, Reception, Until};
 pub use crate::journal::{CommitRecord, Outcome, RequestRecord};
 #[cfg(feature = "tokio")]
 pub use crate::net::TestServer;
+pub use crate::order::Order;
 pub use crate::server::Server;
 pub use jute_codec::{ErrorCode, OpCode, Stat};

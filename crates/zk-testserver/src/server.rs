@@ -8,15 +8,19 @@
 //! Requests are processed one at a time, in order of arrival: the session is touched, a write is
 //! validated and applied, its events go to the connections that watch, then the reply goes to
 //! the connection that asked. So an event precedes every reply that reflects its change.
+//!
+//! Output that nobody takes holds up the requests behind it, and no others: a connection has a
+//! bound of output, and of requests that wait. A session whose pings wait there expires.
 
 mod admin;
+#[cfg(test)]
+mod costs;
 mod follower;
 mod handshake;
 mod read;
 mod request;
 mod write;
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -26,7 +30,8 @@ use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
 use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Phase, Transmit};
-use crate::fault::{Action, Fault, Faults};
+use crate::connections::Connections;
+use crate::fault::{Action, Fault, Faults, Reception};
 use crate::journal::Journal;
 use crate::session::Sessions;
 use crate::tree::{Owner, Tree};
@@ -35,11 +40,12 @@ use crate::words;
 
 use self::write::Held;
 
-/// How often containers and znodes with a time to live are looked at.
-const REAP_INTERVAL: Duration = Duration::from_secs(60);
-
 /// How long a connection may take for its handshake, at least; and at most twice that.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How many bytes of one connection wait to be looked at before no more are asked for. More than
+/// clients have under way that write much before they read.
+const UNREAD_MAX: usize = 16 << 20;
 
 /// A ZooKeeper server without sockets and without a clock.
 #[derive(Debug)]
@@ -54,9 +60,14 @@ pub struct Server {
     zxid: i64,
     /// A proposal whose commit is late.
     held: Option<Held>,
-    connections: BTreeMap<u64, Connection>,
+    connections: Connections,
     last_connection: u64,
+    /// Whose output was taken just now, so that requests may go on.
+    drained: Option<u64>,
     refuse_until: Duration,
+    reception: Reception,
+    /// When it is [`Reception::Open`] again; `None` if only a test says so.
+    reception_until: Option<Duration>,
     /// Nothing happens before.
     paused_until: Duration,
     next_reap: Duration,
@@ -68,32 +79,41 @@ impl Server {
     /// A server with an empty tree.
     pub fn new(config: ServerConfig) -> Self {
         Self {
-            tree: Tree::new(config.sequence_overflow),
+            tree: Tree::new(config.sequence_overflow, config.order),
             sessions: Sessions::new(config.first_session_id, config.tick),
             watches: Watches::new(config.version),
             faults: Faults::default(),
             journal: Journal::new(config.log_capacity),
             zxid: 0,
             held: None,
-            connections: BTreeMap::new(),
+            connections: Connections::default(),
             last_connection: 0,
+            drained: None,
             refuse_until: Duration::ZERO,
+            reception: Reception::default(),
+            reception_until: None,
             paused_until: Duration::ZERO,
-            next_reap: REAP_INTERVAL,
+            next_reap: config.reap_interval,
             condemned: Vec::new(),
             config,
         }
     }
 
-    /// A client wants to connect; `None` if it is refused.
+    /// A client wants to connect; `None` if it is refused. In a [`Reception::BlackHole`] it is for
+    /// the driver to let the client wait instead of asking.
     pub fn handle_connect(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
         self.handle_timeout(now);
-        if now < self.refuse_until {
+        let reception = self.reception(now);
+        if now < self.refuse_until || matches!(reception, Reception::Refused | Reception::BlackHole)
+        {
             return None;
         }
         self.last_connection += 1;
         let deadline = next_multiple(now + HANDSHAKE_INTERVAL, HANDSHAKE_INTERVAL);
-        let connection = Connection::new(Identities::of_peer(peer), deadline);
+        let mut connection = Connection::new(Identities::of_peer(peer), deadline);
+        if reception == Reception::Silent {
+            connection.freeze();
+        }
         self.connections.insert(self.last_connection, connection);
         Some(self.last_connection)
     }
@@ -101,14 +121,32 @@ impl Server {
     /// Bytes have arrived.
     pub fn handle_bytes(&mut self, id: u64, bytes: &[u8], now: Duration) {
         self.handle_timeout(now);
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         connection.receive(bytes);
+        self.take_frames(id, now);
+    }
+
+    /// True if the driver should go on reading from this connection. Otherwise it has sent much
+    /// that waits, because its replies are not taken or it stands still.
+    #[must_use]
+    pub fn is_receptive(&self, id: u64) -> bool {
+        let limit = UNREAD_MAX.max(self.config.max_frame.saturating_add(4));
+        self.connections.get(id).is_none_or(|connection| connection.unread() < limit)
+    }
+
+    /// What was transmitted on this connection is not taken, or is taken again. In between,
+    /// nothing is transmitted, and requests wait, as they do while 4 MiB of output wait here.
+    /// A driver that never says so takes everything.
+    pub fn set_writable(&mut self, id: u64, is_writable: bool, now: Duration) {
+        self.handle_timeout(now);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.block(!is_writable);
         self.take_frames(id, now);
     }
 
     /// Handles what has arrived on a connection.
     fn take_frames(&mut self, id: u64, now: Duration) {
-        let Some(connection) = self.connections.get(&id) else { return };
+        let Some(connection) = self.connections.get(id) else { return };
         if connection.phase == Phase::Handshake
             && let Some(word) = connection.peek_word()
             && let Some(answer) = words::answer(self, word)
@@ -117,8 +155,9 @@ impl Server {
             self.close(id);
             return;
         }
-        while let Some(connection) = self.connections.get_mut(&id)
+        while let Some(connection) = self.connections.get_mut(id)
             && connection.paused_until().is_none()
+            && connection.may_process()
             && now >= self.paused_until
         {
             let phase = connection.phase;
@@ -138,7 +177,7 @@ impl Server {
     pub fn handle_disconnect(&mut self, id: u64, now: Duration) {
         self.handle_timeout(now);
         self.detach(id);
-        self.connections.remove(&id);
+        self.connections.remove(id);
     }
 
     /// Does everything that is due by now.
@@ -152,18 +191,9 @@ impl Server {
         while let Some((_, session)) = self.sessions.next_expiry().filter(|(due, _)| *due <= now) {
             self.expire(session, now);
         }
-        self.run_followers(now);
-        let late: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| c.is_open() && c.session().is_none() && c.handshake_deadline <= now)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in late {
-            self.close(id);
-        }
+        self.run_chores(now);
         if now >= self.next_reap {
-            self.next_reap = next_multiple(now, REAP_INTERVAL);
+            self.next_reap = next_multiple(now, self.config.reap_interval);
             self.reap(now);
         }
         self.end_condemned(now);
@@ -177,16 +207,10 @@ impl Server {
     }
 
     fn next_timeout(&self) -> Option<Duration> {
-        let connections = self.connections.values().filter_map(|connection| {
-            let handshake = connection.is_open() && connection.session().is_none();
-            let handshake = handshake.then_some(connection.handshake_deadline);
-            let follower = connection.paused_until().into_iter().chain(connection.notices_at());
-            connection.next_transmit().into_iter().chain(handshake).chain(follower).min()
-        });
         let held = self.held.as_ref().and_then(Held::due);
         let expiry = self.sessions.next_expiry().map(|(due, _)| due);
         let reap = self.tree.mortals().next().map(|_| self.next_reap);
-        connections.chain(held).chain(expiry).chain(reap).min()
+        self.connections.next().into_iter().chain(held).chain(expiry).chain(reap).min()
     }
 
     /// Takes the next bytes to write.
@@ -195,13 +219,11 @@ impl Server {
         if now < self.paused_until {
             return None;
         }
-        let (connection, (bytes, is_last)) = self
-            .connections
-            .iter_mut()
-            .find_map(|(id, connection)| Some((*id, connection.transmit(now)?)))?;
-        if is_last {
-            self.connections.remove(&connection);
+        if let Some(id) = self.drained.take() {
+            self.take_frames(id, now);
         }
+        let (connection, bytes, is_last) = self.connections.transmit(now)?;
+        self.drained = (!is_last).then_some(connection);
         Some(Transmit { connection, bytes, is_last })
     }
 
@@ -219,7 +241,8 @@ impl Server {
         }
     }
 
-    /// Deletes containers and znodes with a time to live that are due, as happens every minute.
+    /// Deletes containers and znodes with a time to live that are due, as happens every
+    /// [`reap_interval`](ServerConfig::reap_interval).
     pub fn reap(&mut self, now: Duration) {
         let time_ms = self.time_ms(now);
         let is_due = |node: &crate::tree::Node| {
@@ -261,7 +284,7 @@ impl Server {
 
     /// Open connections, with a session or without.
     pub(crate) fn connection_count(&self) -> usize {
-        self.connections.values().filter(|connection| connection.is_open()).count()
+        self.connections.iter().filter(|(_, connection)| connection.is_open()).count()
     }
 
     /// A write by the server itself or by a test.
@@ -279,14 +302,14 @@ impl Server {
     }
 
     fn send(&mut self, id: u64, bytes: &[u8]) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.send(bytes);
         }
     }
 
     /// Ends a connection behind what is queued.
     fn close(&mut self, id: u64) {
-        if self.connections.get_mut(&id).is_some_and(Connection::close) {
+        if self.connections.get_mut(id).is_some_and(Connection::close) {
             self.detach(id);
         }
     }
@@ -294,7 +317,7 @@ impl Server {
     /// Forgets what belongs to a connection that has ended.
     fn detach(&mut self, id: u64) {
         self.watches.forget(id);
-        let session = self.connections.get(&id).and_then(Connection::session);
+        let session = self.connections.get(id).and_then(Connection::session);
         if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
             && session.connection == Some(id)
         {

@@ -1,7 +1,7 @@
 //! The tree of znodes: state and its primitive changes. Who may change what is decided in
 //! `commit`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use bytes::Bytes;
 use jute_codec::{Acl, NameList, Stat};
 
 use crate::config::SequenceOverflow;
+use crate::order::{Names, Order};
 use crate::path;
 
 /// An access control list; `None` is the one of built-in znodes, which grants everything.
@@ -39,7 +40,7 @@ pub(crate) struct Node {
     pub(crate) owner: Owner,
     pub(crate) version: i32,
     pub(crate) aversion: i32,
-    pub(crate) children: BTreeSet<String>,
+    pub(crate) children: Names,
     /// Number of children ever created: the sequence.
     pub(crate) creates: i32,
     pub(crate) mtime: i64,
@@ -50,14 +51,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    fn new(data: Option<Bytes>, acl: SharedAcl, owner: Owner, stamp: Stamp) -> Self {
+    fn new(data: Option<Bytes>, acl: SharedAcl, owner: Owner, stamp: Stamp, order: Order) -> Self {
         Self {
             data,
             acl,
             owner,
             version: 0,
             aversion: 0,
-            children: BTreeSet::new(),
+            children: Names::new(order),
             creates: 0,
             mtime: stamp.time_ms,
             ctime: stamp.time_ms,
@@ -115,22 +116,26 @@ pub(crate) enum Undo {
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
-    ephemerals: BTreeMap<i64, BTreeSet<String>>,
+    ephemerals: BTreeMap<i64, Names>,
     /// Containers and znodes with a time to live.
-    mortals: BTreeSet<String>,
+    mortals: Names,
     overflow: SequenceOverflow,
+    order: Order,
 }
 
 impl Tree {
     /// A tree with the built-in znodes.
-    pub(crate) fn new(overflow: SequenceOverflow) -> Self {
+    pub(crate) fn new(overflow: SequenceOverflow, order: Order) -> Self {
         let start = Stamp { zxid: 0, time_ms: 0 };
         let mut nodes = BTreeMap::new();
         for path in path::SPECIAL {
-            let mut node = Node::new(Some(Bytes::new()), None, Owner::Nobody, start);
+            let mut node = Node::new(Some(Bytes::new()), None, Owner::Nobody, start, order);
             match path {
-                "/" => node.children.extend(["zookeeper".to_owned()]),
-                "/zookeeper" => node.children.extend(["config".to_owned(), "quota".to_owned()]),
+                "/" => node.children.insert("zookeeper"),
+                "/zookeeper" => {
+                    node.children.insert("config");
+                    node.children.insert("quota");
+                }
                 "/zookeeper/config" => {
                     node.acl = Some(Acl::read().into());
                     node.aversion = -1;
@@ -139,7 +144,7 @@ impl Tree {
             }
             nodes.insert(path.to_owned(), node);
         }
-        Self { nodes, ephemerals: BTreeMap::new(), mortals: BTreeSet::new(), overflow }
+        Self { nodes, ephemerals: BTreeMap::new(), mortals: Names::new(order), overflow, order }
     }
 
     /// The empty path is another name of the root.
@@ -182,17 +187,17 @@ impl Tree {
     }
 
     pub(crate) fn ephemerals_of(&self, session: i64) -> impl Iterator<Item = &str> {
-        self.ephemerals.get(&session).into_iter().flatten().map(String::as_str)
+        self.ephemerals.get(&session).into_iter().flat_map(Names::iter)
     }
 
     pub(crate) fn ephemerals(&self) -> impl Iterator<Item = (&str, i64)> {
         let owned = self.ephemerals.iter();
-        owned.flat_map(|(session, paths)| paths.iter().map(|path| (path.as_str(), *session)))
+        owned.flat_map(|(session, paths)| paths.iter().map(|path| (path, *session)))
     }
 
     /// Containers and znodes with a time to live.
     pub(crate) fn mortals(&self) -> impl Iterator<Item = (&str, &Node)> {
-        self.mortals.iter().filter_map(|path| Some((path.as_str(), self.nodes.get(path)?)))
+        self.mortals.iter().filter_map(|path| Some((path, self.nodes.get(path)?)))
     }
 
     /// Adds a znode. The caller has checked that the parent exists and the path does not.
@@ -204,7 +209,7 @@ impl Tree {
         owner: Owner,
         stamp: Stamp,
     ) -> Undo {
-        let overflow = self.overflow;
+        let (overflow, order) = (self.overflow, self.order);
         let parent = self.parent_of(path);
         let undo = Undo::Create {
             path: path.to_owned(),
@@ -216,8 +221,8 @@ impl Tree {
             SequenceOverflow::Wrapping => parent.creates.wrapping_add(1),
         };
         parent.pzxid = stamp.zxid;
-        parent.children.insert(path::name(path).to_owned());
-        self.enter(path.to_owned(), Node::new(data, acl, owner, stamp));
+        parent.children.insert(path::name(path));
+        self.enter(path.to_owned(), Node::new(data, acl, owner, stamp, order));
         undo
     }
 
@@ -257,7 +262,7 @@ impl Tree {
             }
             Undo::Delete { path, node, parent_pzxid } => {
                 let parent = self.parent_of(&path);
-                parent.children.insert(path::name(&path).to_owned());
+                parent.children.insert(path::name(&path));
                 parent.pzxid = parent_pzxid;
                 self.enter(path, *node);
             }
@@ -279,10 +284,12 @@ impl Tree {
     fn enter(&mut self, path: String, node: Node) {
         match node.owner {
             Owner::Session(session) => {
-                self.ephemerals.entry(session).or_default().insert(path.clone());
+                let order = self.order;
+                let paths = self.ephemerals.entry(session);
+                paths.or_insert_with(|| Names::new(order)).insert(&path);
             }
             Owner::Container | Owner::Ttl(_) => {
-                self.mortals.insert(path.clone());
+                self.mortals.insert(&path);
             }
             Owner::Nobody => {}
         }

@@ -5,6 +5,7 @@
 //! connection, not to a session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jute_codec::{EventType, WatcherType};
 
@@ -18,7 +19,7 @@ pub(crate) enum Kind {
     Recursive,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Table {
     Data,
     Child,
@@ -32,7 +33,7 @@ struct Kinds {
     recursive: bool,
 }
 
-type Registrations = BTreeMap<String, BTreeMap<u64, Kinds>>;
+type Registrations = BTreeMap<Arc<str>, BTreeMap<u64, Kinds>>;
 
 /// All watches of a server.
 #[derive(Debug)]
@@ -40,11 +41,23 @@ pub(crate) struct Watches {
     version: Version,
     data: Registrations,
     child: Registrations,
+    /// What each connection has left where, so that its end costs no more than its own watches.
+    places: BTreeMap<u64, BTreeSet<(Table, Arc<str>)>>,
+    /// How many places were looked at so far because a connection ended.
+    #[cfg(test)]
+    pub(crate) visits: usize,
 }
 
 impl Watches {
     pub(crate) fn new(version: Version) -> Self {
-        Self { version, data: BTreeMap::new(), child: BTreeMap::new() }
+        Self {
+            version,
+            data: BTreeMap::new(),
+            child: BTreeMap::new(),
+            places: BTreeMap::new(),
+            #[cfg(test)]
+            visits: 0,
+        }
     }
 
     fn table(&mut self, table: Table) -> &mut Registrations {
@@ -71,8 +84,9 @@ impl Watches {
 
     fn add(&mut self, table: Table, path: &str, connection: u64, kind: Kind) {
         let is_exclusive = self.version == Version::V3_8;
-        let kinds =
-            self.table(table).entry(path.to_owned()).or_default().entry(connection).or_default();
+        let path: Arc<str> = path.into();
+        self.places.entry(connection).or_default().insert((table, Arc::clone(&path)));
+        let kinds = self.table(table).entry(path).or_default().entry(connection).or_default();
         // Before 3.9.0 a path has one mode per connection, and the last one set wins.
         if is_exclusive {
             *kinds = Kinds::default();
@@ -86,6 +100,7 @@ impl Watches {
 
     /// Uses up what fires at this change, and tells who is to be notified.
     pub(crate) fn trigger(&mut self, table: Table, at: &str, event: EventType) -> BTreeSet<u64> {
+        let mut gone = Vec::new();
         let registrations = self.table(table);
         let mut notified = BTreeSet::new();
         if let Some(watchers) = registrations.get_mut(at) {
@@ -94,7 +109,9 @@ impl Watches {
                     notified.insert(*connection);
                 }
                 kinds.one_shot = false;
-                *kinds != Kinds::default()
+                let is_used_up = *kinds == Kinds::default();
+                gone.extend(is_used_up.then_some(*connection));
+                !is_used_up
             });
             if watchers.is_empty() {
                 registrations.remove(at);
@@ -105,6 +122,9 @@ impl Watches {
                 let watchers = registrations.get(ancestor).into_iter().flatten();
                 notified.extend(watchers.filter(|(_, kinds)| kinds.recursive).map(|(c, _)| *c));
             }
+        }
+        for connection in gone {
+            self.leave(table, at, connection);
         }
         notified
     }
@@ -156,22 +176,41 @@ impl Watches {
             Some(Kind::Recursive) => kinds.recursive = false,
         }
         let is_removed = *kinds != before;
-        if *kinds == Kinds::default() {
+        let is_gone = *kinds == Kinds::default();
+        if is_gone {
             watchers.remove(&connection);
         }
         if watchers.is_empty() {
             registrations.remove(path);
         }
+        if is_gone {
+            self.leave(table, path, connection);
+        }
         is_removed
+    }
+
+    /// The connection has no watch left at this place.
+    fn leave(&mut self, table: Table, path: &str, connection: u64) {
+        let Some(places) = self.places.get_mut(&connection) else { return };
+        places.remove(&(table, Arc::from(path)));
+        if places.is_empty() {
+            self.places.remove(&connection);
+        }
     }
 
     /// The connection has ended.
     pub(crate) fn forget(&mut self, connection: u64) {
-        for table in [&mut self.data, &mut self.child] {
-            table.retain(|_, watchers| {
-                watchers.remove(&connection);
-                !watchers.is_empty()
-            });
+        for (table, path) in self.places.remove(&connection).into_iter().flatten() {
+            #[cfg(test)]
+            {
+                self.visits += 1;
+            }
+            let registrations = self.table(table);
+            let Some(watchers) = registrations.get_mut(&path) else { continue };
+            watchers.remove(&connection);
+            if watchers.is_empty() {
+                registrations.remove(&path);
+            }
         }
     }
 

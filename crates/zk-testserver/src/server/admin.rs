@@ -9,7 +9,7 @@ use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SetDataR
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
 use crate::connection::{Connection, Isolation};
-use crate::fault::{CutOff, Fault};
+use crate::fault::{CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::tree::Node;
 
@@ -40,12 +40,39 @@ impl Server {
         self.refuse_until = self.refuse_until.max(now + duration);
     }
 
+    /// Receives clients like this from now on, until told otherwise.
+    pub fn set_reception(&mut self, reception: Reception) {
+        self.reception = reception;
+        self.reception_until = None;
+    }
+
+    /// Receives clients like this for that long, and then as [`Reception::Open`].
+    pub fn set_reception_for(&mut self, reception: Reception, duration: Duration, now: Duration) {
+        self.reception = reception;
+        self.reception_until = Some(now + duration);
+    }
+
+    /// How clients are received now.
+    #[must_use]
+    pub fn reception(&self, now: Duration) -> Reception {
+        match self.reception_until {
+            Some(until) if until <= now => Reception::Open,
+            _ => self.reception,
+        }
+    }
+
+    /// When the reception that was set for a while is over.
+    #[must_use]
+    pub fn reception_until(&self) -> Option<Duration> {
+        self.reception_until
+    }
+
     /// Ends all connections. The sessions go on.
     pub fn disconnect_all(&mut self, now: Duration) {
-        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        let ids: Vec<u64> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
             self.detach(id);
-            if let Some(connection) = self.connections.get_mut(&id) {
+            if let Some(connection) = self.connections.get_mut(id) {
                 connection.abort(now);
             }
         }
@@ -67,7 +94,7 @@ impl Server {
         self.sessions.forget(session, cut_off.unlearned, now);
         self.watches.forget(id);
         let (tree, zxid) = (Arc::new(self.tree.clone()), self.zxid);
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.cut_off = Some(Isolation { until: now + cut_off.notices_after, tree, zxid });
         }
     }
@@ -77,9 +104,9 @@ impl Server {
     /// nothing. Nothing happens if the session is not connected.
     pub fn pause_connection(&mut self, session: i64, duration: Duration, now: Duration) {
         // The newest one: an older one may go on behind the back of the leader.
-        let mut newest = self.connections.values_mut().rev();
-        let belongs = |connection: &&mut Connection| connection.session() == Some(session);
-        if let Some(connection) = newest.find(|c| c.is_open() && belongs(c)) {
+        let belongs = |c: &Connection| c.is_open() && c.session() == Some(session);
+        let newest = self.connections.iter().rev().find(|(_, c)| belongs(c)).map(|(id, _)| id);
+        if let Some(connection) = newest.and_then(|id| self.connections.get_mut(id)) {
             connection.pause(now + duration);
         }
     }
@@ -112,7 +139,10 @@ impl Server {
 
     /// Names of the children, in order of their names.
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
-        Some(self.tree.get(path)?.children.iter().cloned().collect())
+        let mut names: Vec<String> =
+            self.tree.get(path)?.children.iter().map(str::to_owned).collect();
+        names.sort();
+        Some(names)
     }
 
     /// Stat of a znode.

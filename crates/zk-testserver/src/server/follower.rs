@@ -14,25 +14,22 @@ use crate::connection::Connection;
 use crate::journal::{Outcome, RequestRecord};
 
 impl Server {
-    /// Ends pauses that are over, and connections of followers that have noticed.
-    pub(super) fn run_followers(&mut self, now: Duration) {
+    /// Ends pauses that are over, connections of followers that have noticed, and those whose
+    /// handshake is late.
+    pub(super) fn run_chores(&mut self, now: Duration) {
+        let mut ids = self.connections.due(now);
         let was_paused = !std::mem::take(&mut self.paused_until).is_zero();
-        let follows = |connection: &Connection| {
-            connection.paused_until().is_some() || connection.cut_off.is_some()
-        };
-        let ids: Vec<u64> = self
-            .connections
-            .iter()
-            .filter(|(_, connection)| was_paused || follows(connection))
-            .map(|(id, _)| *id)
-            .collect();
+        if was_paused {
+            ids = self.connections.iter().map(|(id, _)| id).collect();
+        }
         for id in ids {
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let Some(connection) = self.connections.get_mut(id) else { continue };
             let has_noticed = connection.notices_at().is_some_and(|at| at <= now);
             if connection.wake(now) || was_paused {
                 self.take_frames(id, now);
             }
-            if has_noticed {
+            let is_late = |c: &Connection| c.awaits_handshake() && c.handshake_deadline <= now;
+            if has_noticed || self.connections.get(id).is_some_and(is_late) {
                 self.close(id);
             }
         }
@@ -58,8 +55,11 @@ impl Server {
                 self.read_the_past(id, session, header, &request, now)
             }
             Body::BareCheck(_)
+            | Body::DeleteContainer(_)
+            | Body::Failed(_)
             | Body::Garbled
             | Body::Known(_)
+            | Body::Multi(_)
             | Body::Refused(_)
             | Body::Unanswerable
             | Body::UnknownOp => Outcome::Dropped,
@@ -78,8 +78,7 @@ impl Server {
         request: &Request,
         now: Duration,
     ) -> Outcome {
-        let Some(past) =
-            self.connections.get(&id).and_then(|connection| connection.cut_off.clone())
+        let Some(past) = self.connections.get(id).and_then(|connection| connection.cut_off.clone())
         else {
             return Outcome::Dropped;
         };

@@ -7,7 +7,7 @@ use jute_codec::{ConnectRequest, ConnectResponse, OpCode, Reader, Record as _};
 
 use crate::commit::Write;
 use crate::connection::{Phase, frame, head};
-use crate::fault::Action;
+use crate::fault::{Action, Reception};
 use crate::session;
 
 use super::Server;
@@ -37,12 +37,18 @@ impl Server {
             )
             | None => {}
         }
-        let Some(response) = self.connect(id, &request, now) else { return self.close(id) };
-        let is_gone = response.session_id == 0;
+        let reception = self.reception(now);
+        let response = if reception == Reception::Expired {
+            Some(over(&request))
+        } else {
+            self.connect(id, &request, now)
+        };
+        let Some(response) = response else { return self.close(id) };
+        let is_over = response.session_id == 0 || reception == Reception::HangUp;
         if let Some(bytes) = frame(|out| response.encode(out)) {
             self.send(id, &head(bytes, cut_at.unwrap_or(usize::MAX)));
         }
-        if is_gone || cut_at.is_some() {
+        if is_over || cut_at.is_some() {
             self.close(id);
         }
     }
@@ -70,17 +76,13 @@ impl Server {
                 && self.sessions.resume(session, timeout, id, now);
             is_resumed.then_some(session)
         };
-        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(&id)) {
+        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(id)) {
             connection.phase = Phase::Session(session);
         }
+        let Some(session) = session else { return Some(over(request)) };
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        Some(ConnectResponse {
-            protocol_version: 0,
-            timeout_ms: session.map_or(0, |_| timeout_ms),
-            session_id: session.unwrap_or(0),
-            password: Bytes::copy_from_slice(&session.map_or([0; 16], session::password)),
-            read_only: request.read_only.map(|_| false),
-        })
+        let password = Bytes::copy_from_slice(&session::password(session));
+        Some(ConnectResponse { timeout_ms, session_id: session, password, ..over(request) })
     }
 
     /// Closes the connection that a session has.
@@ -91,14 +93,25 @@ impl Server {
     }
 
     pub(super) fn freeze(&mut self, id: u64) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.freeze();
         }
     }
 
     pub(super) fn stall(&mut self, id: u64, until: Duration) {
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.stall(until);
         }
+    }
+}
+
+/// The session has expired.
+fn over(request: &ConnectRequest) -> ConnectResponse {
+    ConnectResponse {
+        protocol_version: 0,
+        timeout_ms: 0,
+        session_id: 0,
+        password: Bytes::from_static(&[0; 16]),
+        read_only: request.read_only.map(|_| false),
     }
 }

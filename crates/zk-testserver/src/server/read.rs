@@ -28,7 +28,13 @@ impl Server {
             Request::AddWatch(add) => self.add_watch(id, add),
             Request::CheckWatches(watches) => {
                 self.require_watcher_type(watches)?;
-                found(self.watches.contains(&watches.path, id, watches.kind))
+                let is_found = self.watches.contains(&watches.path, id, watches.kind);
+                // 3.8.0 goes on to look at what is above, and fails where nothing is.
+                let is_rootless = !watches.path.is_empty() && !watches.path.starts_with('/');
+                if !is_found && is_rootless && self.config.version == Version::V3_8 {
+                    return Err(ErrorCode::MARSHALLING_ERROR);
+                }
+                found(is_found)
             }
             Request::RemoveWatches(watches) => {
                 self.require_watcher_type(watches)?;
@@ -46,8 +52,9 @@ impl Server {
             Request::GetEphemerals(prefix) => {
                 let prefix = prefix.as_deref().filter(|prefix| *prefix != "/").unwrap_or_default();
                 let paths = self.tree.ephemerals_of(session);
-                let paths = paths.filter(|path| path.starts_with(prefix)).map(Into::into);
-                Ok(Response::GetEphemerals(paths.collect()))
+                let mut paths: Vec<&str> = paths.filter(|path| path.starts_with(prefix)).collect();
+                self.config.order.arrange(&mut paths, |path| (*path).to_owned());
+                Ok(Response::GetEphemerals(paths.into_iter().map(Into::into).collect()))
             }
             Request::MultiRead(ops) => {
                 Ok(Response::MultiRead(ops.iter().map(|op| self.read_one(id, op)).collect()))
@@ -67,7 +74,9 @@ impl Server {
                 Ok(Response::Empty)
             }
             Request::WhoAmI => Ok(Response::WhoAmI(
-                self.identities(id).map(Identities::client_info).unwrap_or_default(),
+                self.identities(id)
+                    .map(|identities| identities.client_info(self.config.order))
+                    .unwrap_or_default(),
             )),
             // The caller handles everything else.
             Request::Auth(_)
@@ -212,19 +221,20 @@ impl Server {
     }
 
     fn identities(&self, id: u64) -> Option<&Identities> {
-        self.connections.get(&id).map(|connection| &connection.identities)
+        self.connections.get(id).map(|connection| &connection.identities)
     }
 
     fn require_watcher_type(&self, watches: &WatchesRequest) -> Result<(), ErrorCode> {
-        match watches.kind {
-            WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => Ok(()),
-            WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE
-                if self.config.version == Version::V3_9 =>
-            {
-                Ok(())
-            }
-            _ => Err(ErrorCode::MARSHALLING_ERROR),
-        }
+        let is_known = is_watcher_type(watches.kind, self.config.version);
+        if is_known { Ok(()) } else { Err(ErrorCode::MARSHALLING_ERROR) }
+    }
+}
+
+pub(super) fn is_watcher_type(kind: WatcherType, version: Version) -> bool {
+    match kind {
+        WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => true,
+        WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE => version == Version::V3_9,
+        _ => false,
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{
-    AuthPacket, CheckRequest, DecodeErrorKind, ErrorCode, MultiOp, OpCode, ReadOp, Reader,
-    Record as _, ReplyHeader, Request, RequestHeader, Response, SaslToken, xid,
+    AuthPacket, CheckRequest, DecodeErrorKind, ErrorCode, OpCode, ReadOp, Reader, Record as _,
+    ReplyHeader, Request, RequestHeader, Response, SaslToken, WatcherType, xid,
 };
 
 use crate::commit::{Proposal, Write};
@@ -13,17 +13,24 @@ use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Fate, frame, head};
 use crate::fault::Action;
 use crate::journal::{Outcome, RequestRecord};
+use crate::multi::{self, Step};
 
 use super::Server;
+use super::read::is_watcher_type;
 use super::write::Waiting;
 
 /// A request as far as it could be understood.
 pub(super) enum Body {
     /// A check outside a multi.
     BareCheck(CheckRequest),
+    /// Asks for what servers do by themselves.
+    DeleteContainer(String),
+    /// A read that is answered with this error.
+    Failed(ErrorCode),
     /// Not the record that the opcode asks for.
     Garbled,
     Known(Request),
+    Multi(Vec<Step>),
     /// Refused with this error, and logged as a write.
     Refused(ErrorCode),
     /// Ends the connection without an answer.
@@ -46,7 +53,7 @@ impl Processed {
 impl Server {
     /// Handles a frame of a connection that belongs to a session.
     pub(super) fn handle_request(&mut self, id: u64, session: i64, payload: Bytes, now: Duration) {
-        if self.connections.get(&id).is_some_and(|connection| connection.cut_off.is_some()) {
+        if self.connections.get(id).is_some_and(|connection| connection.cut_off.is_some()) {
             return self.handle_as_follower(id, session, payload, now);
         }
         let whole = payload.clone();
@@ -77,7 +84,7 @@ impl Server {
             }
             Some(Action::Pause(duration)) => {
                 self.pause_connection(session, duration, now);
-                if let Some(connection) = self.connections.get_mut(&id) {
+                if let Some(connection) = self.connections.get_mut(id) {
                     connection.put_back(&whole);
                 }
                 return;
@@ -143,7 +150,7 @@ impl Server {
             )
             | None => Fate::Deliver,
         };
-        if let Some(connection) = self.connections.get_mut(&id) {
+        if let Some(connection) = self.connections.get_mut(id) {
             connection.fate = fate;
         }
         fate != Fate::Deliver
@@ -151,7 +158,7 @@ impl Server {
 
     /// A connection to be cut at its reply is cut even if there was no reply.
     fn apply_fate(&mut self, id: u64) {
-        if self.connections.get(&id).is_some_and(|connection| connection.fate != Fate::Deliver) {
+        if self.connections.get(id).is_some_and(|connection| connection.fate != Fate::Deliver) {
             self.close(id);
         }
     }
@@ -201,13 +208,22 @@ impl Server {
                 let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
                 self.reply(id, header.xid, result);
                 // A fault at an event of setWatches may have ended the connection half-way.
-                if !self.connections.get(&id).is_some_and(Connection::is_open) {
+                if !self.connections.get(id).is_some_and(Connection::is_open) {
                     self.watches.forget(id);
                 }
                 self.count_read(session, header.op, now);
                 Processed::read(error)
             }
-            Body::Garbled | Body::Refused(_) | Body::BareCheck(_) | Body::Unanswerable => {
+            Body::Failed(error) => {
+                self.reply_error(id, header.xid, self.zxid, error);
+                Processed::read(error)
+            }
+            Body::Garbled
+            | Body::Refused(_)
+            | Body::BareCheck(_)
+            | Body::DeleteContainer(_)
+            | Body::Multi(_)
+            | Body::Unanswerable => {
                 self.reply_error(id, header.xid, self.zxid, ErrorCode::MARSHALLING_ERROR);
                 Processed::read(ErrorCode::MARSHALLING_ERROR)
             }
@@ -226,19 +242,22 @@ impl Server {
         let path = body.paths().first().map(|path| (*path).to_owned());
         let write = match body {
             Body::BareCheck(check) => Write::Check(check),
+            Body::DeleteContainer(path) => Write::DeleteContainer(path),
+            Body::Multi(steps) => Write::Multi(steps),
             Body::Refused(error) => Write::Refused(error, path),
             Body::Known(Request::CloseSession) => Write::CloseSession(session),
             Body::Known(Request::Create(create)) => Write::Create(create),
             Body::Known(Request::Delete(delete)) => Write::Delete(delete),
-            Body::Known(Request::Multi(ops)) => Write::Multi(ops),
             Body::Known(Request::SetAcl(set_acl)) => Write::SetAcl(set_acl),
             Body::Known(Request::SetData(set_data)) => Write::SetData(set_data),
             Body::Known(Request::Reconfig(_)) => Write::Refused(ErrorCode::RECONFIG_DISABLED, path),
-            Body::Known(_) | Body::Garbled | Body::Unanswerable | Body::UnknownOp => {
-                Write::Refused(ErrorCode::MARSHALLING_ERROR, path)
-            }
+            Body::Known(_)
+            | Body::Failed(_)
+            | Body::Garbled
+            | Body::Unanswerable
+            | Body::UnknownOp => Write::Refused(ErrorCode::MARSHALLING_ERROR, path),
         };
-        let identities = match self.connections.get(&id) {
+        let identities = match self.connections.get(id) {
             Some(connection) => connection.identities.clone(),
             None => unreachable!("requests come from connections"),
         };
@@ -248,7 +267,7 @@ impl Server {
 
     fn authenticate(&mut self, id: u64, xid: i32, auth: &AuthPacket) -> ErrorCode {
         let super_digest = self.config.super_digest.as_deref();
-        let is_accepted = self.connections.get_mut(&id).is_some_and(|connection| {
+        let is_accepted = self.connections.get_mut(id).is_some_and(|connection| {
             connection.identities.authenticate(&auth.scheme, auth.auth.as_deref(), super_digest)
         });
         let error = if is_accepted { ErrorCode::OK } else { ErrorCode::AUTH_FAILED };
@@ -294,7 +313,7 @@ impl Server {
     }
 
     fn send_reply(&mut self, id: u64, bytes: Option<Bytes>) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Some(connection) = self.connections.get_mut(id) else { return };
         // Longer than a frame can be.
         let Some(bytes) = bytes else { return self.close(id) };
         match connection.fate {
@@ -312,18 +331,17 @@ impl Body {
     pub(super) fn is_write(&self, version: Version) -> bool {
         match self {
             Self::BareCheck(_) => version == Version::V3_8,
-            Self::Refused(_) => true,
+            Self::DeleteContainer(_) | Self::Multi(_) | Self::Refused(_) => true,
             Self::Known(request) => matches!(
                 request,
                 Request::CloseSession
                     | Request::Create(_)
                     | Request::Delete(_)
-                    | Request::Multi(_)
                     | Request::Reconfig(_)
                     | Request::SetAcl(_)
                     | Request::SetData(_)
             ),
-            Self::Garbled | Self::Unanswerable | Self::UnknownOp => false,
+            Self::Failed(_) | Self::Garbled | Self::Unanswerable | Self::UnknownOp => false,
         }
     }
 
@@ -331,7 +349,13 @@ impl Body {
         match self {
             Self::BareCheck(check) => vec![&check.path],
             Self::Known(request) => paths(request),
-            Self::Garbled | Self::Refused(_) | Self::Unanswerable | Self::UnknownOp => Vec::new(),
+            Self::DeleteContainer(path) => vec![path],
+            Self::Multi(steps) => steps.iter().map(Step::path).collect(),
+            Self::Failed(_)
+            | Self::Garbled
+            | Self::Refused(_)
+            | Self::Unanswerable
+            | Self::UnknownOp => Vec::new(),
         }
     }
 }
@@ -344,13 +368,26 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
                 Err(_) => Body::Refused(ErrorCode::MARSHALLING_ERROR),
             };
         }
-        // Between servers only. From a client the first one fails inside the server, and of the
-        // other one the server takes the whole packet for the path.
+        // Between servers only. From a client the first one fails inside the server. Of the other
+        // one 3.8.0 takes the whole packet, header and all, for the path, and 3.9.3 the body.
         OpCode::CREATE_SESSION if config.version == Version::V3_8 => {
             return Body::Refused(ErrorCode::MARSHALLING_ERROR);
         }
         OpCode::CREATE_SESSION => return Body::Garbled,
-        OpCode::DELETE_CONTAINER => return Body::Refused(ErrorCode::BAD_ARGUMENTS),
+        OpCode::DELETE_CONTAINER if config.version == Version::V3_8 => {
+            return Body::Refused(ErrorCode::BAD_ARGUMENTS);
+        }
+        // Without a length in front of it.
+        OpCode::DELETE_CONTAINER => {
+            let path = reader.clone().into_rest();
+            return Body::DeleteContainer(String::from_utf8_lossy(&path).into_owned());
+        }
+        OpCode::MULTI => {
+            return match multi::decode(reader, config) {
+                Some(steps) => Body::Multi(steps),
+                None => Body::Refused(ErrorCode::MARSHALLING_ERROR),
+            };
+        }
         OpCode::CREATE
         | OpCode::CREATE2
         | OpCode::CREATE_CONTAINER
@@ -358,7 +395,6 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
         | OpCode::DELETE
         | OpCode::SET_ACL
         | OpCode::SET_DATA => config.version == Version::V3_8,
-        OpCode::MULTI => true,
         _ => false,
     };
     let error = match Request::decode(op, reader) {
@@ -369,29 +405,45 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
     if matches!(op, OpCode::AUTH | OpCode::SASL) {
         return Body::Unanswerable;
     }
-    let is_single = op != OpCode::MULTI;
+    if error.kind == DecodeErrorKind::Null
+        && error.field == "path"
+        && let Some(body) = without_path(op, reader, config)
+    {
+        return body;
+    }
     match error.kind {
-        DecodeErrorKind::UnexpectedOp(_) if is_single && op != OpCode::MULTI_READ => {
-            Body::UnknownOp
-        }
+        DecodeErrorKind::UnexpectedOp(_) if op != OpCode::MULTI_READ => Body::UnknownOp,
         DecodeErrorKind::IllegalFlags { flags: 5 | 6, .. } | DecodeErrorKind::IllegalTtl(_)
-            if is_single && !config.extended_types =>
+            if !config.extended_types =>
         {
             Body::Refused(ErrorCode::UNIMPLEMENTED)
         }
-        DecodeErrorKind::IllegalFlags { .. } | DecodeErrorKind::IllegalTtl(_) if is_single => {
+        DecodeErrorKind::IllegalFlags { .. } | DecodeErrorKind::IllegalTtl(_) => {
             Body::Refused(ErrorCode::BAD_ARGUMENTS)
         }
         _ if is_write => Body::Refused(ErrorCode::MARSHALLING_ERROR),
-        DecodeErrorKind::IllegalFlags { .. }
-        | DecodeErrorKind::IllegalTtl(_)
-        | DecodeErrorKind::NegativeLength(_)
+        DecodeErrorKind::NegativeLength(_)
         | DecodeErrorKind::NotText
         | DecodeErrorKind::Null
         | DecodeErrorKind::UnexpectedEnd { .. }
         | DecodeErrorKind::UnexpectedOp(_)
         | _ => Body::Garbled,
     }
+}
+
+/// What becomes of a request with null as its path, if it is more than garbled. The reader stands
+/// behind the path.
+fn without_path(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Option<Body> {
+    Some(match op {
+        // The path is looked at before anything else.
+        OpCode::SET_ACL | OpCode::SET_DATA => Body::Refused(ErrorCode::BAD_ARGUMENTS),
+        OpCode::CHECK_WATCHES if config.version == Version::V3_8 => return None,
+        OpCode::CHECK_WATCHES | OpCode::REMOVE_WATCHES => {
+            let kind = WatcherType::decode(reader).ok()?;
+            is_watcher_type(kind, config.version).then_some(Body::Failed(ErrorCode::NO_WATCHER))?
+        }
+        _ => return None,
+    })
 }
 
 fn paths(request: &Request) -> Vec<&str> {
@@ -408,15 +460,6 @@ fn paths(request: &Request) -> Vec<&str> {
             vec![path]
         }
         Request::GetEphemerals(prefix) => prefix.iter().map(|prefix| &**prefix).collect(),
-        Request::Multi(ops) => ops
-            .iter()
-            .map(|op| match op {
-                MultiOp::Check(check) => &*check.path,
-                MultiOp::Create(create) => &*create.path,
-                MultiOp::Delete(delete) => &*delete.path,
-                MultiOp::SetData(set_data) => &*set_data.path,
-            })
-            .collect(),
         Request::MultiRead(ops) => ops
             .iter()
             .map(|op| match op {
@@ -427,6 +470,7 @@ fn paths(request: &Request) -> Vec<&str> {
         Request::SetData(request) => vec![&request.path],
         Request::Auth(_)
         | Request::CloseSession
+        | Request::Multi(_)
         | Request::Ping
         | Request::Reconfig(_)
         | Request::Sasl(_)

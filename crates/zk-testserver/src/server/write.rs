@@ -202,7 +202,7 @@ impl Server {
         now: Duration,
     ) {
         for id in connections {
-            let may_know = self.connections.get(id).is_some_and(|connection| {
+            let may_know = self.connections.get(*id).is_some_and(|connection| {
                 connection.identities.may(Permissions::READ, acl.as_deref())
             });
             if may_know {
@@ -220,7 +220,7 @@ impl Server {
         zxid: i64,
         now: Duration,
     ) {
-        let Some(connection) = self.connections.get(&id).filter(|c| c.is_open()) else { return };
+        let Some(connection) = self.connections.get(id).filter(|c| c.is_open()) else { return };
         let Some(session) = connection.session() else { return };
         let header = ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK };
         let state = KeeperState::SYNC_CONNECTED;
@@ -283,7 +283,7 @@ impl Server {
 fn response(op: OpCode, committed: &Committed) -> Option<Response> {
     let path = || committed.path.as_deref().map(ByteString::from);
     Some(match op {
-        OpCode::CLOSE_SESSION | OpCode::DELETE => Response::Empty,
+        OpCode::CLOSE_SESSION | OpCode::DELETE | OpCode::DELETE_CONTAINER => Response::Empty,
         OpCode::CREATE => Response::Create(path()?),
         OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
             Response::Create2(Create2Reply { path: path()?, stat: committed.stat? })

@@ -1,10 +1,10 @@
 //! Which error wins when several apply.
 
 use jute_codec::{
-    Acl, CheckRequest, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Permissions,
-    Request, SetAclRequest, Ttl,
+    Acl, CheckRequest, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, OpCode,
+    Permissions, Request, Response, SetAclRequest, Ttl,
 };
-use zk_testserver::{ServerConfig, TestServer};
+use zk_testserver::{ServerConfig, TestServer, Version};
 
 use crate::client::*;
 
@@ -131,7 +131,183 @@ async fn illegal_create_flags_are_refused() {
         body.extend_from_slice(&i32::to_be_bytes(flags));
         body.extend_from_slice(&ttl.map(i64::to_be_bytes).unwrap_or_default());
         client.send_raw(1, op, &body).await;
-        let Got::Reply(header, _) = client.next(jute_codec::OpCode(op)).await else { panic!() };
+        let Got::Reply(header, _) = client.next(OpCode(op)).await else { panic!() };
         assert_eq!((header.err, header.zxid), (expected, 2), "{op} {flags} {ttl:?}");
     }
+}
+
+/// What a multi of three answers, of which the second one creates with these flags: its result, or
+/// the error of the whole. With `Ok`, that the other two fit is checked.
+async fn create_in_multi(
+    version: Version,
+    (op, flags, ttl): (i32, i32, Option<i64>),
+    acl: Option<Vec<Acl>>,
+) -> Result<MultiResult, ErrorCode> {
+    let server = TestServer::start(ServerConfig::default().version(version).extended_types(true));
+    let mut client = Client::new(&server).await;
+    let check = MultiOp::Check(CheckRequest { path: "/".into(), version: -1 });
+    let header = |op: i32, is_done| [&op.to_be_bytes()[..], &[is_done], &[0xff; 4]].concat();
+    let mut check_bytes = bytes::BytesMut::new();
+    Request::Multi(vec![check]).encode(&mut check_bytes);
+    // Without the header that ends them.
+    check_bytes.truncate(check_bytes.len() - 9);
+    let check_bytes = &check_bytes[..];
+    let mut create = bytes::BytesMut::new();
+    let acl_of = acl.clone().unwrap_or_default();
+    let request = CreateRequest { acl: acl_of, ..create_request("/a", CreateMode::Persistent) };
+    request.encode(&mut create);
+    create.truncate(create.len() - 4);
+    if acl.is_none() {
+        create.truncate(create.len() - 4);
+        create.extend_from_slice(&[0xff; 4]);
+    }
+    create.extend_from_slice(&flags.to_be_bytes());
+    create.extend(ttl.into_iter().flat_map(i64::to_be_bytes));
+    let body = [check_bytes, &header(op, 0), &create[..], check_bytes, &header(-1, 1)].concat();
+    client.send_raw(1, OpCode::MULTI.0, &body).await;
+    let Got::Reply(header, response) = client.next(OpCode::MULTI).await else { panic!() };
+    assert_eq!(header.zxid, 2, "it takes one in any case");
+    let Some(Response::Multi(results)) = response else { return Err(header.err) };
+    let [first, second, third] = &results[..] else { panic!("{results:?}") };
+    if matches!(second, MultiResult::Error(_)) {
+        assert_eq!(*first, MultiResult::Error(ErrorCode::OK));
+        assert_eq!(*third, MultiResult::Error(ErrorCode::RUNTIME_INCONSISTENCY));
+        assert_eq!(server.stat("/a"), None);
+    } else {
+        assert_eq!((first, third), (&MultiResult::Check, &MultiResult::Check));
+    }
+    Ok(second.clone())
+}
+
+/// Compared with 3.8.0.
+#[tokio::test(start_paused = true)]
+async fn illegal_flags_and_times_to_live_fail_their_operation_of_a_multi() {
+    let refused = Ok(MultiResult::Error(ErrorCode::BAD_ARGUMENTS));
+    for asked in [
+        (1, 7, None),
+        (15, -1, None),
+        (19, 99, None),
+        (21, 7, Some(5)),
+        (21, 5, Some(0)),
+        (21, 6, Some(-5)),
+        (21, 5, Some(1 << 40)),
+    ] {
+        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
+        assert_eq!(result, refused, "{asked:?}");
+    }
+    for asked in [(1, 5, None), (15, 6, None), (19, 5, None)] {
+        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
+        assert_eq!(result, Err(ErrorCode::MARSHALLING_ERROR), "no time to live: {asked:?}");
+    }
+    // Flags without a meaning are unknown to 3.9, before anything is looked at.
+    let result = create_in_multi(Version::V3_9, (1, 7, None), Some(Acl::open())).await;
+    assert_eq!(result, Err(ErrorCode::MARSHALLING_ERROR));
+    let result = create_in_multi(Version::V3_9, (21, 5, Some(0)), Some(Acl::open())).await;
+    assert_eq!(result, refused);
+}
+
+/// Compared with 3.8.0.
+#[tokio::test(start_paused = true)]
+async fn the_flags_of_an_operation_of_a_multi_say_what_is_created() {
+    for (asked, is_short) in [
+        ((1, 0, None), true),
+        ((1, 4, None), false),
+        ((15, 4, None), false),
+        ((19, 4, None), false),
+        ((21, 0, Some(5)), true),
+        ((21, 4, Some(5)), false),
+        ((21, 5, Some(5)), false),
+    ] {
+        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
+        let result = result.expect("it is read");
+        assert_eq!(matches!(result, MultiResult::Create { .. }), is_short, "{asked:?}");
+        assert_eq!(matches!(result, MultiResult::Create2 { .. }), !is_short, "{asked:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_null_list_in_a_multi_fails_its_operation_or_from_3_9_on_the_whole() {
+    let refused = Ok(MultiResult::Error(ErrorCode::INVALID_ACL));
+    for acl in [None, Some(Vec::new())] {
+        assert_eq!(create_in_multi(Version::V3_8, (1, 0, None), acl).await, refused);
+    }
+    let null = create_in_multi(Version::V3_9, (1, 0, None), None).await;
+    assert_eq!(null, Err(ErrorCode::MARSHALLING_ERROR));
+    let empty = create_in_multi(Version::V3_9, (1, 0, None), Some(Vec::new())).await;
+    assert_eq!(empty, refused);
+}
+
+/// Compared with 3.8.0, and checkWatches with 3.9.3.
+#[tokio::test(start_paused = true)]
+async fn null_as_a_path_fails_as_the_operation_looks_at_it() {
+    let (bad, garbled) = (ErrorCode::BAD_ARGUMENTS, ErrorCode::MARSHALLING_ERROR);
+    let (missing, number) = (ErrorCode::NO_WATCHER, |number: i32| number.to_be_bytes().to_vec());
+    for (version, op, rest, expected) in [
+        (Version::V3_8, OpCode::SET_DATA, [0xff; 8].to_vec(), bad),
+        (Version::V3_8, OpCode::SET_ACL, [0xff; 8].to_vec(), bad),
+        (Version::V3_8, OpCode::CREATE, [0xff; 12].to_vec(), garbled),
+        (Version::V3_8, OpCode::DELETE, [0xff; 4].to_vec(), garbled),
+        (Version::V3_8, OpCode::EXISTS, vec![0], garbled),
+        (Version::V3_8, OpCode::CHECK_WATCHES, number(1), garbled),
+        (Version::V3_9, OpCode::CHECK_WATCHES, number(1), missing),
+        (Version::V3_8, OpCode::REMOVE_WATCHES, number(3), missing),
+        (Version::V3_8, OpCode::REMOVE_WATCHES, number(4), garbled),
+        (Version::V3_8, OpCode::REMOVE_WATCHES, number(9), garbled),
+    ] {
+        let server = TestServer::start(ServerConfig::default().version(version));
+        let mut client = Client::new(&server).await;
+        let body = [&[0xff; 4][..], &rest].concat();
+        client.send_raw(1, op.0, &body).await;
+        let Got::Reply(header, _) = client.next(op).await else { panic!() };
+        assert_eq!(header.err, expected, "{version:?} {op} {rest:?}");
+        client.ok(&exists("/", false)).await;
+    }
+}
+
+/// Compared with 3.8.0.
+#[tokio::test(start_paused = true)]
+async fn watches_without_a_root_are_not_looked_for_before_3_9() {
+    let (garbled, missing) = (ErrorCode::MARSHALLING_ERROR, ErrorCode::NO_WATCHER);
+    for (version, path, expected) in [
+        (Version::V3_8, "y", garbled),
+        (Version::V3_8, "y/z", garbled),
+        (Version::V3_8, "", missing),
+        (Version::V3_8, "/y/", missing),
+        (Version::V3_9, "y", missing),
+    ] {
+        let server = TestServer::start(ServerConfig::default().version(version));
+        let mut client = Client::new(&server).await;
+        let kind = jute_codec::WatcherType::ANY;
+        let watches = jute_codec::WatchesRequest { path: path.into(), kind };
+        let check = Request::CheckWatches(watches.clone());
+        assert_eq!(client.code(&check).await, expected, "{version:?} {path}");
+        assert_eq!(client.code(&Request::RemoveWatches(watches)).await, missing);
+        client.code(&exists(path, true)).await;
+        assert_eq!(client.code(&check).await, ErrorCode::OK, "now there is one");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_may_delete_containers_as_3_9_does() {
+    let server = TestServer::start(ServerConfig::default().version(Version::V3_9));
+    let mut client = Client::new(&server).await;
+    client.ok(&create("/full", CreateMode::Persistent)).await;
+    client.ok(&create("/full/child", CreateMode::Persistent)).await;
+    client.ok(&create("/mine", CreateMode::Ephemeral)).await;
+    for (path, expected) in [
+        ("", ErrorCode::BAD_ARGUMENTS),
+        ("no slash", ErrorCode::BAD_ARGUMENTS),
+        ("\0\0\0\x05/full", ErrorCode::BAD_ARGUMENTS),
+        ("/zookeeper", ErrorCode::BAD_ARGUMENTS),
+        ("/missing", ErrorCode::NO_NODE),
+        ("/full", ErrorCode::NOT_EMPTY),
+        ("/mine", ErrorCode::BAD_VERSION),
+        ("/full/child", ErrorCode::OK),
+        ("/full", ErrorCode::OK),
+    ] {
+        client.send_raw(1, OpCode::DELETE_CONTAINER.0, path.as_bytes()).await;
+        let Got::Reply(header, _) = client.next(OpCode::DELETE).await else { panic!() };
+        assert_eq!(header.err, expected, "{path:?}");
+    }
+    assert_eq!(server.children("/").unwrap(), ["mine", "zookeeper"]);
 }

@@ -1,6 +1,7 @@
 //! Behaviour of the server, seen through raw frames.
 #![cfg(feature = "tokio")]
 
+mod backlog;
 mod client;
 mod closing;
 mod errors;
@@ -10,6 +11,8 @@ mod golden;
 mod hostile;
 mod late;
 mod multi;
+mod order;
+mod reception;
 mod sessions;
 mod state;
 mod watches;

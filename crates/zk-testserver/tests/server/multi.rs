@@ -118,7 +118,7 @@ async fn reads_are_independent_of_each_other() {
     let mut client = Client::new(&server).await;
     let ops = ["/nope", "/zookeeper"].map(|path| ReadOp::GetChildren(path.into()));
     let answer = client.ok(&Request::MultiRead(ops.to_vec())).await;
-    let children = ["config", "quota"].into_iter().collect();
+    let children = ["quota", "config"].into_iter().collect();
     assert_eq!(
         answer,
         Response::MultiRead(vec![
