@@ -21,6 +21,8 @@ pub trait Side: Clone + Send + Sync + Sized + 'static {
     type Kind: Kind;
     /// Where the contender znodes are made.
     const DIRECTORY: &'static str;
+    /// True if several of this side hold at a time.
+    const SHARES: bool = false;
 
     /// The side of the lock at [`LOCK`] whose znodes get this access control list.
     ///
@@ -28,6 +30,13 @@ pub trait Side: Clone + Send + Sync + Sized + 'static {
     ///
     /// None: the path is a good one.
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError>;
+
+    /// The side of the lock at [`LOCK`] as it is shipped, with its safety timer.
+    ///
+    /// # Panics
+    ///
+    /// Never: the path is a good one.
+    fn shipped(client: &Client) -> Self;
 
     /// An acquire to be.
     fn acquiring(&self) -> Acquire<Self::Kind>;
@@ -55,7 +64,7 @@ pub struct Reader(pub RwLock);
 #[allow(clippy::exhaustive_structs, reason = "a view of a lock")]
 pub struct Writer(pub RwLock);
 
-// Nothing here may need a second look at the queue to work: the safety timer is off.
+// Nothing that is built here may need a second look at the queue to work: the safety timer is off.
 
 impl Side for FairLock {
     type Kind = kind::Fair;
@@ -63,6 +72,10 @@ impl Side for FairLock {
 
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError> {
         Self::builder(client, LOCK)?.safety_relist(None).acl(acl).build()
+    }
+
+    fn shipped(client: &Client) -> Self {
+        Self::new(client, LOCK).expect("a good path")
     }
 
     fn acquiring(&self) -> Acquire<kind::Fair> {
@@ -77,9 +90,14 @@ impl Side for FairLock {
 impl Side for Reader {
     type Kind = kind::Read;
     const DIRECTORY: &'static str = LOCK;
+    const SHARES: bool = true;
 
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError> {
         RwLock::builder(client, LOCK)?.safety_relist(None).acl(acl).build().map(Self)
+    }
+
+    fn shipped(client: &Client) -> Self {
+        RwLock::new(client, LOCK).map(Self).expect("a good path")
     }
 
     fn acquiring(&self) -> Acquire<kind::Read> {
@@ -99,6 +117,10 @@ impl Side for Writer {
         RwLock::builder(client, LOCK)?.safety_relist(None).acl(acl).build().map(Self)
     }
 
+    fn shipped(client: &Client) -> Self {
+        RwLock::new(client, LOCK).map(Self).expect("a good path")
+    }
+
     fn acquiring(&self) -> Acquire<kind::Write> {
         self.0.write()
     }
@@ -114,6 +136,10 @@ impl Side for ExclusiveLock {
 
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError> {
         Self::builder(client, LOCK)?.safety_relist(None).acl(acl).build()
+    }
+
+    fn shipped(client: &Client) -> Self {
+        Self::new(client, LOCK).expect("a good path")
     }
 
     fn acquiring(&self) -> Acquire<kind::Exclusive> {
