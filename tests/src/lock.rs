@@ -44,6 +44,13 @@ pub trait Side: Clone + Send + Sync + Sized + 'static {
     /// An acquire to be that does not wait.
     fn trying(&self) -> TryAcquire<Self::Kind>;
 
+    /// Asks who has the lock, or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock.
+    fn looking(&self) -> impl Future<Output = Result<(), LockError>> + Send;
+
     /// The side of the lock at [`LOCK`], of a client.
     ///
     /// # Panics
@@ -85,6 +92,10 @@ impl Side for FairLock {
     fn trying(&self) -> TryAcquire<kind::Fair> {
         self.try_acquire()
     }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.contenders().await.map(drop)
+    }
 }
 
 impl Side for Reader {
@@ -107,6 +118,10 @@ impl Side for Reader {
     fn trying(&self) -> TryAcquire<kind::Read> {
         self.0.try_read()
     }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.0.contenders().await.map(drop)
+    }
 }
 
 impl Side for Writer {
@@ -128,6 +143,10 @@ impl Side for Writer {
     fn trying(&self) -> TryAcquire<kind::Write> {
         self.0.try_write()
     }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.0.contenders().await.map(drop)
+    }
 }
 
 impl Side for ExclusiveLock {
@@ -148,6 +167,10 @@ impl Side for ExclusiveLock {
 
     fn trying(&self) -> TryAcquire<kind::Exclusive> {
         self.try_acquire()
+    }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.holder().await.map(drop)
     }
 }
 
