@@ -3,13 +3,13 @@
 //! A client that spins never lets virtual time pass, so nobody could look at it from outside: the
 //! stream itself counts, and ends the task of a client that sends more than its [`Pace`] allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, xid};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
@@ -45,6 +45,8 @@ pub struct Counted {
     pub sent: u64,
     /// Bytes to the client.
     pub received: u64,
+    /// Those of them that were in lists of children.
+    pub listed: u64,
 }
 
 impl Counted {
@@ -60,6 +62,7 @@ impl Counted {
             requests: self.requests - before.requests,
             sent: self.sent - before.sent,
             received: self.received - before.received,
+            listed: self.listed - before.listed,
         }
     }
 }
@@ -120,18 +123,27 @@ impl Meter {
 
     /// A stream that is counted.
     pub fn stream<S>(&self, stream: S) -> Metered<S> {
-        Metered { stream, meter: self.clone(), frames: Frames::default() }
+        Metered {
+            stream,
+            meter: self.clone(),
+            requests: Frames::default(),
+            replies: Frames::default(),
+            unanswered: VecDeque::new(),
+        }
+    }
+
+    fn add(&self, change: impl Fn(&mut Counted)) {
+        change(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner).counted);
+        self.total.add(change);
     }
 
     fn sent(&self, bytes: usize, requests: &[i32]) {
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = |counted: &mut Counted| {
+        self.add(|counted| {
             counted.sent += bytes as u64;
             counted.requests += requests.len() as u64;
-        };
-        changed(&mut own.counted);
-        self.total.add(changed);
+        });
         let Some(pace) = self.pace else { return };
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         own.count(requests);
         if own.in_second <= pace.per_second && own.in_minute <= pace.per_minute {
             return;
@@ -144,12 +156,6 @@ impl Meter {
             "a client spins: {second} requests within a second, {minute} within a minute, allowed \
              are {pace:?}; in this minute: {ops:?}"
         );
-    }
-
-    fn received(&self, bytes: usize) {
-        let changed = |counted: &mut Counted| counted.received += bytes as u64;
-        changed(&mut self.own.lock().unwrap_or_else(PoisonError::into_inner).counted);
-        self.total.add(changed);
     }
 }
 
@@ -179,8 +185,16 @@ impl Own {
 pub struct Metered<S> {
     stream: S,
     meter: Meter,
-    frames: Frames,
+    requests: Frames<REQUEST_HEAD>,
+    replies: Frames<REPLY_HEAD>,
+    /// Opcodes of the requests without a reply yet, pings excepted: replies come in their order.
+    unanswered: VecDeque<i32>,
 }
+
+/// Length, xid and opcode of a request.
+const REQUEST_HEAD: usize = 12;
+/// Length and xid of a reply.
+const REPLY_HEAD: usize = 8;
 
 impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     fn poll_read(
@@ -190,10 +204,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        let received = buffer.filled().len() - before;
-        if received > 0 {
-            self.meter.received(received);
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        if new.is_empty() {
+            return read;
         }
+        let mut listed = 0;
+        for (length, xid) in self.replies.take(new) {
+            if matches!(xid, xid::NOTIFICATION | xid::PING | xid::AUTH) {
+                continue;
+            }
+            let op = self.unanswered.pop_front().map(OpCode);
+            if matches!(op, Some(OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2)) {
+                listed += length;
+            }
+        }
+        self.meter.add(|counted| {
+            counted.received += new.len() as u64;
+            counted.listed += listed as u64;
+        });
         read
     }
 }
@@ -206,8 +234,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if let Poll::Ready(Ok(length)) = written {
-            let requests = self.frames.take(bytes.get(..length).unwrap_or(bytes));
-            self.meter.sent(length, &requests);
+            let requests = self.requests.take(bytes.get(..length).unwrap_or(bytes));
+            let ops: Vec<_> = requests
+                .into_iter()
+                .map(|(_, op)| op)
+                .filter(|op| !matches!(OpCode(*op), OpCode::PING | OpCode::AUTH))
+                .collect();
+            self.unanswered.extend(&ops);
+            self.meter.sent(length, &ops);
         }
         written
     }
@@ -221,10 +255,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     }
 }
 
-/// Finds the opcodes in the bytes of one connection: each frame is a length, then an xid and an
-/// opcode, but for the first one, which is the handshake.
+/// Finds the frames in the bytes of one direction of a connection: each begins with its length.
+/// The first one is the handshake, which does not count.
 #[derive(Debug, Default)]
-struct Frames {
+struct Frames<const HEAD: usize> {
     /// The first bytes of the frame under way.
     head: Vec<u8>,
     /// What is left of it behind them.
@@ -232,13 +266,13 @@ struct Frames {
     has_greeted: bool,
 }
 
-impl Frames {
+impl<const HEAD: usize> Frames<HEAD> {
     const LENGTH: usize = 4;
-    const HEAD: usize = 12;
 
-    /// The requests that begin in these bytes, without pings.
-    fn take(&mut self, mut bytes: &[u8]) -> Vec<i32> {
-        let mut requests = Vec::new();
+    /// The frames that begin in these bytes: their length, and the last number of their head. No
+    /// frame is shorter than its head.
+    fn take(&mut self, mut bytes: &[u8]) -> Vec<(usize, i32)> {
+        let mut frames = Vec::new();
         while !bytes.is_empty() {
             if self.left > 0 {
                 let skipped = self.left.min(bytes.len());
@@ -246,23 +280,22 @@ impl Frames {
                 bytes = bytes.get(skipped..).unwrap_or_default();
                 continue;
             }
-            let taken = (Self::HEAD - self.head.len()).min(bytes.len());
+            let taken = (HEAD - self.head.len()).min(bytes.len());
             let (head, rest) = bytes.split_at(taken);
             self.head.extend(head);
             bytes = rest;
-            if self.head.len() < Self::HEAD {
+            if self.head.len() < HEAD {
                 continue;
             }
-            let length = usize::try_from(self.number(0)).expect("the client sends frames");
-            let op = self.number(Self::HEAD - Self::LENGTH);
-            self.left = (Self::LENGTH + length).saturating_sub(Self::HEAD);
+            let length = Self::LENGTH + usize::try_from(self.number(0)).expect("a frame");
+            let last = self.number(HEAD - Self::LENGTH);
+            self.left = length.saturating_sub(HEAD);
             self.head.clear();
-            // No request of the client is shorter than its header.
-            if std::mem::replace(&mut self.has_greeted, true) && OpCode(op) != OpCode::PING {
-                requests.push(op);
+            if std::mem::replace(&mut self.has_greeted, true) {
+                frames.push((length, last));
             }
         }
-        requests
+        frames
     }
 
     fn number(&self, at: usize) -> i32 {
@@ -273,7 +306,7 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frames, Meter, Pace, Total};
+    use super::{Frames, Meter, Pace, REQUEST_HEAD, Total};
 
     fn frame(op: i32, body: usize) -> Vec<u8> {
         let length = i32::try_from(8 + body).unwrap();
@@ -287,9 +320,9 @@ mod tests {
         // A handshake, a list, a ping and a close, which has no body.
         let bytes = [frame(0, 36), frame(8, 20), frame(11, 0), frame(-11, 0)].concat();
         for length in 1..=bytes.len() {
-            let mut frames = Frames::default();
+            let mut frames = Frames::<REQUEST_HEAD>::default();
             let found: Vec<_> = bytes.chunks(length).flat_map(|chunk| frames.take(chunk)).collect();
-            assert_eq!(found, [8, -11], "in pieces of {length}");
+            assert_eq!(found, [(32, 8), (12, 11), (12, -11)], "in pieces of {length}");
         }
     }
 

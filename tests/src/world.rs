@@ -64,7 +64,14 @@ impl World {
     /// A world whose clients have the session timeout of those who set none, which is long enough
     /// for a lease.
     pub fn shipped() -> Self {
-        Self { session_timeout: SESSION_TIMEOUT_DEFAULT, ..Self::new() }
+        Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT)
+    }
+
+    /// The same world, whose clients ask for this session timeout.
+    #[must_use]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
     }
 
     /// The same world, whose clients have more to do. One that sends more than its pace allows

@@ -1,7 +1,14 @@
 //! A thousand who want one lock: tasks of one client, and sessions of their own. What a hand-off
 //! costs must not grow with the length of the queue.
 
+//!
+//! `standing` has crowds that wait with every option at its default, and bounds what they cost while
+//! nothing happens.
+
 #![expect(clippy::disallowed_methods, reason = "real time is printed, and decides nothing")]
+
+#[path = "crowd/standing.rs"]
+mod standing;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
