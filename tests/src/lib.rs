@@ -8,6 +8,7 @@ pub mod fight;
 pub mod grants;
 pub mod lock;
 pub mod lockstep;
+pub mod meter;
 pub mod proxy;
 pub mod random;
 pub mod referee;

@@ -21,6 +21,8 @@ pub trait Side: Clone + Send + Sync + Sized + 'static {
     type Kind: Kind;
     /// Where the contender znodes are made.
     const DIRECTORY: &'static str;
+    /// True if several of this side hold at a time.
+    const SHARES: bool = false;
 
     /// The side of the lock at [`LOCK`] whose znodes get this access control list.
     ///
@@ -29,11 +31,25 @@ pub trait Side: Clone + Send + Sync + Sized + 'static {
     /// None: the path is a good one.
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError>;
 
+    /// The side of the lock at [`LOCK`] as it is shipped, with its safety timer.
+    ///
+    /// # Panics
+    ///
+    /// Never: the path is a good one.
+    fn shipped(client: &Client) -> Self;
+
     /// An acquire to be.
     fn acquiring(&self) -> Acquire<Self::Kind>;
 
     /// An acquire to be that does not wait.
     fn trying(&self) -> TryAcquire<Self::Kind>;
+
+    /// Asks who has the lock, or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of the lock.
+    fn looking(&self) -> impl Future<Output = Result<(), LockError>> + Send;
 
     /// The side of the lock at [`LOCK`], of a client.
     ///
@@ -55,7 +71,7 @@ pub struct Reader(pub RwLock);
 #[allow(clippy::exhaustive_structs, reason = "a view of a lock")]
 pub struct Writer(pub RwLock);
 
-// Nothing here may need a second look at the queue to work: the safety timer is off.
+// Nothing that is built here may need a second look at the queue to work: the safety timer is off.
 
 impl Side for FairLock {
     type Kind = kind::Fair;
@@ -65,6 +81,10 @@ impl Side for FairLock {
         Self::builder(client, LOCK)?.safety_relist(None).acl(acl).build()
     }
 
+    fn shipped(client: &Client) -> Self {
+        Self::new(client, LOCK).expect("a good path")
+    }
+
     fn acquiring(&self) -> Acquire<kind::Fair> {
         self.acquire()
     }
@@ -72,14 +92,23 @@ impl Side for FairLock {
     fn trying(&self) -> TryAcquire<kind::Fair> {
         self.try_acquire()
     }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.contenders().await.map(drop)
+    }
 }
 
 impl Side for Reader {
     type Kind = kind::Read;
     const DIRECTORY: &'static str = LOCK;
+    const SHARES: bool = true;
 
     fn build(client: &Client, acl: Vec<Acl>) -> Result<Self, ConfigError> {
         RwLock::builder(client, LOCK)?.safety_relist(None).acl(acl).build().map(Self)
+    }
+
+    fn shipped(client: &Client) -> Self {
+        RwLock::new(client, LOCK).map(Self).expect("a good path")
     }
 
     fn acquiring(&self) -> Acquire<kind::Read> {
@@ -88,6 +117,10 @@ impl Side for Reader {
 
     fn trying(&self) -> TryAcquire<kind::Read> {
         self.0.try_read()
+    }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.0.contenders().await.map(drop)
     }
 }
 
@@ -99,12 +132,20 @@ impl Side for Writer {
         RwLock::builder(client, LOCK)?.safety_relist(None).acl(acl).build().map(Self)
     }
 
+    fn shipped(client: &Client) -> Self {
+        RwLock::new(client, LOCK).map(Self).expect("a good path")
+    }
+
     fn acquiring(&self) -> Acquire<kind::Write> {
         self.0.write()
     }
 
     fn trying(&self) -> TryAcquire<kind::Write> {
         self.0.try_write()
+    }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.0.contenders().await.map(drop)
     }
 }
 
@@ -116,12 +157,20 @@ impl Side for ExclusiveLock {
         Self::builder(client, LOCK)?.safety_relist(None).acl(acl).build()
     }
 
+    fn shipped(client: &Client) -> Self {
+        Self::new(client, LOCK).expect("a good path")
+    }
+
     fn acquiring(&self) -> Acquire<kind::Exclusive> {
         self.acquire()
     }
 
     fn trying(&self) -> TryAcquire<kind::Exclusive> {
         self.try_acquire()
+    }
+
+    async fn looking(&self) -> Result<(), LockError> {
+        self.holder().await.map(drop)
     }
 }
 

@@ -8,16 +8,22 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::future::Future;
-use std::sync::Once;
+use std::io;
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
+use tokio::io::DuplexStream;
+use tokio::time::Instant;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, RwLock};
+use zk_session::SESSION_TIMEOUT_DEFAULT;
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
+
+use crate::meter::{Counted, Meter, Pace, Total};
 
 /// Directory of the lock under test.
 pub const DIRECTORY: &str = "/locks/x";
-/// Session timeout of the clients.
+/// Session timeout of the clients, unless the world says otherwise.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// What the names of contenders have before their number.
 const MARKS: [&str; 3] = ["-lock-", "-__READ__", "-__WRIT__"];
@@ -31,6 +37,11 @@ const RUN_MAX: Duration = Duration::from_secs(120);
 pub struct World {
     /// The server.
     pub server: TestServer,
+    session_timeout: Duration,
+    pace: Pace,
+    traffic: Total,
+    /// Until when no connection comes about.
+    closed_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl World {
@@ -41,7 +52,55 @@ impl World {
 
     /// A world with a server like this.
     pub fn with(config: ServerConfig) -> Self {
-        Self { server: TestServer::start(config) }
+        Self {
+            server: TestServer::start(config),
+            session_timeout: SESSION_TIMEOUT,
+            pace: Pace::CALM,
+            traffic: Total::default(),
+            closed_until: Arc::default(),
+        }
+    }
+
+    /// A world whose clients have the session timeout of those who set none, which is long enough
+    /// for a lease.
+    pub fn shipped() -> Self {
+        Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT)
+    }
+
+    /// The same world, whose clients ask for this session timeout.
+    #[must_use]
+    pub fn session_timeout(mut self, timeout: Duration) -> Self {
+        self.session_timeout = timeout;
+        self
+    }
+
+    /// The same world, whose clients have more to do. One that sends more than its pace allows
+    /// spins, and its task panics.
+    #[must_use]
+    pub fn pace(mut self, pace: Pace) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// What went over the connections of all clients.
+    pub fn traffic(&self) -> Counted {
+        self.traffic.counted()
+    }
+
+    /// Nothing passes between the server and its clients for that long, and nobody is told:
+    /// connections stay open, and others do not come about. What was sent arrives afterwards, as
+    /// TCP has it.
+    ///
+    /// # Panics
+    ///
+    /// If a test has panicked while it looked at the world.
+    pub fn black_hole(&self, duration: Duration) {
+        for session in self.server.sessions() {
+            self.server.pause_connection(session, duration);
+        }
+        #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+        let until = Instant::now() + duration;
+        *self.closed_until.lock().expect("nobody panics with it") = Some(until);
     }
 
     /// A connected client. The seed decides its ids.
@@ -55,12 +114,26 @@ impl World {
         seed: u64,
         options: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Client {
+        let (world, meter) = (self.clone(), Meter::new(self.pace, self.traffic.clone()));
         let builder = Client::builder("in-process")
-            .session_timeout(SESSION_TIMEOUT)
+            .session_timeout(self.session_timeout)
             .clock(Clock::tokio())
             .seed(seed)
-            .transport(self.server.connector());
+            .transport(move |_host| {
+                let (world, meter) = (world.clone(), meter.clone());
+                async move { Ok(meter.stream(world.connect().await?)) }
+            });
         options(builder).connect().await.expect("nothing goes wrong before the test begins")
+    }
+
+    /// Connects as soon as a connection comes about.
+    async fn connect(&self) -> io::Result<DuplexStream> {
+        let closed_until = *self.closed_until.lock().expect("nobody panics with it");
+        if let Some(until) = closed_until {
+            #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+            tokio::time::sleep_until(until).await;
+        }
+        self.server.connect()
     }
 
     /// The lock under test, without the safety timer that would hide a lost wake-up.
@@ -180,10 +253,15 @@ pub async fn sleep_ms(ms: u64) {
 /// Runs a future on a paused clock, to its end or to the end of virtual patience. A task that
 /// panicked in the background fails the run too.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
+    run_within(RUN_MAX, future)
+}
+
+/// As [`run`], with more of virtual patience.
+pub fn run_within<T>(patience: Duration, future: impl Future<Output = T>) -> T {
     count_panics();
     forget_panics();
     let output = runtime().block_on(async {
-        tokio::time::timeout(RUN_MAX, future).await.expect("the run hangs, in virtual time")
+        tokio::time::timeout(patience, future).await.expect("the run hangs, in virtual time")
     });
     assert_eq!(PANICS.get(), 0, "a task has panicked");
     output

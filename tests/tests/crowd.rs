@@ -1,13 +1,21 @@
 //! A thousand who want one lock: tasks of one client, and sessions of their own. What a hand-off
 //! costs must not grow with the length of the queue.
 
+//!
+//! `standing` has crowds that wait with every option at its default, and bounds what they cost while
+//! nothing happens.
+
 #![expect(clippy::disallowed_methods, reason = "real time is printed, and decides nothing")]
+
+#[path = "crowd/standing.rs"]
+mod standing;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use zk_recipes::{Client, FairLock, Guard, LockError, ReadGuard, Released, RwLock, WriteGuard};
+use zk_tests::meter::Pace;
 use zk_tests::scene::spawn;
 use zk_tests::world::{DIRECTORY, World, runtime, sleep_ms};
 use zk_testserver::ServerConfig;
@@ -96,7 +104,9 @@ struct Figures {
 /// Lets a crowd queue up behind a holder, and hands the lock to one after the other.
 fn serve(crowd: Crowd, waiters: usize) -> Figures {
     runtime().block_on(async {
-        let world = World::with(ServerConfig::default().log_capacity(1_000));
+        // One client asks for all its tasks, and is handed the lock by each of them.
+        let pace = Pace::of(if crowd.has_sessions { 1 } else { waiters });
+        let world = World::with(ServerConfig::default().log_capacity(1_000)).pace(pace);
         let first = world.client(0).await;
         let mut held = crowd.acquire(first.clone(), 0).await.expect("nobody else wants it");
         let (before, begun) = (resident(), Instant::now());

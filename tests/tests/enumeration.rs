@@ -14,6 +14,8 @@ mod exclusive;
 mod fair;
 #[path = "enumeration/read_write.rs"]
 mod read_write;
+#[path = "enumeration/shipped.rs"]
+mod shipped;
 #[path = "enumeration/transaction.rs"]
 mod transaction;
 

@@ -236,12 +236,12 @@ fn a_timeout_is_not_stretched_by_reconnects() {
         let waiter = spawn(lock(&client).acquire().timeout(timeout).into_future());
         while !waiter.is_finished() {
             world.server.disconnect_all();
-            sleep_ms(37).await;
+            sleep_ms(97).await;
         }
         let ended = waiter.await.expect("it does not panic").map(drop);
         assert_eq!(ended, Err(LockError::TimedOut));
         let waited = client.now().saturating_since(before);
-        assert!(waited >= timeout && waited <= timeout + Duration::from_millis(37), "{waited:?}");
+        assert!(waited >= timeout && waited <= timeout + Duration::from_millis(97), "{waited:?}");
         drop(held);
         check_clean(&world, &[&client, &other]).await;
     });

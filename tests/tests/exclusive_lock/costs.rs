@@ -3,6 +3,7 @@
 use jute_codec::OpCode;
 use zk_recipes::{LockError, LockState, LostReason, Released};
 use zk_tests::exclusive::{check_clean, lock, make_directory, owner};
+use zk_tests::meter::Pace;
 use zk_tests::scene::{at_op, ops, requests_of, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -140,7 +141,7 @@ fn validate_tells_the_znode_of_another_holder_from_the_own() {
 fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_over() {
     const WAITERS: usize = 100;
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         let (first, mut guard) = holder(&world, 1_000).await;
         let mut clients = vec![first];
         let (sender, mut guards) = tokio::sync::mpsc::unbounded_channel();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::{LockError, LockState, LostReason, Released};
 use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
+use zk_tests::meter::Pace;
 use zk_tests::scene::{at_op, at_request, partition, requests_of, session, settle, spawn};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, Fault, ServerConfig, Until};
@@ -204,7 +205,7 @@ fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_al
     for is_full in [false, true] {
         for turns in 0..if is_full { 3 } else { 20 } {
             run(async {
-                let world = World::new();
+                let world = World::new().pace(Pace::of(9000));
                 let (client, guard) = holder(&world, FIRST).await;
                 let other = world.client(SECOND).await;
                 let waiter = wait_for(&world, &other, &lock(&other)).await;

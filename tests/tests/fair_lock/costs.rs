@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
+use zk_tests::meter::Pace;
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::Action;
 
@@ -354,7 +355,7 @@ fn a_hand_off_costs_the_same_in_a_long_queue() {
 #[test]
 fn many_timeouts_behind_one_holder_leave_few_watches() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         let lock = World::lock(&client);

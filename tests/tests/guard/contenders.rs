@@ -7,6 +7,7 @@ use zk_recipes::{
     Client, Contender, ErrorCode, ExclusiveLock, FairLock, LockError, Naming, Role, RwLock,
 };
 use zk_tests::exclusive::ZNODE;
+use zk_tests::meter::Pace;
 use zk_tests::scene::{at_op, session, spawn};
 use zk_tests::world::{DIRECTORY, World, cuts_at_request, run, sleep_ms};
 use zk_testserver::Action;
@@ -137,7 +138,7 @@ fn a_long_queue_is_listed_as_a_whole() {
     const COUNT: usize = 250;
     for limit in [None, Some(64), Some(3)] {
         run(async {
-            let world = World::new();
+            let world = World::new().pace(Pace::of(COUNT));
             make_directory(&world);
             let client = world
                 .client_with(FIRST, |builder| match limit {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::LockState;
+use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, at_op, make_directory, ops, requests_of, session};
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::Action;
@@ -210,7 +211,7 @@ fn requests_of_others(world: &World, session: i64) -> usize {
 #[test]
 fn a_writer_behind_a_hundred_readers_lists_when_the_nearest_goes() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         make_directory(&world);
         let crowd = world.client(SECOND).await;
         let lock = World::rw_lock(&crowd);

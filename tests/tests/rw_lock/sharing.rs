@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use zk_recipes::{LockState, RwLock};
+use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, THIRD, at_request, make_directory, release, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -114,7 +115,7 @@ async fn constant_load(lock: RwLock, side: Side, for_ms: u64) -> usize {
 #[test]
 fn a_constant_load_of_readers_does_not_starve_a_writer() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         let (crowd, client) = (world.client(FIRST).await, world.client(SECOND).await);
         let load = spawn(constant_load(World::rw_lock(&crowd), Read, 3_000));
         sleep_ms(500).await;
@@ -149,7 +150,7 @@ fn holders(world: &World) -> usize {
 #[test]
 fn a_constant_load_of_writers_does_not_starve_a_reader() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         let (crowd, client) = (world.client(FIRST).await, world.client(SECOND).await);
         let load = spawn(constant_load(World::rw_lock(&crowd), Write, 200));
         sleep_ms(100).await;

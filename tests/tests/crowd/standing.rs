@@ -1,0 +1,141 @@
+//! Crowds that arrive at once and wait for minutes, with every option at its default: what the
+//! arrival costs, and what the waiting costs while nothing happens.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use zk_recipes::{Client, FairLock, Guard, LockError, LockState, Released};
+use zk_session::SESSION_TIMEOUT_DEFAULT;
+use zk_tests::meter::{Counted, Pace};
+use zk_tests::world::{DIRECTORY, World, run_within, sleep_ms};
+use zk_testserver::ServerConfig;
+
+use crate::ALONE;
+
+/// How long they wait: several rounds of the safety timer, which is one of 30 s.
+const MINUTES: u64 = 3;
+const MINUTE_MS: u64 = 60_000;
+/// Lists of the whole queue that a client may read while its crowd arrives.
+const LISTS_MAX: u64 = 8;
+/// Bytes of an entry in a list: its length and the name, of 32 hexadecimal digits, `-lock-` and ten
+/// more digits.
+const ENTRY: u64 = 4 + 32 + 6 + 10;
+/// What a waiter may cost in a minute, in both directions: two rounds of the safety timer, of two
+/// reads each.
+const WAITER_MAX: u64 = 1_000;
+/// Virtual time of a whole crowd.
+const RUN_MAX: Duration = Duration::from_secs(600);
+
+/// Who waits.
+#[derive(Clone, Copy, Debug)]
+struct Crowd {
+    /// Tasks of one client.
+    tasks: usize,
+    /// Clients with one task each.
+    sessions: usize,
+}
+
+/// What it has cost.
+#[derive(Debug)]
+struct Cost {
+    arrival: Counted,
+    /// While they waited, beyond what the clients send to keep their sessions.
+    waiting: u64,
+}
+
+impl Crowd {
+    fn size(self) -> usize {
+        self.tasks + self.sessions
+    }
+
+    /// The cost of a waiter in a minute.
+    fn per_waiter(self, cost: &Cost) -> f64 {
+        cost.waiting as f64 / self.size() as f64 / MINUTES as f64
+    }
+}
+
+async fn minutes(count: u64) {
+    sleep_ms(MINUTE_MS * count).await;
+}
+
+async fn stand(crowd: Crowd) -> Cost {
+    let config = ServerConfig::default().log_capacity(1_000);
+    // A client has its create, its list and its watches to ask for, for each of its tasks.
+    let world = World::with(config)
+        .session_timeout(SESSION_TIMEOUT_DEFAULT)
+        .pace(Pace { per_second: 10 * crowd.tasks.max(6), per_minute: 20 * crowd.tasks.max(6) });
+    let first = world.client(0).await;
+    let mut clients = vec![first.clone(); crowd.tasks];
+    for seed in 1..=crowd.sessions {
+        clients.push(world.client(seed as u64).await);
+    }
+    let lock = FairLock::new(&first, DIRECTORY).expect("a good path");
+    let held = lock.acquire().await.expect("nobody else wants it");
+    // Sessions alone, after the leases of the handshakes.
+    minutes(1).await;
+    let before = world.traffic();
+    minutes(MINUTES).await;
+    let idle = world.traffic().since(before).bytes();
+
+    let before = world.traffic();
+    let mut waiters: JoinSet<Result<Guard, LockError>> = JoinSet::new();
+    for client in &clients {
+        let lock = FairLock::new(client, DIRECTORY).expect("a good path");
+        waiters.spawn(lock.acquire().into_future());
+    }
+    let is_queued = |_: &_| world.contenders().len() > crowd.size();
+    world.until("all have their place", is_queued).await;
+    sleep_ms(1_000).await;
+    let arrival = world.traffic().since(before);
+
+    let before = world.traffic();
+    minutes(MINUTES).await;
+    let waiting = world.traffic().since(before).bytes().saturating_sub(idle);
+    assert_eq!(held.state(), LockState::Held);
+    let lapses = |client: &Client| (client.status().connection, client.status().lapses);
+    assert!(clients.iter().all(|client| lapses(client) == (1, 0)), "a connection was lost");
+    assert!(waiters.try_join_next().is_none(), "granted beside a holder");
+
+    assert_eq!(held.release().await, Ok(Released::Released));
+    let next = waiters.join_next().await.expect("some wait").expect("no panic");
+    assert_eq!(next.expect("it is free").state(), LockState::Held);
+    Cost { arrival, waiting }
+}
+
+fn check(crowd: Crowd) -> f64 {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let begun = Instant::now();
+    let cost = run_within(RUN_MAX, stand(crowd));
+    let (size, clients) = (crowd.size() as u64, crowd.sessions as u64 + u64::from(crowd.tasks > 0));
+    let list = size * ENTRY;
+    let per_waiter = crowd.per_waiter(&cost);
+    eprintln!(
+        "{crowd:?}: {per_waiter:.0} bytes per waiter and minute; on arrival {} bytes and {:.1} \
+         requests per waiter, and {:.2} lists of the whole queue per client; {:?}",
+        cost.arrival.bytes() / size,
+        cost.arrival.requests as f64 / size as f64,
+        cost.arrival.listed as f64 / list as f64 / clients as f64,
+        begun.elapsed(),
+    );
+    assert!(cost.arrival.listed <= LISTS_MAX * clients * list, "{crowd:?}: {cost:?}");
+    assert!(cost.waiting <= WAITER_MAX * size * MINUTES, "{crowd:?}: {cost:?}");
+    per_waiter
+}
+
+#[test]
+fn what_a_waiter_costs_does_not_depend_on_how_many_wait_with_it() {
+    let few = check(Crowd { tasks: 100, sessions: 0 });
+    let many = check(Crowd { tasks: 1_000, sessions: 0 });
+    assert!(many <= few * 1.2 && few <= many * 1.2, "{few} and {many} bytes per minute");
+}
+
+#[test]
+fn ten_thousand_tasks_wait_for_minutes_on_one_connection() {
+    check(Crowd { tasks: 10_000, sessions: 0 });
+}
+
+#[test]
+fn a_thousand_tasks_and_two_hundred_sessions_wait_for_minutes() {
+    check(Crowd { tasks: 1_000, sessions: 200 });
+}

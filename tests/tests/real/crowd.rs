@@ -1,0 +1,158 @@
+//! Eleven thousand tasks of two clients, and a thousand sessions, which arrive at once and wait for
+//! minutes, each of the three crowds for a lock of its own.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use zk_recipes::{Client, FairLock, Guard, LockError, LockState, Released};
+use zk_tests::lock::{LOCK, Side as _};
+use zk_tests::meter::{Counted, Meter, Pace};
+use zk_tests::wait::soon;
+
+use crate::{Part, SERVER, address};
+
+const MINUTES: u32 = 3;
+const MINUTE: Duration = Duration::from_secs(60);
+/// What a waiter may cost in a minute, in both directions: two rounds of the safety timer, of two
+/// reads each.
+const WAITER_MAX: f64 = 1_000.0;
+/// Lists of the whole queue that a client may read while its crowd arrives.
+const LISTS_MAX: f64 = 8.0;
+/// Bytes of an entry in a list.
+const ENTRY: f64 = 52.0;
+/// Longer than the arrival takes on a slow machine.
+const ARRIVAL_MAX: Duration = Duration::from_secs(60);
+
+/// Those who wait for one lock.
+struct Crowd {
+    name: &'static str,
+    clients: Vec<(Client, Meter)>,
+    tasks_each: usize,
+    held: Guard,
+    waiters: JoinSet<Result<Guard, LockError>>,
+}
+
+impl Crowd {
+    async fn gather(part: &Part, name: &'static str, count: usize, tasks_each: usize) -> Self {
+        let mut clients = Vec::new();
+        for _ in 0..count {
+            let pace =
+                Pace { per_second: 10 * tasks_each.max(6), per_minute: 20 * tasks_each.max(6) };
+            clients.push(part.client(address(), name, pace).await);
+        }
+        let (first, _) = clients.first().expect("there are some");
+        let held = FairLock::shipped(first).acquire().await.expect("nobody else wants it");
+        Self { name, clients, tasks_each, held, waiters: JoinSet::new() }
+    }
+
+    fn size(&self) -> usize {
+        self.clients.len() * self.tasks_each
+    }
+
+    fn counted(&self) -> Counted {
+        self.clients.iter().fold(Counted::default(), |sum, (_, meter)| {
+            let own = meter.counted();
+            Counted {
+                requests: sum.requests + own.requests,
+                sent: sum.sent + own.sent,
+                received: sum.received + own.received,
+                listed: sum.listed + own.listed,
+            }
+        })
+    }
+
+    /// All of them want the lock at once.
+    fn arrive(&mut self) {
+        for (client, _) in &self.clients {
+            let lock = FairLock::shipped(client);
+            for _ in 0..self.tasks_each {
+                self.waiters.spawn(lock.acquire().into_future());
+            }
+        }
+    }
+
+    async fn until_queued(&self) {
+        let (first, _) = self.clients.first().expect("there are some");
+        let wanted = self.size() + 1;
+        let begun = Instant::now();
+        while first.exists(LOCK).await.ok().flatten().is_none_or(|stat| stat.num_children < wanted)
+        {
+            assert!(begun.elapsed() < ARRIVAL_MAX, "{}: the arrival takes too long", self.name);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Nobody has lost anything, and the lock can be handed over.
+    async fn end(mut self) {
+        assert_eq!(self.held.state(), LockState::Held, "{}", self.name);
+        for (client, _) in &self.clients {
+            let status = client.status();
+            assert_eq!((status.connection, status.lapses), (1, 0), "{}", self.name);
+        }
+        assert!(self.waiters.try_join_next().is_none(), "{}: beside a holder", self.name);
+        assert_eq!(self.held.release().await, Ok(Released::Released));
+        let next = soon("the next", self.waiters.join_next()).await.expect("some wait");
+        let next = next.expect("no panic").expect("it is free");
+        assert_eq!(next.state(), LockState::Held);
+        // The end of the sessions removes the others.
+        drop(next);
+        self.waiters.shutdown().await;
+        let mut closes = JoinSet::new();
+        for (client, _) in self.clients {
+            closes.spawn(async move { client.close().await });
+        }
+        soon("the end of the sessions", closes.join_all()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::await_holding_lock, reason = "one test a thread, and the lock is between them")]
+async fn a_crowd_waits_for_minutes_at_a_price_that_its_length_does_not_change() {
+    let _beside_others = SERVER.read().unwrap_or_else(PoisonError::into_inner);
+    let part = Part::start("crowd").await;
+    let (_idle, idle) = part.client(address(), "idle", Pace::CALM).await;
+    let mut crowds = [
+        Crowd::gather(&part, "tasks-1000", 1, 1_000).await,
+        Crowd::gather(&part, "tasks-10000", 1, 10_000).await,
+        Crowd::gather(&part, "sessions-1000", 1_000, 1).await,
+    ];
+    let before: Vec<_> = crowds.iter().map(Crowd::counted).collect();
+    let begun = Instant::now();
+    crowds.iter_mut().for_each(Crowd::arrive);
+    for crowd in &crowds {
+        crowd.until_queued().await;
+    }
+    eprintln!("all have arrived after {:?}", begun.elapsed());
+    // Their watches are set.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let arrived: Vec<_> = crowds.iter().map(Crowd::counted).collect();
+    let idle_before = idle.counted();
+    tokio::time::sleep(MINUTE * MINUTES).await;
+    let idle = idle.counted().since(idle_before).bytes();
+    let mut prices = Vec::new();
+    for ((crowd, before), arrived) in crowds.iter().zip(before).zip(arrived) {
+        let (size, clients) = (crowd.size() as f64, crowd.clients.len() as f64);
+        let waiting = crowd.counted().since(arrived);
+        let arrival = arrived.since(before);
+        // What keeps the sessions is no price of waiting.
+        let price = (waiting.bytes() as f64 - idle as f64 * clients) / size / f64::from(MINUTES);
+        let lists = arrival.listed as f64 / (size * ENTRY) / clients;
+        eprintln!(
+            "{}: {price:.0} bytes per waiter and minute after the arrival, {:.0} with it and with \
+             pings; {:.1} requests and {lists:.2} lists of the whole queue per client on arrival",
+            crowd.name,
+            crowd.counted().since(before).bytes() as f64 / size / f64::from(MINUTES),
+            arrival.requests as f64 / clients,
+        );
+        assert!(price <= WAITER_MAX, "{}: {price} bytes a minute", crowd.name);
+        assert!(lists <= LISTS_MAX, "{}: {lists} lists", crowd.name);
+        prices.push(price);
+    }
+    let [few, many, _] = prices.as_slice() else { unreachable!("there are three") };
+    assert!(many / few <= 1.2 && few / many <= 1.2, "{few} and {many} bytes per minute");
+    for crowd in crowds {
+        crowd.end().await;
+    }
+    part.end().await;
+}

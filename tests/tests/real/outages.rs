@@ -1,0 +1,251 @@
+//! A holder and two waiters of every kind of lock, while the server stands still, or cannot be
+//! reached, for as long as each class of outage lasts.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use zk_recipes::{Client, ExclusiveLock, FairLock, Guard, LockState, SessionState};
+use zk_tests::lock::{Reader, Side, Writer};
+use zk_tests::meter::{Counted, Meter, Pace};
+use zk_tests::proxy::Proxy;
+use zk_tests::wait::soon;
+
+use crate::{Part, SERVER, address, variable};
+
+/// By then a lease comes from pings, and no longer from the handshake.
+const STEADY: Duration = Duration::from_secs(35);
+/// How long after an outage a holder that was not lost goes on.
+const RESUMED: Duration = Duration::from_secs(2);
+/// Below the ping interval, below the lease, above the lease, and well above it; all are below the
+/// session timeout.
+const SECONDS: [u64; 4] = [1, 5, 10, 20];
+/// What the lease survives, whatever it was when the outage began.
+const SURVIVED_SECONDS: u64 = 5;
+/// From the moment at which nothing stands in the way any more to the grant.
+const GRANT_MAX: Duration = Duration::from_secs(1);
+/// Requests of the waiter, from the outage or the hand-off before on.
+const REQUESTS_MAX: u64 = 10;
+
+/// One who is connected, and since when.
+struct Party {
+    client: Client,
+    meter: Meter,
+    connected: Arc<Mutex<Instant>>,
+}
+
+impl Party {
+    async fn join(part: &Part, way: SocketAddr, directory: &str) -> Self {
+        let (client, meter) = part.client(way, directory, Pace::CALM).await;
+        let connected = Arc::new(Mutex::new(Instant::now()));
+        let (mut states, since) = (client.states(), Arc::clone(&connected));
+        tokio::spawn(async move {
+            let mut last = states.current().connection;
+            while let Some(status) = states.next().await {
+                if status.state == SessionState::Connected && status.connection != last {
+                    last = status.connection;
+                    *since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                }
+            }
+        });
+        Self { client, meter, connected }
+    }
+
+    fn connected(&self) -> Instant {
+        *self.connected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a grant has taken.
+struct Row {
+    label: String,
+    wait: Duration,
+    requests: u64,
+}
+
+impl Row {
+    fn check(self) {
+        let Self { label, wait, requests } = self;
+        eprintln!("{label:<48} {:>6.3} s {requests:>3} requests", wait.as_secs_f64());
+        assert!(wait <= GRANT_MAX && requests <= REQUESTS_MAX, "{label}");
+    }
+}
+
+/// Waits with two clients behind a holder; `turn` is passed when the outage begins, and when it has
+/// ended.
+async fn endure<H: Side, W: Side>(
+    label: String,
+    directory: String,
+    part: Arc<Part>,
+    way: SocketAddr,
+    seconds: u64,
+    turn: Arc<Barrier>,
+) -> Vec<Row> {
+    let mut parties = Vec::new();
+    for _ in 0..3 {
+        parties.push(Party::join(&part, way, &directory).await);
+    }
+    let [first, waiters @ ..] = parties.as_slice() else { unreachable!("there are three") };
+    let held = H::shipped(&first.client).acquiring().await.expect("nobody else wants it");
+    let mut waiting: JoinSet<(usize, Guard<W::Kind>, Instant, Counted)> = JoinSet::new();
+    for (number, party) in waiters.iter().enumerate() {
+        let (acquire, meter) = (W::shipped(&party.client).acquiring(), party.meter.clone());
+        waiting.spawn(async move {
+            let guard = acquire.await.expect("it becomes free");
+            (number, guard, Instant::now(), meter.counted())
+        });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    tokio::time::sleep(STEADY).await;
+    assert!(waiting.try_join_next().is_none(), "{label}: granted beside a holder");
+    let mut before: Vec<_> = waiters.iter().map(|party| party.meter.counted()).collect();
+    turn.wait().await;
+    turn.wait().await;
+    let mut free = Instant::now();
+    if matches!(held.state(), LockState::Lost(_)) {
+        assert!(seconds > SURVIVED_SECONDS, "{label}: lost");
+        // Its client removes what it has lost, as soon as it is connected.
+        let status = zk_tests::wait::status(&first.client, "a connection", |now| {
+            now.state == SessionState::Connected
+        });
+        status.await;
+        free = Instant::now();
+    } else {
+        tokio::time::sleep(RESUMED).await;
+        assert_eq!(held.state(), LockState::Held, "{label}");
+        free = Instant::now();
+        held.release().await.expect("it is connected");
+    }
+    let mut rows = Vec::new();
+    while !waiting.is_empty() {
+        let next = soon(&label, waiting.join_next()).await.expect("some wait");
+        let (number, guard, at, counted) = next.expect("no panic");
+        let (party, before_it) = waiters.get(number).zip(before.get(number)).expect("one of them");
+        let wait = at.saturating_duration_since(free.max(party.connected()));
+        let requests = counted.since(*before_it).requests;
+        rows.push(Row { label: label.clone(), wait, requests });
+        assert_eq!(guard.state(), LockState::Held, "{label}");
+        if !W::SHARES {
+            before = waiters.iter().map(|party| party.meter.counted()).collect();
+            free = Instant::now();
+        }
+        guard.release().await.expect("it is connected");
+    }
+    for party in parties {
+        party.client.close().await;
+    }
+    rows
+}
+
+/// All kinds of lock at once. The barrier is for those four and whoever makes the outage.
+fn all_kinds(
+    rows: &mut JoinSet<Vec<Row>>,
+    part: &Arc<Part>,
+    way: SocketAddr,
+    what: &str,
+    seconds: u64,
+    turn: &Arc<Barrier>,
+) {
+    let place = |kind: &str| {
+        (
+            format!("{kind}, {what} {seconds} s"),
+            format!("{}-{what}-{seconds}", kind.replace(' ', "-")),
+        )
+    };
+    let (part, turn) = (|| Arc::clone(part), || Arc::clone(turn));
+    let (label, directory) = place("fair");
+    rows.spawn(endure::<FairLock, FairLock>(label, directory, part(), way, seconds, turn()));
+    let (label, directory) = place("exclusive");
+    rows.spawn(endure::<ExclusiveLock, ExclusiveLock>(
+        label,
+        directory,
+        part(),
+        way,
+        seconds,
+        turn(),
+    ));
+    let (label, directory) = place("readers behind a writer");
+    rows.spawn(endure::<Writer, Reader>(label, directory, part(), way, seconds, turn()));
+    let (label, directory) = place("writers behind a reader");
+    rows.spawn(endure::<Reader, Writer>(label, directory, part(), way, seconds, turn()));
+}
+
+/// Of a barrier: a task of each kind, and whoever makes the outage.
+const PARTIES: usize = 5;
+
+async fn check_all(mut rows: JoinSet<Vec<Row>>) {
+    while let Some(done) = rows.join_next().await {
+        done.expect("no panic").into_iter().for_each(Row::check);
+    }
+}
+
+/// The process of the server stands still; it goes on when this is dropped.
+struct Stopped;
+
+impl Stopped {
+    fn new() -> Self {
+        Self::signal("-STOP");
+        Self
+    }
+
+    fn signal(signal: &str) {
+        let status = Command::new("kill").arg(signal).arg(variable("ZK_PID")).status();
+        assert!(status.is_ok_and(|status| status.success()), "ZK_PID is not a process");
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        Self::signal("-CONT");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::await_holding_lock, reason = "one test a thread, and the lock is between them")]
+async fn every_lock_goes_on_after_the_server_stood_still() {
+    let _alone = SERVER.write().unwrap_or_else(PoisonError::into_inner);
+    let part = Arc::new(Part::start("stopped").await);
+    for seconds in SECONDS {
+        let (mut rows, turn) = (JoinSet::new(), Arc::new(Barrier::new(PARTIES)));
+        all_kinds(&mut rows, &part, address(), "stopped", seconds, &turn);
+        turn.wait().await;
+        let stopped = Stopped::new();
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        drop(stopped);
+        turn.wait().await;
+        check_all(rows).await;
+    }
+    let part = Arc::into_inner(part).expect("all have ended");
+    part.end().await;
+}
+
+/// All lengths at once, each with a network of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::await_holding_lock, reason = "one test a thread, and the lock is between them")]
+async fn every_lock_goes_on_after_the_server_could_not_be_reached() {
+    let _beside_others = SERVER.read().unwrap_or_else(PoisonError::into_inner);
+    let part = Arc::new(Part::start("refused").await);
+    let mut outages = JoinSet::new();
+    for seconds in SECONDS {
+        let part = Arc::clone(&part);
+        outages.spawn(async move {
+            let proxy = Proxy::start(address()).await;
+            let (mut rows, turn) = (JoinSet::new(), Arc::new(Barrier::new(PARTIES)));
+            all_kinds(&mut rows, &part, proxy.addr(), "refused", seconds, &turn);
+            turn.wait().await;
+            proxy.refuse_for(Duration::from_secs(seconds));
+            proxy.cut_all();
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            turn.wait().await;
+            check_all(rows).await;
+        });
+    }
+    while let Some(ended) = outages.join_next().await {
+        ended.expect("no panic");
+    }
+    let part = Arc::into_inner(part).expect("all have ended");
+    part.end().await;
+}

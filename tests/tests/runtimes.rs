@@ -1,0 +1,399 @@
+//! Callers and clients on runtimes that end, that nobody drives, that stand still, or that are
+//! none of tokio's.
+//!
+//! The servers have a runtime of their own, and so has the observer, who is a client like any
+//! other. Real time passes here, but nothing depends on how fast: only failures wait for the end of
+//! their patience.
+
+use std::future::{Future, IntoFuture as _};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use zk_recipes::{
+    Client, ExclusiveLock, FairLock, Guard, LockError, LockState, LostReason, Released,
+    SessionState, Stopped,
+};
+use zk_tests::lock::{Reader, Side, Writer};
+use zk_tests::scene::spawn;
+use zk_tests::wait::{PATIENCE, soon, status};
+use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{ServerConfig, TestServer};
+
+/// Of sessions that are not to expire, however slow the machine is.
+const LONG_SESSION: Duration = Duration::from_secs(60);
+/// Of sessions that are to expire.
+const SHORT_SESSION: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_millis(100);
+/// Longer than any test.
+const AGES: Duration = Duration::from_secs(3600);
+
+/// A side of a lock, and another one that excludes it.
+trait Pair {
+    type Side: Side;
+    type Rival: Side;
+}
+
+impl<S: Side, R: Side> Pair for (S, R) {
+    type Side = S;
+    type Rival = R;
+}
+
+/// A module for each pair, with the scenarios as its tests.
+macro_rules! pairs {
+    ($($name:ident: $pair:ty),+; $scenarios:tt) => {
+        $(pairs!(@one $name: $pair; $scenarios);)+
+    };
+    (@one $name:ident: $pair:ty; [$($scenario:ident,)+]) => {
+        mod $name {
+            #[allow(unused_imports, reason = "each pair needs some of them")]
+            use super::{ExclusiveLock, FairLock, Reader, Writer};
+            $(#[test]
+            fn $scenario() {
+                super::$scenario::<$pair>();
+            })+
+        }
+    };
+}
+
+pairs! {
+    fair: (FairLock, FairLock),
+    exclusive: (ExclusiveLock, ExclusiveLock),
+    reader: (Reader, Writer),
+    writer: (Writer, Reader);
+    [
+        a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop,
+        a_guard_from_a_runtime_that_ended_can_be_released,
+        a_guard_from_a_runtime_that_ended_is_watched,
+        a_guard_from_a_runtime_that_nobody_drives_is_released_on_drop,
+        a_guard_from_a_runtime_that_nobody_drives_is_watched,
+        a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another,
+        an_acquire_on_a_runtime_that_ends_leaves_nothing,
+        an_acquire_outside_of_tokio_waits_for_its_turn,
+        an_acquire_outside_of_tokio_times_out,
+        the_end_of_the_clients_runtime_is_the_end_of_its_guards,
+        the_end_of_the_clients_runtime_is_an_answer_to_every_call,
+        a_body_is_stopped_in_time_although_the_clients_runtime_stands_still,
+        a_client_that_has_expired_and_does_not_renew_answers_every_call,
+    ]
+}
+
+/// The servers, and somebody who looks at the lock from outside.
+struct Stage {
+    runtime: Runtime,
+    server: TestServer,
+    hosts: String,
+    observer: Client,
+}
+
+impl Stage {
+    fn start() -> Self {
+        let runtime = drivers();
+        let (server, hosts, observer) = runtime.block_on(async {
+            let config = ServerConfig::default().tick(TICK).max_session_timeout(LONG_SESSION);
+            let server = TestServer::start(config);
+            let hosts = server.listen("127.0.0.1:0").await.expect("a free port").to_string();
+            let observer = Client::builder(&hosts).session_timeout(LONG_SESSION).connect().await;
+            (server, hosts, observer.expect("it listens"))
+        });
+        Self { runtime, server, hosts, observer }
+    }
+
+    /// A client whose task is one of this runtime's.
+    fn client(&self, runtime: &Runtime, timeout: Duration) -> Client {
+        let builder = Client::builder(&self.hosts).session_timeout(timeout);
+        runtime.block_on(builder.connect()).expect("it listens")
+    }
+
+    /// Waits for what comes soon, on the runtime of the observer.
+    fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(soon(what, future))
+    }
+
+    /// Waits until a condition holds.
+    fn until(&self, what: &str, condition: impl Fn(&TestServer) -> bool) {
+        self.soon(what, async {
+            while !condition(&self.server) {
+                sleep_ms(1).await;
+            }
+        });
+    }
+
+    /// Somebody else gets the lock, which is free or will be soon.
+    fn rival<P: Pair>(&self) -> Guard<<P::Rival as Side>::Kind> {
+        let acquire = P::Rival::of(&self.observer).acquiring().timeout(PATIENCE);
+        self.soon("the lock", acquire.into_future()).expect("it is free")
+    }
+
+    /// No contender is left, and no duty.
+    fn check_clean(&self, client: &Client) {
+        self.until("the end of the cleanup", |server| {
+            server.ephemerals().is_empty() && client.janitor_slots_busy() == 0
+        });
+    }
+}
+
+/// A runtime that is driven by threads of its own.
+fn drivers() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
+}
+
+/// A runtime that is driven while somebody waits in it, and not otherwise.
+fn driven_by_callers() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn acquire_in<S: Side>(runtime: &Runtime, client: &Client) -> Guard<S::Kind> {
+    let acquire = S::of(client).acquiring().timeout(PATIENCE);
+    runtime.block_on(acquire.into_future()).expect("it is free")
+}
+
+fn a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    assert_eq!(guard.state(), LockState::Held);
+    drop(guard);
+    drop(stage.rival::<P>());
+    stage.check_clean(&client);
+}
+
+fn a_guard_from_a_runtime_that_ended_can_be_released<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    assert_eq!(stage.soon("a release", guard.release()), Ok(Released::Released));
+    // In the runtime of somebody else, which ends as well.
+    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    assert_eq!(driven_by_callers().block_on(guard.release()), Ok(Released::Released));
+    stage.check_clean(&client);
+}
+
+fn a_guard_from_a_runtime_that_ended_is_watched<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    // An administrator frees the lock.
+    assert!(stage.server.admin_delete(guard.path()));
+    assert_eq!(stage.soon("the loss", guard.lost()), LostReason::ZnodeDeleted);
+    drop(stage.rival::<P>());
+    drop(guard);
+    stage.check_clean(&client);
+}
+
+fn a_guard_from_a_runtime_that_nobody_drives_is_released_on_drop<P: Pair>() {
+    let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let guard = acquire_in::<P::Side>(&still, &client);
+    assert_eq!(guard.state(), LockState::Held);
+    drop(guard);
+    drop(stage.rival::<P>());
+    stage.check_clean(&client);
+}
+
+fn a_guard_from_a_runtime_that_nobody_drives_is_watched<P: Pair>() {
+    let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let guard = acquire_in::<P::Side>(&still, &client);
+    assert!(stage.server.admin_delete(guard.path()));
+    assert_eq!(stage.soon("the loss", guard.lost()), LostReason::ZnodeDeleted);
+    assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
+    drop(guard);
+    stage.check_clean(&client);
+}
+
+/// The client's task goes on, but reaches no server any more.
+fn a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another<P: Pair>() {
+    let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
+    let is_cut_off = Arc::new(AtomicBool::new(false));
+    let (cut_off, hosts) = (Arc::clone(&is_cut_off), stage.hosts.clone());
+    let transport = move |_host| {
+        let (cut_off, hosts) = (Arc::clone(&cut_off), hosts.clone());
+        async move {
+            if cut_off.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            TcpStream::connect(hosts).await
+        }
+    };
+    let builder = Client::builder(&stage.hosts).session_timeout(SHORT_SESSION);
+    let client = drivers.block_on(builder.transport(transport).connect()).expect("it listens");
+    let guard = acquire_in::<P::Side>(&still, &client);
+    is_cut_off.store(true, Ordering::Relaxed);
+    stage.server.pause_connection(guard.session().0, AGES);
+    let rival = stage.rival::<P>();
+    assert_eq!(rival.state(), LockState::Held);
+    assert_ne!(guard.state(), LockState::Held, "beside another");
+}
+
+fn an_acquire_on_a_runtime_that_ends_leaves_nothing<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let rival = stage.rival::<P>();
+    let short = driven_by_callers();
+    short.block_on(async {
+        let waiting = spawn(P::Side::of(&client).acquiring().into_future());
+        // It has its place and its watch, which is not the rival's.
+        soon("a wait", async {
+            while client.janitor_slots_busy() == 0 || stage.server.watch_count() < 2 {
+                sleep_ms(1).await;
+            }
+        })
+        .await;
+        assert!(!waiting.is_finished());
+    });
+    drop(short);
+    stage.soon("the end of the cleanup", async {
+        while client.janitor_slots_busy() > 0 || stage.server.ephemerals().len() > 1 {
+            sleep_ms(1).await;
+        }
+    });
+    assert_eq!(rival.state(), LockState::Held);
+    assert_eq!(stage.soon("a release", rival.release()), Ok(Released::Released));
+    stage.check_clean(&client);
+}
+
+/// The smallest executor: one future, one thread, no timers.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+fn an_acquire_outside_of_tokio_waits_for_its_turn<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let rival = stage.rival::<P>();
+    let (acquire, mut phases) = P::Side::shipped(&client).acquiring().timeout(PATIENCE).phases();
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| block_on(acquire.into_future()));
+        let queued = async {
+            while !matches!(phases.current(), zk_recipes::Phase::Queued { .. }) {
+                phases.next().await.expect("it waits");
+            }
+        };
+        stage.soon("a place in the queue", queued);
+        assert_eq!(stage.soon("a release", rival.release()), Ok(Released::Released));
+        let guard = waiting.join().expect("no panic").expect("it is free");
+        assert_eq!(block_on(guard.release()), Ok(Released::Released));
+    });
+    stage.check_clean(&client);
+}
+
+fn an_acquire_outside_of_tokio_times_out<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let rival = stage.rival::<P>();
+    let acquire = P::Side::shipped(&client).acquiring().timeout(Duration::from_millis(200));
+    let (sender, ended) = mpsc::channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| sender.send(block_on(acquire.into_future()).map(drop)));
+        let ended = ended.recv_timeout(PATIENCE).expect("an end in time");
+        assert_eq!(ended, Err(LockError::TimedOut));
+    });
+    drop(rival);
+    stage.check_clean(&client);
+}
+
+fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, SHORT_SESSION);
+    let guard = acquire_in::<P::Side>(&drivers, &client);
+    stage.runtime.block_on(async {
+        let lost = spawn(guard.lost());
+        let stopped = guard.run(std::future::pending::<()>());
+        let ending = std::thread::scope(|threads| threads.spawn(|| drop(drivers)).join());
+        ending.expect("a runtime ends");
+        let stopped = soon("the end of the body", stopped).await;
+        assert!(matches!(stopped, Err(Stopped::Lost(_))), "{stopped:?}");
+        soon("the loss", lost).await.expect("no panic");
+    });
+    assert!(matches!(guard.state(), LockState::Lost(_)));
+    drop(stage.rival::<P>());
+}
+
+fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<P: Pair>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, SHORT_SESSION);
+    let side = P::Side::shipped(&client);
+    let guard = acquire_in::<P::Side>(&drivers, &client);
+    drop(drivers);
+    assert_eq!(client.state(), SessionState::Closed);
+    assert_eq!(
+        stage.soon("a validation", guard.validate()),
+        Err(LockError::Lost(LostReason::Closed))
+    );
+    assert_eq!(stage.soon("a release", guard.release()), Err(LockError::Closed));
+    let acquired = stage.soon("an acquire", side.acquiring().into_future());
+    assert_eq!(acquired.map(drop), Err(LockError::Closed));
+    let tried = stage.soon("a try", side.trying().into_future());
+    assert_eq!(tried.map(drop), Err(LockError::Closed));
+    assert_eq!(stage.soon("a look", side.looking()), Err(LockError::Closed));
+    let mut states = client.states();
+    stage.soon("the last state", async { while states.next().await.is_some() {} });
+    stage.soon("a close", client.close());
+}
+
+fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<P: Pair>() {
+    let stage = Stage::start();
+    // One thread, which is then blocked.
+    let drivers = drivers();
+    let client = stage.client(&drivers, SHORT_SESSION);
+    let guard = acquire_in::<P::Side>(&drivers, &client);
+    let (go_on, blocked) = mpsc::channel::<()>();
+    let (sender, is_blocked) = mpsc::channel();
+    drivers.handle().spawn(async move {
+        sender.send(()).expect("the test waits");
+        let _ = blocked.recv();
+    });
+    is_blocked.recv_timeout(PATIENCE).expect("the runtime runs");
+    let stopped =
+        stage.soon("the end of the body", async { guard.run(std::future::pending::<()>()).await });
+    assert_eq!(stopped, Err(Stopped::Lost(LostReason::DeadlinePassed)));
+    // Nobody else got it before.
+    drop(stage.rival::<P>());
+    go_on.send(()).expect("it is blocked until now");
+    drop(guard);
+    stage.check_clean(&client);
+}
+
+/// In virtual time.
+fn a_client_that_has_expired_and_does_not_renew_answers_every_call<P: Pair>() {
+    run(async {
+        let world = World::shipped();
+        let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
+        let side = P::Side::shipped(&client);
+        let guard = side.acquiring().await.expect("it is free");
+        let (validated, looked) = (guard.validate(), side.looking());
+        world.server.expire(guard.session().0);
+        status(&client, "the end", |now| now.state == SessionState::Expired).await;
+        // Some were asked before the end, and are polled after it.
+        assert!(soon("a validation", validated).await.is_err());
+        assert!(soon("a look", looked).await.is_err());
+        assert!(soon("a validation", guard.validate()).await.is_err());
+        assert!(soon("a look", side.looking()).await.is_err());
+        assert!(soon("a try", side.trying().into_future()).await.is_err());
+        assert!(soon("an acquire", side.acquiring().into_future()).await.is_err());
+        assert_eq!(soon("a loss", guard.lost()).await, LostReason::SessionExpired);
+        let released = soon("a release", guard.release()).await;
+        let is_told = matches!(released, Ok(Released::EndedWithSession) | Err(LockError::Closed));
+        assert!(is_told, "{released:?}");
+        soon("a close", client.close()).await;
+    });
+}
