@@ -20,6 +20,7 @@ use zk_session::{
     CloseOutcome, ConnectError, CreateMode, Multi, MultiError, OpError, Outcome, SessionState,
     WatchEnded,
 };
+use zk_tests::meter::Pace;
 use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, Until};
 
@@ -294,7 +295,7 @@ fn a_missing_chroot_is_created_even_when_the_connection_is_cut() {
 #[test]
 fn fifty_thousand_watches_are_restored_and_fire() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(1000));
         let client = world.client(1).await;
         let pending: Vec<_> =
             (0..50_000).map(|n| client.exists_and_watch(&format!("/watched/{n}"))).collect();
@@ -541,7 +542,7 @@ fn a_transport_that_takes_few_bytes_at_a_time_gets_all_of_them_in_order() {
 fn requests_leave_while_others_are_refused() {
     const ENOUGH: usize = 500_000;
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(1000));
         let client = world.client_with(1, |builder| builder.outstanding_limit(300)).await;
         let (answered, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut asking = JoinSet::new();
