@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, LostReason};
 use zk_testserver::{ServerConfig, TestServer};
 
+use crate::meter::{Meter, Pace, Total};
 use crate::world::{DIRECTORY, runtime};
 
 /// How often each side may react to the other within one step.
@@ -50,10 +51,11 @@ impl Lockstep {
     /// If it does not connect.
     pub fn client(&mut self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let (server, servers) = (self.server.clone(), self.servers.handle().clone());
+        let meter = Meter::new(Pace::CALM, Total::default());
         let connector = move |_host| {
             // The clock of the servers, not that of the client.
             let _context = servers.enter();
-            ready(server.connect())
+            ready(server.connect().map(|stream| meter.stream(stream)))
         };
         let connecting = async move {
             let builder = Client::builder("in-process").clock(Clock::tokio()).seed(1);

@@ -3,17 +3,21 @@
 //! or when everything has been in its steady state for a while.
 
 use std::future::IntoFuture as _;
+use std::time::Duration;
 
 use zk_recipes::{Client, ExclusiveLock, FairLock, LockState, Released};
 use zk_tests::lock::{Reader, Side, Writer};
 use zk_tests::scene::{granted, spawn};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, Ran, World, run, run_within, sleep_ms};
 use zk_testserver::Fault;
 
 use crate::{CONTENDER, HOLDER, NEXT, inject, ran};
 
 /// A lease comes from pings by then, and the safety timer is about to fire for the second time.
 const STEADY_MS: u64 = 65_000;
+
+/// Virtual time of a run.
+const RUN_MAX: Duration = Duration::from_secs(200);
 
 /// When the cuts begin.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +65,8 @@ async fn hand_over<H: Side, W: Side>(faults: Vec<Fault>, begin: Begin) -> Ran {
     // The znode of an exclusive lock always has the same path.
     let is_gone = path == first.path() || world.server.stat(&path).is_none();
     assert!(is_gone, "held beside another\n{}", world.trace());
-    sleep_ms(1_500).await;
+    // The one behind has listed and set its safety timer anew; the old one goes off meanwhile.
+    sleep_ms(if begin == Begin::Steady { 40_000 } else { 1_500 }).await;
     assert_eq!(first.state(), LockState::Held, "\n{}", world.trace());
     assert_eq!(second.is_finished(), W::SHARES, "\n{}", world.trace());
     assert_eq!(first.release().await, Ok(Released::Released), "\n{}", world.trace());
@@ -82,7 +87,7 @@ async fn finish(world: &World, clients: &[&Client]) -> Ran {
 /// Cuts of everybody's connections.
 fn survive<H: Side, W: Side>(name: &'static str, begin: Begin) {
     let mut enumeration = Enumeration::new(name, None);
-    enumeration.run_singles(&|faults| run(hand_over::<H, W>(faults, begin)));
+    enumeration.run_singles(&|faults| run_within(RUN_MAX, hand_over::<H, W>(faults, begin)));
     assert!(enumeration.singles >= 60, "{enumeration:?}");
 }
 
@@ -114,7 +119,8 @@ fn writers_behind_a_reader_with_all_defaults_survive_every_cut() {
 #[test]
 fn a_contender_with_all_defaults_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("fair, defaults, pairs", contender());
-    enumeration.run(&|faults| run(hand_over::<FairLock, FairLock>(faults, Begin::Steady)));
+    enumeration
+        .run(&|faults| run_within(RUN_MAX, hand_over::<FairLock, FairLock>(faults, Begin::Steady)));
     assert!(enumeration.singles >= 40 && enumeration.pairs >= 500, "{enumeration:?}");
 }
 

@@ -465,7 +465,7 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
             sleep_ms(500).await;
             let place = place_of_waiter(&world, held.path());
             if is_cut {
-                world.server.refuse_for(std::time::Duration::from_millis(300));
+                world.server.refuse_for(Duration::from_millis(300));
                 world.server.disconnect_all();
             }
             assert!(world.server.admin_delete(&place));
@@ -491,7 +491,7 @@ fn a_lock_whose_znode_was_created_again_by_somebody_is_lost() {
             let (client, held) = holder(&world, FIRST).await;
             sleep_ms(500).await;
             if is_cut {
-                world.server.refuse_for(std::time::Duration::from_millis(300));
+                world.server.refuse_for(Duration::from_millis(300));
                 world.server.disconnect_all();
             }
             let path = held.path().to_owned();

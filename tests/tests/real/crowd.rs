@@ -83,13 +83,18 @@ impl Crowd {
         }
     }
 
-    /// Nobody has lost anything, and the lock can be handed over.
-    async fn end(mut self) {
-        assert_eq!(self.held.state(), LockState::Held, "{}", self.name);
+    /// Nobody has lost anything.
+    fn check_whole(&self, when: &str) {
+        let label = format!("{}, {when}", self.name);
         for (client, _) in &self.clients {
             let status = client.status();
-            assert_eq!((status.connection, status.lapses), (1, 0), "{}", self.name);
+            assert_eq!((status.connection, status.lapses), (1, 0), "{label}");
         }
+        assert_eq!(self.held.state(), LockState::Held, "{label}");
+    }
+
+    /// The lock can be handed over.
+    async fn end(mut self) {
         assert!(self.waiters.try_join_next().is_none(), "{}: beside a holder", self.name);
         assert_eq!(self.held.release().await, Ok(Released::Released));
         let next = soon("the next", self.waiters.join_next()).await.expect("some wait");
@@ -126,9 +131,11 @@ async fn a_crowd_waits_for_minutes_at_a_price_that_its_length_does_not_change() 
     eprintln!("all have arrived after {:?}", begun.elapsed());
     // Their watches are set.
     tokio::time::sleep(Duration::from_secs(2)).await;
+    crowds.iter().for_each(|crowd| crowd.check_whole("after the arrival"));
     let arrived: Vec<_> = crowds.iter().map(Crowd::counted).collect();
     let idle_before = idle.counted();
     tokio::time::sleep(MINUTE * MINUTES).await;
+    crowds.iter().for_each(|crowd| crowd.check_whole("after the wait"));
     let idle = idle.counted().since(idle_before).bytes();
     let mut prices = Vec::new();
     for ((crowd, before), arrived) in crowds.iter().zip(before).zip(arrived) {

@@ -104,7 +104,7 @@ async fn endure<H: Side, W: Side>(
     let mut before: Vec<_> = waiters.iter().map(|party| party.meter.counted()).collect();
     turn.wait().await;
     turn.wait().await;
-    let mut free = Instant::now();
+    let mut free;
     if matches!(held.state(), LockState::Lost(_)) {
         assert!(seconds > SURVIVED_SECONDS, "{label}: lost");
         // Its client removes what it has lost, as soon as it is connected.
