@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use zk_recipes::{Client, Clock, FairLock, LockState};
 use zk_session::machine::{Flight, Operation};
 use zk_session::{LaneEvent, OpError};
+use zk_tests::meter::Pace;
 use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
 
@@ -100,7 +101,7 @@ fn a_link_that_is_too_slow_for_pings_loses_no_read() {
 #[test]
 fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
     run(async {
-        let world = World::new();
+        let world = World::new().pace(Pace::of(100));
         let client = world.client_with(1, |builder| builder.outstanding_limit(1)).await;
         let taken = client.exists("/");
         let full = client.exists("/").await;
@@ -118,9 +119,12 @@ fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
             assert_eq!(lane.submit(flight(1)), Err(OpError::QueueFull(256)));
             let mut answered = 0;
             while answered < 256 {
-                if let LaneEvent::Reply { reply, .. } = lane.next().await {
-                    assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
-                    answered += reply.results.len();
+                match lane.next().await {
+                    LaneEvent::Reply { reply, .. } => {
+                        assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
+                        answered += reply.results.len();
+                    }
+                    event => assert_ne!(event, LaneEvent::Stopped),
                 }
             }
             lane.submit(flight(256)).expect("there is room again");

@@ -54,6 +54,11 @@ impl Inbox {
         Poll::Pending
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.0).events.is_empty()
+    }
+
     /// Takes the next event, if it is there.
     pub(crate) fn try_next(&self) -> Option<LaneEvent> {
         lock(&self.0).take()

@@ -14,7 +14,7 @@ pub(crate) mod transport;
 pub(crate) mod trouble;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,6 +48,10 @@ const OUTPUT_KEPT: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 4;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
+/// Events that lanes are told before other tasks get their turn. Each may wake a task that reads a
+/// long list, and one list may serve thousands of them: if all were woken at once, this task would
+/// be behind all of them, and a heartbeat would come too late for the lease.
+const DELIVERIES_MAX: usize = 64;
 /// The timer is armed for at most this long, and then armed again: deadlines may lie further ahead
 /// than a runtime can count.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -89,6 +93,8 @@ pub(crate) struct Driver {
     lanes: BTreeMap<u64, LaneEnd>,
     /// Alarms of lanes, by time.
     alarms: BTreeSet<(Time, u64)>,
+    /// What lanes have not been told yet, in order. It is emptied before the task waits.
+    outbox: VecDeque<(u64, LaneEvent)>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
@@ -141,6 +147,7 @@ impl Driver {
             sinks: BTreeMap::new(),
             lanes: BTreeMap::new(),
             alarms: BTreeSet::new(),
+            outbox: VecDeque::new(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
             end: ends.end,
@@ -162,6 +169,7 @@ impl Driver {
             self.handle_command(self.clock.now(), command);
         }
         self.drain();
+        self.deliver(usize::MAX);
         for lane in self.lanes.values() {
             lane.teller.tell(LaneEvent::Stopped);
         }
@@ -172,6 +180,15 @@ impl Driver {
 
     /// Does all that can be done now. Ready when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_stopped = self.work(cx);
+        self.deliver(DELIVERIES_MAX);
+        if !self.outbox.is_empty() {
+            cx.waker().wake_by_ref();
+        }
+        is_stopped
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..ROUNDS_MAX {
             let span = self.span.clone();
             let _entered = span.enter();
@@ -318,7 +335,7 @@ impl Driver {
             self.alarms.pop_first();
             if let Some(lane) = self.lanes.get_mut(&id) {
                 lane.alarm = None;
-                lane.teller.tell(LaneEvent::Alarm);
+                self.outbox.push_back((id, LaneEvent::Alarm));
             }
         }
     }
@@ -433,7 +450,9 @@ impl Driver {
                     self.trouble.ended(&cause, self.machine.failures(), self.clock.now());
                 }
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {
-                    Some(Sink::Lane(id)) => self.tell_lane(id, LaneEvent::Reply { token, reply }),
+                    Some(Sink::Lane(id)) => {
+                        self.outbox.push_back((id, LaneEvent::Reply { token, reply }));
+                    }
                     Some(Sink::Once(sender)) => drop(sender.send(reply)),
                     None => {}
                 },
@@ -473,22 +492,28 @@ impl Driver {
                 let _ = watcher.send(Err(ended));
             }
         }
-        for lane in self.lanes.values() {
-            lane.teller.tell(LaneEvent::Change(change));
-        }
+        let told = self.lanes.keys().map(|id| (*id, LaneEvent::Change(change)));
+        self.outbox.extend(told);
     }
 
     fn fire(&mut self, owner: u64, local: u64, event: WatchedEvent) {
         if let Some(watcher) = self.watchers.remove(&owner) {
             let _ = watcher.send(Ok(event));
         } else {
-            self.tell_lane(owner, LaneEvent::Watch { local, event });
+            self.outbox.push_back((owner, LaneEvent::Watch { local, event }));
         }
     }
 
-    fn tell_lane(&mut self, id: u64, event: LaneEvent) {
-        if let Some(lane) = self.lanes.get(&id) {
-            lane.teller.tell(event);
+    /// Tells lanes what has happened, in order, up to so many events.
+    fn deliver(&mut self, most: usize) {
+        let count = self.outbox.len().min(most);
+        for (id, event) in self.outbox.drain(..count) {
+            if let Some(lane) = self.lanes.get(&id) {
+                lane.teller.tell(event);
+            }
+        }
+        if self.outbox.is_empty() {
+            self.outbox = VecDeque::new();
         }
     }
 }
@@ -518,6 +543,7 @@ mod tests {
     use jute_codec::{Request, SetDataRequest};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+    use super::inbox::Inbox;
     use super::*;
     use crate::connect_string::Host;
     use crate::machine::{Flight, Operation, SessionConfig};
@@ -554,42 +580,57 @@ mod tests {
         }
     }
 
+    /// A driver that is polled by hand, and what its handles hold.
+    struct Parts {
+        driver: Driver,
+        commands: mpsc::UnboundedSender<Command>,
+        _status: watch::Receiver<Status>,
+        _seen: watch::Receiver<Seen>,
+    }
+
+    impl Parts {
+        fn new(transport: impl Transport, queued: usize) -> Self {
+            let config = SessionConfig {
+                hosts: vec![Host { name: "zk".into(), port: 2181 }],
+                seed: 1,
+                session_timeout: Duration::from_secs(30),
+                connect_timeout: Duration::from_secs(3),
+                give_up: Duration::from_secs(60),
+                auth: vec![],
+                request_limit: 1 << 20,
+                response_limit: 1 << 20,
+                outstanding_limit: 65_536,
+                renew: true,
+                lease: None,
+            };
+            let clock = Clock::tokio();
+            let machine = Session::new(config, clock.now());
+            let (commands, command_queue) = mpsc::unbounded_channel();
+            let (status, _status) = watch::channel(machine.status());
+            let (seen, _seen) = watch::channel(Seen::default());
+            let ends = Ends {
+                commands: command_queue,
+                queued: Arc::new(AtomicUsize::new(queued)),
+                status,
+                seen,
+                end: Arc::new(Mutex::new(EndCause::Abandoned)),
+            };
+            let driver = Driver::new(machine, clock, Arc::new(transport), ends);
+            Self { driver, commands, _status, _seen }
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_was_written_is_not_kept_while_there_is_more_to_write() {
         const FLIGHTS: u64 = 2000;
         let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
         server.admin_create("/a", b"", None);
-        let config = SessionConfig {
-            hosts: vec![Host { name: "zk".into(), port: 2181 }],
-            seed: 1,
-            session_timeout: Duration::from_secs(30),
-            connect_timeout: Duration::from_secs(3),
-            give_up: Duration::from_secs(60),
-            auth: vec![],
-            request_limit: 1 << 20,
-            response_limit: 1 << 20,
-            outstanding_limit: 65_536,
-            renew: true,
-            lease: None,
-        };
-        let clock = Clock::tokio();
-        let machine = Session::new(config, clock.now());
-        let (commands, command_queue) = mpsc::unbounded_channel();
-        let (status, _statuses) = watch::channel(machine.status());
-        let (seen, _seen) = watch::channel(Seen::default());
         let connector = server.connector();
         let transport = move |host| {
             let pipe = connector(host);
             async move { pipe.await.map(Slow) }
         };
-        let ends = Ends {
-            commands: command_queue,
-            queued: Arc::new(AtomicUsize::new(FLIGHTS as usize)),
-            status,
-            seen,
-            end: Arc::new(Mutex::new(EndCause::Abandoned)),
-        };
-        let mut driver = Driver::new(machine, clock, Arc::new(transport), ends);
+        let Parts { mut driver, commands, .. } = Parts::new(transport, FLIGHTS as usize);
         let data = Bytes::from(vec![b'x'; 10_000]);
         let mut answers = Vec::new();
         for token in 0..FLIGHTS {
@@ -615,5 +656,36 @@ mod tests {
         })
         .await;
         assert!(most < 1 << 20, "up to {most} bytes were kept");
+    }
+
+    /// Each of them may have much to do with what it is told.
+    #[tokio::test]
+    async fn lanes_are_told_in_turns_and_in_order() {
+        const LANES: u64 = 1000;
+        let never = |_host| std::future::pending::<io::Result<tokio::io::Empty>>();
+        let Parts { mut driver, commands: _commands, .. } = Parts::new(never, 0);
+        let inboxes: Vec<_> = (0..LANES)
+            .map(|id| {
+                let (teller, inbox) = Inbox::open();
+                let lane = LaneEnd { teller, alarm: None };
+                driver.lanes.insert(id, lane);
+                inbox
+            })
+            .collect();
+        driver.announce(Change::Closing);
+        driver.announce(Change::AuthFailed);
+        let mut told = 0;
+        std::future::poll_fn(|cx| {
+            let _ = driver.poll(cx);
+            let now = inboxes.iter().filter(|inbox| !inbox.is_empty()).count();
+            assert!(now <= told + DELIVERIES_MAX, "{now} after {told}");
+            told = now;
+            if driver.outbox.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        for inbox in inboxes {
+            assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::Closing)));
+            assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::AuthFailed)));
+        }
     }
 }
