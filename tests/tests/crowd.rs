@@ -36,6 +36,8 @@ struct Crowd {
     name: &'static str,
     /// Each has a session of its own.
     has_sessions: bool,
+    /// Each comes when the one before it has its place.
+    comes_alone: bool,
     kind: Kind,
 }
 
@@ -48,13 +50,29 @@ enum Kind {
     Mixed,
 }
 
-const CROWDS: [Crowd; 6] = [
-    Crowd { name: "fair, tasks", has_sessions: false, kind: Kind::Fair },
-    Crowd { name: "fair, sessions", has_sessions: true, kind: Kind::Fair },
-    Crowd { name: "writers, tasks", has_sessions: false, kind: Kind::Writers },
-    Crowd { name: "writers, sessions", has_sessions: true, kind: Kind::Writers },
-    Crowd { name: "readers and writers, tasks", has_sessions: false, kind: Kind::Mixed },
-    Crowd { name: "readers and writers, sessions", has_sessions: true, kind: Kind::Mixed },
+const CROWDS: [Crowd; 7] = [
+    Crowd { name: "fair, tasks", has_sessions: false, comes_alone: false, kind: Kind::Fair },
+    Crowd { name: "fair, sessions", has_sessions: true, comes_alone: true, kind: Kind::Fair },
+    Crowd { name: "writers, tasks", has_sessions: false, comes_alone: false, kind: Kind::Writers },
+    Crowd { name: "writers, sessions", has_sessions: true, comes_alone: true, kind: Kind::Writers },
+    Crowd {
+        name: "readers and writers, tasks",
+        has_sessions: false,
+        comes_alone: false,
+        kind: Kind::Mixed,
+    },
+    Crowd {
+        name: "readers and writers, sessions",
+        has_sessions: true,
+        comes_alone: true,
+        kind: Kind::Mixed,
+    },
+    Crowd {
+        name: "fair, tasks one by one",
+        has_sessions: false,
+        comes_alone: true,
+        kind: Kind::Fair,
+    },
 ];
 
 #[derive(Debug)]
@@ -121,7 +139,7 @@ fn serve(crowd: Crowd, waiters: usize) -> Figures {
                 let guard = crowd.acquire(client, number).await.expect("it becomes free");
                 sender.send(guard).expect("the test goes on");
             });
-            if crowd.has_sessions || number == waiters {
+            if crowd.comes_alone || number == waiters {
                 world.until("the place is taken", |_| world.contenders().len() > number).await;
             }
         }

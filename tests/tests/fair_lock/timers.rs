@@ -6,7 +6,7 @@ use std::time::Duration;
 use zk_recipes::{Client, FairLock, LockError};
 use zk_tests::world::{DIRECTORY, World, run, runtime, sleep_ms};
 
-use crate::{FIRST, SECOND, granted_now, holder, release, spawn};
+use crate::{FIRST, SECOND, granted_now, holder, queue_up, release, spawn};
 
 /// Between two looks at the clocks a process may be paused, so a timer may come too early by the
 /// clock of the client. Here tokio's clock is virtual and that of the client is not: every timer
@@ -90,5 +90,28 @@ fn an_interval_that_would_be_a_hot_loop_is_refused() {
             let error = built.expect_err("it is too short").to_string();
             assert!(error.contains("safety_relist") && error.contains("10 ms"), "{error}");
         }
+    });
+}
+
+/// A lane has one alarm, which may have been asked for by an earlier wait.
+#[test]
+fn an_alarm_of_an_earlier_wait_is_no_timeout() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let lock = FairLock::builder(&client, DIRECTORY)
+            .and_then(|lock| lock.safety_relist(Some(Duration::from_secs(10))).build())
+            .expect("the options are legal");
+        let ahead = queue_up(&world, &World::lock(&other)).await;
+        let waiter = queue_up(&world, &lock).await;
+        sleep_ms(5_000).await;
+        // The next check is due 10 s from here, and not 10 s from the beginning.
+        ahead.abort();
+        sleep_ms(9_000).await;
+        assert!(!waiter.is_finished(), "nothing has happened");
+        release(held).await;
+        release(granted_now(&world, waiter).await).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
