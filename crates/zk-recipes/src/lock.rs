@@ -104,8 +104,14 @@ type Attempts<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 pub struct Acquiring<T> {
     /// Gone when it is over.
     inner: Option<Attempts<T>>,
-    /// The client, if there is a deadline.
-    deadline: Option<(Client, Time)>,
+    /// In a box, because most who wait for long have none.
+    limit: Option<Box<Limit>>,
+}
+
+/// The deadline of an acquire, and the second opinion on whether it has come.
+struct Limit {
+    client: Client,
+    deadline: Time,
     watchdog: Watchdog,
 }
 
@@ -254,8 +260,11 @@ impl<T> Acquiring<T> {
     where
         F: Future<Output = Result<T, LockError>> + Send + 'static,
     {
-        let deadline = order.deadline.map(|deadline| (order.client.clone(), deadline));
-        Self { inner: Some(Box::pin(run(order))), deadline, watchdog: Watchdog::default() }
+        let limit = order.deadline.map(|deadline| {
+            let client = order.client.clone();
+            Box::new(Limit { client, deadline, watchdog: Watchdog::default() })
+        });
+        Self { inner: Some(Box::pin(run(order))), limit }
     }
 }
 
@@ -263,11 +272,11 @@ impl<T> Future for Acquiring<T> {
     type Output = Result<T, LockError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { inner, deadline, watchdog } = &mut *self;
+        let Self { inner, limit } = &mut *self;
         let mut outcome = inner.as_mut().expect("polled after completion").as_mut().poll(cx);
         if outcome.is_pending()
-            && let Some((client, deadline)) = deadline
-            && watchdog.poll(cx, client.now(), *deadline).is_ready()
+            && let Some(limit) = limit
+            && limit.watchdog.poll(cx, limit.client.now(), limit.deadline).is_ready()
         {
             // The client's own timer has not told: nobody drives its runtime.
             outcome = Poll::Ready(Err(LockError::TimedOut));
