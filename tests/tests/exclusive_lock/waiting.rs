@@ -434,3 +434,21 @@ fn the_safety_looks_of_waiters_are_spread_and_find_nothing() {
         check_clean(&world, &clients.iter().collect::<Vec<_>>()).await;
     });
 }
+
+#[test]
+fn no_interval_is_too_long() {
+    for long in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::MAX / 2] {
+        run(async {
+            let world = World::new();
+            let (other, held) = holder(&world, SECOND).await;
+            let client = world.client(FIRST).await;
+            let lock = ExclusiveLock::builder(&client, ZNODE)
+                .and_then(|lock| lock.safety_relist(Some(long)).build())
+                .expect("it never looks");
+            let waiter = wait_for(&world, &client, &lock).await;
+            release(held).await;
+            release(granted(waiter).await).await;
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
+}
