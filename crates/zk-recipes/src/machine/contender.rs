@@ -170,7 +170,7 @@ impl Contender {
             self.paused_until = None;
         }
         match (self.state, input) {
-            (_, Input::Ended(session)) => self.session_ended(session),
+            (_, Input::Ended(session)) => self.session_ended(view, session),
             (_, Input::Suspended) => self.suspended(view),
             (State::Claiming, Input::Reply(reply)) => {
                 let step = self.claim.handle_reply(view, reply);
@@ -191,7 +191,7 @@ impl Contender {
             (State::Pausing, Input::Timer) => self.list_again(view),
             (_, Input::Watch { local, kind }) => self.event(view, local, kind),
             (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
-            (_, Input::Reply(_) | Input::Timer) => self.wait(),
+            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
         }
     }
 
@@ -364,7 +364,7 @@ impl Contender {
         self.state = State::Queued;
         let interval = self.profile.safety_relist;
         self.check_at = interval.map(|interval| view.now + spread(interval, self.claim.id()));
-        self.wait()
+        self.wait(view)
     }
 
     /// Whether the end of the one ahead means that nobody is ahead any more, by the newest list.
@@ -382,7 +382,7 @@ impl Contender {
     /// An event of one of the watches; those that were replaced mean nothing any more.
     fn event(&mut self, view: View, local: u64, kind: EventType) -> Step {
         let (Some(place), Some(local)) = (self.place.as_mut(), NonZeroU64::new(local)) else {
-            return self.wait();
+            return self.wait(view);
         };
         if place.own_watch == Some(local) {
             place.own_watch = None;
@@ -390,7 +390,7 @@ impl Contender {
             if kind == EventType::NODE_DELETED {
                 return self.list_unless_busy(view);
             }
-            return self.wait();
+            return self.wait(view);
         }
         if place.second_watch == Some(local) {
             place.second_watch = None;
@@ -400,15 +400,15 @@ impl Contender {
                 }
                 self.ahead = Some(1);
             }
-            return self.wait();
+            return self.wait(view);
         }
         if place.ahead_watch != Some(local) {
-            return self.wait();
+            return self.wait(view);
         }
         place.ahead_watch = None;
         if self.state != State::Queued {
             // What is under way will show it.
-            return self.wait();
+            return self.wait(view);
         }
         // Step 4.
         let is_current = place.is_listed(view);
@@ -488,17 +488,17 @@ impl Contender {
     }
 
     /// Goes on as before.
-    fn wait(&self) -> Step {
+    fn wait(&mut self, view: View) -> Step {
         match self.state {
             State::Queued => Step::Wait(self.check_at),
+            State::Granted => self.grant_again(view),
             State::Claiming
             | State::Listing(_)
             | State::Watching(_)
             | State::WatchingSecond
             | State::Confirming
             | State::Checking(_)
-            | State::Pausing
-            | State::Granted => Step::Wait(self.paused_until),
+            | State::Pausing => Step::Wait(self.paused_until),
         }
     }
 
@@ -524,16 +524,16 @@ impl Contender {
             | State::WatchingSecond
             | State::Queued
             | State::Confirming
-            | State::Checking(_) => self.wait(),
+            | State::Checking(_) => self.wait(view),
         }
     }
 
-    fn session_ended(&self, session: SessionId) -> Step {
+    fn session_ended(&mut self, view: View, session: SessionId) -> Step {
         if self.claim.session() == Some(session) {
             Step::Restart(Restart::SessionOver)
         } else {
             // Another session's end, or the create is on its way and its answer will tell.
-            self.wait()
+            self.wait(view)
         }
     }
 

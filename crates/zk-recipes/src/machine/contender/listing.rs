@@ -71,7 +71,7 @@ impl Contender {
             | State::WatchingSecond
             | State::Confirming
             | State::Checking(_)
-            | State::Pausing => self.wait(),
+            | State::Pausing => self.wait(view),
         }
     }
 
