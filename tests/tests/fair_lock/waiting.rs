@@ -482,6 +482,26 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
     }
 }
 
+/// Both events arrive together. The second decides nothing, and must not swallow the grant.
+#[test]
+fn an_event_that_arrives_with_the_grant_does_not_stop_it() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let waiter = queue_up(&world, &World::lock(&client)).await;
+        sleep_ms(500).await;
+        let place = place_of_waiter(&world, held.path());
+        assert!(world.server.admin_delete(held.path()));
+        world.server.admin_set_data(&place, b"x");
+        let guard = granted_now(&world, waiter).await;
+        assert_eq!(guard.path(), place);
+        release(guard).await;
+        drop(held);
+        world.check_clean(&[&client, &other]).await;
+    });
+}
+
 /// As above, for a lock that is held.
 #[test]
 fn a_lock_whose_znode_was_created_again_by_somebody_is_lost() {
