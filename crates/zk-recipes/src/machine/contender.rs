@@ -42,7 +42,7 @@
 //! disappear, or give their number to a reader's while they are there. So if the own znode is in
 //! the list and nobody ahead of it is to be waited for, that is still true. A name alone does not
 //! show that the own znode is still the one that was created, so it has to be just created, watched
-//! on this connection, or read in the flight of the list, with the session and the transaction that
+//! since it was read, or read in the flight of the list, with the session and the transaction that
 //! created it. It may be gone since; the guard knows how to find out.
 
 mod checking;
