@@ -340,12 +340,18 @@ async fn first_connection(client: &Client) -> Result<(), ConnectError> {
         if state == SessionState::Connected {
             return Ok(());
         }
-        if state == SessionState::AuthFailed {
-            return Err(ConnectError::AuthFailed);
-        }
+        let is_stopped = match state {
+            SessionState::AuthFailed => return Err(ConnectError::AuthFailed),
+            SessionState::Closed | SessionState::Expired => true,
+            SessionState::Connected | SessionState::Connecting | SessionState::Suspended => false,
+        };
         match states.next().await {
-            Some(status) => state = status.state,
-            None => std::future::pending().await,
+            Some(status) if !is_stopped => state = status.state,
+            Some(_) | None => {
+                let shared = client.shared();
+                let last_failure = shared.seen.borrow().why_not();
+                return Err(ConnectError::Stopped { hosts: shared.hosts.clone(), last_failure });
+            }
         }
     }
 }

@@ -185,6 +185,16 @@ pub enum ConnectError {
     /// The options cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The client has stopped. The session expired before it was of use, and is not to be renewed
+    /// ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the transport has
+    /// panicked in the session's task, or the runtime shuts down.
+    #[error("the client has stopped before it was connected to {hosts}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]
+    Stopped {
+        /// The hosts that were tried.
+        hosts: String,
+        /// What went wrong last.
+        last_failure: Option<String>,
+    },
     /// No server answered in time. The last failure says which server was tried last, and what
     /// became of it; or how far the only attempt has come.
     #[error("no server of {hosts} answered within {waited:?}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]

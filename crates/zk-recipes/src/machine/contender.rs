@@ -250,15 +250,15 @@ impl Contender {
         let mut result =
             |is_asked: bool| is_asked.then(|| results.next().unwrap_or(Verdict::Unknown));
         let (ahead, own) = (result(asked.ahead), result(asked.own));
-        // What was not read is not watched.
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            if self.claim.is_znode(found));
+        // What was not read is not watched, and a watch on somebody else's znode proves nothing.
         if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
             place.ahead_watch = None;
         }
-        if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
+        if own.is_some() && !is_own {
             place.own_watch = None;
         }
-        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
-            if self.claim.is_znode(found));
         match ahead {
             None => {}
             Some(Verdict::Done(Response::GetData(data))) => {
@@ -297,10 +297,7 @@ impl Contender {
                 return Step::Failed(LockError::definite(error, "read", &path));
             }
             // Not watched, or not ours: the list decides.
-            Some(_) => {
-                place.own_watch = None;
-                return self.list_again(view);
-            }
+            Some(_) => return self.list_again(view),
         }
         if place.listed_on != Some(reply.connection) {
             place.listed_on = None;
@@ -464,11 +461,13 @@ impl Contender {
         })
     }
 
-    /// Still granted, unless what arrived since says otherwise.
+    /// Still granted, unless its connection has ended or its deadline has passed. The view may know
+    /// of that before the input arrives that says so.
     fn grant_again(&mut self, view: View) -> Step {
+        let place = self.place.as_ref().expect("only a place is granted");
         match view.alive {
-            Some(connection) => self.grant(view, connection),
-            None => self.list_again(view),
+            Some(connection) if place.is_listed(view) => self.grant(view, connection),
+            Some(_) | None => self.list_again(view),
         }
     }
 

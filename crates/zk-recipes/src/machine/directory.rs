@@ -11,7 +11,7 @@ use zk_session::machine::{Operation, Reply};
 use super::{Verdict, create, replayable};
 use crate::error::LockError;
 
-/// Rounds of making the directory before a machine gives up. Somebody would have to delete it
+/// Rounds that have made the directory before a machine gives up. Somebody would have to delete it
 /// each time.
 const ROUNDS_MAX: u32 = 5;
 
@@ -30,7 +30,7 @@ pub(crate) enum Made {
     /// The server does not know containers: once more.
     Again,
     Failed(LockError),
-    /// The server is overloaded, or says what may pass.
+    /// The server is overloaded, or answers with an error that may pass.
     Later(OpError),
     SessionOver,
 }
@@ -61,6 +61,7 @@ impl Directory {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
+            self.rounds -= 1;
             return Made::Again;
         }
         let mut path = path.to_owned();
@@ -82,7 +83,10 @@ impl Directory {
             Some(Verdict::Refused(error)) => {
                 Made::Failed(LockError::definite(error, "create", &path))
             }
-            Some(Verdict::Later(error)) => Made::Later(error),
+            Some(Verdict::Later(error)) => {
+                self.rounds -= 1;
+                Made::Later(error)
+            }
             Some(Verdict::SessionOver) => Made::SessionOver,
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Made::Perhaps,
         }

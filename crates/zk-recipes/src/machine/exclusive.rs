@@ -99,8 +99,8 @@ enum State {
     Waiting,
     /// A server is overloaded; go on with step 1 or 5.
     Pausing,
-    /// Granted, and not yet handed to anybody.
-    Granted,
+    /// Granted on this connection, and not yet handed to anybody.
+    Granted(u64),
 }
 
 impl Mark {
@@ -182,7 +182,7 @@ impl Exclusive {
     /// create, so that its answer has to be handed to the release.
     pub fn abandon(self) -> (ExclusiveRelease, bool) {
         let is_creating = self.state == State::Creating;
-        let is_certain = self.znode.is_some() && self.state == State::Granted;
+        let is_certain = self.znode.is_some() && matches!(self.state, State::Granted(_));
         let (path, session) = (self.profile.path.clone(), self.session);
         let czxid = self.znode.map(|znode| znode.czxid);
         let mut release = ExclusiveRelease::new(path, self.mark, session, czxid, self.is_tainted);
@@ -222,15 +222,13 @@ impl Exclusive {
             }
             (State::Pausing, Input::Timer) => self.go_on(),
             (_, Input::Watch { local, kind }) => self.event(view, local, kind),
-            // What was decided on a connection that has ended, or before a deadline that has
-            // passed, has to be found out again.
-            (State::Granted, Input::Suspended) => self.probe(),
+            // What was decided on a connection that has ended has to be found out again.
+            (State::Granted(_), Input::Suspended) => self.probe(),
             // Another server may serve at once what this one had no time for.
             (State::Pausing, Input::Suspended) => {
                 self.paused_until = None;
                 self.go_on()
             }
-            (State::Granted, _) if view.alive.is_none() => self.probe(),
             (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => {
                 self.wait(view)
             }
@@ -244,8 +242,14 @@ impl Exclusive {
         self.session = self.session.or(reply.session);
         match created.map(verdict) {
             Some(Verdict::Done(Response::Create2(created))) => {
-                if !matches!(look, Some(Ok(Response::GetData(_)))) {
-                    self.watch = None;
+                match look {
+                    Some(Ok(Response::GetData(found)))
+                        if found.stat.czxid == created.stat.czxid => {}
+                    // Somebody has deleted it between the two.
+                    Some(Ok(Response::GetData(_)) | Err(OpError::Server(ErrorCode::NO_NODE))) => {
+                        return Step::Restart(Restart::ZnodeGone);
+                    }
+                    Some(_) | None => self.watch = None,
                 }
                 self.session = reply.session;
                 self.grant(view, reply.connection, created.stat.czxid)
@@ -397,7 +401,7 @@ impl Exclusive {
             State::Waiting if kind == EventType::NODE_DELETED => self.start(),
             State::Waiting => self.look(),
             // Somebody else has deleted it. It may be theirs by now.
-            State::Granted if kind == EventType::NODE_DELETED => {
+            State::Granted(_) if kind == EventType::NODE_DELETED => {
                 self.znode = None;
                 Step::Restart(Restart::ZnodeGone)
             }
@@ -406,7 +410,7 @@ impl Exclusive {
             | State::Probing
             | State::Looking
             | State::Pausing
-            | State::Granted => self.wait(view),
+            | State::Granted(_) => self.wait(view),
         }
     }
 
@@ -421,7 +425,7 @@ impl Exclusive {
             let is_in_vain = self.state == State::Probing && view.connection == Some(connection);
             return if is_in_vain { self.pause(view) } else { self.probe() };
         }
-        self.state = State::Granted;
+        self.state = State::Granted(connection);
         Step::Held(Held {
             znode,
             session: self.session.expect("a create or a read was answered in a session"),
@@ -449,15 +453,23 @@ impl Exclusive {
         Step::Wait(self.paused_until)
     }
 
-    /// Goes on as before.
+    /// Goes on as before. A grant that something else has arrived with is repeated, unless its
+    /// connection has ended, or its deadline has passed: then it has to be found out again.
     fn wait(&mut self, view: View) -> Step {
-        match (self.state, view.alive, &self.znode) {
-            (State::Granted, Some(connection), Some(znode)) => {
-                let czxid = znode.czxid;
-                self.grant(view, connection, czxid)
-            }
-            (State::Waiting, ..) => Step::Wait(self.look_at),
-            _ => Step::Wait(self.paused_until),
+        match self.state {
+            State::Granted(connection) => match &self.znode {
+                Some(znode) if view.alive == Some(connection) => {
+                    let czxid = znode.czxid;
+                    self.grant(view, connection, czxid)
+                }
+                Some(_) | None => self.probe(),
+            },
+            State::Waiting => Step::Wait(self.look_at),
+            State::Creating
+            | State::MakingDirectory
+            | State::Probing
+            | State::Looking
+            | State::Pausing => Step::Wait(self.paused_until),
         }
     }
 }

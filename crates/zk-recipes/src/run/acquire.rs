@@ -320,7 +320,6 @@ async fn is_taken(order: &Order) -> Result<bool, LockError> {
 
 /// Waits for something, but not past the deadline, nor longer than the client lives.
 async fn before<T>(order: &Order, future: impl Future<Output = T>) -> Result<T, LockError> {
-    let Some(deadline) = order.deadline else { return Ok(future.await) };
     let mut future = pin!(future);
     // Opened when there is something to wait for.
     let mut feed = None;
@@ -330,7 +329,7 @@ async fn before<T>(order: &Order, future: impl Future<Output = T>) -> Result<T, 
         }
         let feed = feed.get_or_insert_with(|| Feed::new(order.client.lane()));
         loop {
-            return Poll::Ready(Err(match ready!(feed.poll_next(cx, Some(deadline))) {
+            return Poll::Ready(Err(match ready!(feed.poll_next(cx, order.deadline)) {
                 Fed::Input(Input::Timer) => LockError::TimedOut,
                 Fed::AuthFailed => LockError::AuthFailed,
                 Fed::Closed => LockError::Closed,

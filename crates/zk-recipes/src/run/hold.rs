@@ -207,7 +207,7 @@ impl Hold {
     }
 
     /// Waits until the lock is lost. The keeper wakes whoever waits; should its runtime be stalled,
-    /// the runtime of the waiter notices that the guard deadline has passed.
+    /// a watchdog notices that the guard deadline has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut lost = self.lost.subscribe();
         let hold = Arc::downgrade(self);
@@ -219,12 +219,14 @@ impl Hold {
                     return Poll::Ready(told.ok().and_then(|reason| *reason));
                 }
                 // A lock that was released has no state, and is not lost any more.
-                if let Some(hold) = hold.upgrade()
-                    && let Some(deadline) = hold.client.status().guard_deadline()
+                let Some(hold) = hold.upgrade() else { return Poll::Pending };
+                while let Some(deadline) = hold.client.status().guard_deadline()
                     && watchdog.poll(cx, hold.client.now(), deadline).is_ready()
-                    && let LockState::Lost(reason) = hold.state()
                 {
-                    return Poll::Ready(Some(reason));
+                    // An acknowledgement may move the deadline on between the two looks.
+                    if let LockState::Lost(reason) = hold.state() {
+                        return Poll::Ready(Some(reason));
+                    }
                 }
                 Poll::Pending
             })

@@ -118,6 +118,8 @@ async fn keep(
     let ended = release::run(&mut feed, &mut release, false).await;
     counters.replays(release.replays());
     observer.end(Phase::Released);
+    // Before anybody is waited for: what is left behind blocks others.
+    release::after(&feed, release, &ended, span);
     // A guard that was lost may still be released by its owner, who wants to know.
     let wish = match end {
         End::Dropped | End::Downgrade(_) => None,
@@ -133,7 +135,6 @@ async fn keep(
             release::Ended::Stopped => Err(ReleaseFailure::Stopped),
         });
     }
-    release::after(feed, release, &ended, span);
 }
 
 /// What the task of a guard has to do next.

@@ -74,7 +74,11 @@ impl Feed {
             }
         }
         match until {
-            Some(until) if until <= self.lane.now() => Poll::Ready(Fed::Input(Input::Timer)),
+            // Without a look at the queue, a task that has used up its share of tokio's budget would
+            // take the time for the first to arrive.
+            Some(until) if until <= self.lane.now() => {
+                Poll::Ready(self.arrived().unwrap_or(Fed::Input(Input::Timer)))
+            }
             Some(until) => {
                 self.lane.wake_at(until);
                 Poll::Pending

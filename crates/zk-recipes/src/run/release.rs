@@ -59,13 +59,17 @@ pub(crate) async fn duty(
 ) {
     let ended = run(&mut feed, &mut release, create_pending).await;
     counters.replays(release.replays());
-    after(feed, release, &ended, span);
+    after(&feed, release, &ended, span);
 }
 
 /// See [`duty`].
-pub(crate) fn after(feed: Feed, mut release: Removal, ended: &Ended, span: Span) {
+pub(crate) fn after(feed: &Feed, release: Removal, ended: &Ended, span: Span) {
+    conclude(feed, release, ended, TRY_AGAIN_FIRST, span);
+}
+
+fn conclude(feed: &Feed, mut release: Removal, ended: &Ended, pause: Duration, span: Span) {
     if matches!(ended, Ended::Refused { .. }) {
-        return try_again(&feed, release, TRY_AGAIN_FIRST, span);
+        return try_again(feed, release, pause, span);
     }
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && release.is_tainted() {
@@ -91,9 +95,7 @@ fn try_again(feed: &Feed, mut release: Removal, pause: Duration, span: Span) {
             let step = release.try_again();
             let ended = follow(&mut feed, &mut release, step).await;
             debug!(?ended, "tried to remove the contender znode again");
-            if matches!(ended, Ended::Refused { .. }) {
-                try_again(&feed, release, (pause * 2).min(TRY_AGAIN_MAX), span);
-            }
+            conclude(&feed, release, &ended, (pause * 2).min(TRY_AGAIN_MAX), span);
         };
         attempt.instrument(outer)
     });

@@ -1,30 +1,29 @@
 //! A second opinion on the time.
 //!
 //! All timers are those of the client's runtime. Should nobody drive that runtime, because it is
-//! blocked or was forgotten, a deadline would pass unseen. So whoever waits with a deadline on a
-//! runtime of tokio's lets that one look at the client's clock too.
-
-#![expect(clippy::disallowed_methods, reason = "this is the runner: it owns timers")]
+//! blocked or was forgotten, a deadline would pass unseen. So whoever waits with a deadline has the
+//! client's clock looked at by another thread too. The runtime of the waiter would not do: it may
+//! have no timers, and may be none of tokio's.
 
 use std::fmt;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
-use tokio::time::Sleep;
+use futures_timer::Delay;
 use zk_session::Time;
 
-/// A timer of the runtime in which it is polled. Outside of tokio it never wakes anybody.
+/// Shortest delay, so that the loop below ends.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+/// The timer is armed for at most this long, and then armed again: a deadline may lie further ahead
+/// than the system's clock can count.
+const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A timer that belongs to no runtime.
 #[derive(Default)]
 pub(crate) struct Watchdog {
-    timer: Option<Timer>,
-}
-
-struct Timer {
-    runtime: Id,
-    at: Time,
-    sleep: Pin<Box<Sleep>>,
+    armed: Option<(Time, Delay)>,
 }
 
 impl Watchdog {
@@ -33,35 +32,27 @@ impl Watchdog {
         if at <= now {
             return Poll::Ready(());
         }
-        let Ok(runtime) = Handle::try_current() else { return Poll::Pending };
-        // A timer of a runtime that has ended must not be polled, and one that is armed for an
-        // earlier time than this may stay.
-        let is_of_use = |timer: &Timer| timer.runtime == runtime.id() && timer.at <= at;
-        let timer = match self.timer.take().filter(is_of_use) {
-            Some(timer) => timer,
-            None => Timer::new(runtime.id(), now, at),
-        };
-        let timer = self.timer.insert(timer);
-        if timer.sleep.as_mut().poll(cx).is_ready() {
-            // It was armed for an earlier time, or the clocks differ.
-            *timer = Timer::new(runtime.id(), now, at);
-            if timer.sleep.as_mut().poll(cx).is_ready() {
-                cx.waker().wake_by_ref();
-            }
+        // One that is armed for an earlier time may stay, and is armed again when that has come.
+        if self.armed.as_ref().is_none_or(|(armed, _)| at < *armed) {
+            self.arm(now, at);
+        }
+        while let Some((_, delay)) = &mut self.armed
+            && Pin::new(delay).poll(cx).is_ready()
+        {
+            self.arm(now, at);
         }
         Poll::Pending
     }
-}
 
-impl Timer {
-    fn new(runtime: Id, now: Time, at: Time) -> Self {
-        let sleep = Box::pin(tokio::time::sleep(at.saturating_since(now)));
-        Self { runtime, at, sleep }
+    fn arm(&mut self, now: Time, at: Time) {
+        // The clocks may differ, so the time may have come here and not there.
+        let delay = at.saturating_since(now).clamp(DELAY_MIN, DELAY_MAX);
+        self.armed = Some((at, Delay::new(delay)));
     }
 }
 
 impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watchdog").field("is_armed", &self.timer.is_some()).finish()
+        f.debug_struct("Watchdog").field("is_armed", &self.armed.is_some()).finish()
     }
 }

@@ -54,11 +54,6 @@ impl Inbox {
         Poll::Pending
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.0).events.is_empty()
-    }
-
     /// Takes the next event, if it is there.
     pub(crate) fn try_next(&self) -> Option<LaneEvent> {
         lock(&self.0).take()
@@ -66,13 +61,16 @@ impl Inbox {
 }
 
 impl Teller {
-    pub(crate) fn tell(&self, event: LaneEvent) {
+    /// Enqueues an event, and leaves it to [`wake`](Self::wake) to have it read.
+    pub(crate) fn push(&self, event: LaneEvent) {
         let mut queue = lock(&self.0);
-        if queue.is_closed {
-            return;
+        if !queue.is_closed {
+            queue.push(event);
         }
-        queue.push(event);
-        wake(queue);
+    }
+
+    pub(crate) fn wake(&self) {
+        wake(lock(&self.0));
     }
 }
 
@@ -168,8 +166,8 @@ mod tests {
     fn events_come_in_their_order_and_the_end_comes_last() {
         let (teller, inbox) = Inbox::open();
         assert_eq!(inbox.try_next(), None);
-        teller.tell(EVENT);
-        teller.tell(LaneEvent::Change(Change::AuthFailed));
+        teller.push(EVENT);
+        teller.push(LaneEvent::Change(Change::AuthFailed));
         drop(teller);
         assert_eq!(inbox.try_next(), Some(EVENT));
         assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::AuthFailed)));
@@ -185,8 +183,9 @@ mod tests {
             let waker = Waker::from(Arc::clone(reader));
             assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
         }
-        teller.tell(EVENT);
-        teller.tell(LaneEvent::Alarm);
+        teller.push(EVENT);
+        teller.push(LaneEvent::Alarm);
+        teller.wake();
         let waker = Waker::from(Arc::clone(&second));
         let mut cx = Context::from_waker(&waker);
         for event in [EVENT, LaneEvent::Alarm] {
@@ -202,7 +201,7 @@ mod tests {
     #[test]
     fn an_empty_inbox_has_no_buffer_and_an_abandoned_one_keeps_no_reader() {
         let (teller, inbox) = Inbox::open();
-        teller.tell(EVENT);
+        teller.push(EVENT);
         assert_eq!(inbox.try_next(), Some(EVENT));
         assert_eq!(lock(&inbox.0).events.capacity(), 0);
         let reader = Arc::<Count>::default();
@@ -210,7 +209,7 @@ mod tests {
         assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
         drop((inbox, waker));
         assert_eq!(Arc::strong_count(&reader), 1);
-        teller.tell(EVENT);
+        teller.push(EVENT);
         assert!(lock(&teller.0).events.is_empty());
     }
 
@@ -234,13 +233,13 @@ mod tests {
             let session = SessionId(n);
             for _ in 0..10 {
                 connection += 1;
-                teller.tell(LaneEvent::Change(Change::Suspended { session }));
-                teller.tell(LaneEvent::Change(Change::Lapsed { session }));
+                teller.push(LaneEvent::Change(Change::Suspended { session }));
+                teller.push(LaneEvent::Change(Change::Lapsed { session }));
                 let resumed = true;
                 let connected = Change::Connected { session, connection, resumed };
-                teller.tell(LaneEvent::Change(connected));
+                teller.push(LaneEvent::Change(connected));
             }
-            teller.tell(LaneEvent::Change(Change::Ended { session, cause: EndCause::Expired }));
+            teller.push(LaneEvent::Change(Change::Ended { session, cause: EndCause::Expired }));
         }
         let (cause, session) = (EndCause::Expired, SessionId(1000));
         assert_eq!(
@@ -264,7 +263,7 @@ mod tests {
         let event = WatchedEvent { kind, path: "/a".into() };
         let watch = LaneEvent::Watch { local: 1, event };
         for event in [&suspended, &suspended, &watch, &suspended, &suspended, &LaneEvent::Alarm] {
-            teller.tell(event.clone());
+            teller.push(event.clone());
         }
         let arrived: Vec<_> = std::iter::from_fn(|| inbox.try_next()).collect();
         assert_eq!(arrived, [suspended.clone(), watch, suspended, LaneEvent::Alarm]);

@@ -48,10 +48,10 @@ const OUTPUT_KEPT: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 4;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
-/// Events that lanes are told before other tasks get their turn. Each may wake a task that reads a
-/// long list, and one list may serve thousands of them: if all were woken at once, this task would
-/// be behind all of them, and a heartbeat would come too late for the lease.
-const DELIVERIES_MAX: usize = 64;
+/// Readers of lanes that are woken before other tasks get their turn. Each may read a long list, and
+/// one list may serve thousands of them: if all were woken at once, this task would be behind all of
+/// them, and a heartbeat would come too late for the lease.
+const WAKES_MAX: usize = 64;
 /// The timer is armed for at most this long, and then armed again: deadlines may lie further ahead
 /// than a runtime can count.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -93,8 +93,9 @@ pub(crate) struct Driver {
     lanes: BTreeMap<u64, LaneEnd>,
     /// Alarms of lanes, by time.
     alarms: BTreeSet<(Time, u64)>,
-    /// What lanes have not been told yet, in order. It is emptied before the task waits.
-    outbox: VecDeque<(u64, LaneEvent)>,
+    /// Lanes that have something to read and were not woken yet, each once. It is emptied before
+    /// the task waits.
+    unwoken: VecDeque<u64>,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
@@ -104,6 +105,8 @@ pub(crate) struct Driver {
 struct LaneEnd {
     teller: Teller,
     alarm: Option<Time>,
+    /// Its number is in [`Driver::unwoken`].
+    is_unwoken: bool,
 }
 
 /// Channels between the task and its handles.
@@ -147,7 +150,7 @@ impl Driver {
             sinks: BTreeMap::new(),
             lanes: BTreeMap::new(),
             alarms: BTreeSet::new(),
-            outbox: VecDeque::new(),
+            unwoken: VecDeque::new(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
             end: ends.end,
@@ -169,9 +172,9 @@ impl Driver {
             self.handle_command(self.clock.now(), command);
         }
         self.drain();
-        self.deliver(usize::MAX);
         for lane in self.lanes.values() {
-            lane.teller.tell(LaneEvent::Stopped);
+            lane.teller.push(LaneEvent::Stopped);
+            lane.teller.wake();
         }
         for closer in self.closers.drain(..) {
             let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -181,8 +184,8 @@ impl Driver {
     /// Does all that can be done now. Ready when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_stopped = self.work(cx);
-        self.deliver(DELIVERIES_MAX);
-        if !self.outbox.is_empty() {
+        self.wake_lanes();
+        if !self.unwoken.is_empty() {
             cx.waker().wake_by_ref();
         }
         is_stopped
@@ -296,7 +299,6 @@ impl Driver {
             Ok(stream) => {
                 self.stream = Some(stream);
                 self.machine.handle_connected(self.clock.now());
-                self.trouble.reached(self.machine.stage());
             }
             Err(error) => self.disconnected(&error),
         }
@@ -310,7 +312,9 @@ impl Driver {
         let Some(at) = deadline.into_iter().chain(alarm).min() else { return Poll::Pending };
         let mut now = self.clock.now();
         if at > now {
-            if self.armed != Some(at) {
+            // One that fires too early only looks again. Deadlines move away with each reply, and
+            // most alarms are taken back, so this is cheaper than to arm it for each of them.
+            if self.armed.is_none_or(|armed| at < armed) {
                 self.armed = Some(at);
                 let pause = at.saturating_since(now).min(SLEEP_MAX);
                 self.timer.as_mut().reset(tokio::time::Instant::now() + pause);
@@ -335,7 +339,7 @@ impl Driver {
             self.alarms.pop_first();
             if let Some(lane) = self.lanes.get_mut(&id) {
                 lane.alarm = None;
-                self.outbox.push_back((id, LaneEvent::Alarm));
+                tell(&mut self.unwoken, id, lane, LaneEvent::Alarm);
             }
         }
     }
@@ -395,7 +399,7 @@ impl Driver {
                 if self.lanes.is_empty() {
                     self.machine.set_relied_on(now, true);
                 }
-                self.lanes.insert(id, LaneEnd { teller, alarm: None });
+                self.lanes.insert(id, LaneEnd { teller, alarm: None, is_unwoken: false });
             }
             Command::WakeLane(id, at) => self.set_alarm(id, at),
             Command::Recall(token) => self.machine.recall(now, token),
@@ -432,6 +436,7 @@ impl Driver {
 
     /// Takes everything out of the machine but the bytes to send.
     fn drain(&mut self) {
+        self.trouble.reached(self.machine.stage());
         // Before the events: whoever gets one sees a status that is at least as new.
         self.publish();
         while let Some(event) = self.machine.poll_event() {
@@ -451,7 +456,7 @@ impl Driver {
                 }
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {
                     Some(Sink::Lane(id)) => {
-                        self.outbox.push_back((id, LaneEvent::Reply { token, reply }));
+                        self.tell_lane(id, LaneEvent::Reply { token, reply });
                     }
                     Some(Sink::Once(sender)) => drop(sender.send(reply)),
                     None => {}
@@ -492,29 +497,45 @@ impl Driver {
                 let _ = watcher.send(Err(ended));
             }
         }
-        let told = self.lanes.keys().map(|id| (*id, LaneEvent::Change(change)));
-        self.outbox.extend(told);
+        for (id, lane) in &mut self.lanes {
+            tell(&mut self.unwoken, *id, lane, LaneEvent::Change(change));
+        }
     }
 
     fn fire(&mut self, owner: u64, local: u64, event: WatchedEvent) {
         if let Some(watcher) = self.watchers.remove(&owner) {
             let _ = watcher.send(Ok(event));
         } else {
-            self.outbox.push_back((owner, LaneEvent::Watch { local, event }));
+            self.tell_lane(owner, LaneEvent::Watch { local, event });
         }
     }
 
-    /// Tells lanes what has happened, in order, up to so many events.
-    fn deliver(&mut self, most: usize) {
-        let count = self.outbox.len().min(most);
-        for (id, event) in self.outbox.drain(..count) {
-            if let Some(lane) = self.lanes.get(&id) {
-                lane.teller.tell(event);
+    fn tell_lane(&mut self, id: u64, event: LaneEvent) {
+        if let Some(lane) = self.lanes.get_mut(&id) {
+            tell(&mut self.unwoken, id, lane, event);
+        }
+    }
+
+    /// Wakes the readers of lanes, up to [`WAKES_MAX`].
+    fn wake_lanes(&mut self) {
+        let count = self.unwoken.len().min(WAKES_MAX);
+        for id in self.unwoken.drain(..count) {
+            if let Some(lane) = self.lanes.get_mut(&id) {
+                lane.is_unwoken = false;
+                lane.teller.wake();
             }
         }
-        if self.outbox.is_empty() {
-            self.outbox = VecDeque::new();
+        if self.unwoken.is_empty() {
+            self.unwoken = VecDeque::new();
         }
+    }
+}
+
+/// Puts an event into the inbox of a lane, whose reader is woken later.
+fn tell(unwoken: &mut VecDeque<u64>, id: u64, lane: &mut LaneEnd, event: LaneEvent) {
+    lane.teller.push(event);
+    if !std::mem::replace(&mut lane.is_unwoken, true) {
+        unwoken.push_back(id);
     }
 }
 
@@ -658,31 +679,47 @@ mod tests {
         assert!(most < 1 << 20, "up to {most} bytes were kept");
     }
 
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Each of them may have much to do with what it is told.
     #[tokio::test]
-    async fn lanes_are_told_in_turns_and_in_order() {
+    async fn lanes_are_woken_in_turns_and_told_in_order() {
         const LANES: u64 = 1000;
         let never = |_host| std::future::pending::<io::Result<tokio::io::Empty>>();
         let Parts { mut driver, commands: _commands, .. } = Parts::new(never, 0);
         let inboxes: Vec<_> = (0..LANES)
             .map(|id| {
                 let (teller, inbox) = Inbox::open();
-                let lane = LaneEnd { teller, alarm: None };
+                let lane = LaneEnd { teller, alarm: None, is_unwoken: false };
                 driver.lanes.insert(id, lane);
                 inbox
             })
             .collect();
+        let woken = Arc::<Woken>::default();
+        let waker = std::task::Waker::from(Arc::clone(&woken));
+        for inbox in &inboxes {
+            assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        }
         driver.announce(Change::Closing);
         driver.announce(Change::AuthFailed);
-        let mut told = 0;
+        assert_eq!(driver.unwoken.len() as u64, LANES, "each once, however much it is told");
+        let mut before = 0;
         std::future::poll_fn(|cx| {
             let _ = driver.poll(cx);
-            let now = inboxes.iter().filter(|inbox| !inbox.is_empty()).count();
-            assert!(now <= told + DELIVERIES_MAX, "{now} after {told}");
-            told = now;
-            if driver.outbox.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            let now = woken.0.load(Ordering::Relaxed);
+            assert!(now <= before + WAKES_MAX, "{now} after {before}");
+            before = now;
+            if driver.unwoken.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        assert_eq!(before as u64, LANES);
         for inbox in inboxes {
             assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::Closing)));
             assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::AuthFailed)));

@@ -137,11 +137,14 @@ impl Shared {
         sink: Sink,
         watcher: Option<(u64, WatchSender)>,
     ) -> Result<Token, OpError> {
-        if sink.is_counted() {
+        let is_counted = sink.is_counted();
+        if is_counted {
             let queued = self.queued.fetch_add(1, Ordering::Relaxed);
             if queued >= self.queued_max {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
-                return Err(OpError::QueueFull(queued));
+                // A task that has stopped takes nothing out any more, so waiting is in vain.
+                let is_stopped = self.commands.is_closed();
+                return Err(if is_stopped { self.stopped() } else { OpError::QueueFull(queued) });
             }
         }
         for watch in flight.operations.iter_mut().filter_map(|op| op.watch.as_mut()) {
@@ -149,7 +152,12 @@ impl Shared {
         }
         let token = Token(self.fresh_id());
         let command = Command::Submit { token, flight, sink, watcher };
-        self.commands.send(command).map_err(|_| self.stopped())?;
+        self.commands.send(command).map_err(|_| {
+            if is_counted {
+                self.queued.fetch_sub(1, Ordering::Relaxed);
+            }
+            self.stopped()
+        })?;
         Ok(token)
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::debug;
 
 use crate::connect_string::Host;
@@ -20,6 +20,9 @@ use crate::machine::Attempt;
 
 /// Time until the next address is tried beside the one before; as RFC 8305 recommends.
 const STAGGER: Duration = Duration::from_millis(250);
+/// By how much a race ends earlier than its attempt, so that its end can say what became of each
+/// address.
+const MARGIN: Duration = Duration::from_millis(5);
 /// Addresses of one name that are tried in one attempt. The next attempt begins with another one.
 const RACED_MAX: usize = 4;
 
@@ -32,6 +35,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send>>;
 
 /// Opens connections to servers.
+///
+/// It runs in the session's task: what blocks here delays heartbeats, and a panic ends the client.
 ///
 /// Closures that return a future of a stream are transports:
 ///
@@ -81,7 +86,8 @@ impl Tcp {
     }
 
     /// With addresses from somewhere else, such as a registry of services. It is asked for each
-    /// attempt, and its time is part of the attempt's.
+    /// attempt, and its time is part of the attempt's. It runs in the session's task: if it blocks,
+    /// heartbeats are late, and if it panics, the client ends.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -116,13 +122,15 @@ impl fmt::Debug for Tcp {
 
 impl Transport for Tcp {
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting {
+        let begun = Instant::now();
         let resolving = (self.resolve)(host);
         Box::pin(async move {
             let addresses = resolving.await.map_err(|error| {
                 io::Error::new(error.kind(), format!("the name cannot be resolved: {error}"))
             })?;
             let addresses = order(addresses, attempt.number());
-            let stream = dial(&addresses, attempt.time(), TcpStream::connect).await?;
+            let time = attempt.time().saturating_sub(begun.elapsed() + MARGIN);
+            let stream = dial(&addresses, time, TcpStream::connect).await?;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
@@ -241,8 +249,6 @@ where
 mod tests {
     use std::future::pending;
     use std::sync::Mutex;
-
-    use tokio::time::Instant;
 
     use super::*;
 

@@ -14,7 +14,8 @@ use crate::time::Time;
 
 /// Time between two warnings that there is no connection.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-/// An outage is worth a warning when it lasts that long, or when every server has failed.
+/// An outage is worth a warning when it lasts that long, or when there were more failures than
+/// there are servers.
 const OUTAGE: Duration = Duration::from_secs(10);
 /// Failures after which each connection is not told of any more, but the outage as a whole.
 const FAILURES_TOLD: u32 = 3;
@@ -50,6 +51,8 @@ pub(super) struct Trouble {
     seen: watch::Sender<Seen>,
     /// Cause of the last end of a connection.
     cause: String,
+    /// How far the attempt has come.
+    stage: Stage,
     servers: u32,
     failures: u32,
     since: Option<Time>,
@@ -58,7 +61,15 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn new(seen: watch::Sender<Seen>, servers: u32) -> Self {
-        Self { seen, cause: String::new(), servers, failures: 0, since: None, warned: None }
+        Self {
+            seen,
+            cause: String::new(),
+            stage: Stage::Idle,
+            servers,
+            failures: 0,
+            since: None,
+            warned: None,
+        }
     }
 
     /// An attempt begins.
@@ -69,6 +80,9 @@ impl Trouble {
 
     /// The attempt has come that far.
     pub(super) fn reached(&mut self, stage: Stage) {
+        if std::mem::replace(&mut self.stage, stage) == stage {
+            return;
+        }
         self.seen.send_modify(|seen| {
             if let Some((_, reached)) = &mut seen.attempt {
                 *reached = stage;
@@ -82,10 +96,11 @@ impl Trouble {
             self.failed(cause, failures, now);
         } else {
             debug!(%cause, "connection ended");
+            self.cause = cause.to_string();
         }
     }
 
-    /// The transport has failed, at this stage; the machine does not know yet.
+    /// The transport has failed, at this stage of the connection.
     pub(super) fn broke(&mut self, error: &io::Error, stage: Stage, failures: u32, now: Time) {
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
         match stage {
@@ -108,7 +123,7 @@ impl Trouble {
         }
     }
 
-    /// `failures`: this one included.
+    /// `failures`: since a connection was of use; with this one, unless it is followed at once.
     fn failed(&mut self, cause: &dyn Display, failures: u32, now: Time) {
         debug!(%cause, attempts = failures, "connection ended");
         self.cause = cause.to_string();

@@ -18,6 +18,12 @@ pub enum DisconnectCause {
     /// The lease has ended, and this connection cannot make a new one as soon as another can.
     #[error("the lease has ended, and a new connection makes a new one sooner")]
     LeaseEnded,
+    /// The session that was given up before was not closed in time.
+    #[error("the server did not close the session that was given up within {0:?}")]
+    NoClose(Duration),
+    /// The credentials were neither accepted nor refused in time.
+    #[error("the server opened the session, but did not answer the credentials within {0:?}")]
+    NoAuthReply(Duration),
     /// The transport was not open in time.
     #[error("no connection within {0:?}")]
     NoConnection(Duration),
@@ -38,6 +44,10 @@ pub enum DisconnectCause {
         /// What is wrong with it.
         error: DecodeError,
     },
+    /// Bytes arrived, but a ping was not answered, and no reply ahead of it made progress, for that
+    /// long.
+    #[error("a ping was not answered for {0:?}")]
+    PingOverdue(Duration),
     /// The server gave no session, although none was presented.
     #[error("the server refused to open a session")]
     SessionRefused,
@@ -53,7 +63,7 @@ pub enum DisconnectCause {
     /// Watches were not restored.
     #[error("the server refused to restore watches: {0}")]
     SetWatches(ErrorCode),
-    /// Nothing was heard, or a ping was not answered, for that long.
+    /// Nothing was heard for that long.
     #[error("nothing was heard for {0:?}")]
     Silence(Duration),
     /// A session that was given up before is closed now, or gone; the next one can be opened.

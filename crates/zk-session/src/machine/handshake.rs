@@ -116,8 +116,10 @@ impl Session {
             Phase::Idle | Phase::Connecting | Phase::Stopped(_) => {
                 DisconnectCause::NoConnection(time)
             }
-            Phase::Handshaking(_) | Phase::Burying => DisconnectCause::NoHandshake(time),
-            Phase::Authenticating(_) | Phase::Established => DisconnectCause::NoReply(time),
+            Phase::Handshaking(_) => DisconnectCause::NoHandshake(time),
+            Phase::Burying => DisconnectCause::NoClose(time),
+            Phase::Authenticating(_) => DisconnectCause::NoAuthReply(time),
+            Phase::Established => DisconnectCause::NoReply(time),
         });
     }
 
@@ -224,11 +226,6 @@ impl Session {
                 self.timeout = self.granted.min(self.created_timeout);
                 self.identity = Some(Identity { id, password: response.password });
                 self.timers.stop(Timer::GiveUp);
-                // As long as somebody relies on what can still be saved, the time of the attempt
-                // goes on until a request is answered.
-                if asked.is_none() || !self.is_relied_on || self.stake().is_none() {
-                    self.timers.stop(Timer::Connect);
-                }
                 if asked.is_none() {
                     self.is_lease_missed = false;
                     self.lease.created(sent, self.now, self.timeout);
@@ -303,6 +300,11 @@ impl Session {
         let session = self.session_id().expect("a handshake came before");
         let connection = self.connection;
         let resumed = self.frozen_zxid.is_some();
+        // As long as somebody relies on what can still be saved, the time of the attempt goes on
+        // until a request is answered.
+        if !resumed || !self.is_relied_on || self.stake().is_none() {
+            self.timers.stop(Timer::Connect);
+        }
         self.emit(Change::Connected { session, connection, resumed });
         self.restore_watches();
         if resumed && self.timers.is_set(Timer::Connect) {

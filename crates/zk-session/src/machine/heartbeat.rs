@@ -18,6 +18,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use jute_codec::{Request, xid};
 
+use super::DisconnectCause;
 use super::Session;
 use super::timer::Timer;
 use crate::time::Time;
@@ -159,6 +160,16 @@ impl Session {
     pub(super) fn read_timeout(&self) -> Duration {
         let usual = self.timeout * 2 / 3;
         self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
+    }
+
+    /// What the end of the read timeout means.
+    pub(super) fn silence(&self) -> DisconnectCause {
+        let timeout = self.read_timeout();
+        if self.heartbeat.heard + timeout <= self.now {
+            DisconnectCause::Silence(timeout)
+        } else {
+            DisconnectCause::PingOverdue(timeout)
+        }
     }
 
     /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a

@@ -137,7 +137,7 @@ impl LeaseConfig {
 
 /// That much on a clock that is slow is the whole time on another.
 fn slow(time: Duration) -> Duration {
-    time * 19 / 20
+    time.saturating_mul(19) / 20
 }
 
 /// The lease of one session. It is told what was acknowledged, and says how long it lasts.

@@ -85,8 +85,9 @@ pub const OUTSTANDING_MAX: usize = 65_536;
 const INFLIGHT_MAX: usize = 8192;
 /// Bytes handed to the transport and not yet taken; beyond that requests wait.
 const BACKLOG_MAX: u64 = 256 * 1024;
-/// Shortest time for an attempt, however little is left: two round trips, and one of the server to
-/// its leader, over half of the world. With less, a client that is far away would never succeed.
+/// Shortest time for an attempt, however little is left, unless `connect_timeout` is shorter: some
+/// round trips over half of the world, and one of the server to its leader. With less, a client that
+/// is far away would never succeed.
 const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
 /// How long a connection has to last to be of use. Less than the time in which anybody notices
 /// that it is gone, and much more than a handshake and the restoring of watches take.
@@ -127,8 +128,8 @@ pub struct SessionConfig {
 pub enum Event {
     /// The state of the session changed.
     Change(Change),
-    /// Open a transport to this server, within the time of [`Session::attempt`], then call [`Session::handle_connected`], or
-    /// [`Session::handle_disconnected`] if that fails.
+    /// Open a transport to this server, within the time of [`Session::attempt`], then call
+    /// [`Session::handle_connected`], or [`Session::handle_disconnected`] if that fails.
     Connect(Host),
     /// Drop the transport, open or still opening. No answer is expected.
     Disconnect(DisconnectCause),
@@ -389,9 +390,7 @@ impl Session {
             match timer {
                 Timer::Close => self.stop(SessionState::Closed),
                 Timer::Connect => self.give_up_attempt(),
-                Timer::Read => {
-                    self.drop_connection(DisconnectCause::Silence(self.read_timeout()));
-                }
+                Timer::Read => self.drop_connection(self.silence()),
                 Timer::GiveUp => self.end_session(EndCause::GaveUp),
                 Timer::Guard => self.lapse(),
                 Timer::Lease => self.renew_lease(),

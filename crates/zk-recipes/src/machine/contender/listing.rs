@@ -82,8 +82,10 @@ impl Contender {
             |is_asked: bool| is_asked.then(|| results.next().unwrap_or(Verdict::Unknown));
         let (barrier, listed, own) = (result(around.barrier), result(true), result(around.own));
         let place = self.place.as_mut().expect("a list was taken for a place");
-        // What was not read is not watched.
-        if !matches!(own, None | Some(Verdict::Done(Response::GetData(_)))) {
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            if self.claim.is_znode(found));
+        // What was not read is not watched, and a watch on somebody else's znode proves nothing.
+        if own.is_some() && !is_own {
             place.own_watch = None;
         }
         for verdict in [&barrier, &listed, &own].into_iter().flatten() {
@@ -99,11 +101,9 @@ impl Contender {
         }
         let own = match own {
             // A list that is shared may be newer than the read, but not than the watch.
-            None | Some(Verdict::Done(Response::GetData(_))) if place.own_watch.is_none() => {
-                Own::Unclear
-            }
+            _ if (own.is_none() || is_own) && place.own_watch.is_none() => Own::Unclear,
             None => Own::Ours,
-            Some(Verdict::Done(Response::GetData(found))) if self.claim.is_znode(&found) => {
+            Some(_) if is_own => {
                 place.own_seen(connection);
                 Own::Ours
             }

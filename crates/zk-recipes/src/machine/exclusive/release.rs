@@ -168,6 +168,8 @@ impl ExclusiveRelease {
     }
 
     fn deleted(&mut self, view: View, mut reply: Reply) -> ReleaseStep {
+        let is_lost =
+            matches!(reply.results.last(), Some(Err(error)) if error.is_connection_loss());
         match reply.results.pop().map(verdict) {
             Some(Verdict::Done(_)) => {
                 self.has_sent_delete = true;
@@ -186,7 +188,8 @@ impl ExclusiveRelease {
             Some(Verdict::Unknown) | None => {
                 self.has_sent_delete = true;
                 self.replays += 1;
-                self.probe()
+                // A server that fails is given time; a lost connection has to be made anew anyway.
+                if is_lost { self.probe() } else { self.pause(view) }
             }
         }
     }
