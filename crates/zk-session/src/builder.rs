@@ -340,19 +340,19 @@ async fn first_connection(client: &Client) -> Result<(), ConnectError> {
         if state == SessionState::Connected {
             return Ok(());
         }
-        let is_stopped = match state {
+        let next = match state {
             SessionState::AuthFailed => return Err(ConnectError::AuthFailed),
-            SessionState::Closed | SessionState::Expired => true,
-            SessionState::Connected | SessionState::Connecting | SessionState::Suspended => false,
-        };
-        match states.next().await {
-            Some(status) if !is_stopped => state = status.state,
-            Some(_) | None => {
-                let shared = client.shared();
-                let last_failure = shared.seen.borrow().why_not();
-                return Err(ConnectError::Stopped { hosts: shared.hosts.clone(), last_failure });
+            SessionState::Closed | SessionState::Expired => None,
+            SessionState::Connected | SessionState::Connecting | SessionState::Suspended => {
+                states.next().await
             }
-        }
+        };
+        let Some(status) = next else {
+            let shared = client.shared();
+            let last_failure = shared.seen.borrow().why_not();
+            return Err(ConnectError::Stopped { hosts: shared.hosts.clone(), last_failure });
+        };
+        state = status.state;
     }
 }
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{ErrorCode, LockError, LockState, Released};
+use zk_recipes::{AtRiskPolicy, ErrorCode, FairLock, LockError, LockState, Released};
 use zk_tests::scene::{CODES, is_survived};
-use zk_tests::world::{World, run, sleep_ms};
+use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{FIRST, SECOND, at_op, at_request, holder, release, session, spawn};
@@ -141,6 +141,28 @@ fn a_refused_delete_is_tried_again_while_the_session_lives() {
             world.check_clean(&[&client]).await;
         });
     }
+}
+
+/// Its owner keeps the guard, looks at it now and then, and never releases it.
+#[test]
+fn the_removal_of_a_lost_lock_is_tried_again_while_its_owner_keeps_the_guard() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let lock = FairLock::builder(&client, DIRECTORY)
+            .and_then(|lock| lock.at_risk(AtRiskPolicy::TreatAsLost).build())
+            .expect("the options are legal");
+        let guard = lock.acquire().await.expect("nobody else wants it");
+        for _ in 0..3 {
+            let action = Action::Error(ErrorCode::NO_AUTH);
+            world.server.inject(at_op(session(&client), OpCode::DELETE, action));
+        }
+        world.server.disconnect_all();
+        world.until("it is removed", |_| world.contenders().is_empty()).await;
+        assert!(matches!(guard.state(), LockState::Lost(_)));
+        guard.release().await.expect_err("the first try was refused");
+        world.check_clean(&[&client]).await;
+    });
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub(crate) enum Behaviour {
     AcceptsAndIsSilent,
     AnswersTheHandshakeAndCloses,
     AnswersTheHandshakeAndIsSilent,
+    /// It answers handshakes and pings, and no request.
+    AnswersPingsOnly,
     ThrottlesWatches,
     AnswersExpired,
     /// It answers nobody, not even who wants to connect.
@@ -34,12 +36,13 @@ pub(crate) enum Behaviour {
 
 impl Behaviour {
     /// All that are wrong.
-    pub(crate) const BAD: [Self; 9] = [
+    pub(crate) const BAD: [Self; 10] = [
         Self::RefusesConnections,
         Self::AcceptsAndCloses,
         Self::AcceptsAndIsSilent,
         Self::AnswersTheHandshakeAndCloses,
         Self::AnswersTheHandshakeAndIsSilent,
+        Self::AnswersPingsOnly,
         Self::ThrottlesWatches,
         Self::AnswersExpired,
         Self::BlackHole,
@@ -75,6 +78,7 @@ impl Peers {
             | Behaviour::AcceptsAndIsSilent
             | Behaviour::AnswersTheHandshakeAndCloses
             | Behaviour::AnswersTheHandshakeAndIsSilent
+            | Behaviour::AnswersPingsOnly
             | Behaviour::ThrottlesWatches
             | Behaviour::AnswersExpired
             | Behaviour::ServesForAMoment => {
@@ -125,6 +129,7 @@ impl Peers {
                 }
             }
             Behaviour::Serves
+            | Behaviour::AnswersPingsOnly
             | Behaviour::ThrottlesWatches
             | Behaviour::RefusesConnections
             | Behaviour::AcceptsAndCloses
@@ -152,6 +157,9 @@ async fn replies(
             }
             _ => ErrorCode::OK,
         };
+        if behaviour == Behaviour::AnswersPingsOnly && header.op != OpCode::PING {
+            continue;
+        }
         send(stream, |out| {
             ReplyHeader { xid: header.xid, zxid: 1, err }.encode(out);
             Response::Empty.encode(out);

@@ -2,11 +2,15 @@
 
 use std::future::pending;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
-use zk_recipes::{Client, Clock};
+use zk_recipes::{Client, ClientBuilder, Clock, ConnectError};
 use zk_tests::scene::spawn;
-use zk_tests::world::run;
+use zk_tests::world::{forget_panics, run};
+
+use crate::peer::{Behaviour, Peers};
 
 /// The error of connecting to a peer that sends this when it is spoken to, and then closes, or
 /// keeps the connection open.
@@ -64,8 +68,77 @@ fn who_gives_up_during_the_first_attempt_hears_how_far_it_has_come() {
     let error = run(async {
         let transport = |_host| pending::<io::Result<DuplexStream>>();
         let connecting = Client::builder("zk.test:2181").transport(transport).clock(Clock::tokio());
-        let within = std::time::Duration::from_secs(1);
+        let within = Duration::from_secs(1);
         connecting.connect_within(within).connect().await.expect_err("nobody is there").to_string()
     });
     assert!(error.contains("zk.test:2181: it has not accepted yet"), "{error}");
+}
+
+/// A client of servers of which the first of the list behaves like this, and all others serve.
+fn beside(first: Behaviour, hosts: &str) -> ClientBuilder {
+    let (first, others) = (Peers::new(first), Peers::new(Behaviour::Serves));
+    let transport = move |host: zk_session::Host| {
+        if host.name == "first" { first.clone().connect() } else { others.clone().connect() }
+    };
+    Client::builder(hosts).transport(transport).clock(Clock::tokio()).seed(1)
+}
+
+#[test]
+fn a_server_that_opens_a_session_and_then_answers_nothing_is_named_for_that() {
+    let error = run(async {
+        let builder = beside(Behaviour::AnswersPingsOnly, "first:2181/app").create_chroot(true);
+        let within = Duration::from_secs(5);
+        builder.connect_within(within).connect().await.map(drop).expect_err("it does not answer")
+    });
+    let expected = "first:2181: it has answered no request yet";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_the_credentials_is_left_for_the_next() {
+    run(async {
+        let builder = beside(Behaviour::AnswersPingsOnly, "first:2181,second:2181");
+        let builder = builder.auth("digest", "a:b").connect_timeout(Duration::from_secs(3));
+        let client = builder.connect().await.expect("the second server serves");
+        if let Some(failure) = client.last_failure() {
+            assert!(failure.contains("did not answer the credentials within 3s"), "{failure}");
+        }
+        let error = beside(Behaviour::AnswersPingsOnly, "first:2181").auth("digest", "a:b");
+        let error = error.connect().await.map(drop).expect_err("there is no other server");
+        assert!(error.to_string().contains("did not answer the credentials"), "{error}");
+    });
+}
+
+fn broken() -> io::Result<DuplexStream> {
+    panic!("wanted")
+}
+
+/// Nothing will ever be told to whoever waits without a limit.
+#[test]
+fn a_client_that_has_stopped_ends_its_connect() {
+    run(async {
+        let transport = |_host| async { broken() };
+        let builder = Client::builder("zk.test:2181").transport(transport).clock(Clock::tokio());
+        let result = builder.connect_within(Duration::MAX).connect().await.map(drop);
+        assert!(matches!(result, Err(ConnectError::Stopped { .. })), "{result:?}");
+        forget_panics();
+        for behaviour in [Behaviour::AnswersExpired, Behaviour::RefusesConnections] {
+            let peers = [Behaviour::AnswersTheHandshakeAndCloses, behaviour].map(Peers::new);
+            let attempts = AtomicUsize::new(0);
+            let builder = Client::builder("zk.test:2181")
+                .transport(move |_host| {
+                    let attempt = attempts.fetch_add(1, Relaxed);
+                    peers[attempt.min(1)].clone().connect()
+                })
+                .clock(Clock::tokio())
+                .renew_after_expiry(false)
+                .connect_within(Duration::MAX);
+            match builder.connect().await.map(drop) {
+                Err(ConnectError::Stopped { hosts, .. }) => assert_eq!(hosts, "zk.test:2181"),
+                // It was connected for a moment.
+                Ok(()) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
 }

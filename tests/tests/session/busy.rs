@@ -131,3 +131,17 @@ fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
         taken.await.expect("it exists");
     });
 }
+
+/// Requests that nobody takes leave no trace in the count of those that wait.
+#[test]
+fn a_client_that_has_stopped_says_so_however_often_it_is_asked() {
+    run(async {
+        let world = World::new();
+        let client = world.client_with(1, |builder| builder.outstanding_limit(2)).await;
+        client.close().await;
+        for _ in 0..10 {
+            let result = client.exists("/").await;
+            assert!(matches!(result, Err(OpError::Closed(_))), "{result:?}");
+        }
+    });
+}

@@ -9,12 +9,13 @@
 pub(crate) mod clock;
 pub(crate) mod inbox;
 pub(crate) mod janitor;
+mod lanes;
 pub(crate) mod shared;
 pub(crate) mod transport;
 pub(crate) mod trouble;
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,8 +30,8 @@ use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info_span};
 
 use self::clock::Clock;
-use self::inbox::Teller;
 use self::janitor::Janitor;
+use self::lanes::Lanes;
 use self::shared::{Command, LaneEvent, Sink, WatchSender};
 use self::transport::{Connecting, Stream, Transport};
 use self::trouble::{Seen, Trouble};
@@ -48,10 +49,6 @@ const OUTPUT_KEPT: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 4;
 /// Commands taken in one round.
 const COMMANDS_MAX: usize = 256;
-/// Readers of lanes that are woken before other tasks get their turn. Each may read a long list, and
-/// one list may serve thousands of them: if all were woken at once, this task would be behind all of
-/// them, and a heartbeat would come too late for the lease.
-const WAKES_MAX: usize = 64;
 /// The timer is armed for at most this long, and then armed again: deadlines may lie further ahead
 /// than a runtime can count.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -90,23 +87,10 @@ pub(crate) struct Driver {
     status: watch::Sender<Status>,
     trouble: Trouble,
     sinks: BTreeMap<Token, Sink>,
-    lanes: BTreeMap<u64, LaneEnd>,
-    /// Alarms of lanes, by time.
-    alarms: BTreeSet<(Time, u64)>,
-    /// Lanes that have something to read and were not woken yet, each once. It is emptied before
-    /// the task waits.
-    unwoken: VecDeque<u64>,
+    lanes: Lanes,
     watchers: BTreeMap<u64, WatchSender>,
     closers: Vec<oneshot::Sender<EndCause>>,
     end: Arc<Mutex<EndCause>>,
-}
-
-/// The task's end of a lane.
-struct LaneEnd {
-    teller: Teller,
-    alarm: Option<Time>,
-    /// Its number is in [`Driver::unwoken`].
-    is_unwoken: bool,
 }
 
 /// Channels between the task and its handles.
@@ -148,9 +132,7 @@ impl Driver {
             status: ends.status,
             trouble,
             sinks: BTreeMap::new(),
-            lanes: BTreeMap::new(),
-            alarms: BTreeSet::new(),
-            unwoken: VecDeque::new(),
+            lanes: Lanes::default(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
             end: ends.end,
@@ -172,10 +154,7 @@ impl Driver {
             self.handle_command(self.clock.now(), command);
         }
         self.drain();
-        for lane in self.lanes.values() {
-            lane.teller.push(LaneEvent::Stopped);
-            lane.teller.wake();
-        }
+        self.lanes.stop();
         for closer in self.closers.drain(..) {
             let _ = closer.send(*self.end.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -184,8 +163,7 @@ impl Driver {
     /// Does all that can be done now. Ready when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_stopped = self.work(cx);
-        self.wake_lanes();
-        if !self.unwoken.is_empty() {
+        if self.lanes.wake() {
             cx.waker().wake_by_ref();
         }
         is_stopped
@@ -308,13 +286,11 @@ impl Driver {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.machine.poll_timeout();
-        let alarm = self.alarms.first().map(|(at, _)| *at);
+        let alarm = self.lanes.next_alarm();
         let Some(at) = deadline.into_iter().chain(alarm).min() else { return Poll::Pending };
         let mut now = self.clock.now();
         if at > now {
-            // One that fires too early only looks again. Deadlines move away with each reply, and
-            // most alarms are taken back, so this is cheaper than to arm it for each of them.
-            if self.armed.is_none_or(|armed| at < armed) {
+            if self.armed != Some(at) {
                 self.armed = Some(at);
                 let pause = at.saturating_since(now).min(SLEEP_MAX);
                 self.timer.as_mut().reset(tokio::time::Instant::now() + pause);
@@ -324,32 +300,10 @@ impl Driver {
             self.armed = None;
             now = self.clock.now();
         }
-        self.ring(now);
+        self.lanes.ring(now);
         self.machine.handle_timeout(now);
         self.drain();
         Poll::Ready(())
-    }
-
-    /// Sends the alarms whose time has come.
-    fn ring(&mut self, now: Time) {
-        while let Some((at, id)) = self.alarms.first().copied() {
-            if at > now {
-                break;
-            }
-            self.alarms.pop_first();
-            if let Some(lane) = self.lanes.get_mut(&id) {
-                lane.alarm = None;
-                tell(&mut self.unwoken, id, lane, LaneEvent::Alarm);
-            }
-        }
-    }
-
-    fn set_alarm(&mut self, id: u64, at: Time) {
-        let Some(lane) = self.lanes.get_mut(&id) else { return };
-        if let Some(before) = lane.alarm.replace(at) {
-            self.alarms.remove(&(before, id));
-        }
-        self.alarms.insert((at, id));
     }
 
     fn poll_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -384,11 +338,7 @@ impl Driver {
                 self.machine.close(now);
             }
             Command::ForgetOwner(owner) => {
-                let lane = self.lanes.remove(&owner);
-                if let Some(at) = lane.as_ref().and_then(|lane| lane.alarm) {
-                    self.alarms.remove(&(at, owner));
-                }
-                let was_lane = lane.is_some();
+                let was_lane = self.lanes.close(owner);
                 self.watchers.remove(&owner);
                 self.machine.forget_owner(owner);
                 if was_lane && self.lanes.is_empty() {
@@ -399,9 +349,9 @@ impl Driver {
                 if self.lanes.is_empty() {
                     self.machine.set_relied_on(now, true);
                 }
-                self.lanes.insert(id, LaneEnd { teller, alarm: None, is_unwoken: false });
+                self.lanes.open(id, teller);
             }
-            Command::WakeLane(id, at) => self.set_alarm(id, at),
+            Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => self.machine.recall(now, token),
             Command::Submit { token, flight, sink, watcher } => {
                 self.watchers.extend(watcher);
@@ -456,7 +406,7 @@ impl Driver {
                 }
                 Event::Reply { token, reply } => match self.sinks.remove(&token) {
                     Some(Sink::Lane(id)) => {
-                        self.tell_lane(id, LaneEvent::Reply { token, reply });
+                        self.lanes.tell(id, LaneEvent::Reply { token, reply });
                     }
                     Some(Sink::Once(sender)) => drop(sender.send(reply)),
                     None => {}
@@ -497,45 +447,15 @@ impl Driver {
                 let _ = watcher.send(Err(ended));
             }
         }
-        for (id, lane) in &mut self.lanes {
-            tell(&mut self.unwoken, *id, lane, LaneEvent::Change(change));
-        }
+        self.lanes.tell_all(change);
     }
 
     fn fire(&mut self, owner: u64, local: u64, event: WatchedEvent) {
         if let Some(watcher) = self.watchers.remove(&owner) {
             let _ = watcher.send(Ok(event));
         } else {
-            self.tell_lane(owner, LaneEvent::Watch { local, event });
+            self.lanes.tell(owner, LaneEvent::Watch { local, event });
         }
-    }
-
-    fn tell_lane(&mut self, id: u64, event: LaneEvent) {
-        if let Some(lane) = self.lanes.get_mut(&id) {
-            tell(&mut self.unwoken, id, lane, event);
-        }
-    }
-
-    /// Wakes the readers of lanes, up to [`WAKES_MAX`].
-    fn wake_lanes(&mut self) {
-        let count = self.unwoken.len().min(WAKES_MAX);
-        for id in self.unwoken.drain(..count) {
-            if let Some(lane) = self.lanes.get_mut(&id) {
-                lane.is_unwoken = false;
-                lane.teller.wake();
-            }
-        }
-        if self.unwoken.is_empty() {
-            self.unwoken = VecDeque::new();
-        }
-    }
-}
-
-/// Puts an event into the inbox of a lane, whose reader is woken later.
-fn tell(unwoken: &mut VecDeque<u64>, id: u64, lane: &mut LaneEnd, event: LaneEvent) {
-    lane.teller.push(event);
-    if !std::mem::replace(&mut lane.is_unwoken, true) {
-        unwoken.push_back(id);
     }
 }
 
@@ -564,7 +484,6 @@ mod tests {
     use jute_codec::{Request, SetDataRequest};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    use super::inbox::Inbox;
     use super::*;
     use crate::connect_string::Host;
     use crate::machine::{Flight, Operation, SessionConfig};
@@ -677,52 +596,5 @@ mod tests {
         })
         .await;
         assert!(most < 1 << 20, "up to {most} bytes were kept");
-    }
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl std::task::Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Each of them may have much to do with what it is told.
-    #[tokio::test]
-    async fn lanes_are_woken_in_turns_and_told_in_order() {
-        const LANES: u64 = 1000;
-        let never = |_host| std::future::pending::<io::Result<tokio::io::Empty>>();
-        let Parts { mut driver, commands: _commands, .. } = Parts::new(never, 0);
-        let inboxes: Vec<_> = (0..LANES)
-            .map(|id| {
-                let (teller, inbox) = Inbox::open();
-                let lane = LaneEnd { teller, alarm: None, is_unwoken: false };
-                driver.lanes.insert(id, lane);
-                inbox
-            })
-            .collect();
-        let woken = Arc::<Woken>::default();
-        let waker = std::task::Waker::from(Arc::clone(&woken));
-        for inbox in &inboxes {
-            assert!(inbox.poll_next(&mut Context::from_waker(&waker)).is_pending());
-        }
-        driver.announce(Change::Closing);
-        driver.announce(Change::AuthFailed);
-        assert_eq!(driver.unwoken.len() as u64, LANES, "each once, however much it is told");
-        let mut before = 0;
-        std::future::poll_fn(|cx| {
-            let _ = driver.poll(cx);
-            let now = woken.0.load(Ordering::Relaxed);
-            assert!(now <= before + WAKES_MAX, "{now} after {before}");
-            before = now;
-            if driver.unwoken.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        assert_eq!(before as u64, LANES);
-        for inbox in inboxes {
-            assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::Closing)));
-            assert_eq!(inbox.try_next(), Some(LaneEvent::Change(Change::AuthFailed)));
-        }
     }
 }
