@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     is_blocked: bool,
     is_closed: bool,
     is_frozen: bool,
+    /// The peer has gone, and the server has not noticed yet.
+    is_left: bool,
 }
 
 /// What a server knows that has lost its leader.
@@ -90,6 +92,7 @@ impl Connection {
             is_blocked: false,
             is_closed: false,
             is_frozen: false,
+            is_left: false,
         }
     }
 
@@ -143,9 +146,23 @@ impl Connection {
         }
     }
 
+    /// The peer has gone. False if nothing that it has sent is left to be processed.
+    pub(crate) fn leave(&mut self) -> bool {
+        self.is_left = self.is_open() && !self.input.is_empty();
+        self.is_blocked = false;
+        self.output.clear();
+        self.unsent = 0;
+        self.is_left
+    }
+
+    /// The peer has gone, and what it had sent was processed.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_left && self.paused_until().is_none()
+    }
+
     /// Queues bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
-        if !self.is_open() {
+        if !self.is_open() || self.is_left {
             return;
         }
         self.unsent += bytes.len();
@@ -153,6 +170,11 @@ impl Connection {
             Some((due, queued)) if *due == self.stalled_until => queued.extend_from_slice(bytes),
             _ => self.output.push_back((self.stalled_until, BytesMut::from(bytes))),
         }
+    }
+
+    /// More waits to leave than a server can keep.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.unsent > UNSENT_LIMIT
     }
 
     /// Nothing queued from now on leaves before `until`.
@@ -293,3 +315,7 @@ pub(crate) fn head(mut bytes: Bytes, length: usize) -> Bytes {
 /// How many bytes of replies and events of one connection wait to be taken before requests wait,
 /// too.
 pub(crate) const UNSENT_MAX: usize = 4 << 20;
+
+/// How many bytes may wait in all. Requests have to wait long before; events of persistent watches
+/// do not.
+const UNSENT_LIMIT: usize = 64 << 20;

@@ -9,8 +9,10 @@
 //! validated and applied, its events go to the connections that watch, then the reply goes to
 //! the connection that asked. So an event precedes every reply that reflects its change.
 //!
-//! Output that nobody takes holds up the requests behind it, and no others: a connection has a
-//! bound of output, and of requests that wait. A session whose pings wait there expires.
+//! Replies that nobody takes hold up the requests behind them, and no others: a connection has a
+//! bound of unsent replies, and of requests that wait. A session whose pings wait there expires;
+//! real servers go on reading them. A connection whose events pile up beyond another bound is
+//! closed.
 
 mod admin;
 #[cfg(test)]
@@ -173,9 +175,21 @@ impl Server {
         }
     }
 
-    /// The client has closed the connection, or it broke. The session goes on.
+    /// The client has closed the connection, or it broke. The session goes on. A server that
+    /// stands still notices later: what has arrived is processed first, as TCP has it.
     pub fn handle_disconnect(&mut self, id: u64, now: Duration) {
         self.handle_timeout(now);
+        let is_paused = now < self.paused_until;
+        if let Some(connection) = self.connections.get_mut(id)
+            && (is_paused || connection.paused_until().is_some())
+            && connection.leave()
+        {
+            return;
+        }
+        self.forget(id);
+    }
+
+    fn forget(&mut self, id: u64) {
         self.detach(id);
         self.connections.remove(id);
     }
@@ -304,6 +318,10 @@ impl Server {
     fn send(&mut self, id: u64, bytes: &[u8]) {
         if let Some(connection) = self.connections.get_mut(id) {
             connection.send(bytes);
+            if connection.is_flooded() {
+                connection.abort(Duration::ZERO);
+                self.detach(id);
+            }
         }
     }
 

@@ -32,6 +32,9 @@ impl Server {
             if has_noticed || self.connections.get(id).is_some_and(is_late) {
                 self.close(id);
             }
+            if self.connections.get(id).is_some_and(Connection::is_over) {
+                self.forget(id);
+            }
         }
     }
 

@@ -5,7 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::{CreateMode, OpCode, Record as _, Request, SetDataRequest, encode_frame};
+use jute_codec::{
+    AddWatchMode, AddWatchRequest, CreateMode, OpCode, Record as _, Request, SetDataRequest,
+    encode_frame,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::time::timeout;
 use zk_testserver::{Action, At, Fault, Server, ServerConfig, TestServer};
@@ -196,4 +199,26 @@ fn what_is_not_writable_is_not_transmitted_until_it_is() {
     server.set_writable(id, false, NOW);
     server.disconnect_all(NOW);
     assert!(server.poll_transmit(NOW).is_some_and(|transmit| transmit.is_last));
+}
+
+/// Requests wait for replies to be taken, and events come all the same.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_never_takes_its_events_is_closed() {
+    let server = TestServer::start(ServerConfig::default());
+    let path = format!("/{}", "x".repeat(200_000));
+    let mut lazy = Client::new(&server).await;
+    let mut writer = Client::new(&server).await;
+    writer.create(&path, CreateMode::Persistent).await.expect("it is new");
+    let mode = AddWatchMode::PERSISTENT_RECURSIVE;
+    lazy.ok(&Request::AddWatch(AddWatchRequest { path: "/".into(), mode })).await;
+    assert_eq!(server.watch_count(), 1);
+    let mut sets = 0;
+    while server.watch_count() > 0 {
+        let set = SetDataRequest { path: path.as_str().into(), data: None, version: -1 };
+        writer.ok(&Request::SetData(set)).await;
+        sets += 1;
+        assert!(sets < 1_000, "200 MB of events wait");
+    }
+    assert!(sets > 300, "after {sets} events");
+    assert!(server.sessions().contains(&lazy.session), "the session may be resumed");
 }

@@ -74,6 +74,11 @@ impl Client {
         client
     }
 
+    /// Closes the connection, and knows the session still.
+    pub(crate) fn hang_up(&mut self) {
+        self.stream = tokio::io::duplex(1).0;
+    }
+
     /// Shakes hands; `None` if the server closes the connection instead.
     pub(crate) async fn connect(&mut self, request: ConnectRequest) -> Option<ConnectResponse> {
         let mut out = BytesMut::new();

@@ -201,3 +201,45 @@ async fn both_are_faults_too() {
     assert_eq!(pings(&mut client).await, 5);
     assert_eq!(server.stat("/a"), None);
 }
+
+/// The client goes away while its server stands still: what it had sent has arrived all the same.
+#[tokio::test(start_paused = true)]
+async fn a_paused_server_does_what_was_sent_by_a_client_that_has_left() {
+    for is_whole in [false, true] {
+        let server = start();
+        let mut client = Client::new(&server).await;
+        let session = client.session;
+        if is_whole {
+            server.pause(SECOND * 2);
+        } else {
+            server.pause_connection(session, SECOND * 2);
+        }
+        client.send(&create("/late", CreateMode::Ephemeral)).await;
+        sleep(Duration::from_millis(1)).await;
+        drop(client);
+        sleep(SECOND).await;
+        assert_eq!(server.stat("/late"), None);
+        sleep(SECOND + Duration::from_millis(1)).await;
+        let stat = server.stat("/late").expect("it was processed");
+        assert_eq!(stat.ephemeral_owner, session, "whole server: {is_whole}");
+        // The connection is gone then, and so is all that belonged to it.
+        assert_eq!(server.watch_count(), 0);
+        sleep(SECOND * 60).await;
+        assert_eq!((server.stat("/late"), server.sessions()), (None, vec![]));
+    }
+}
+
+/// The session has moved to another server meanwhile, so what was sent to this one is refused.
+#[tokio::test(start_paused = true)]
+async fn a_paused_server_does_nothing_for_a_session_that_has_moved() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    server.pause_connection(client.session, SECOND * 3);
+    client.send(&create("/late", CreateMode::Ephemeral)).await;
+    sleep(Duration::from_millis(1)).await;
+    client.hang_up();
+    let mut resumed = Client::resume(&server, &client).await;
+    sleep(SECOND * 4).await;
+    resumed.ok(&Request::Ping).await;
+    assert_eq!(server.stat("/late"), None);
+}
