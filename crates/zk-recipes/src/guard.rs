@@ -266,8 +266,7 @@ impl<K: Kind> Guard<K> {
     ///
     /// # Panics
     ///
-    /// The future panics if the body does, if it is polled after its end, and with
-    /// [`stop_at_risk`](Run::stop_at_risk) if it is polled outside a tokio runtime.
+    /// The future panics if the body does, and if it is polled after its end.
     pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
         Run::new(&self.hold, body)
     }
@@ -290,8 +289,9 @@ impl<K: Kind> Guard<K> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if a server refuses to delete the znode, which then stays until the
-    /// session ends; [`LockError::Closed`] if the client has stopped meanwhile.
+    /// [`LockError::Refused`] if a server refuses to delete the znode: it is deleted again with
+    /// pauses of up to a minute, for as long as the session lives. [`LockError::Closed`] if the
+    /// client has stopped meanwhile.
     pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
         let (sender, ended) = oneshot::channel();
         let is_taken =

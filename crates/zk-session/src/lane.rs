@@ -28,7 +28,7 @@ const UNANSWERED_MAX: usize = 256;
 ///
 /// Its queue holds at most one reply for each flight, one event for each watch, and between two of
 /// these at most two changes of a kind: a lane that is not polled does not grow. A change that is
-/// followed by another of its kind is skipped; the first end of a session never is.
+/// followed by another of its kind is skipped; the first `Ended` among them never is.
 ///
 /// At most 256 of its operations may be unanswered at a time. They do not count against
 /// [`outstanding_limit`](crate::ClientBuilder::outstanding_limit), nor are they refused because of

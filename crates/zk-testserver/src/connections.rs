@@ -1,8 +1,8 @@
 //! All connections of a server, and which of them has something to do, and when.
 //!
 //! A request must not cost more because others are connected. So nothing looks at all connections
-//! to find the few that matter: who has a connection changed says so by [`Connections::get_mut`],
-//! and it is put into two calendars anew, one for what is to be written and one for the rest.
+//! to find the few that matter: [`Connections::get_mut`] marks a connection as changed, and it is
+//! filed again in two calendars, one for what is to be written and one for the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -126,9 +126,9 @@ pub enum Until {
     After(Duration),
 }
 
-/// How a server receives whoever connects, until it is told otherwise.
+/// How a server treats new connections, until told otherwise.
 ///
-/// It matters to connections that are made from then on. Those that are open go on.
+/// Existing connections are unaffected.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reception {

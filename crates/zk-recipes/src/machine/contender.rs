@@ -221,7 +221,7 @@ impl Contender {
     fn watch(&mut self, view: View, is_new: bool) -> Step {
         let [ahead_watch, fresh] = [(); 2].map(|()| self.fresh_watch());
         let place = self.place.as_mut().expect("a watch is set for a place");
-        // A watch that is pending keeps its name, so that the session does not count it twice.
+        // A watch that is pending keeps its name, so that the registry does not hold two for one znode.
         let own_watch = place.own_watch.unwrap_or(fresh);
         let directory = &self.profile.directory;
         let mut operations = Vec::new();

@@ -365,7 +365,7 @@ impl Exclusive {
     }
 
     /// The read of the znode. A contender that does not wait needs no watch. A watch that is pending
-    /// keeps its name, so that the session does not count it twice.
+    /// keeps its name, so that the registry does not hold two for one znode.
     fn watched_read(&mut self) -> zk_session::machine::Operation {
         if self.watch.is_none() {
             self.next_watch += 1;

@@ -15,10 +15,10 @@ use zk_session::OpError;
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Refusals of unclear meaning in a row that a machine takes: about 20 s of them.
+/// Refusals of unclear meaning that a machine survives: about 20 s of them.
 const DOUBTS_MAX: u8 = 8;
 
-/// What is left of it, over the refusals in a row.
+/// How long to go on, since the machine has last reached what it asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Patience {
     pauses: u8,

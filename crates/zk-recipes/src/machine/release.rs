@@ -43,7 +43,7 @@ pub enum Released {
 pub enum ReleaseStep {
     /// The end.
     Done(Released),
-    /// A server refuses the removal; the znode stays until the session ends.
+    /// A server refuses the removal. The znode stays until it is tried again, or the session ends.
     Refused {
         /// The znode, or the directory.
         path: ByteString,

@@ -246,7 +246,7 @@ impl Keeper {
     }
 
     fn submit(&mut self) {
-        // A watch that is pending keeps its name, so that the session does not count it twice.
+        // A watch that is pending keeps its name, so that the registry does not hold two for one znode.
         if self.own_watch.is_none() {
             self.next_watch += 1;
             self.own_watch = Some(self.next_watch);

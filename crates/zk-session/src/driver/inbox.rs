@@ -4,7 +4,7 @@
 //! in which nothing arrives for nearly all of its life, and there are clients with ten thousand
 //! waiters. And its length is bounded although its sender never waits: a lane whose reader is not
 //! polled gets one reply for each of its flights and one event for each of its watches, and between
-//! two of these at most one change of each kind (see [`Queue::push`]).
+//! two of these at most two changes of a kind (see [`Queue::push`]).
 
 use std::collections::VecDeque;
 use std::mem::discriminant;

@@ -123,7 +123,7 @@ impl Trouble {
         }
     }
 
-    /// `failures`: since a connection was of use; with this one, unless it is followed at once.
+    /// `failures`: since a connection was proven; with this one, unless it is followed at once.
     fn failed(&mut self, cause: &dyn Display, failures: u32, now: Time) {
         debug!(%cause, attempts = failures, "connection ended");
         self.cause = cause.to_string();
@@ -143,7 +143,7 @@ impl Trouble {
         }
     }
 
-    /// Looks whether the connection has turned out to be of use.
+    /// Looks whether the connection is proven by now.
     pub(super) fn look(&mut self, failures: u32, is_connected: bool) {
         if failures > 0 || !is_connected {
             return;

@@ -66,7 +66,7 @@ impl Session {
         self.attempt
     }
 
-    /// Attempts that failed, and connections that ended, since a connection was of use.
+    /// Attempts that failed, and connections that ended, since a connection was proven.
     pub fn failures(&self) -> u32 {
         self.hosts.failures()
     }
@@ -123,7 +123,7 @@ impl Session {
         });
     }
 
-    /// Looks whether the connection has proved that it is of use: watches restored, a later
+    /// Looks whether the connection is proven: watches restored, a later
     /// request answered, and some time gone by. Everything less can be had from a server that
     /// should be left alone.
     pub(super) fn judge_connection(&mut self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::connect_string::Host;
 use crate::time::Time;
 
-/// Longest pause before the first attempt after a connection that was of use: enough that the
+/// Longest pause before the first attempt after a proven connection: enough that the
 /// clients of a server that went away do not all come in the same moment.
 const FIRST_MAX: Duration = Duration::from_millis(50);
 /// Pause before each other server of the first lap, before jitter.
@@ -58,9 +58,9 @@ pub(crate) struct Hosts {
     attempts: u64,
     /// Number of the first attempt at each server.
     start: u64,
-    /// Attempts that failed, and connections that ended, since one was of use.
+    /// Attempts that failed, and connections that ended, since one was proven.
     failures: u32,
-    /// An answer that ends a session has not been followed at once since then.
+    /// No answer that ends a session has been followed at once since a connection was proven.
     may_hurry: bool,
     /// Attempts so far have used up the time until then, at one in `SPACING`.
     paid_until: Time,
@@ -94,7 +94,7 @@ impl Hosts {
         (host.clone(), number)
     }
 
-    /// Attempts that failed, and connections that ended, since a connection was of use.
+    /// Attempts that failed, and connections that ended, since a connection was proven.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
@@ -105,7 +105,7 @@ impl Hosts {
         count - self.failures.saturating_sub(1) % count
     }
 
-    /// A connection has proved that it is of use: the next failure is a first one.
+    /// A connection is proven: the next failure is a first one.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
         self.may_hurry = true;
@@ -120,7 +120,7 @@ impl Hosts {
     }
 
     /// The same, after an answer that is no failure of the server: at once, but only once for each
-    /// connection of use, because a server may give such answers for ever.
+    /// proven connection, because a server may give such answers for ever.
     pub(crate) fn follow_at(&mut self, now: Time, is_urgent: bool) -> Time {
         if std::mem::take(&mut self.may_hurry) {
             self.pace(now)

@@ -89,7 +89,7 @@ const BACKLOG_MAX: u64 = 256 * 1024;
 /// round trips over half of the world, and one of the server to its leader. With less, a client that
 /// is far away would never succeed.
 const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
-/// How long a connection has to last to be of use. Less than the time in which anybody notices
+/// How long a connection has to last to be proven. Less than the time in which anybody notices
 /// that it is gone, and much more than a handshake and the restoring of watches take.
 const USEFUL_AFTER: Duration = Duration::from_secs(5);
 
@@ -228,7 +228,7 @@ pub struct Session {
     attempt: Attempt,
     /// Since when the connection has all watches.
     ready_at: Option<Time>,
-    /// From when on the connection counts as one of use.
+    /// From when on the connection counts as proven.
     useful_from: Option<Time>,
     connection: u64,
     acknowledged: Option<Time>,

@@ -131,7 +131,7 @@ impl Contender {
         }
     }
 
-    /// Step 2. `has_barrier`: a write was committed on this connection just before.
+    /// Step 2. `has_barrier`: a write barrier was passed on this connection just before.
     pub(super) fn evaluate(
         &mut self,
         view: View,
@@ -161,8 +161,8 @@ impl Contender {
                 } else if view.alive == Some(connection) {
                     self.grant(view, connection)
                 } else if has_barrier && view.connection == Some(connection) {
-                    // Even a committed write has made no lease. The session gives up a connection
-                    // that cannot make one; asking again at once would change nothing.
+                    // Even the barrier has made no lease. The session gives up a connection that
+                    // cannot make one; asking again at once would change nothing.
                     self.pause(view)
                 } else {
                     self.list_again(view)
