@@ -15,5 +15,6 @@ pub mod referee;
 pub mod scene;
 pub mod sides;
 pub mod target;
+pub mod through;
 pub mod wait;
 pub mod world;
