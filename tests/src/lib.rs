@@ -14,6 +14,7 @@ pub mod random;
 pub mod referee;
 pub mod scene;
 pub mod sides;
+pub mod standing;
 pub mod target;
 pub mod through;
 pub mod wait;
