@@ -14,6 +14,8 @@ pub mod random;
 pub mod referee;
 pub mod scene;
 pub mod sides;
+pub mod standing;
 pub mod target;
+pub mod through;
 pub mod wait;
 pub mod world;

@@ -33,6 +33,12 @@ impl Pace {
         let Self { per_second, per_minute } = Self::CALM;
         Self { per_second: per_second * waits, per_minute: per_minute * waits }
     }
+
+    /// Of a client that sends so many requests at once, beside all that it does at this pace.
+    #[must_use]
+    pub const fn beside(self, requests: usize) -> Self {
+        Self { per_second: self.per_second + requests, per_minute: self.per_minute + requests }
+    }
 }
 
 /// Counts up to a moment, or between two.
@@ -246,13 +252,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
         written
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+    crate::flush_and_shut_down_through!(stream);
 }
 
 /// Finds the frames in the bytes of one direction of a connection: each begins with its length.
@@ -306,6 +306,8 @@ impl<const HEAD: usize> Frames<HEAD> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::{Frames, Meter, Pace, REQUEST_HEAD, Total};
 
     fn frame(op: i32, body: usize) -> Vec<u8> {
@@ -326,6 +328,12 @@ mod tests {
         }
     }
 
+    /// With what message the task of a client ends that sends these.
+    fn refusal(meter: &Meter, requests: &[i32]) -> String {
+        let panic = catch_unwind(AssertUnwindSafe(|| meter.sent(10, requests)));
+        *panic.unwrap_err().downcast().expect("a message with figures")
+    }
+
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     async fn a_pace_is_one_of_each_second_and_of_each_minute() {
@@ -335,13 +343,13 @@ mod tests {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
         meter.sent(10, &[8]);
-        let too_many = meter.clone();
-        let panicked = std::thread::spawn(move || {
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| too_many.sent(10, &[8])))
-        });
-        assert!(panicked.join().unwrap().is_err());
+        let told = refusal(&meter, &[8]);
+        assert!(told.contains("spins: 2 requests within a second, 8 within a minute"), "{told}");
         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
         meter.sent(30, &[8, 8, 8]);
         assert_eq!((meter.counted().requests, meter.counted().sent), (11, 110));
+        // The fourth of a second is too much, although the minute has room for more.
+        let told = refusal(&meter, &[8]);
+        assert!(told.contains("spins: 4 requests within a second, 4 within a minute"), "{told}");
     }
 }

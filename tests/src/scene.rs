@@ -249,3 +249,11 @@ pub async fn poll_times<T>(
     before_the_drop();
     output
 }
+
+/// How long the pauses of a lock are that asks again so many times in a row, in milliseconds: each
+/// is as long as its id says, between once and one and a quarter times its length.
+pub fn pauses_ms(count: usize) -> std::ops::RangeInclusive<u128> {
+    let lengths = [200, 400, 800, 1_600, 3_200].into_iter().chain(std::iter::repeat(5_000));
+    let sum: u128 = lengths.take(count).sum();
+    sum..=sum * 5 / 4
+}

@@ -1,6 +1,5 @@
 //! A thousand who want one lock: tasks of one client, and sessions of their own. What a hand-off
 //! costs must not grow with the length of the queue.
-
 //!
 //! `standing` has crowds that wait with every option at its default, and bounds what they cost while
 //! nothing happens.

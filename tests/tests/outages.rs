@@ -307,7 +307,7 @@ async fn survive<H: Side, W: Side>(case: Case) -> Worst {
     }
     let begun = now();
     while begun.elapsed() < outage / 2 {
-        scene.step(100, true).await;
+        scene.step(STEP_MS, true).await;
     }
     let (mut held, mut closing) = (Some(held), None);
     match case.fate {
@@ -320,7 +320,7 @@ async fn survive<H: Side, W: Side>(case: Case) -> Worst {
         }
     }
     while begun.elapsed() < outage {
-        scene.step(100, true).await;
+        scene.step(STEP_MS, true).await;
     }
     if let Some(held) = held {
         if case.seconds > SURVIVED_SECONDS {

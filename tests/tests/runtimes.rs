@@ -5,6 +5,7 @@
 //! other. Real time passes here, but nothing depends on how fast: only failures wait for the end of
 //! their patience.
 
+use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +17,12 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use zk_recipes::{
-    Client, ExclusiveLock, FairLock, Guard, LockError, LockState, LostReason, Released,
-    SessionState, Stopped,
+    Client, CreateMode, ExclusiveLock, FairLock, Guard, LockError, LockState, LostReason, Multi,
+    Released, SessionState, Stopped, TransactionError,
 };
-use zk_tests::lock::{Reader, Side, Writer};
+use zk_tests::lock::{Reader, Side, Waiter, Writer};
 use zk_tests::scene::spawn;
-use zk_tests::wait::{PATIENCE, soon, status};
+use zk_tests::wait::{PATIENCE, now, soon, status};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{ServerConfig, TestServer};
 
@@ -29,6 +30,9 @@ use zk_testserver::{ServerConfig, TestServer};
 const LONG_SESSION: Duration = Duration::from_secs(60);
 /// Of sessions that are to expire.
 const SHORT_SESSION: Duration = Duration::from_secs(1);
+/// Of sessions that expire while a test waits for it: between the last deadline of a guard and the
+/// end of its session are 2 s.
+const BLOCKED_SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(100);
 /// Longer than any test.
 const AGES: Duration = Duration::from_secs(3600);
@@ -79,6 +83,8 @@ pairs! {
         the_end_of_the_clients_runtime_is_the_end_of_its_guards,
         the_end_of_the_clients_runtime_is_an_answer_to_every_call,
         a_body_is_stopped_in_time_although_the_clients_runtime_stands_still,
+        deadlines_come_on_a_runtime_without_timers,
+        deadlines_come_outside_of_tokio,
         a_client_that_has_expired_and_does_not_renew_answers_every_call,
     ]
 }
@@ -313,7 +319,7 @@ fn an_acquire_outside_of_tokio_times_out<P: Pair>() {
 
 fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<P: Pair>() {
     let (stage, drivers) = (Stage::start(), drivers());
-    let client = stage.client(&drivers, SHORT_SESSION);
+    let client = stage.client(&drivers, LONG_SESSION);
     let guard = acquire_in::<P::Side>(&drivers, &client);
     stage.runtime.block_on(async {
         let lost = spawn(guard.lost());
@@ -321,16 +327,19 @@ fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<P: Pair>() {
         let ending = std::thread::scope(|threads| threads.spawn(|| drop(drivers)).join());
         ending.expect("a runtime ends");
         let stopped = soon("the end of the body", stopped).await;
-        assert!(matches!(stopped, Err(Stopped::Lost(_))), "{stopped:?}");
-        soon("the loss", lost).await.expect("no panic");
+        assert_eq!(stopped, Err(Stopped::Lost(LostReason::Closed)));
+        let lost = soon("the loss", lost).await;
+        assert_eq!(lost.expect("no panic"), LostReason::Closed);
     });
-    assert!(matches!(guard.state(), LockState::Lost(_)));
+    assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
+    // Nobody is left to remove the znode: it goes with the session.
+    stage.server.expire(guard.session().0);
     drop(stage.rival::<P>());
 }
 
 fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<P: Pair>() {
     let (stage, drivers) = (Stage::start(), drivers());
-    let client = stage.client(&drivers, SHORT_SESSION);
+    let client = stage.client(&drivers, LONG_SESSION);
     let side = P::Side::shipped(&client);
     let guard = acquire_in::<P::Side>(&drivers, &client);
     drop(drivers);
@@ -350,27 +359,132 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<P: Pair>() {
     stage.soon("a close", client.close());
 }
 
+/// A runtime of one thread that has been blocked.
+struct Blocked {
+    go_on: mpsc::Sender<()>,
+}
+
+impl Blocked {
+    fn new(runtime: &Runtime) -> Self {
+        let (go_on, blocked) = mpsc::channel();
+        let (sender, is_blocked) = mpsc::channel();
+        runtime.handle().spawn(async move {
+            sender.send(()).expect("the test waits");
+            let _ = blocked.recv();
+        });
+        is_blocked.recv_timeout(PATIENCE).expect("the runtime runs");
+        Self { go_on }
+    }
+
+    fn end(self) {
+        self.go_on.send(()).expect("it is blocked until now");
+    }
+}
+
 fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<P: Pair>() {
-    let stage = Stage::start();
-    // One thread, which is then blocked.
-    let drivers = drivers();
-    let client = stage.client(&drivers, SHORT_SESSION);
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, BLOCKED_SESSION);
     let guard = acquire_in::<P::Side>(&drivers, &client);
-    let (go_on, blocked) = mpsc::channel::<()>();
-    let (sender, is_blocked) = mpsc::channel();
-    drivers.handle().spawn(async move {
-        sender.send(()).expect("the test waits");
-        let _ = blocked.recv();
-    });
-    is_blocked.recv_timeout(PATIENCE).expect("the runtime runs");
+    let mut rival = stage.soon("a wait", Waiter::queue(&P::Rival::of(&stage.observer)));
+    let blocked = Blocked::new(&drivers);
     let stopped =
         stage.soon("the end of the body", async { guard.run(std::future::pending::<()>()).await });
+    assert!(rival.is_waiting(), "somebody else has it, and the body has only just been stopped");
     assert_eq!(stopped, Err(Stopped::Lost(LostReason::DeadlinePassed)));
-    // Nobody else got it before.
-    drop(stage.rival::<P>());
-    go_on.send(()).expect("it is blocked until now");
+    drop(stage.soon("the lock", rival.guard()));
+    blocked.end();
     drop(guard);
     stage.check_clean(&client);
+}
+
+/// Who waits for the end of a call.
+#[derive(Clone, Copy)]
+enum Caller {
+    /// A runtime of tokio's without timers and without input and output.
+    Bare,
+    /// No runtime at all.
+    Thread,
+}
+
+impl Caller {
+    fn wait<T>(self, future: impl Future<Output = T>) -> T {
+        match self {
+            Self::Bare => {
+                let runtime = Builder::new_current_thread().build().expect("a runtime");
+                runtime.block_on(future)
+            }
+            Self::Thread => block_on(future),
+        }
+    }
+}
+
+fn deadlines_come_without_timers_on_either_side<P: Pair>(caller: Caller) {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, BLOCKED_SESSION);
+    let guard = acquire_in::<P::Side>(&drivers, &client);
+    let rival = P::Rival::shipped(&client).acquiring().timeout(Duration::from_millis(200));
+    let blocked = Blocked::new(&drivers);
+    let (sender, ended) = mpsc::channel();
+    let tell = |call: &'static str, how: String| sender.send((call, how)).expect("it is counted");
+    let told = std::thread::scope(|threads| {
+        threads.spawn(|| tell("lost", format!("{:?}", caller.wait(guard.lost()))));
+        threads.spawn(|| {
+            let stopped = caller.wait(guard.run(std::future::pending::<()>()));
+            tell("run", format!("{stopped:?}"));
+        });
+        threads.spawn(|| {
+            let stopped = caller.wait(guard.run(std::future::pending::<()>()).stop_at_risk());
+            tell("wary", format!("{stopped:?}"));
+        });
+        threads.spawn(|| {
+            let acquired = caller.wait(rival.into_future()).map(drop);
+            tell("acquire", format!("{acquired:?}"));
+        });
+        let told: BTreeMap<_, _> =
+            (0..4).map_while(|_| ended.recv_timeout(PATIENCE).ok()).collect();
+        // Whoever has not come to its end yet does so now, so that a failure is no hang.
+        blocked.end();
+        told
+    });
+    let expected = [
+        ("acquire", "Err(TimedOut)"),
+        ("lost", "DeadlinePassed"),
+        ("run", "Err(Lost(DeadlinePassed))"),
+        ("wary", "Err(AtRisk)"),
+    ];
+    assert_eq!(told, expected.map(|(call, how)| (call, how.to_owned())).into());
+    drop(guard);
+    stage.check_clean(&client);
+}
+
+fn deadlines_come_on_a_runtime_without_timers<P: Pair>() {
+    deadlines_come_without_timers_on_either_side::<P>(Caller::Bare);
+}
+
+fn deadlines_come_outside_of_tokio<P: Pair>() {
+    deadlines_come_without_timers_on_either_side::<P>(Caller::Thread);
+}
+
+/// Only the client's task knows whether a transaction was sent, so its end waits for that task.
+#[test]
+fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
+    for caller in [Caller::Bare, Caller::Thread] {
+        let (stage, drivers) = (Stage::start(), drivers());
+        let client = stage.client(&drivers, BLOCKED_SESSION);
+        let guard = acquire_in::<FairLock>(&drivers, &client);
+        let blocked = Blocked::new(&drivers);
+        let write = Multi::new().create("/written", "", CreateMode::Persistent);
+        let written = std::thread::scope(|threads| {
+            let writing = threads.spawn(|| caller.wait(guard.transaction(write)));
+            assert_eq!(stage.soon("the loss", guard.lost()), LostReason::DeadlinePassed);
+            blocked.end();
+            writing.join().expect("no panic")
+        });
+        assert_eq!(written, Err(TransactionError::Lost(LostReason::DeadlinePassed)));
+        assert_eq!(stage.server.stat("/written"), None);
+        drop(guard);
+        stage.check_clean(&client);
+    }
 }
 
 /// In virtual time.
@@ -380,10 +494,12 @@ fn a_client_that_has_expired_and_does_not_renew_answers_every_call<P: Pair>() {
         let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
         let side = P::Side::shipped(&client);
         let guard = side.acquiring().await.expect("it is free");
-        let (validated, looked) = (guard.validate(), side.looking());
+        // These are begun before the end, and come to theirs after it.
+        let (mut validated, mut looked) = (Box::pin(guard.validate()), Box::pin(side.looking()));
+        assert!(now(validated.as_mut()).is_none(), "the server has not run yet");
+        assert!(now(looked.as_mut()).is_none(), "the server has not run yet");
         world.server.expire(guard.session().0);
         status(&client, "the end", |now| now.state == SessionState::Expired).await;
-        // Some were asked before the end, and are polled after it.
         assert!(soon("a validation", validated).await.is_err());
         assert!(soon("a look", looked).await.is_err());
         assert!(soon("a validation", guard.validate()).await.is_err());

@@ -295,7 +295,7 @@ fn a_missing_chroot_is_created_even_when_the_connection_is_cut() {
 #[test]
 fn fifty_thousand_watches_are_restored_and_fire() {
     run(async {
-        let world = World::new().pace(Pace::of(1000));
+        let world = World::new().pace(Pace::CALM.beside(50_000));
         let client = world.client(1).await;
         let pending: Vec<_> =
             (0..50_000).map(|n| client.exists_and_watch(&format!("/watched/{n}"))).collect();
@@ -444,13 +444,7 @@ impl AsyncWrite for Recorded {
         written
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+    zk_tests::flush_and_shut_down_through!(stream);
 }
 
 fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
@@ -541,9 +535,10 @@ fn a_transport_that_takes_few_bytes_at_a_time_gets_all_of_them_in_order() {
 #[test]
 fn requests_leave_while_others_are_refused() {
     const ENOUGH: usize = 500_000;
+    const OUTSTANDING: usize = 300;
     run(async {
-        let world = World::new().pace(Pace::of(1000));
-        let client = world.client_with(1, |builder| builder.outstanding_limit(300)).await;
+        let world = World::new().pace(Pace::CALM.beside(2 * OUTSTANDING));
+        let client = world.client_with(1, |builder| builder.outstanding_limit(OUTSTANDING)).await;
         let (answered, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut asking = JoinSet::new();
         for _ in 0..1000 {

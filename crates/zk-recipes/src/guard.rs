@@ -337,7 +337,8 @@ impl<K: Queued> Guard<K> {
     /// The request is queued when this is called, like those of the client, and is sent in the
     /// session of the lock or not at all. **At risk**, it is sent all the same, or waits for the
     /// next connection, because the ensemble decides. **Lost**, it is not sent, and what was not
-    /// sent by then is taken back.
+    /// sent by then is taken back. Only the client's runtime knows what was sent, so if nobody drives
+    /// that, the future waits for it, also when the lock is lost.
     ///
     /// **Connection loss** is not replayed, because only the caller knows whether repeating is
     /// harmless: the check holds again after the first one was applied. What can be repeated is a

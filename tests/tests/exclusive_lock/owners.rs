@@ -202,10 +202,12 @@ fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
 /// learns first: what was not sent then must not be sent in the next session.
 #[test]
 fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_alone() {
+    const REQUESTS: usize = 9_000;
     for is_full in [false, true] {
         for turns in 0..if is_full { 3 } else { 20 } {
             run(async {
-                let world = World::new().pace(Pace::of(9000));
+                let world = World::new();
+                let world = if is_full { world.pace(Pace::CALM.beside(REQUESTS)) } else { world };
                 let (client, guard) = holder(&world, FIRST).await;
                 let other = world.client(SECOND).await;
                 let waiter = wait_for(&world, &other, &lock(&other)).await;
@@ -214,7 +216,7 @@ fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_al
                     let dead = session(&client);
                     let slow = Action::Delay(Duration::from_secs(1));
                     world.server.inject(at_op(dead, OpCode::EXISTS, slow));
-                    for _ in 0..9_000 {
+                    for _ in 0..REQUESTS {
                         let asking = client.exists("/locks");
                         spawn(async move { drop(asking.await) });
                     }

@@ -3,10 +3,15 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use zk_recipes::{Client, FairLock, LockError};
+use jute_codec::OpCode;
+use zk_recipes::{Client, FairLock, LockError, LockState};
+use zk_tests::lockstep::Lockstep;
 use zk_tests::world::{DIRECTORY, World, run, runtime, sleep_ms};
+use zk_testserver::ServerConfig;
 
-use crate::{FIRST, SECOND, granted_now, holder, queue_up, release, spawn};
+use crate::{
+    FIRST, SECOND, granted_now, holder, ops, queue_up, release, requests_of, session, spawn,
+};
 
 /// Between two looks at the clocks a process may be paused, so a timer may come too early by the
 /// clock of the client. Here tokio's clock is virtual and that of the client is not: every timer
@@ -14,9 +19,12 @@ use crate::{FIRST, SECOND, granted_now, holder, queue_up, release, spawn};
 #[test]
 fn a_timer_that_comes_too_early_is_no_timeout() {
     runtime().block_on(async {
-        let world = World::new();
+        // In half a second of real time an hour of virtual time may pass, and no ping is due.
+        let ages = Duration::from_secs(1_000_000);
+        let world = World::with(ServerConfig::default().max_session_timeout(ages));
         let (other, held) = holder(&world, SECOND).await;
         let client = Client::builder("in-process")
+            .session_timeout(ages)
             .transport(world.server.connector())
             .connect()
             .await
@@ -24,13 +32,19 @@ fn a_timer_that_comes_too_early_is_no_timeout() {
         let lock = FairLock::builder(&client, DIRECTORY)
             .and_then(|lock| lock.safety_relist(Some(Duration::from_millis(100))).build())
             .expect("the options are legal");
-        let waiter = spawn(lock.acquire().into_future());
+        world.server.clear_requests();
+        let patience = Duration::from_secs(3_600);
+        let waiter = spawn(lock.acquire().timeout(patience).into_future());
         // Real time, in which several checks are due.
         let begin = client.now();
         while client.now().saturating_since(begin) < Duration::from_millis(500) {
             sleep_ms(1).await;
             assert!(!waiter.is_finished(), "nothing has happened");
         }
+        // The first reads are those of its arrival: the one ahead, and its own znode.
+        let reads = ops(&requests_of(&world, session(&client)));
+        let reads = reads.iter().filter(|op| **op == OpCode::GET_DATA).count();
+        assert!(reads > 2, "no check was due: {}", world.trace());
         release(held).await;
         let guard = waiter.await.expect("it does not panic").expect("there is no timeout");
         release(guard).await;
@@ -38,22 +52,33 @@ fn a_timer_that_comes_too_early_is_no_timeout() {
     });
 }
 
+/// To the 2 ms of a step by either clock, whichever is the faster.
 #[test]
 fn a_deadline_comes_by_the_clock_of_the_client() {
-    run(async {
-        let world = World::new();
-        let (other, held) = holder(&world, SECOND).await;
-        let client = world.client(FIRST).await;
-        for ms in [0, 1, 999, 100_000] {
-            let begin = client.now();
+    const SLACK: Duration = Duration::from_millis(2);
+    for rate in [950, 1000, 1050] {
+        let mut sides = Lockstep::new(ServerConfig::default(), rate);
+        let other = sides.client(|builder| builder.seed(SECOND));
+        let held = sides.hold(&other);
+        let client = sides.client(|builder| builder.seed(FIRST));
+        for ms in [0, 1, 999, 8_000] {
+            let begin = (sides.now, sides.look(|| client.now()));
             let timeout = Duration::from_millis(ms);
-            let ended = World::lock(&client).acquire().timeout(timeout).await.map(drop);
-            assert_eq!(ended, Err(LockError::TimedOut));
-            assert_eq!(client.now().saturating_since(begin), timeout);
+            let acquire =
+                sides.look(|| World::lock(&client).acquire().timeout(timeout).into_future());
+            let ended = sides.finish(acquire);
+            assert_eq!(ended.map(drop), Err(LockError::TimedOut));
+            let (passed, by_client) = (
+                sides.now.saturating_sub(begin.0),
+                sides.look(|| client.now()).saturating_since(begin.1),
+            );
+            let label = format!("{ms} ms at {rate}: {by_client:?}, and {passed:?} by the servers");
+            assert!((timeout..=timeout + SLACK).contains(&by_client), "{label}");
+            let expected = timeout * 1000 / rate;
+            assert!((expected..=expected + SLACK).contains(&passed), "{label}");
         }
-        release(held).await;
-        world.check_clean(&[&client, &other]).await;
-    });
+        assert_eq!(sides.look(|| held.state()), LockState::Held);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{Acl, FairLock, LockError, LockState, LostReason, Permissions};
+use zk_recipes::{Acl, Client, FairLock, Guard, LockError, LockState, LostReason, Permissions};
 use zk_tests::scene::place_of;
 use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
@@ -394,15 +394,21 @@ fn a_predecessor_of_the_own_session_is_confirmed_by_one_read() {
     });
 }
 
+/// A client that holds the lock by a znode that nobody else may read.
+async fn unreadable_holder(world: &World) -> (Client, Guard) {
+    let client = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+    let lock = FairLock::builder(&client, DIRECTORY)
+        .and_then(|lock| lock.acl(Acl::creator_all()).safety_relist(None).build())
+        .expect("the options are legal");
+    let held = lock.acquire().await.expect("nobody else wants it");
+    (client, held)
+}
+
 #[test]
 fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
     run(async {
         let world = World::new();
-        let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
-        let lock = FairLock::builder(&other, DIRECTORY)
-            .and_then(|lock| lock.acl(Acl::creator_all()).safety_relist(None).build())
-            .expect("the options are legal");
-        let held = lock.acquire().await.expect("nobody else wants it");
+        let (other, held) = unreadable_holder(&world).await;
         let client = world.client(FIRST).await;
         let lock = World::lock(&client);
         let waiter = queue_up(&world, &lock).await;
@@ -426,11 +432,7 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
 fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
     run(async {
         let world = World::new();
-        let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
-        let lock = FairLock::builder(&other, DIRECTORY)
-            .and_then(|lock| lock.acl(Acl::creator_all()).safety_relist(None).build())
-            .expect("the options are legal");
-        let held = lock.acquire().await.expect("nobody else wants it");
+        let (other, held) = unreadable_holder(&world).await;
         let client = world.client(FIRST).await;
         let waiter = queue_up(&world, &World::lock(&client)).await;
         // Somebody replaces the own znode by one that carries the same id.

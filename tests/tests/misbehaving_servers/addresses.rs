@@ -5,13 +5,21 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 use zk_recipes::Client;
 use zk_session::{Host, Tcp};
 use zk_tests::scene::spawn;
 use zk_testserver::{ServerConfig, TestServer};
+
+/// Within this a connection on loopback comes about, unless nobody is to take it.
+const A_MOMENT: Duration = Duration::from_millis(500);
+/// Far more than a client needs, which tries the next address after a quarter of a second; far less
+/// than the time after which it gives an attempt up.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The name is that of the addresses 127.0.0.2 to 127.0.0.4, and only the last one serves.
 fn resolver() -> Tcp {
@@ -75,13 +83,16 @@ fn addresses_that_refuse_or_swallow_connections_cost_a_moment_only() {
         socket.bind(SocketAddr::from((address(3), port)))?;
         let _full = socket.listen(1)?;
         let mut waiting = Vec::new();
-        for _ in 0..4 {
-            let connect = tokio::net::TcpStream::connect((address(3), port));
-            waiting.push(spawn(connect));
+        while let Ok(stream) = timeout(A_MOMENT, TcpStream::connect((address(3), port))).await {
+            waiting.push(stream?);
+            assert!(waiting.len() < 10, "a queue of one is never full");
         }
         for seed in 0..6 {
-            connects(port, seed).await;
+            let connected = timeout(CONNECT_MAX, connects(port, seed)).await;
+            assert!(connected.is_ok(), "with seed {seed} that took {CONNECT_MAX:?}");
         }
+        // It was full to the end.
+        assert!(timeout(A_MOMENT, TcpStream::connect((address(3), port))).await.is_err());
         Ok(())
     });
 }

@@ -62,13 +62,7 @@ impl AsyncWrite for Muted {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
+    zk_tests::flush_and_shut_down_through!(stream);
 }
 
 /// How the first connection ends.

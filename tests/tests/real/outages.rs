@@ -105,8 +105,10 @@ async fn endure<H: Side, W: Side>(
     turn.wait().await;
     turn.wait().await;
     let mut free;
-    if matches!(held.state(), LockState::Lost(_)) {
-        assert!(seconds > SURVIVED_SECONDS, "{label}: lost");
+    let state = held.state();
+    let is_lost = matches!(state, LockState::Lost(_));
+    assert_eq!(is_lost, seconds > SURVIVED_SECONDS, "{label}: {state:?}");
+    if is_lost {
         // Its client removes what it has lost, as soon as it is connected.
         let status = zk_tests::wait::status(&first.client, "a connection", |now| {
             now.state == SessionState::Connected
@@ -129,6 +131,9 @@ async fn endure<H: Side, W: Side>(
         rows.push(Row { label: label.clone(), wait, requests });
         assert_eq!(guard.state(), LockState::Held, "{label}");
         if !W::SHARES {
+            // Time enough for a grant that should not be.
+            guard.validate().await.expect("it is held");
+            assert!(waiting.try_join_next().is_none(), "{label}: granted beside another");
             before = waiters.iter().map(|party| party.meter.counted()).collect();
             free = Instant::now();
         }

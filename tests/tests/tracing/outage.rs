@@ -97,13 +97,21 @@ fn with_outage<F: Future<Output = ()>>(
 
 #[test]
 fn spans_do_not_nest_and_lines_do_not_grow_however_many_attempts_fail() {
+    const ATTEMPTS: usize = 5_000;
+    const MINUTES_MAX: usize = 1_000;
     let depth = with_outage(|client, server, is_off, attempts, lines| async move {
         is_off.store(true, Relaxed);
         server.disconnect_all();
-        while attempts.load(Relaxed) < 5_000 {
+        for _ in 0..MINUTES_MAX {
+            if attempts.load(Relaxed) >= ATTEMPTS {
+                break;
+            }
             sleep_ms(60_000).await;
         }
+        let attempts = attempts.load(Relaxed);
+        assert!(attempts >= ATTEMPTS, "{attempts} attempts in {MINUTES_MAX} minutes");
         let lines = lines.take();
+        assert!(!lines.is_empty(), "an outage is told of");
         let longest = lines.iter().map(String::len).max().unwrap_or_default();
         assert!(longest < 400, "{longest} characters");
         assert!(lines.iter().all(|line| line.matches("zk_connection").count() <= 1));

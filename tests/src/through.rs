@@ -1,0 +1,22 @@
+//! What a stream around another one leaves to it.
+
+/// The rest of an [`AsyncWrite`](tokio::io::AsyncWrite) that changes nothing but its writes: for
+/// flushing and shutting down it passes the call on to the stream in this field.
+#[macro_export]
+macro_rules! flush_and_shut_down_through {
+    ($stream:ident) => {
+        fn poll_flush(
+            self: ::std::pin::Pin<&mut Self>,
+            cx: &mut ::std::task::Context<'_>,
+        ) -> ::std::task::Poll<::std::io::Result<()>> {
+            ::std::pin::Pin::new(&mut self.get_mut().$stream).poll_flush(cx)
+        }
+
+        fn poll_shutdown(
+            self: ::std::pin::Pin<&mut Self>,
+            cx: &mut ::std::task::Context<'_>,
+        ) -> ::std::task::Poll<::std::io::Result<()>> {
+            ::std::pin::Pin::new(&mut self.get_mut().$stream).poll_shutdown(cx)
+        }
+    };
+}
