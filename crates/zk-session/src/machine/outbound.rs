@@ -61,8 +61,13 @@ impl Session {
         if let Some(at) = flight.deadline {
             self.deadlines.insert((at, token));
         }
-        self.waiting.insert(place, (token, flight));
         self.pump();
+        // Usually nothing waits, and nothing has to.
+        if self.waiting.is_empty() && self.may_send() {
+            self.send_flight(token, flight);
+        } else {
+            self.waiting.insert(place, (token, flight));
+        }
     }
 
     /// The transport took bytes.
@@ -88,12 +93,7 @@ impl Session {
 
     /// Sends what waits, as far as the connection takes it.
     pub(super) fn pump(&mut self) {
-        while self.phase == Phase::Established
-            && !self.closing
-            && self.inflight.len() < INFLIGHT_MAX
-            && self.inflight.backlog() < BACKLOG_MAX
-            && self.inflight.expected() < EXPECTED_MAX
-        {
+        while self.may_send() {
             if let Some((path, subscribers)) = self.lists.next() {
                 self.send_list(path, subscribers);
             } else if let Some((_, (token, flight))) = self.waiting.pop_first() {
@@ -102,6 +102,15 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// The connection takes another request.
+    fn may_send(&self) -> bool {
+        self.phase == Phase::Established
+            && !self.closing
+            && self.inflight.len() < INFLIGHT_MAX
+            && self.inflight.backlog() < BACKLOG_MAX
+            && self.inflight.expected() < EXPECTED_MAX
     }
 
     /// Sends a list for the flights that were parked.
@@ -166,7 +175,9 @@ impl Session {
         for (path, subscriber) in asked {
             self.lists.ask(path, subscriber);
         }
-        if let Some(open) = self.open.get_mut(&token) {
+        if !parked.is_empty()
+            && let Some(open) = self.open.get_mut(&token)
+        {
             open.parked = parked.iter().map(|(path, _)| path.clone()).collect();
         }
         for (path, subscriber) in parked {
