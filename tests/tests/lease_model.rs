@@ -1,0 +1,258 @@
+//! Formulas for a lease, against a model of an ensemble (`ensemble`): many random histories with
+//! every fault that is allowed for, alone, in pairs and together (`histories`), and all histories of
+//! a coarse grid (`grid`). A formula is wrong if a deadline that it has promised lies behind the
+//! moment in which the ensemble ends the session.
+//!
+//! `LEASE_HISTORIES` sets the number of random histories, and `LEASE_SEED` prints one of them, with
+//! the deadlines of all formulas.
+
+#![expect(clippy::indexing_slicing, reason = "formulas are numbered by their place in the list")]
+
+#[path = "lease_model/ensemble.rs"]
+mod ensemble;
+#[path = "lease_model/formulas.rs"]
+mod formulas;
+#[path = "lease_model/grid.rs"]
+mod grid;
+#[path = "lease_model/histories.rs"]
+mod histories;
+
+use std::collections::BTreeMap;
+
+use self::ensemble::{History, Micros, Plan, run};
+use self::formulas::Formula;
+use self::histories::{Fault, plan};
+
+/// What a formula is to prove.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Claim {
+    /// It is right in every history.
+    Safe,
+    /// It is not, and random histories show it.
+    Refuted,
+    /// It is right while the leader stands still no more often than that, and wrong in some history
+    /// of the grid in which it stands still once more.
+    Pauses(usize),
+}
+
+const FORMULAS: [(&str, Formula, Claim); 13] = [
+    ("the newest acknowledgement", formulas::newest, Claim::Refuted),
+    ("a resume alone", formulas::resume, Claim::Refuted),
+    ("the window of pings, as it ships", formulas::window, Claim::Refuted),
+    ("k - 1", formulas::k_minus_1, Claim::Refuted),
+    ("k - 2", formulas::k_minus_2, Claim::Refuted),
+    ("two gaps, a sync for the write", formulas::g2_with_a_sync, Claim::Refuted),
+    ("resumes that a write has proven", formulas::handshakes_only, Claim::Safe),
+    ("a bridge, no gap", formulas::g0, Claim::Pauses(0)),
+    ("a bridge, one gap", formulas::g1, Claim::Pauses(1)),
+    ("two short bridges", formulas::h, Claim::Pauses(1)),
+    ("a bridge, two gaps", formulas::g2, Claim::Pauses(2)),
+    ("two gaps between all answers", formulas::g2_with_pings, Claim::Pauses(2)),
+    ("a bridge, three gaps", formulas::g3, Claim::Pauses(3)),
+];
+
+/// How often the leader stands still in random histories, at most.
+const PAUSES: usize = 2;
+
+/// What became of a formula.
+#[derive(Clone, Debug, Default)]
+struct Judged {
+    histories: u64,
+    wrong: u64,
+    latest: Micros,
+    /// What refutes it: a seed, or a place in the grid.
+    refuted: Option<String>,
+    /// Histories in which it has promised more than the creation of the session did.
+    renewed: u64,
+}
+
+impl Judged {
+    fn judge(
+        &mut self,
+        formula: Formula,
+        plan: &Plan,
+        history: &History,
+        name: impl FnOnce() -> String,
+    ) {
+        let end = formula(&history.seen, plan) * 1000 / plan.rate;
+        let late = end.saturating_sub(history.over);
+        self.histories += 1;
+        self.renewed += u64::from(end > plan.timeout);
+        self.latest = self.latest.max(late);
+        if late > 0 {
+            self.wrong += 1;
+            self.refuted.get_or_insert_with(name);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.histories += other.histories;
+        self.wrong += other.wrong;
+        self.latest = self.latest.max(other.latest);
+        self.renewed += other.renewed;
+        self.refuted = self.refuted.take().or_else(|| other.refuted.clone());
+    }
+}
+
+type Table = BTreeMap<usize, Judged>;
+
+/// Judges these formulas on histories with these faults, on all processors.
+fn judge(seeds: std::ops::Range<u64>, faults: &[Fault], formulas: &[usize]) -> Table {
+    on_all_processors(|offset, threads| {
+        let mut table = Table::new();
+        for seed in (seeds.start + offset as u64..seeds.end).step_by(threads) {
+            let plan = plan(seed, faults);
+            let history = run(&plan, false);
+            for index in formulas {
+                let judged = table.entry(*index).or_default();
+                let name = || format!("LEASE_SEED={seed}");
+                judged.judge(FORMULAS[*index].1, &plan, &history, name);
+            }
+        }
+        table
+    })
+}
+
+/// Adds up what each thread has found; each is told its number, and how many there are.
+fn on_all_processors(part: impl Fn(usize, usize) -> Table + Sync) -> Table {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let part = &part;
+    std::thread::scope(|scope| {
+        let running: Vec<_> =
+            (0..threads).map(|number| scope.spawn(move || part(number, threads))).collect();
+        let mut all = Table::new();
+        for thread in running {
+            for (index, judged) in thread.join().expect("it does not panic") {
+                all.entry(index).or_default().add(&judged);
+            }
+        }
+        all
+    })
+}
+
+fn show(table: &Table) {
+    for (index, judged) in table {
+        let Judged { histories, wrong, latest, refuted, renewed } = judged;
+        let (name, ..) = FORMULAS[*index];
+        let first = refuted.as_ref().map_or(String::new(), |name| format!(", as with {name}"));
+        let latest = *latest / 1000;
+        eprintln!(
+            "{name}: wrong in {wrong} of {histories}, by up to {latest} ms{first}; \
+             renewed in {renewed}"
+        );
+    }
+}
+
+fn histories(usual: u64) -> u64 {
+    match std::env::var("LEASE_HISTORIES").map(|count| count.parse()) {
+        Ok(count) => count.expect("LEASE_HISTORIES is a number"),
+        Err(_) => usual,
+    }
+}
+
+fn those(is_wanted: impl Fn(Claim) -> bool) -> Vec<usize> {
+    (0..FORMULAS.len()).filter(|index| is_wanted(FORMULAS[*index].2)).collect()
+}
+
+/// Those that have to be right in random histories.
+fn safe() -> Vec<usize> {
+    those(|claim| match claim {
+        Claim::Safe => true,
+        // The one that counts pings has this many in the grid, and fewer with latencies.
+        Claim::Pauses(most) => most >= PAUSES,
+        Claim::Refuted => false,
+    })
+    .into_iter()
+    .filter(|index| FORMULAS[*index].0 != "two gaps between all answers")
+    .collect()
+}
+
+#[test]
+fn safe_formulas_end_before_the_session_with_every_fault() {
+    let table = judge(0..histories(20_000), &Fault::ALL, &safe());
+    show(&table);
+    for (index, judged) in table {
+        assert_eq!(judged.wrong, 0, "{}", FORMULAS[index].0);
+        assert!(judged.renewed > judged.histories / 10, "{}: {judged:?}", FORMULAS[index].0);
+    }
+}
+
+#[test]
+fn safe_formulas_end_before_the_session_with_each_fault_and_each_pair() {
+    let each = histories(20_000) / 50;
+    for (at, one) in Fault::ALL.iter().enumerate() {
+        for other in &Fault::ALL[at..] {
+            for (index, judged) in judge(0..each, &[*one, *other], &safe()) {
+                let name = FORMULAS[index].0;
+                assert_eq!(judged.wrong, 0, "{name}, {one:?} and {other:?}: {judged:?}");
+            }
+        }
+    }
+}
+
+/// Histories that refute nothing prove nothing.
+#[test]
+fn formulas_that_are_not_safe_are_refuted() {
+    const CHUNK: u64 = 4_000;
+    const CHUNKS: u64 = 25;
+    let mut left = those(|claim| claim == Claim::Refuted);
+    for chunk in 0..CHUNKS {
+        let table = judge(chunk * CHUNK..(chunk + 1) * CHUNK, &Fault::ALL, &left);
+        show(&table);
+        left.retain(|index| table[index].wrong == 0);
+        if left.is_empty() {
+            return;
+        }
+    }
+    let names: Vec<_> = left.iter().map(|index| FORMULAS[*index].0).collect();
+    panic!("no history refutes {names:?}");
+}
+
+/// All histories of the grid: each gap that is paid for is a pause that is survived.
+#[test]
+fn a_bridge_survives_as_many_pauses_of_the_leader_as_it_pays_for() {
+    for (pauses, longest) in [(1, 12), (2, 8), (3, 4)] {
+        let formulas = those(|claim| match claim {
+            Claim::Pauses(most) => (pauses - 1..=pauses).contains(&most),
+            Claim::Safe | Claim::Refuted => false,
+        });
+        let table = on_all_processors(|number, threads| {
+            let mut table = Table::new();
+            for plan in grid::calm().iter().skip(number).step_by(threads) {
+                grid::each(plan, pauses, longest, &mut |plan| {
+                    let history = run(plan, false);
+                    for index in &formulas {
+                        let judged = table.entry(*index).or_default();
+                        let name = || grid::name(plan);
+                        judged.judge(FORMULAS[*index].1, plan, &history, name);
+                    }
+                });
+            }
+            table
+        });
+        eprintln!("the leader stands still {pauses} times:");
+        show(&table);
+        for (index, judged) in table {
+            let is_wrong = FORMULAS[index].2 != Claim::Pauses(pauses);
+            assert_eq!(judged.wrong > 0, is_wrong, "{}: {judged:?}", FORMULAS[index].0);
+            assert!(judged.renewed > 0, "{}: {judged:?}", FORMULAS[index].0);
+        }
+    }
+}
+
+#[test]
+fn a_history_can_be_read() {
+    let seed = std::env::var("LEASE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    let plan = plan(seed, &Fault::ALL);
+    let history = run(&plan, true);
+    eprintln!("{plan:?}");
+    for (at, line) in &history.trace {
+        eprintln!("{:10.3} {line}", *at as f64 / 1e6);
+    }
+    eprintln!("{:10.3} the session is over", history.over as f64 / 1e6);
+    for (name, formula, _) in FORMULAS {
+        let end = formula(&history.seen, &plan) * 1000 / plan.rate;
+        eprintln!("{:10.3} ends the lease by {name}", end as f64 / 1e6);
+    }
+    assert!(history.trace.len() > 2);
+}

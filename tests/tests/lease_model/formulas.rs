@@ -1,0 +1,236 @@
+//! Formulas for a lease, on what the client has seen. Each gives the latest deadline that it has
+//! ever promised, by the client's clock.
+
+#![expect(clippy::indexing_slicing, reason = "the places are there by construction")]
+
+use crate::ensemble::{Kind, Micros, Plan, Seen};
+
+pub(crate) type Formula = fn(&[Seen], &Plan) -> Micros;
+
+/// The session timeout on a clock that is slow.
+fn lasts(plan: &Plan) -> Micros {
+    plan.timeout / 20 * 19
+}
+
+/// A time of the servers on a clock that is fast.
+fn fast(time: Micros) -> Micros {
+    time + time / 20
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    kind: Kind,
+    sent: Micros,
+    got: Micros,
+}
+
+impl Answer {
+    fn is_leaders(&self) -> bool {
+        matches!(self.kind, Kind::Connect | Kind::Sync | Kind::Write)
+    }
+}
+
+/// The answers of each connection, the first of which is that of the handshake.
+fn connections(seen: &[Seen]) -> Vec<Vec<Answer>> {
+    let mut all: Vec<Vec<Answer>> = Vec::new();
+    for seen in seen {
+        match *seen {
+            Seen::Created { sent, got } | Seen::Resumed { sent, got } => {
+                all.push(vec![Answer { kind: Kind::Connect, sent, got }]);
+            }
+            Seen::Answer { kind, sent, got } => {
+                all.last_mut().expect("a handshake comes first").push(Answer { kind, sent, got });
+            }
+        }
+    }
+    all
+}
+
+/// The creation counts, and a resume once a write on its connection was committed.
+fn handshakes(seen: &[Seen], plan: &Plan) -> Micros {
+    let mut end = 0;
+    for (number, answers) in connections(seen).iter().enumerate() {
+        let is_proven = number == 0 || answers.iter().any(|answer| answer.kind == Kind::Write);
+        if is_proven && let Some(first) = answers.first() {
+            end = end.max(first.sent + lasts(plan));
+        }
+    }
+    end
+}
+
+/// The newest answer, whoever gave it.
+pub(crate) fn newest(seen: &[Seen], plan: &Plan) -> Micros {
+    let answers = connections(seen);
+    let newest = answers.iter().flatten().map(|answer| answer.sent).max();
+    newest.map_or(0, |sent| sent + lasts(plan))
+}
+
+/// A resume alone counts.
+pub(crate) fn resume(seen: &[Seen], plan: &Plan) -> Micros {
+    let firsts = connections(seen).into_iter().filter_map(|answers| answers.first().copied());
+    firsts.map(|answer| answer.sent + lasts(plan)).max().unwrap_or_default()
+}
+
+/// Handshakes only: they need no formula.
+pub(crate) fn handshakes_only(seen: &[Seen], plan: &Plan) -> Micros {
+    handshakes(seen, plan)
+}
+
+/// The write that is `back` writes older than the newest one that was committed.
+fn counted(seen: &[Seen], plan: &Plan, back: usize) -> Micros {
+    let mut end = handshakes(seen, plan);
+    for answers in connections(seen) {
+        let writes: Vec<_> = answers.iter().filter(|answer| answer.kind == Kind::Write).collect();
+        for window in writes.windows(back + 1) {
+            end = end.max(window[0].sent + lasts(plan));
+        }
+    }
+    end
+}
+
+pub(crate) fn k_minus_1(seen: &[Seen], plan: &Plan) -> Micros {
+    counted(seen, plan, 1)
+}
+
+pub(crate) fn k_minus_2(seen: &[Seen], plan: &Plan) -> Micros {
+    counted(seen, plan, 2)
+}
+
+/// What makes up the bridge from *b* to *a*: see docs/guarantees.md.
+#[derive(Clone, Copy, Debug)]
+struct Bridge {
+    /// How many of the longest gaps are paid for.
+    gaps: usize,
+    /// *a* may be a sync.
+    is_sync_enough: bool,
+    /// Gaps lie between any answers.
+    counts_pings: bool,
+}
+
+const G2: Bridge = Bridge { gaps: 2, is_sync_enough: false, counts_pings: false };
+
+fn bridge(seen: &[Seen], plan: &Plan, rules: Bridge) -> Micros {
+    let mut end = handshakes(seen, plan);
+    for answers in connections(seen) {
+        for (at, a) in answers.iter().enumerate() {
+            let counts = a.kind == Kind::Write || rules.is_sync_enough && a.kind == Kind::Sync;
+            if !counts {
+                continue;
+            }
+            let before = answers.get(..at).unwrap_or_default();
+            let is_before = |x: &&Answer| x.is_leaders() && x.got <= a.sent;
+            let Some(second) = before.iter().rev().find(is_before) else { continue };
+            if let Some(sent) = newest_bridged(before, second.sent, plan, rules) {
+                end = end.max(sent + lasts(plan));
+            }
+        }
+    }
+    end
+}
+
+/// Sending of the newest *b* whose touch a ping of the leader has fetched by the time `to`.
+fn newest_bridged(before: &[Answer], to: Micros, plan: &Plan, rules: Bridge) -> Option<Micros> {
+    for index in (0..before.len()).rev() {
+        let b = before.get(index)?;
+        // The touch of *b* may be lost, and then that of the next request is not.
+        let Some(next) = before.get(index + 1) else { continue };
+        let from = next.got;
+        if from < to && to - from >= fast(plan.tick) + gaps(before, from, to, rules) {
+            return Some(b.sent);
+        }
+    }
+    None
+}
+
+/// The longest times in which the leader may have stood still, of those between `from` and `to`.
+fn gaps(answers: &[Answer], from: Micros, to: Micros, rules: Bridge) -> Micros {
+    let mut gaps = Vec::new();
+    let mut last = from;
+    for answer in answers.iter().filter(|answer| answer.is_leaders() || rules.counts_pings) {
+        if answer.got <= from {
+            // It ran at some time since then.
+            continue;
+        }
+        gaps.push(answer.got.min(to).saturating_sub(last));
+        last = last.max(answer.sent);
+        if last >= to {
+            break;
+        }
+    }
+    gaps.push(to.saturating_sub(last));
+    gaps.sort_unstable_by(|a, b| b.cmp(a));
+    gaps.iter().take(rules.gaps).sum()
+}
+
+pub(crate) fn g0(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, Bridge { gaps: 0, ..G2 })
+}
+
+pub(crate) fn g1(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, Bridge { gaps: 1, ..G2 })
+}
+
+pub(crate) fn g2(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, G2)
+}
+
+pub(crate) fn g3(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, Bridge { gaps: 3, ..G2 })
+}
+
+pub(crate) fn g2_with_a_sync(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, Bridge { is_sync_enough: true, ..G2 })
+}
+
+pub(crate) fn g2_with_pings(seen: &[Seen], plan: &Plan) -> Micros {
+    bridge(seen, plan, Bridge { counts_pings: true, ..G2 })
+}
+
+/// Two bridges: *a'* is sent two thirds of a tick after *b*'s next answer, *a''* an eighth of a tick
+/// after the answer to *a'*, and *a* after that to *a''*.
+pub(crate) fn h(seen: &[Seen], plan: &Plan) -> Micros {
+    let mut end = handshakes(seen, plan);
+    for answers in connections(seen) {
+        for (at, a) in answers.iter().enumerate().filter(|(_, a)| a.kind == Kind::Write) {
+            let before = answers.get(..at).unwrap_or_default();
+            let answered =
+                |by: Micros| before.iter().rev().find(move |x| x.is_leaders() && x.got <= by);
+            let Some(second) = answered(a.sent) else { continue };
+            let Some(by) = second.sent.checked_sub(plan.tick * 13 / 100) else { continue };
+            let Some(first) = answered(by) else { continue };
+            let Some(by) = first.sent.checked_sub(plan.tick * 66 / 100) else { continue };
+            let bridged = before.windows(2).rev().find(|pair| pair[1].got <= by);
+            if let Some([b, _]) = bridged {
+                end = end.max(b.sent + lasts(plan));
+            }
+        }
+    }
+    end
+}
+
+/// The lease that pings renew, as it ships, with the shortest `syncLimit` that this history keeps to.
+pub(crate) fn window(seen: &[Seen], plan: &Plan) -> Micros {
+    use std::time::Duration;
+
+    use zk_recipes::{LeaseConfig, Time};
+    use zk_session::machine::Lease;
+
+    let time = |micros| Time::from_start(Duration::from_micros(micros));
+    let timeout = Duration::from_micros(plan.timeout);
+    let config = LeaseConfig::default().tick(Duration::from_micros(plan.tick)).sync_limit(5);
+    let mut lease = Lease::new(Some(config));
+    for seen in seen {
+        match *seen {
+            Seen::Created { sent, got } => lease.created(time(sent), time(got), timeout),
+            Seen::Resumed { sent, got } => lease.resumed(time(sent), time(got), timeout),
+            Seen::Answer { kind, sent, got } => {
+                lease.acknowledged(time(sent), time(got));
+                if kind == Kind::Write {
+                    lease.committed();
+                }
+            }
+        }
+    }
+    let end = lease.deadline().map_or(Duration::ZERO, Time::since_start);
+    u64::try_from(end.as_micros()).unwrap_or(Micros::MAX)
+}
