@@ -258,3 +258,18 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
     }
     assert!(matches!(fair_step, Step::Failed(LockError::Refused { .. })), "{fair_step:?}");
 }
+
+/// The end of an older session arrives after a create was sent in a newer one: the create counts.
+#[test]
+fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
+    let mut machine = contender();
+    assert_eq!(ops(&machine.start()), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
+    let (mut release, is_creating) = machine.abandon();
+    assert!(is_creating);
+    assert!(matches!(release.start(true), ReleaseStep::Wait(None)));
+    let step = release.handle(view(2), Input::Ended(THEIRS));
+    assert!(matches!(step, ReleaseStep::Wait(_)), "{step:?}");
+    let results = vec![created(&format!("/l/{}", own_name())), listed(&[])];
+    let step = release.handle(view(2), reply(2, results));
+    assert!(matches!(step, ReleaseStep::Submit(_)), "{step:?}");
+}

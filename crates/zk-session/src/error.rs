@@ -185,7 +185,7 @@ pub enum ConnectError {
     /// The options cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client has stopped. The session expired before it was of use, and is not to be renewed
+    /// The client has stopped. The session expired before it could be used, and is not to be renewed
     /// ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the transport has
     /// panicked in the session's task, or the runtime shuts down.
     #[error("the client has stopped before it was connected to {hosts}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]

@@ -5,14 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use jute_codec::{Create2Reply, NameList, OpCode, Response, Stat};
-use zk_recipes::machine::contender::Contender;
-use zk_recipes::machine::release::ReleaseStep;
-use zk_recipes::machine::{Input, Profile, Step, View};
-use zk_recipes::{
-    Acl, Client, CloseOutcome, Guard, LockError, LockState, Names, Naming, SessionId, Time,
-};
-use zk_session::machine::Reply;
+use jute_codec::OpCode;
+use zk_recipes::{Client, CloseOutcome, Guard, LockError, LockState};
 use zk_tests::world::{World, forget_panics, run, runtime, sleep_ms};
 use zk_testserver::Action;
 
@@ -260,31 +254,4 @@ fn a_tainted_attempt_is_swept_again_after_the_next_reconnect() {
             world.check_clean(&[&client]).await;
         });
     }
-}
-
-/// The end of an older session arrives after a create was sent in a newer one: the create counts.
-#[test]
-fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
-    let profile = Profile {
-        directory: "/l".into(),
-        names: Names::Fair(Naming::default()),
-        acl: Acl::open(),
-        identity: "".into(),
-        safety_relist: None,
-    };
-    let mut contender = Contender::new(profile, 7, true);
-    assert!(matches!(contender.start(), Step::Submit(_)));
-    let (mut release, is_creating) = contender.abandon();
-    assert!(is_creating);
-    assert!(matches!(release.start(true), ReleaseStep::Wait(None)));
-    let view = View { now: Time::default(), connection: None, alive: None, lapses: 0 };
-    let step = release.handle(view, Input::Ended(SessionId(1)));
-    assert!(matches!(step, ReleaseStep::Wait(_)), "{step:?}");
-    let path = format!("/l/{:032x}-lock-0000000000", 7);
-    let stat = Stat { czxid: 5, ephemeral_owner: 2, ..Stat::default() };
-    let created = Response::Create2(Create2Reply { path: path.into(), stat });
-    let results = vec![Ok(created), Ok(Response::GetChildren(NameList::default()))];
-    let reply = Reply { session: Some(SessionId(2)), connection: 2, results };
-    let step = release.handle(view, Input::Reply(reply));
-    assert!(matches!(step, ReleaseStep::Submit(_)), "{step:?}");
 }

@@ -96,7 +96,7 @@ pub(crate) fn k_minus_2(seen: &[Seen], plan: &Plan) -> Micros {
     counted(seen, plan, 2)
 }
 
-/// What makes up the bridge from *b* to *a*: see docs/guarantees.md.
+/// What makes up the bridge from *b* to *a*: see docs/design.md.
 #[derive(Clone, Copy, Debug)]
 struct Bridge {
     /// How many of the longest gaps are paid for.
@@ -208,7 +208,8 @@ pub(crate) fn h(seen: &[Seen], plan: &Plan) -> Micros {
     end
 }
 
-/// The lease that pings renew, as it ships, with the shortest `syncLimit` that this history keeps to.
+/// The lease that pings renew, as it ships. It trusts servers to notice within `syncLimit` that they
+/// are cut off, and those of these histories never notice.
 pub(crate) fn window(seen: &[Seen], plan: &Plan) -> Micros {
     use std::time::Duration;
 

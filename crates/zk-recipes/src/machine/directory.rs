@@ -38,9 +38,8 @@ pub(crate) enum Made {
 impl Directory {
     /// The operations of a round, for the directory at this path.
     pub(crate) fn make(&mut self, path: &ByteString) -> Result<Vec<Operation>, LockError> {
-        self.rounds += 1;
         // The root is always there; what a server misses then is beyond us.
-        if self.rounds > ROUNDS_MAX || path == "/" {
+        if self.rounds == ROUNDS_MAX || path == "/" {
             let path = path.to_string();
             let code = ErrorCode::NO_NODE;
             return Err(LockError::Refused { code, operation: "create", path });
@@ -61,7 +60,6 @@ impl Directory {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
-            self.rounds -= 1;
             return Made::Again;
         }
         let mut path = path.to_owned();
@@ -75,7 +73,7 @@ impl Directory {
                 path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
             }
         }
-        match deciding.map(replayable) {
+        let made = match deciding.map(replayable) {
             // Somebody was faster, or deletes what we make.
             Some(Verdict::Refused(OpError::Server(
                 ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
@@ -83,12 +81,11 @@ impl Directory {
             Some(Verdict::Refused(error)) => {
                 Made::Failed(LockError::definite(error, "create", &path))
             }
-            Some(Verdict::Later(error)) => {
-                self.rounds -= 1;
-                Made::Later(error)
-            }
+            Some(Verdict::Later(error)) => Made::Later(error),
             Some(Verdict::SessionOver) => Made::SessionOver,
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Made::Perhaps,
-        }
+        };
+        self.rounds += u32::from(matches!(made, Made::Perhaps));
+        made
     }
 }

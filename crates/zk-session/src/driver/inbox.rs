@@ -143,7 +143,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
@@ -151,8 +151,9 @@ mod tests {
     use crate::machine::EndCause;
     use crate::types::{SessionId, WatchedEvent};
 
+    /// How often a reader was woken.
     #[derive(Default)]
-    struct Count(AtomicUsize);
+    pub(in crate::driver) struct Count(pub(in crate::driver) AtomicUsize);
 
     impl Wake for Count {
         fn wake(self: Arc<Self>) {

@@ -125,21 +125,13 @@ impl End {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::{Context, Wake, Waker};
+    use std::sync::atomic::Ordering;
+    use std::task::{Context, Waker};
 
     use super::super::inbox::Inbox;
+    use super::super::inbox::tests::Count;
     use super::*;
     use crate::types::SessionId;
-
-    #[derive(Default)]
-    struct Woken(AtomicUsize);
-
-    impl Wake for Woken {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     /// That many lanes, whose readers wait.
     fn lanes(count: u64, waker: &Waker) -> (Lanes, Vec<Inbox>) {
@@ -159,7 +151,7 @@ mod tests {
     #[test]
     fn lanes_are_woken_in_turns_and_told_in_order() {
         const LANES: u64 = 1000;
-        let woken = Arc::<Woken>::default();
+        let woken = Arc::<Count>::default();
         let (mut lanes, inboxes) = lanes(LANES, &Waker::from(Arc::clone(&woken)));
         lanes.tell_all(Change::Closing);
         lanes.tell_all(Change::AuthFailed);
