@@ -1,10 +1,13 @@
-//! The comparisons of docs/performance.md.
+//! The comparisons of docs/performance.md, and with another build of this program.
 //!
-//! Each run is a process of its own, so that none inherits another's memory. What is compared is
-//! measured in turns, and the median of the rounds counts: a machine that is busy for a while slows
-//! both.
+//! Each run is a process of its own, so that none inherits another's memory. Two figures that are
+//! compared are measured right after each other, and the median of the ratios of all rounds counts.
+//! Many short rounds beat few long ones: a shared machine changes its speed by half within seconds,
+//! which two short runs in a row survive more often. While chance may still decide whether a goal
+//! is met, more rounds are measured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
@@ -12,6 +15,14 @@ use serde_json::{Map, Value, json};
 use crate::Outcome;
 use crate::options::Options;
 use crate::report::{Report, round};
+
+/// Rounds of a goal, in multiples of `--rounds`, before its median counts whatever the doubt.
+const PATIENCE: u32 = 4;
+/// Seconds of a round, unless told otherwise.
+const SECS: f64 = 0.5;
+/// How much worse than another build a figure may be. Less cannot be told from chance in the time
+/// that a call may take.
+const WORSE: f64 = 0.1;
 
 /// What is to hold.
 #[derive(Clone, Copy, Debug)]
@@ -27,27 +38,26 @@ enum Noise {
     Steady,
     /// Speed does.
     Usual,
-    /// The rate of a client that keeps a server busy is the server's, and that has moods.
-    Wild,
 }
 
-impl Noise {
-    fn rounds(self, options: &Options) -> u32 {
-        match self {
-            Self::Steady => 1,
-            Self::Usual => options.rounds,
-            Self::Wild => options.rounds * 3,
-        }
-    }
+/// What a figure is compared with.
+#[derive(Clone, Copy, Debug)]
+enum To {
+    /// The bound alone.
+    Nothing,
+    /// The same figure of another run.
+    Run(&'static str),
+    /// The same figure of the same run of another build.
+    Base,
 }
 
-/// A figure of one run, or its ratio to a figure of another.
+/// A figure of one run, or its ratio to another.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
     name: &'static str,
     run: &'static str,
     figure: &'static str,
-    to: Option<&'static str>,
+    to: To,
     bound: Bound,
     noise: Noise,
 }
@@ -62,12 +72,14 @@ const CREATE_FLOOR: &str = "create-pipelined --inflight 256 --size 128 --floor";
 const TASKS: &str = "get-pipelined --tasks 8 --runtime multi";
 const TASKS_CURRENT: &str = "get-pipelined --tasks 8";
 
+const CYCLES: Goal = ratio("2 cycles", "lock-uncontended", "per_s", FLOOR, Bound::AtLeast(0.75));
+
 const GOALS: &[Goal] = &[
     ratio("1 get-pipelined, CPU", GET, "cpu_us_per", GET_FLOOR, Bound::AtMost(1.5)),
     ratio("  set-pipelined, CPU", SET, "cpu_us_per", SET_FLOOR, Bound::AtMost(2.0)),
     ratio("  create-pipelined, CPU", CREATE, "cpu_us_per", CREATE_FLOOR, Bound::AtMost(2.0)),
     ratio("2 acquire, p50", "lock-uncontended", "acquire_p50_us", FLOOR, Bound::AtMost(1.3)),
-    ratio("2 cycles", "lock-uncontended", "per_s", FLOOR, Bound::AtLeast(0.75)),
+    CYCLES,
     contended("3 cycles of 2 contenders", "lock-contended --contenders 2", 1.0),
     contended("3 cycles of 16 contenders", "lock-contended --contenders 16", 0.8),
     contended("3 cycles of 200 contenders", "lock-contended --contenders 200", 0.6),
@@ -78,7 +90,7 @@ const GOALS: &[Goal] = &[
     single("5 KiB per idle session", "idle-sessions", "kb_per_session", Bound::AtMost(12.0)),
     single("6 KiB per waiter", "queue --n 10000", "kb_per_waiter", Bound::AtMost(2.0)),
     Goal {
-        to: Some("queue --n 10"),
+        to: To::Run("queue --n 10"),
         ..single(
             "6 requests per hand-off, 10,000 to 10",
             "queue --n 10000",
@@ -95,16 +107,7 @@ const GOALS: &[Goal] = &[
             Bound::AtMost(3.0),
         )
     },
-    Goal {
-        noise: Noise::Wild,
-        ..ratio(
-            "8 eight tasks, multi to current",
-            TASKS,
-            "per_s",
-            TASKS_CURRENT,
-            Bound::AtLeast(1.0),
-        )
-    },
+    ratio("8 eight tasks, multi to current", TASKS, "per_s", TASKS_CURRENT, Bound::AtLeast(0.9)),
 ];
 
 const fn ratio(
@@ -114,7 +117,7 @@ const fn ratio(
     to: &'static str,
     bound: Bound,
 ) -> Goal {
-    Goal { name, run, figure, to: Some(to), bound, noise: Noise::Usual }
+    Goal { name, run, figure, to: To::Run(to), bound, noise: Noise::Usual }
 }
 
 const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal {
@@ -122,7 +125,7 @@ const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal
 }
 
 const fn single(name: &'static str, run: &'static str, figure: &'static str, bound: Bound) -> Goal {
-    Goal { name, run, figure, to: None, bound, noise: Noise::Steady }
+    Goal { name, run, figure, to: To::Nothing, bound, noise: Noise::Steady }
 }
 
 impl Bound {
@@ -146,26 +149,24 @@ impl std::fmt::Display for Bound {
 /// Measures all of them, shows each as it comes, and reports all.
 pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let mut figures = Map::new();
-    let mut runs = Runs { options, kept: BTreeMap::new() };
+    let mut runs = Runs { options, own: std::env::current_exe()?, kept: BTreeMap::new() };
     let mut missed = Vec::new();
-    for goal in GOALS.iter().filter(|goal| goal.noise == Noise::Steady || !options.steady) {
-        let rounds = goal.noise.rounds(options);
-        let mut values =
-            (0..rounds).map(|index| goal.value(&mut runs, index)).collect::<Outcome<Vec<_>>>()?;
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values.first().copied(), values.last().copied());
-        let value = values.get(values.len() / 2).copied().ok_or("there were no rounds")?;
-        let (value, low, high) =
-            (round(value), round(low.unwrap_or(value)), round(high.unwrap_or(value)));
+    let goals = if options.base.is_some() { against_base() } else { GOALS.to_vec() };
+    for goal in goals.iter().filter(|goal| goal.noise == Noise::Steady || !options.steady) {
+        let Median { value, low, high, rounds } = goal.measure(&mut runs)?;
+        let (value, low, high) = (round(value), round(low), round(high));
         let (bound, is_met) = (goal.bound.to_string(), goal.bound.is_met(value));
         let verdict = if is_met { "met" } else { "NOT MET" };
-        eprintln!("{:40} {value:>8} ({low} to {high}), {bound}: {verdict}", goal.name);
-        let figure =
-            json!({ "value": value, "low": low, "high": high, "bound": bound, "met": is_met });
+        let name = goal.name();
+        eprintln!("{name:50} {value:>8} ({low} to {high}, n {rounds}), {bound}: {verdict}");
+        let figure = json!({
+            "value": value, "low": low, "high": high, "rounds": rounds, "bound": bound,
+            "met": is_met,
+        });
+        figures.insert(name.clone(), figure);
         if !is_met {
-            missed.push(goal.name.trim());
+            missed.push(name);
         }
-        figures.insert(goal.name.trim().to_owned(), figure);
     }
     let report = Report::new(options).figures(figures);
     if missed.is_empty() {
@@ -175,48 +176,123 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
     Err(format!("not met: {}", missed.join("; ")).into())
 }
 
+/// Every figure of the goals, compared with that of another build.
+fn against_base() -> Vec<Goal> {
+    let mut seen = BTreeSet::new();
+    let mut goals = GOALS.to_vec();
+    goals.retain(|goal| seen.insert((goal.run, goal.figure)));
+    for goal in &mut goals {
+        goal.to = To::Base;
+        goal.bound = match goal.bound {
+            Bound::AtLeast(_) => Bound::AtLeast(1.0 - WORSE),
+            Bound::AtMost(_) => Bound::AtMost(1.0 + WORSE),
+        };
+    }
+    goals
+}
+
+/// The middle of the rounds, and between which values that of endless rounds is, 19 times of 20.
+#[derive(Clone, Copy, Debug)]
+struct Median {
+    value: f64,
+    low: f64,
+    high: f64,
+    rounds: usize,
+}
+
+impl Median {
+    fn of(values: &mut [f64]) -> Outcome<Self> {
+        values.sort_by(f64::total_cmp);
+        let rounds = values.len();
+        // Ranks of the binomial distribution, by its normal approximation.
+        let rank = ((rounds as f64 - 1.96 * (rounds as f64).sqrt()) / 2.0).max(0.0) as usize;
+        let at = |rank: usize| values.get(rank).copied().ok_or("there were no rounds");
+        let (low, high) = (at(rank)?, at((rounds - 1).saturating_sub(rank))?);
+        Ok(Self { value: at(rounds / 2)?, low, high, rounds })
+    }
+}
+
 impl Goal {
+    fn name(&self) -> String {
+        match self.to {
+            To::Base => format!("{}, {}", self.run, self.figure),
+            To::Nothing | To::Run(_) => self.name.trim().to_owned(),
+        }
+    }
+
+    fn measure(&self, runs: &mut Runs<'_>) -> Outcome<Median> {
+        let (least, most) = match self.noise {
+            Noise::Steady => (1, 1),
+            Noise::Usual => (runs.options.rounds, runs.options.rounds.saturating_mul(PATIENCE)),
+        };
+        let mut values = Vec::new();
+        for index in 0..most {
+            values.push(self.value(runs, index)?);
+            if index + 1 < least {
+                continue;
+            }
+            let Median { low, high, .. } = Median::of(&mut values)?;
+            if self.bound.is_met(low) == self.bound.is_met(high) {
+                break;
+            }
+        }
+        Median::of(&mut values)
+    }
+
     fn value(&self, runs: &mut Runs<'_>, round: u32) -> Outcome<f64> {
-        let mut figure = |run| runs.figure(run, self.figure, self.noise == Noise::Steady);
-        let Some(to) = self.to else { return figure(self.run) };
+        let is_steady = self.noise == Noise::Steady;
+        let own = (None, self.run);
+        let other = match self.to {
+            To::Nothing => return runs.figure(own, self.figure, is_steady),
+            To::Run(run) => (None, run),
+            To::Base => (runs.options.base.as_deref(), self.run),
+        };
+        let mut figure = |run| runs.figure(run, self.figure, is_steady);
         // Whoever comes first may find the server warmer, or colder.
         if round.is_multiple_of(2) {
-            let own = figure(self.run)?;
-            Ok(own / figure(to)?)
+            let own = figure(own)?;
+            Ok(own / figure(other)?)
         } else {
-            let other = figure(to)?;
-            Ok(figure(self.run)? / other)
+            let other = figure(other)?;
+            Ok(figure(own)? / other)
         }
     }
 }
 
-/// Runs of this program.
+/// A run of this program, or of another build.
+type Run<'a> = (Option<&'a Path>, &'static str);
+
+/// What was measured.
 struct Runs<'a> {
     options: &'a Options,
+    own: PathBuf,
     /// Reports of steady runs, of which other goals may want another figure.
-    kept: BTreeMap<&'static str, Value>,
+    kept: BTreeMap<Run<'a>, Value>,
 }
 
-impl Runs<'_> {
-    fn figure(&mut self, run: &'static str, figure: &str, is_steady: bool) -> Outcome<f64> {
-        let report = match self.kept.get(run) {
+impl<'a> Runs<'a> {
+    fn figure(&mut self, run: Run<'a>, figure: &str, is_steady: bool) -> Outcome<f64> {
+        let report = match self.kept.get(&run) {
             Some(report) if is_steady => report.clone(),
             _ => self.measure(run)?,
         };
         let value = report.get(figure).and_then(Value::as_f64);
-        let value = value.ok_or_else(|| format!("{run}: {figure} is missing in {report}"))?;
+        let value = value.ok_or_else(|| format!("{}: {figure} is missing in {report}", run.1))?;
         self.kept.insert(run, report);
         Ok(value)
     }
 
-    fn measure(&self, run: &str) -> Outcome<Value> {
-        let output = Command::new(std::env::current_exe()?)
+    fn measure(&self, (program, run): Run<'a>) -> Outcome<Value> {
+        let program = program.unwrap_or(&self.own);
+        let secs = self.options.secs.unwrap_or(SECS).to_string();
+        let output = Command::new(program)
             .args(run.split(' '))
-            .args(["--connect", &self.options.connect, "--secs", &self.options.secs.to_string()])
+            .args(["--connect", &self.options.connect, "--secs", &secs])
             .stderr(Stdio::inherit())
-            .output()?;
+            .output()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
         if !output.status.success() {
-            return Err(format!("{run}: {}", output.status).into());
+            return Err(format!("{} {run}: {}", program.display(), output.status).into());
         }
         Ok(serde_json::from_slice(&output.stdout)?)
     }

@@ -56,7 +56,9 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
     let directory = directory::path();
     let lock = format!("{directory}/lock");
     wire.ask(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
-    wire.ask(&wire::frame(&wire::create(&lock, "", CreateMode::Container)))?;
+    // Not a container, as the lock makes: the server deletes one that it finds empty, once a
+    // minute, and the floor makes no second one.
+    wire.ask(&wire::frame(&wire::create(&lock, "", CreateMode::Persistent)))?;
     let name = format!("{lock}/{NAME}");
     let data = vec![b'x'; DATA_BYTES];
     let mut acquire = wire::frame(&wire::create(&name, data, CreateMode::EphemeralSequential));

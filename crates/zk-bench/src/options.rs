@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
@@ -16,9 +17,9 @@ pub(crate) struct Options {
     /// Operations, hand-offs, waiters or watches; see the workload.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n: Option<u64>,
-    /// Seconds to measure, where no number of operations is given.
-    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
-    pub(crate) secs: f64,
+    /// Seconds to measure, where no number of operations is given: 5, and 0.5 in a round of `goals`.
+    #[arg(long, value_parser = seconds)]
+    pub(crate) secs: Option<f64>,
     /// Contenders of `lock-contended`, each with a session of its own.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) contenders: u32,
@@ -44,8 +45,11 @@ pub(crate) struct Options {
     /// Of `goals`, only those that do not depend on the speed of the machine: memory and requests.
     #[arg(long)]
     pub(crate) steady: bool,
-    /// Rounds of each comparison of `goals`.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Another build of this program: `goals` compares the figures of the two, in turns.
+    #[arg(long)]
+    pub(crate) base: Option<PathBuf>,
+    /// Rounds of each comparison of `goals`; up to four times as many where chance may decide.
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 }
 
@@ -119,7 +123,7 @@ impl Options {
     }
 
     pub(crate) fn duration(&self) -> Duration {
-        Duration::from_secs_f64(self.secs)
+        Duration::from_secs_f64(self.secs.unwrap_or(5.0))
     }
 }
 
