@@ -21,6 +21,9 @@ const ROUNDS: usize = 4;
 /// How often each task may run within one round.
 const TURNS: usize = 4;
 
+/// A session of four seconds is written to five times in each.
+const PACE: Pace = Pace { per_minute: 400, ..Pace::CALM };
+
 /// The two sides.
 #[derive(Debug)]
 pub struct Lockstep {
@@ -51,7 +54,7 @@ impl Lockstep {
     /// If it does not connect.
     pub fn client(&mut self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let (server, servers) = (self.server.clone(), self.servers.handle().clone());
-        let meter = Meter::new(Pace::CALM, Total::default());
+        let meter = Meter::new(PACE, Total::default());
         let connector = move |_host| {
             // The clock of the servers, not that of the client.
             let _context = servers.enter();

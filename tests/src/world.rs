@@ -15,7 +15,7 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, OpCode};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
-use zk_recipes::{Client, ClientBuilder, Clock, FairLock, RwLock};
+use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Lease, RwLock};
 use zk_session::SESSION_TIMEOUT_DEFAULT;
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
 
@@ -38,6 +38,7 @@ pub struct World {
     /// The server.
     pub server: TestServer,
     session_timeout: Duration,
+    lease: Option<Lease>,
     pace: Pace,
     traffic: Total,
     /// Until when no connection comes about.
@@ -55,16 +56,18 @@ impl World {
         Self {
             server: TestServer::start(config),
             session_timeout: SESSION_TIMEOUT,
+            lease: None,
             pace: Pace::CALM,
             traffic: Total::default(),
             closed_until: Arc::default(),
         }
     }
 
-    /// A world whose clients have the session timeout of those who set none, which is long enough
-    /// for a lease.
+    /// A world whose clients have the session timeout and the lease of those who set neither. The
+    /// clients of others have no lease, so that all their requests are those of their locks.
     pub fn shipped() -> Self {
-        Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT)
+        let lease = Some(Lease::default());
+        Self { lease, ..Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT) }
     }
 
     /// The same world, whose clients ask for this session timeout.
@@ -117,6 +120,7 @@ impl World {
         let (world, meter) = (self.clone(), Meter::new(self.pace, self.traffic.clone()));
         let builder = Client::builder("in-process")
             .session_timeout(self.session_timeout)
+            .lease(self.lease)
             .clock(Clock::tokio())
             .seed(seed)
             .transport(move |_host| {

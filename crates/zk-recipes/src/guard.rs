@@ -81,7 +81,8 @@ pub enum LockState {
     /// on acknowledging for a while after the leader has expired the session.
     Held,
     /// Neither a proof that it is lost nor a fresh one that it is held: disconnected, resumed and
-    /// not yet proven, or an acknowledgement is overdue.
+    /// not yet proven, an acknowledgement is overdue, or there is no lease yet because the session
+    /// has been idle.
     AtRisk,
     /// Lost, for ever: somebody else may hold the lock.
     Lost(LostReason),
@@ -117,6 +118,11 @@ pub struct DowngradeError {
 }
 
 impl<K> Guard<K> {
+    /// Waits until there is a lease, if there is none yet.
+    pub(crate) fn first_held(&self) -> impl Future<Output = Result<(), LostReason>> + '_ {
+        self.hold.first_held()
+    }
+
     pub(crate) fn new((hold, wish): Parts) -> Self {
         Self { hold, wish: Some(wish), presence: Arc::default(), kind: PhantomData }
     }
@@ -154,7 +160,7 @@ impl<K: Kind> Guard<K> {
     /// use std::time::Duration;
     /// # use zk_recipes::{Client, FairLock};
     ///
-    /// // The servers have the sync limit of the sample configuration, 5 ticks of 2 s.
+    /// // The servers have the tick of the sample configuration, 2 s.
     /// let timeout = Duration::from_secs(30);
     /// let client = Client::builder(address.to_string()).session_timeout(timeout).connect().await?;
     /// let guard = FairLock::new(&client, "/locks/billing")?.acquire().await?;
@@ -168,13 +174,16 @@ impl<K: Kind> Guard<K> {
     /// is due no later than the newest number says, if nobody acknowledges any more: the lock is
     /// then lost by our clock, before the ensemble may give it to another.
     ///
-    /// **It holds for** servers that are cut off from each other or stand still, processes that
-    /// are frozen and clocks that run up to 5 % apart, if the
-    /// [`LeaseConfig`](crate::LeaseConfig) is that of the servers. It does not hold for somebody
-    /// who deletes the znode, or ends the session, by hand.
+    /// **It holds for** servers that are cut off from each other or stand still, elections,
+    /// processes that are frozen and clocks that run up to 5 % apart, if the
+    /// [`Lease`](crate::Lease) is that of the servers. It does not hold for somebody who deletes
+    /// the znode, or ends the session, by hand.
+    ///
+    /// **There is no lease yet** right after the grant, if the session has been idle: it takes about
+    /// one and a half ticks of the servers to make one, and the lock is at risk until then.
     ///
     /// **There is no lease** if the session timeout that the servers have granted is too short for
-    /// it: with the default configuration, below 19 s. Then the guard is lost when no server has
+    /// it: with the default, below 3.3 s. Then the guard is lost when no server has
     /// acknowledged the session for a whole session timeout, which can be too late; see
     /// [`Status::guard_deadline`](zk_session::Status::guard_deadline).
     ///

@@ -56,8 +56,8 @@ pub use crate::naming::{Names, Naming, Role, RwNaming};
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
-    Acl, ConfigError, CreateMode, ErrorCode, LeaseConfig, OpError, Outcome, Permissions, SessionId,
-    Stat, Time, Version,
+    Acl, ConfigError, CreateMode, ErrorCode, Lease, OpError, Outcome, Permissions, SessionId, Stat,
+    Time, Version,
 };
 
 #[cfg(feature = "tokio")]

@@ -66,7 +66,8 @@ pub enum AtRiskPolicy {
     GoOn,
     /// A lock that is at risk is lost, at once and for ever, with the reason
     /// [`LostReason::AtRisk`](crate::LostReason::AtRisk), and its znode is removed. For work that
-    /// is better interrupted in vain than continued in doubt.
+    /// is better interrupted in vain than continued in doubt. An acquire ends when there is a lease,
+    /// so on a session that has been idle it takes up to one and a half ticks of the servers longer.
     TreatAsLost,
 }
 

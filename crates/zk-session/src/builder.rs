@@ -18,7 +18,7 @@ use crate::driver::trouble::Seen;
 use crate::driver::{Driver, Ends};
 use crate::error::{ConfigError, ConnectError, OpError};
 use crate::machine::{
-    EndCause, LeaseConfig, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix,
+    EndCause, Lease, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix,
 };
 use crate::op::Op;
 
@@ -48,7 +48,7 @@ pub struct ClientBuilder {
     outstanding_limit: usize,
     renew: bool,
     create_chroot: bool,
-    lease: Option<LeaseConfig>,
+    lease: Option<Lease>,
     seed: Option<u64>,
     clock: Option<Clock>,
     transport: Arc<dyn Transport>,
@@ -78,7 +78,7 @@ impl ClientBuilder {
             outstanding_limit: OUTSTANDING_MAX,
             renew: true,
             create_chroot: true,
-            lease: Some(LeaseConfig::default()),
+            lease: Some(Lease::default()),
             seed: None,
             clock: None,
             transport: Arc::new(Tcp::new()),
@@ -165,16 +165,16 @@ impl ClientBuilder {
         self
     }
 
-    /// What the lease has to know about the servers; `None` switches it off. Default:
-    /// [`LeaseConfig::default`], for servers with `syncLimit=5` and `tickTime=2000`.
+    /// What keeps the lease; `None` switches it off. Default: [`Lease::default`], which is kept by
+    /// writes, for servers with `tickTime=2000`.
     ///
     /// With a lease, [`Status::guard_deadline`](crate::Status::guard_deadline) allows for servers
-    /// that go on acknowledging although they have lost their leader. Its price: pings are sent
-    /// more often, the deadline comes earlier, and the connection is given up at the deadline.
+    /// that go on answering although they have lost their leader. Its price is a small write per
+    /// interval and session, while a lock needs it, and that the deadline comes earlier.
     ///
-    /// There is a lease if the granted session timeout leaves room for it: with the default
-    /// values, from 19 s on. Below that, everything is as without one.
-    pub fn lease(mut self, config: impl Into<Option<LeaseConfig>>) -> Self {
+    /// There is a lease if the granted session timeout leaves room for it: with the default, from
+    /// 3.3 s on. Below that, everything is as without one, and a warning says so.
+    pub fn lease(mut self, config: impl Into<Option<Lease>>) -> Self {
         self.lease = config.into();
         self
     }

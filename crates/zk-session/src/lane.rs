@@ -42,6 +42,7 @@ pub struct Lane {
     unanswered: VecDeque<(Token, usize)>,
     /// The alarm that the task has, if any.
     alarm: Option<Time>,
+    needs_lease: bool,
 }
 
 impl Lane {
@@ -50,7 +51,7 @@ impl Lane {
         let (teller, events) = Inbox::open();
         // Without a task, the other end is gone, and the first event says so.
         let _ = shared.commands.send(Command::OpenLane(id, teller));
-        Self { shared, id, events, unanswered: VecDeque::new(), alarm: None }
+        Self { shared, id, events, unanswered: VecDeque::new(), alarm: None, needs_lease: false }
     }
 
     /// Submits a flight, with paths as the client sees them. Its watches are named by the `local`
@@ -76,6 +77,16 @@ impl Lane {
     /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
     pub fn recall(&mut self, token: Token) {
         let _ = self.shared.commands.send(Command::Recall(token));
+    }
+
+    /// Whether whoever uses the lane relies on the session's ephemerals, or may do so next. As long
+    /// as any lane of the client does, the session is [leased](crate::Lease), by writes if that is
+    /// what keeps the lease. False at first, and when the lane is dropped.
+    pub fn need_lease(&mut self, needs_lease: bool) {
+        if self.needs_lease != needs_lease {
+            self.needs_lease = needs_lease;
+            let _ = self.shared.commands.send(Command::NeedLease(self.id, needs_lease));
+        }
     }
 
     /// Has an [`Alarm`](LaneEvent::Alarm) sent at this time, or soon after. A lane has one alarm: an

@@ -62,9 +62,7 @@ pub use jute_codec::{Acl, CreateMode, ErrorCode, EventType, Id, Permissions, Ttl
 
 pub use crate::connect_string::{ConnectString, DEFAULT_PORT, Host};
 pub use crate::error::{ConfigError, ConnectError, OpError, Outcome};
-pub use crate::machine::{
-    Attempt, Change, DisconnectCause, EndCause, LeaseConfig, SessionState, Status,
-};
+pub use crate::machine::{Attempt, Change, DisconnectCause, EndCause, Lease, SessionState, Status};
 pub use crate::time::Time;
 pub use crate::types::{SessionId, Stat, Version, WatchedEvent, Zxid};
 

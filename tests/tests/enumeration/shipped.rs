@@ -13,7 +13,7 @@ use zk_testserver::Fault;
 
 use crate::{CONTENDER, HOLDER, NEXT, inject, ran};
 
-/// A lease comes from pings by then, and the safety timer is about to fire for the second time.
+/// A lease comes from writes by then, and the safety timer is about to fire for the second time.
 const STEADY_MS: u64 = 65_000;
 
 /// Virtual time of a run.
@@ -46,8 +46,9 @@ async fn hand_over<H: Side, W: Side>(faults: Vec<Fault>, begin: Begin) -> Ran {
         sleep_ms(STEADY_MS).await;
         inject(&world, faults);
     }
-    // Time for the safety timer, which goes off every 30 s or a little later.
-    sleep_ms(if begin == Begin::Steady { 9_000 } else { 1_500 }).await;
+    // Time for the safety timer, which goes off every 30 s or a little later, and to leave a server
+    // that says nothing.
+    sleep_ms(if begin == Begin::Steady { 14_000 } else { 1_500 }).await;
     assert_eq!(held.state(), LockState::Held, "\n{}", world.trace());
     assert!(!waiting.is_finished() && !behind.is_finished(), "two holders\n{}", world.trace());
     let path = held.path().to_owned();

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
-use zk_recipes::{AtRiskPolicy, LeaseConfig, LockError, LockState, LostReason, Released, Stopped};
+use zk_recipes::{
+    AtRiskPolicy, ClientBuilder, Lease, LockError, LockState, LostReason, Released, Stopped,
+};
 use zk_tests::scene::{at_op, partition, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -58,8 +60,10 @@ fn silent<K: Kind>(way: &Way<K>) {
         let world = World::new();
         // With a lease, an acknowledgement is overdue before the connection counts as dead.
         let timeout = Duration::from_secs(30);
-        let client = world.client_with(FIRST, |builder| builder.session_timeout(timeout)).await;
-        let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+        let by_pings = Lease::pings(5, Duration::from_secs(2));
+        let options = |builder: ClientBuilder| builder.session_timeout(timeout).lease(by_pings);
+        let client = world.client_with(FIRST, options).await;
+        let interval = by_pings.ping_interval(timeout).expect("there is a lease");
         let locks = Locks::with(&client, AtRiskPolicy::TreatAsLost);
         let guard = way.hold(&locks).await;
         sleep_ms(1_000).await;

@@ -4,20 +4,20 @@
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use zk_recipes::{Client, Guard, LeaseConfig, LockState, LostReason};
+use zk_recipes::{Client, Guard, Lease, LockState, LostReason};
 use zk_tests::lockstep::Lockstep;
 use zk_testserver::{CutOff, ServerConfig, TestServer};
 
-use crate::{RATES, SECOND, ms};
+use crate::{RATES, SECOND, by_pings, interval, ms};
 
 /// `syncLimit` times `tickTime` of the servers.
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
-/// Moments of the ping interval at which the cut is placed.
+/// Moments of the interval at which the cut is placed.
 const MOMENTS: u32 = 16;
 /// Longer than anything here takes.
 const AGES: Duration = Duration::from_secs(3600);
-/// Long enough for a lease that comes from pings, and not from the handshake.
-const SETTLED: Duration = Duration::from_secs(31);
+/// Long enough for a lease that comes from pings or writes, and not from the handshake.
+const SETTLED: Duration = Duration::from_secs(61);
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,7 +36,7 @@ enum Failure {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Prelude {
     Nothing,
-    /// The server stands still when the cut comes, for less than a ping interval.
+    /// The server stands still when the cut comes, for less than an interval.
     Pause,
     /// The client has just gone to another server.
     Reconnect,
@@ -44,9 +44,10 @@ enum Prelude {
 
 #[derive(Clone, Copy, Debug)]
 struct Case {
+    lease: Lease,
     timeout: Duration,
     rate: u32,
-    /// Of the ping interval, in parts of [`MOMENTS`].
+    /// Of the interval, in parts of [`MOMENTS`].
     moment: u32,
     prelude: Prelude,
     failure: Failure,
@@ -63,8 +64,10 @@ struct Run {
 
 impl Run {
     fn start(case: Case) -> Self {
-        let mut world = Lockstep::new(ServerConfig::default(), case.rate);
-        let client = world.client(|builder| builder.session_timeout(case.timeout));
+        let mut world =
+            Lockstep::new(ServerConfig::default().max_session_timeout(SECOND * 60), case.rate);
+        let client =
+            world.client(|builder| builder.session_timeout(case.timeout).lease(case.lease));
         let guard = world.hold(&client);
         let lost = world.await_loss(&guard);
         Self { case, world, client, guard, lost }
@@ -101,13 +104,13 @@ impl Run {
     }
 
     /// The failure, and what follows until the guard is lost.
-    fn fail(&mut self, ping_interval: Duration) {
+    fn fail(&mut self, interval: Duration) {
         let session = self.session();
         let mut pause = Duration::ZERO;
         match self.case.prelude {
             Prelude::Nothing => {}
             Prelude::Pause => {
-                pause = ping_interval * 9 / 10;
+                pause = interval * 9 / 10;
                 self.world.serve(|server| server.pause_connection(session, pause));
             }
             Prelude::Reconnect => {
@@ -132,7 +135,7 @@ impl Run {
                 while self.world.now < end {
                     self.step(ms(50).min(end - self.world.now));
                 }
-                let pause = ping_interval * 9 / 10;
+                let pause = interval * 9 / 10;
                 self.world.serve(|server| server.pause_connection(session, pause));
             }
             Failure::Frozen(seconds) => {
@@ -179,7 +182,7 @@ impl Run {
 
 fn run(case: Case) -> Option<Duration> {
     let mut run = Run::start(case);
-    let interval = LeaseConfig::default().ping_interval(case.timeout).expect("there is a lease");
+    let interval = interval(case.lease, case.timeout).expect("there is a lease");
     run.world.run_until(SETTLED, ms(100));
     let end = SETTLED + interval * case.moment / MOMENTS;
     run.world.run_until(end, ms(50));
@@ -190,14 +193,25 @@ fn run(case: Case) -> Option<Duration> {
     margin
 }
 
+/// Leases, and session timeouts in seconds.
+const LEASES: [(fn() -> Lease, u64); 6] = [
+    (by_pings, 30),
+    (by_pings, 40),
+    (Lease::default, 4),
+    (Lease::default, 10),
+    (Lease::default, 30),
+    (Lease::default, 60),
+];
+
 fn run_all(name: &str, preludes: &[Prelude], failures: &[Failure]) {
     let (mut cases, mut least) = (0, Duration::MAX);
-    for timeout in [30, 40].map(Duration::from_secs) {
+    for (lease, seconds) in LEASES.map(|(lease, seconds)| (lease(), seconds)) {
+        let timeout = Duration::from_secs(seconds);
         for rate in RATES {
             for moment in 0..MOMENTS {
                 for &prelude in preludes {
                     for &failure in failures {
-                        let case = Case { timeout, rate, moment, prelude, failure };
+                        let case = Case { lease, timeout, rate, moment, prelude, failure };
                         least = run(case).map_or(least, |margin| least.min(margin));
                         cases += 1;
                     }

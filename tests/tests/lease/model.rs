@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use zk_recipes::{LeaseConfig, Time};
-use zk_session::machine::Lease;
+use zk_recipes::{Lease, Time};
+use zk_session::machine::LeaseClock;
 use zk_tests::random::SplitMix64;
 
 /// Histories to look at.
@@ -84,9 +84,9 @@ fn seconds(seconds: u64) -> u64 {
     seconds * 1_000_000
 }
 
-fn config(tick: u64, sync_limit: u64) -> LeaseConfig {
+fn config(tick: u64, sync_limit: u64) -> Lease {
     let sync_limit = u32::try_from(sync_limit).unwrap_or(u32::MAX);
-    LeaseConfig::default().tick(Duration::from_micros(tick)).sync_limit(sync_limit)
+    Lease::pings(sync_limit, Duration::from_micros(tick))
 }
 
 /// A history that is made from a seed, with pauses.
@@ -256,13 +256,14 @@ type Formula = fn(&History) -> u64;
 fn shipped(history: &History) -> u64 {
     let time = |micros| Time::from_start(Duration::from_micros(micros));
     let timeout = Duration::from_micros(history.timeout);
-    let mut lease = Lease::new(Some(config(history.tick, history.sync_limit)));
+    let mut lease = LeaseClock::new(Some(config(history.tick, history.sync_limit)));
     for seen in &history.seen {
         match *seen {
             Seen::Created { sent, now } => lease.created(time(sent), time(now), timeout),
             Seen::Resumed { sent, now } => lease.resumed(time(sent), time(now), timeout),
             Seen::Acknowledged { sent, now } => lease.acknowledged(time(sent), time(now)),
-            Seen::Committed => lease.committed(),
+            // When makes no difference where pings keep the lease.
+            Seen::Committed => lease.committed(Time::default(), Time::default()),
         }
     }
     let end = lease.deadline().map_or(Duration::ZERO, Time::since_start);

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use zk_recipes::{Client, ClientBuilder, Guard, LeaseConfig, LockState};
+use zk_recipes::{Client, ClientBuilder, Guard, Lease, LockState};
 use zk_tests::lockstep::Lockstep;
 use zk_testserver::{ServerConfig, TestServer};
 
-use crate::{RATES, SECOND, ms};
+use crate::{RATES, SECOND, by_pings, ms};
 
 /// The lease that comes from the handshake is over by then.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn start(timeout: Duration, rate: u32) -> (Lockstep, Client, Guard) {
-    start_with(timeout, rate, |builder| builder)
+    start_with(timeout, rate, |builder| builder.lease(by_pings()))
 }
 
 fn start_with(
@@ -48,7 +48,7 @@ fn a_lease_lasts_when_nothing_goes_wrong() {
     let mut without = vec![];
     for timeout in seconds {
         let timeout = SECOND * timeout;
-        let interval = LeaseConfig::default().ping_interval(timeout);
+        let interval = by_pings().ping_interval(timeout);
         for rate in RATES {
             let extremes = extremes(timeout, rate);
             assert_eq!(extremes.is_some(), interval.is_some());
@@ -66,7 +66,7 @@ fn a_lease_lasts_when_nothing_goes_wrong() {
 #[test]
 fn a_short_outage_loses_nothing() {
     let timeout = SECOND * 30;
-    let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+    let interval = by_pings().ping_interval(timeout).expect("there is a lease");
     let mut outages = 0;
     for moment in 0..8 {
         for rate in RATES {
@@ -101,7 +101,7 @@ fn a_short_outage_loses_nothing() {
 fn a_silent_server_is_left_in_time() {
     for timeout in [19, 20, 30, 40, 60] {
         let timeout = SECOND * timeout;
-        let interval = LeaseConfig::default().ping_interval(timeout).expect("there is a lease");
+        let interval = by_pings().ping_interval(timeout).expect("there is a lease");
         for moment in 0..4 {
             for rate in RATES {
                 let (mut world, client, guard) = start(timeout, rate);
@@ -172,7 +172,7 @@ fn a_lock_can_be_had_again_right_after_a_long_outage() {
 
 #[test]
 fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
-    for (timeout, config) in [(10, Some(LeaseConfig::default())), (30, None)] {
+    for (timeout, config) in [(10, Some(by_pings())), (30, None)] {
         let timeout = SECOND * timeout;
         let (mut world, client, guard) = start_with(timeout, 1000, |builder| builder.lease(config));
         world.run_until(MINUTE, ms(100));
@@ -198,7 +198,7 @@ fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
 
 #[test]
 fn a_configuration_that_cannot_be_meant_is_refused() {
-    let builder = Client::builder("in-process").lease(LeaseConfig::default().sync_limit(0));
+    let builder = Client::builder("in-process").lease(Lease::pings(0, SECOND));
     let error = builder.start().expect_err("no server is like that");
     assert_eq!(error.to_string(), "invalid lease: the sync limit is zero");
 }

@@ -3,6 +3,11 @@
 
 #![expect(clippy::indexing_slicing, reason = "the places are there by construction")]
 
+use std::time::Duration;
+
+use zk_recipes::{Lease, Time};
+use zk_session::machine::LeaseClock;
+
 use crate::ensemble::{Kind, Micros, Plan, Seen};
 
 pub(crate) type Formula = fn(&[Seen], &Plan) -> Micros;
@@ -211,23 +216,28 @@ pub(crate) fn h(seen: &[Seen], plan: &Plan) -> Micros {
 /// The lease that pings renew, as it ships. It trusts servers to notice within `syncLimit` that they
 /// are cut off, and those of these histories never notice.
 pub(crate) fn window(seen: &[Seen], plan: &Plan) -> Micros {
-    use std::time::Duration;
+    shipped(seen, plan, Lease::pings(5, Duration::from_micros(plan.tick)))
+}
 
-    use zk_recipes::{LeaseConfig, Time};
-    use zk_session::machine::Lease;
+/// The lease that writes renew, as it ships: a bridge with two gaps.
+pub(crate) fn written(seen: &[Seen], plan: &Plan) -> Micros {
+    shipped(seen, plan, Lease::default().tick(Duration::from_micros(plan.tick)))
+}
 
+fn shipped(seen: &[Seen], plan: &Plan, lease: Lease) -> Micros {
     let time = |micros| Time::from_start(Duration::from_micros(micros));
     let timeout = Duration::from_micros(plan.timeout);
-    let config = LeaseConfig::default().tick(Duration::from_micros(plan.tick)).sync_limit(5);
-    let mut lease = Lease::new(Some(config));
+    let mut lease = LeaseClock::new(Some(lease));
     for seen in seen {
         match *seen {
             Seen::Created { sent, got } => lease.created(time(sent), time(got), timeout),
             Seen::Resumed { sent, got } => lease.resumed(time(sent), time(got), timeout),
             Seen::Answer { kind, sent, got } => {
                 lease.acknowledged(time(sent), time(got));
-                if kind == Kind::Write {
-                    lease.committed();
+                match kind {
+                    Kind::Write => lease.committed(time(sent), time(got)),
+                    Kind::Sync => lease.synced(time(sent), time(got)),
+                    Kind::Connect | Kind::Ping => {}
                 }
             }
         }

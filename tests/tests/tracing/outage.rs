@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
-use zk_recipes::{Client, Clock};
+use zk_recipes::{Client, Clock, Lease};
 use zk_session::SessionState;
 use zk_tests::world::{runtime, sleep_ms};
 use zk_testserver::{ServerConfig, TestServer};
@@ -184,6 +184,7 @@ fn a_session_without_a_lease_is_told_once_with_the_numbers() {
                 .transport(server.connector())
                 .clock(Clock::tokio())
                 .session_timeout(Duration::from_secs(10))
+                .lease(Lease::pings(5, Duration::from_secs(2)))
                 .connect()
                 .await
                 .expect("the server is there");
@@ -197,7 +198,8 @@ fn a_session_without_a_lease_is_told_once_with_the_numbers() {
             };
             let first = warnings(&lines);
             assert_eq!(first.len(), 1, "{first:#?}");
-            for number in ["granted=10s", "asked=10s", "needed=18.106s", "tick=2s", "sync_limit=5"]
+            for number in
+                ["granted=10s", "asked=10s", "needed=18.106s", "syncLimit 5", "tickTime 2s"]
             {
                 assert!(first[0].contains(number), "{first:#?}");
             }

@@ -168,8 +168,20 @@ async fn attempt<K>(order: &Order, may_wait: bool) -> Result<Outcome<Guard<K>>, 
     let outcome = attempt.run(order).await?;
     Ok(match outcome {
         Outcome::Busy => Outcome::Busy,
-        Outcome::Held(held) => Outcome::Held(attempt.into_guard(order, held)),
+        Outcome::Held(held) => leased(order, attempt.into_guard(order, held)).await?,
         Outcome::Restart(restart) => Outcome::Restart(restart),
+    })
+}
+
+/// The guard, when there is a lease, if it is not to be held without one.
+async fn leased<K>(order: &Order, guard: Guard<K>) -> Result<Outcome<Guard<K>>, LockError> {
+    if order.at_risk == AtRiskPolicy::GoOn {
+        return Ok(Outcome::Held(guard));
+    }
+    Ok(match before(order, guard.first_held()).await? {
+        Ok(()) => Outcome::Held(guard),
+        Err(LostReason::ZnodeDeleted) => Outcome::Restart(Restart::ZnodeGone),
+        Err(_) => Outcome::Restart(Restart::SessionOver),
     })
 }
 
@@ -192,6 +204,8 @@ impl Attempt {
                 Next::End(outcome) => return Ok(outcome),
                 Next::Wait(until) => until,
             };
+            // Whoever is next has to be ready. Those behind cost no writes.
+            feed.lane.need_lease(machine.ahead().is_none_or(|ahead| ahead <= 1));
             let phase = machine.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
             order.observer.tell(phase);
             step = loop {

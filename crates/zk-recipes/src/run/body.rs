@@ -10,6 +10,7 @@ use super::hold::Hold;
 use super::watchdog::Watchdog;
 use crate::error::Stopped;
 use crate::guard::LockState;
+use crate::machine::PAUSE;
 
 /// A body under way; see [`Guard::run`](crate::Guard::run).
 ///
@@ -33,7 +34,8 @@ impl<'a, F: Future> Run<'a, F> {
 
     /// Also stops the body when the lock is at risk, with [`Stopped::AtRisk`]: for work that is
     /// better interrupted by a short loss of the connection than continued in doubt. The guard
-    /// keeps the lock, and may hold it again a moment later. Default: go on until the lock is
+    /// keeps the lock, and may hold it again a moment later. A lock that has no lease yet, because
+    /// its session was idle, is waited for: the body begins when it has one. Default: go on until the lock is
     /// lost.
     pub fn stop_at_risk(mut self) -> Self {
         self.alarm = Box::pin(until_at_risk(Arc::clone(self.hold)));
@@ -44,9 +46,16 @@ impl<'a, F: Future> Run<'a, F> {
     fn verdict(&self) -> Option<Stopped> {
         match self.hold.state() {
             LockState::Lost(reason) => Some(Stopped::Lost(reason)),
-            LockState::AtRisk if self.stops_at_risk => Some(Stopped::AtRisk),
+            LockState::AtRisk if self.stops_at_risk && self.hold.was_held() => {
+                Some(Stopped::AtRisk)
+            }
             LockState::AtRisk | LockState::Held => None,
         }
+    }
+
+    /// The body is not begun before the lock is held in full, if it is to stop when it is not.
+    fn may_begin(&self) -> bool {
+        !self.stops_at_risk || self.hold.was_held()
     }
 }
 
@@ -62,6 +71,10 @@ impl<F: Future> Future for Run<'_, F> {
         }
         if let Some(stopped) = run.verdict() {
             return Poll::Ready(Err(stopped));
+        }
+        if !run.may_begin() {
+            run.body = Some(body);
+            return Poll::Pending;
         }
         let polled = body.as_mut().poll(cx);
         // A body that has blocked may have come to its end when the lock was long lost.
@@ -84,7 +97,8 @@ impl<F> std::fmt::Debug for Run<'_, F> {
     }
 }
 
-/// Waits until the lock is at risk, or lost.
+/// Waits until the lock is at risk after it was held in full, or lost. Whoever polls it is woken
+/// when the lock is held in full for the first time, too.
 async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
     let mut states = hold.client.states();
     let mut feed = Feed::new(hold.client.lane());
@@ -95,11 +109,15 @@ async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
         let status = states.current();
         match hold.state() {
             LockState::Lost(reason) => return Stopped::Lost(reason),
-            LockState::AtRisk => return Stopped::AtRisk,
-            LockState::Held => {}
+            LockState::AtRisk if hold.was_held() => return Stopped::AtRisk,
+            LockState::AtRisk | LockState::Held => {}
         }
-        // Acknowledgements move it on without a word.
-        let overdue = status.risk_deadline().unwrap_or_default();
+        let overdue = if hold.was_held() {
+            // Acknowledgements move it on without a word.
+            status.risk_deadline().unwrap_or_default()
+        } else {
+            hold.client.now() + PAUSE
+        };
         tokio::select! {
             reason = &mut lost => return Stopped::Lost(reason),
             Some(_) = states.next() => {}

@@ -3,7 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytestring::ByteString;
@@ -13,6 +13,7 @@ use tracing::debug;
 use zk_session::machine::Operation;
 use zk_session::{Client, OpError, SessionId, SessionState};
 
+use super::Feed;
 use super::acquire::Order;
 use super::watchdog::Watchdog;
 use crate::error::{LockError, LostReason};
@@ -20,7 +21,7 @@ use crate::guard::LockState;
 use crate::lock::AtRiskPolicy;
 use crate::machine::release::Released;
 use crate::machine::{
-    Held, Removal, Verdict, Znode, barrier, child, multi_refusal, read, replayable,
+    Held, PAUSE, Removal, Verdict, Znode, barrier, child, multi_refusal, read, replayable,
 };
 use crate::phase::{Observer, Phase};
 use crate::stats::Counters;
@@ -40,6 +41,9 @@ pub(crate) struct Hold {
     lapses: u64,
     /// Connection on which the lock was granted or last proven.
     proven_on: AtomicU64,
+    /// It was held in full at some time: there was a lease. Until then nobody gives it up because
+    /// it is at risk.
+    was_held: AtomicBool,
     pub(super) lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) at_risk: AtRiskPolicy,
     pub(super) observer: Observer,
@@ -81,6 +85,7 @@ impl Hold {
             znode: held.znode,
             lapses: held.lapses,
             proven_on: AtomicU64::new(held.connection),
+            was_held: AtomicBool::new(false),
             lost: Arc::new(watch::Sender::new(None)),
             at_risk: order.at_risk,
             observer: order.observer.clone(),
@@ -96,6 +101,7 @@ impl Hold {
             has_fixed_name: false,
             created_by: None,
             proven_on: AtomicU64::new(connection),
+            was_held: AtomicBool::new(self.was_held()),
             client: self.client.clone(),
             session: self.session,
             lapses: self.lapses,
@@ -109,6 +115,11 @@ impl Hold {
     /// The lock was proven on this connection.
     pub(crate) fn prove(&self, connection: u64) {
         self.proven_on.fetch_max(connection, Ordering::AcqRel);
+    }
+
+    /// Whether it was held in full at some time, with a lease.
+    pub(crate) fn was_held(&self) -> bool {
+        self.was_held.load(Ordering::Acquire)
     }
 
     /// State of the lock right now.
@@ -134,14 +145,38 @@ impl Hold {
         }
         let is_proven = self.proven_on.load(Ordering::Acquire) == status.connection;
         let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
-        if status.state == SessionState::Connected && is_proven && is_prompt {
+        let is_connected = status.state == SessionState::Connected;
+        if is_connected && is_proven && is_prompt && status.is_leased(now) {
+            self.was_held.store(true, Ordering::Release);
             return LockState::Held;
         }
         match self.at_risk {
-            AtRiskPolicy::GoOn => LockState::AtRisk,
-            AtRiskPolicy::TreatAsLost => {
+            AtRiskPolicy::TreatAsLost if self.was_held() => {
                 self.lose(LostReason::AtRisk);
                 LockState::Lost(self.lost.borrow().unwrap_or(LostReason::AtRisk))
+            }
+            AtRiskPolicy::GoOn | AtRiskPolicy::TreatAsLost => LockState::AtRisk,
+        }
+    }
+
+    /// Waits until the lock is held in full for the first time, which takes as long as it takes to
+    /// make a lease. The reason, if it is lost before that.
+    pub(crate) async fn first_held(&self) -> Result<(), LostReason> {
+        let mut states = self.client.states();
+        let mut feed = Feed::new(self.client.lane());
+        loop {
+            // What changes after this look ends the wait below.
+            states.current();
+            match self.state() {
+                LockState::Lost(reason) => return Err(reason),
+                LockState::Held => return Ok(()),
+                LockState::AtRisk => {}
+            }
+            // A proof of the lock on a new connection is no change of the session.
+            let look_at = self.client.now() + PAUSE;
+            tokio::select! {
+                Some(_) = states.next() => {}
+                _ = feed.next(Some(look_at)) => {}
             }
         }
     }

@@ -38,7 +38,8 @@ pub(crate) fn start<K>(
     let now = feed.lane.now();
     let (own_watch, granted_on) = (held.own_watch, held.connection);
     let hold = Arc::new(Hold::new(order, feed.lane.client(), &release, held));
-    hold.observer.tell(Phase::Held);
+    let phase = hold.phase();
+    hold.observer.tell(phase);
     let (wish, wished) = oneshot::channel();
     let keeper = Keeper {
         own_watch,
@@ -47,7 +48,8 @@ pub(crate) fn start<K>(
         needs_proof: false,
         granted_on,
         since: now,
-        is_at_risk: false,
+        // The time before the first lease does not count as a risk that has come up.
+        is_at_risk: phase == Phase::AtRisk,
         presence: Presence(Some(Arc::clone(&hold))),
         hold: Arc::clone(&hold),
         feed,
@@ -115,6 +117,7 @@ async fn keep(
     let (counters, observer) = (Arc::clone(&hold.counters), hold.observer.clone());
     // From here on it is not held, whatever the release meets.
     drop(hold);
+    feed.lane.need_lease(false);
     let ended = release::run(&mut feed, &mut release, false).await;
     counters.replays(release.replays());
     observer.end(Phase::Released);

@@ -57,6 +57,7 @@ pub(crate) async fn duty(
     counters: Arc<Counters>,
     span: Span,
 ) {
+    feed.lane.need_lease(false);
     let ended = run(&mut feed, &mut release, create_pending).await;
     counters.replays(release.replays());
     after(&feed, release, &ended, span);

@@ -15,6 +15,8 @@ const WAKES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: BTreeMap<u64, End>,
+    /// How many of them need the lease.
+    in_need: usize,
     /// By time.
     alarms: BTreeSet<(Time, u64)>,
     /// Lanes that have something to read and whose readers were not woken yet, each once. It is
@@ -26,6 +28,7 @@ pub(super) struct Lanes {
 struct End {
     teller: Teller,
     alarm: Option<Time>,
+    needs_lease: bool,
     /// Its number is in [`Lanes::unwoken`].
     is_unwoken: bool,
 }
@@ -36,16 +39,29 @@ impl Lanes {
     }
 
     pub(super) fn open(&mut self, id: u64, teller: Teller) {
-        self.lanes.insert(id, End { teller, alarm: None, is_unwoken: false });
+        self.lanes.insert(id, End { teller, alarm: None, needs_lease: false, is_unwoken: false });
     }
 
     /// False if there is no such lane.
     pub(super) fn close(&mut self, id: u64) -> bool {
+        self.need_lease(id, false);
         let Some(lane) = self.lanes.remove(&id) else { return false };
         if let Some(at) = lane.alarm {
             self.alarms.remove(&(at, id));
         }
         true
+    }
+
+    /// Whether the lane needs the lease.
+    pub(super) fn need_lease(&mut self, id: u64, needs_lease: bool) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.in_need += usize::from(needs_lease);
+        self.in_need -= usize::from(std::mem::replace(&mut lane.needs_lease, needs_lease));
+    }
+
+    /// Whether any lane needs the lease.
+    pub(super) fn is_lease_needed(&self) -> bool {
+        self.in_need > 0
     }
 
     /// Instead of the alarm that the lane has.

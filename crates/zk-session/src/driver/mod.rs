@@ -341,6 +341,7 @@ impl Driver {
                 let was_lane = self.lanes.close(owner);
                 self.watchers.remove(&owner);
                 self.machine.forget_owner(owner);
+                self.machine.set_lease_needed(now, self.lanes.is_lease_needed());
                 if was_lane && self.lanes.is_empty() {
                     self.machine.set_relied_on(now, false);
                 }
@@ -350,6 +351,10 @@ impl Driver {
                     self.machine.set_relied_on(now, true);
                 }
                 self.lanes.open(id, teller);
+            }
+            Command::NeedLease(id, needs_lease) => {
+                self.lanes.need_lease(id, needs_lease);
+                self.machine.set_lease_needed(now, self.lanes.is_lease_needed());
             }
             Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => self.machine.recall(now, token),
@@ -425,9 +430,12 @@ impl Driver {
         }
         self.published = new;
         self.status.send_if_modified(|status| {
-            // Acknowledgements are read when needed; nobody is woken for them.
-            let Status { acknowledged, lease_deadline, .. } = *status;
-            let is_news = Status { acknowledged, lease_deadline, ..new } != *status;
+            // Acknowledgements are read when needed; nobody is woken for them, nor for what they
+            // prove, unless it is the first lease.
+            let Status { acknowledged, guard_deadline, lease_deadline, beat, .. } = *status;
+            let same = Status { acknowledged, guard_deadline, lease_deadline, beat, ..new };
+            let is_news =
+                same != *status || lease_deadline.is_none() != new.lease_deadline.is_none();
             *status = new;
             is_news
         });

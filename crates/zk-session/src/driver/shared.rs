@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Cancel(Token),
     Close(oneshot::Sender<EndCause>),
     ForgetOwner(u64),
+    /// Whether a lane needs the lease.
+    NeedLease(u64, bool),
     Recall(Token),
     OpenLane(u64, Teller),
     /// Wake a lane at this time, instead of the time it asked for before.

@@ -147,7 +147,9 @@ impl Session {
         self.phase = Phase::Idle;
         self.out.clear();
         self.frames = FrameDecoder::new(self.config.response_limit);
-        for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read] {
+        self.is_renewing = false;
+        self.renewed = None;
+        for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew] {
             self.timers.stop(timer);
         }
         let is_urgent = self.stake().is_some();
@@ -184,7 +186,7 @@ impl Session {
                 Purpose::SharedList(path) => {
                     self.settle_list(&path, &Err(OpError::ConnectionLoss(outcome)));
                 }
-                Purpose::Close | Purpose::SetWatches => {}
+                Purpose::Close | Purpose::Renewal | Purpose::SetWatches => {}
             }
         }
         self.refuse_parked(&OpError::ConnectionLoss(Outcome::NotApplied));
@@ -247,6 +249,7 @@ impl Session {
         self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
         self.lease.resumed(sent, self.now, self.timeout);
         self.arm_guard();
+        // Pings take long to make a lease; without one by then, another connection is better.
         if self.lease.ping_interval().is_some() {
             self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);
         }
@@ -254,20 +257,17 @@ impl Session {
 
     /// A lease was wanted, and the session timeout is too short for one: said once a session.
     fn report_missing_lease(&mut self) {
-        let Some(config) = self.config.lease else { return };
-        if self.lease.ping_interval().is_some()
-            || std::mem::replace(&mut self.is_lease_missed, true)
-        {
+        let Some(lease) = self.config.lease else { return };
+        if self.lease.is_possible() || std::mem::replace(&mut self.is_lease_missed, true) {
             return;
         }
         warn!(
             granted = ?self.granted,
             asked = ?self.config.session_timeout,
-            needed = ?config.timeout_min(),
-            tick = ?config.tick,
-            sync_limit = config.sync_limit,
-            "there is no lease, because the session timeout is too short for these servers; ask \
-             for a longer one, or configure the lease for other servers, or switch it off"
+            needed = ?lease.timeout_min(),
+            %lease,
+            "there is no lease, because the session timeout is too short for it; ask for a longer \
+             one, or configure the lease for other servers, or switch it off"
         );
     }
 
@@ -314,6 +314,7 @@ impl Session {
         if self.closing {
             self.send_close();
         }
+        self.arm_renewal();
         self.pump();
     }
 

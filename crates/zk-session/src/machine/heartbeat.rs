@@ -26,6 +26,9 @@ use crate::time::Time;
 /// Bytes of an unfinished reply that are progress.
 const PROGRESS_MIN: usize = 16 * 1024;
 
+/// Acknowledgements that are less far apart are not expected: any server is busy for so long.
+const BEAT_MIN: Duration = Duration::from_millis(500);
+
 /// What was heard on the connection, and what has to come.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
@@ -159,7 +162,10 @@ impl Session {
     /// lease there is less time.
     pub(super) fn read_timeout(&self) -> Duration {
         let usual = self.timeout * 2 / 3;
-        self.lease.silence().filter(|_| self.is_relied_on).map_or(usual, |most| most.min(usual))
+        // Writes keep it only where it is needed; pings, on all sessions.
+        let is_kept =
+            self.is_relied_on && (self.lease_needed.is_some() || !self.lease.is_written());
+        self.lease.silence().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
     }
 
     /// What the end of the read timeout means.
@@ -180,6 +186,15 @@ impl Session {
         self.timers.set(Timer::Ping, self.now + self.ping_interval());
     }
 
+    /// How far apart acknowledgements are at most, if the server is prompt.
+    pub(super) fn beat(&self) -> Duration {
+        match self.lease.interval() {
+            Some(interval) if !self.lease.is_written() => interval,
+            Some(interval) if self.lease_needed.is_some() => interval.max(BEAT_MIN),
+            Some(_) | None => self.acknowledged_timeout / 3,
+        }
+    }
+
     /// A third of the session timeout, or as often as the lease needs it.
     fn ping_interval(&self) -> Duration {
         self.lease.ping_interval().unwrap_or(self.timeout / 3)
@@ -187,7 +202,9 @@ impl Session {
 
     /// The connection lives while something is heard, and while no ping waits too long.
     pub(super) fn rearm_read(&mut self) {
-        let at = (self.heartbeat.since() + self.read_timeout()).max(self.now);
+        // Before the lease was needed, the limit was another, and pings were as far apart.
+        let since = self.heartbeat.since().max(self.lease_needed.unwrap_or_default());
+        let at = (since + self.read_timeout()).max(self.now);
         self.timers.set(Timer::Read, at);
     }
 }

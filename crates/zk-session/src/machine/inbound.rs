@@ -130,6 +130,15 @@ impl Session {
                 }
                 Ok(())
             }
+            Purpose::Renewal => {
+                let result = result(pending.op, code, body, oversized);
+                self.renewed(result.is_ok(), pending.sent);
+                if is_over(code, &result) {
+                    self.drop_connection(DisconnectCause::SessionMoved);
+                }
+                self.pump();
+                Ok(())
+            }
             Purpose::SetWatches if code.is_ok() => {
                 self.batches_missing -= 1;
                 if self.batches_missing == 0 {
@@ -158,8 +167,9 @@ impl Session {
                 }
                 let result = result(pending.op, code, body, oversized);
                 if result.is_ok() && is_write(pending.op) {
-                    self.lease.committed();
-                    self.arm_guard();
+                    self.committed(pending.sent);
+                } else if result.is_ok() && pending.op == OpCode::SYNC {
+                    self.lease.synced(pending.sent, self.now);
                 }
                 let is_over = is_over(code, &result);
                 self.settle(token, index, result);

@@ -22,6 +22,8 @@ pub(crate) enum Purpose {
     Operation { token: Token, index: usize, watch: Option<(WatchId, ByteString)> },
     /// A list of this path, for the flights that share it.
     SharedList(ByteString),
+    /// A write that renews the lease.
+    Renewal,
     /// A batch of restored watches.
     SetWatches,
 }

@@ -1,162 +1,59 @@
-//! The ping lease: until when nobody else can own the session's ephemerals, by our own clock.
+//! The lease: until when nobody else can own the session's ephemerals, by our own clock.
 //!
 //! The leader ends a session when it has not heard of it for the session timeout. It hears of it
-//! from the server we talk to, and that one may be cut off: it goes on acknowledging until it
-//! notices, and our requests of that time count for nothing. So the newest acknowledgement proves
-//! little. But an acknowledgement proves that what we had sent *long enough before* has reached
-//! the leader: had the cut come earlier, the server would have noticed before it acknowledged.
+//! from the server we talk to, and that one may be cut off and go on answering. So the newest
+//! acknowledgement proves little. The lease counts from a request of which the leader has heard for
+//! certain: it ends 0.95 times the session timeout after that was sent, because our clock may be
+//! 5 % slow. It never moves back, unless a server grants a shorter timeout.
 //!
-//! When a request *a* is acknowledged, let *b* be the newest acknowledged request with
+//! Which request that is follows from pings ([`window`]) or from committed writes ([`bridge`]).
+//! Two events renew a lease of either kind:
 //!
-//! ```text
-//! sent(b) + 1.05 * (syncLimit + 2) * tick + late(b) + G1 + G2  <=  sent(a)
-//! ```
-//!
-//! - `syncLimit * tick` is how long a server takes to notice that it has lost its leader, or a
-//!   leader its followers. Two more ticks are left for the rhythm in which they look, and in which
-//!   a follower passes on what it has heard.
-//! - `late(b)` is how long the acknowledgement of *b* took: the server may have looked at *b* as
-//!   late as that.
-//! - A server that stands still notices nothing. `G1` and `G2` are the longest two of the gaps
-//!   from *b* to *a*. A gap lies between neighbouring acknowledged requests, handshakes among
-//!   them, from the sending of the first to the acknowledgement of the second: no longer pause
-//!   fits in unseen. One pause can hide the cut, and another one the end of the time in which it
-//!   has to be noticed.
-//! - Our clock may be 5 % fast, and the first term is the servers' time.
-//!
-//! Then the lease ends at `sent(b) + 0.95 * timeout`, because our clock may be 5 % slow. It never
-//! moves back, unless a server grants a shorter timeout.
-//!
-//! A lease begins with the ConnectRequest that has created the session, because that is a
-//! transaction of the leader. A resume is answered by the leader too, which counts from then on;
-//! but it may have been deposed. So a resume counts once a write on its connection was committed.
+//! - The session was created. The ConnectRequest was a transaction of the leader.
+//! - The session was resumed, and then a write on that connection was committed. The leader answers
+//!   a resume, and counts from then on; but it may have been deposed, and then it commits nothing.
 
-use std::collections::VecDeque;
+mod bridge;
+mod config;
+mod window;
+
 use std::time::Duration;
 
+use self::bridge::Bridge;
+pub use self::config::Lease;
+use self::window::Window;
 use crate::time::Time;
-
-/// A shorter ping interval is not worth its traffic; then there is no lease.
-const PING_INTERVAL_MIN: Duration = Duration::from_millis(250);
-
-/// What the lease has to know about the servers.
-///
-/// The default is that of an ensemble with `syncLimit=5` and `tickTime=2000`, as in the sample
-/// configuration that comes with ZooKeeper. Where the servers have other values, say so: with less
-/// than they have, the lease promises too much.
-///
-/// ```
-/// use std::time::Duration;
-/// use zk_session::LeaseConfig;
-///
-/// // syncLimit=10, tickTime=1000
-/// let config = LeaseConfig::default().tick(Duration::from_secs(1)).sync_limit(10);
-/// ```
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[must_use = "a configuration does nothing until a client is built with it"]
-pub struct LeaseConfig {
-    pub(crate) sync_limit: u32,
-    pub(crate) tick: Duration,
-    pub(crate) acknowledgement: Duration,
-}
-
-impl Default for LeaseConfig {
-    fn default() -> Self {
-        Self {
-            sync_limit: 5,
-            tick: Duration::from_secs(2),
-            acknowledgement: Duration::from_secs(1),
-        }
-    }
-}
-
-impl LeaseConfig {
-    /// `syncLimit` of the servers, in ticks. Default: 5.
-    pub fn sync_limit(mut self, ticks: u32) -> Self {
-        self.sync_limit = ticks;
-        self
-    }
-
-    /// `tickTime` of the servers. Default: 2 s.
-    pub fn tick(mut self, tick: Duration) -> Self {
-        self.tick = tick;
-        self
-    }
-
-    /// The longest time to an acknowledgement that is planned for: it decides how often pings are
-    /// sent. A later one is allowed for, and makes the lease shorter. Default: 1 s.
-    pub fn acknowledgement(mut self, time: Duration) -> Self {
-        self.acknowledgement = time;
-        self
-    }
-
-    /// What is wrong with the values.
-    pub(crate) fn defect(&self) -> Option<&'static str> {
-        const LONG: Duration = Duration::from_secs(24 * 60 * 60);
-        if self.tick < Duration::from_millis(1) {
-            return Some("the tick is shorter than 1 ms");
-        }
-        if self.sync_limit == 0 {
-            return Some("the sync limit is zero");
-        }
-        if self.tick > LONG || self.tick.saturating_mul(self.sync_limit) > LONG {
-            return Some("the sync limit is longer than a day");
-        }
-        if self.acknowledgement > LONG {
-            return Some("the acknowledgement takes longer than a day");
-        }
-        None
-    }
-
-    /// How often to ping with this session timeout; `None` if there is no lease.
-    ///
-    /// A sixth of what the timeout leaves: four intervals of it go into gaps and waiting, the rest
-    /// is the lease that remains even then.
-    pub fn ping_interval(&self, timeout: Duration) -> Option<Duration> {
-        let spare = slow(timeout).checked_sub(self.unnoticed())?;
-        let interval = (spare.checked_sub(self.acknowledgement)? / 6).min(timeout / 3);
-        (interval >= PING_INTERVAL_MIN).then_some(interval)
-    }
-
-    /// The shortest session timeout that leaves room for a lease.
-    pub fn timeout_min(&self) -> Duration {
-        let spare = self.acknowledgement.saturating_add(PING_INTERVAL_MIN * 6);
-        let slow = self.unnoticed().saturating_add(spare);
-        // What is granted comes in whole milliseconds.
-        let ms = (slow.saturating_mul(20) / 19).as_nanos().div_ceil(1_000_000);
-        Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
-    }
-
-    /// How long a running server may go on without its leader, or a leader without its followers,
-    /// on a clock that is fast.
-    fn unnoticed(&self) -> Duration {
-        let time = self.tick.saturating_mul(self.sync_limit.saturating_add(2));
-        time.saturating_add(time / 20)
-    }
-}
 
 /// That much on a clock that is slow is the whole time on another.
 fn slow(time: Duration) -> Duration {
     time.saturating_mul(19) / 20
 }
 
-/// The lease of one session. It is told what was acknowledged, and says how long it lasts.
+/// That much on a clock that is fast is the whole time on another.
+fn fast(time: Duration) -> Duration {
+    time.saturating_add(time / 20)
+}
+
+/// The lease of one session. It learns what was answered, and says how long the lease lasts.
 #[derive(Clone, Debug)]
-pub struct Lease {
-    config: Option<LeaseConfig>,
-    /// `None` as long as there can be no lease.
-    ping_interval: Option<Duration>,
+pub struct LeaseClock {
+    config: Option<Lease>,
     timeout: Duration,
-    /// Newest request of which the leader must know.
+    /// `None` while the session timeout leaves no room for a lease.
+    evidence: Option<Evidence>,
+    /// The newest request of which the leader has heard.
     proven: Option<Mark>,
+    /// The newest request of which it has heard unless it stood still.
+    provisional: Option<Mark>,
     /// A resume that the leader has answered, but perhaps without a quorum.
-    resumed: Option<Time>,
-    /// Sending of the newest acknowledged request, be it the ConnectRequest.
-    newest: Option<Time>,
-    /// The longest gaps since the newest entry.
-    gaps: Gaps,
-    /// Acknowledged requests, the oldest first, at least a quarter of a ping interval apart.
-    entries: VecDeque<Entry>,
+    resumed: Option<Mark>,
+}
+
+/// What renews the lease.
+#[derive(Clone, Debug)]
+enum Evidence {
+    Pings(Window),
+    Writes(Bridge),
 }
 
 /// A request, and the session timeout that counts for it.
@@ -166,15 +63,13 @@ struct Mark {
     timeout: Duration,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    mark: Mark,
-    late: Duration,
-    /// The longest ones since the entry before.
-    gaps: Gaps,
+impl Mark {
+    fn deadline(self) -> Time {
+        self.sent + slow(self.timeout)
+    }
 }
 
-/// The longest two.
+/// The longest two gaps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps([Duration; 2]);
 
@@ -184,147 +79,208 @@ impl Gaps {
         self.0 = [first.max(gap), second.max(first.min(gap))];
     }
 
+    fn longest(self) -> [Duration; 2] {
+        self.0
+    }
+
     fn sum(self) -> Duration {
         let [first, second] = self.0;
         first + second
     }
 }
 
-impl Lease {
+impl LeaseClock {
     /// Without a configuration there is never a lease.
-    pub fn new(config: Option<LeaseConfig>) -> Self {
-        Self {
-            config,
-            ping_interval: None,
-            timeout: Duration::ZERO,
-            proven: None,
-            resumed: None,
-            newest: None,
-            gaps: Gaps::default(),
-            entries: VecDeque::new(),
-        }
+    pub fn new(config: Option<Lease>) -> Self {
+        let timeout = Duration::ZERO;
+        Self { config, timeout, evidence: None, proven: None, provisional: None, resumed: None }
     }
 
-    /// When the lease ends, or has ended. `None` if there is none.
+    /// When the lease ends, or has ended. `None` if there is none, or none yet.
     pub fn deadline(&self) -> Option<Time> {
-        self.ping_interval?;
+        self.evidence.as_ref()?;
         self.proven.map(Mark::deadline)
     }
 
-    /// How often to ping; `None` as long as there can be no lease.
+    /// When a lease would end if the leader never stood still; never earlier than the lease. `None`
+    /// if there is nothing to count from.
+    pub fn provisional_deadline(&self) -> Option<Time> {
+        self.evidence.as_ref()?;
+        later(self.provisional, self.proven).map(Mark::deadline)
+    }
+
+    /// Whether the session timeout leaves room for a lease.
+    pub fn is_possible(&self) -> bool {
+        self.evidence.is_some()
+    }
+
+    /// How often to ping, if pings keep the lease.
     pub fn ping_interval(&self) -> Option<Duration> {
-        self.ping_interval
+        match self.evidence.as_ref()? {
+            Evidence::Pings(window) => Some(window.ping_interval),
+            Evidence::Writes(_) => None,
+        }
+    }
+
+    /// How far apart those requests are that keep the lease.
+    pub fn interval(&self) -> Option<Duration> {
+        Some(match self.evidence.as_ref()? {
+            Evidence::Pings(window) => window.ping_interval,
+            Evidence::Writes(bridge) => bridge.write_interval,
+        })
+    }
+
+    /// Whether writes keep the lease.
+    pub fn is_written(&self) -> bool {
+        matches!(self.evidence, Some(Evidence::Writes(_)))
+    }
+
+    /// How long after a committed write the next one is due, if writes keep the lease. They are
+    /// closer together while there is less than there could be, because each gap is paid for: so
+    /// close that another bridge is complete when half of the rest has passed.
+    pub fn write_interval(&self, now: Time) -> Option<Duration> {
+        let Evidence::Writes(bridge) = self.evidence.as_ref()? else { return None };
+        let span = self.config?.bridge();
+        let left =
+            self.deadline().map_or(Duration::ZERO, |deadline| deadline.saturating_since(now));
+        let in_time = (left / 2).saturating_sub(span) / 5;
+        Some(bridge.write_interval.min(in_time.max(span / 8)))
+    }
+
+    /// Somebody needs the lease, whom nobody preceded. What writes keep has run down meanwhile: if
+    /// it would end before they can make more, it is not begun with.
+    pub fn needed(&mut self, now: Time) {
+        let Some(config) = self.config else { return };
+        let least = config.least(self.timeout).unwrap_or_default();
+        let enough = (config.bridge() * 2).min(least / 2);
+        if self.deadline().is_some_and(|deadline| deadline <= now + enough) {
+            self.lapse();
+        }
     }
 
     /// How long a connection may be silent, if it is to be left in time for a new one to save the
     /// lease; `None` as long as there can be no lease.
     pub fn silence(&self) -> Option<Duration> {
-        Some(self.ping_interval? * 2 + self.config?.acknowledgement)
+        self.evidence.as_ref()?;
+        self.config?.silence(self.timeout)
     }
 
-    /// True if the lease has ended, and a write on this connection would not make a new one.
+    /// True if the lease has ended, and a write on this connection would not make a new one. Those
+    /// that writes keep come back with more writes.
     pub fn is_beyond_repair(&self, now: Time) -> bool {
-        let lasts = |sent: Time| sent + slow(self.timeout) > now;
-        self.deadline().is_some_and(|deadline| deadline <= now) && !self.resumed.is_some_and(lasts)
+        self.ping_interval().is_some()
+            && self.deadline().is_some_and(|deadline| deadline <= now)
+            && self.resumed.is_none_or(|resumed| resumed.deadline() <= now)
+    }
+
+    /// The lease has ended. If writes keep it, there is none until they make another.
+    pub fn lapse(&mut self) {
+        if let Some(Evidence::Writes(_)) = self.evidence {
+            self.proven = None;
+        }
     }
 
     /// A session was created by a ConnectRequest that was sent then and answered now.
     pub fn created(&mut self, sent: Time, now: Time, timeout: Duration) {
         *self = Self::new(self.config);
-        self.grant(timeout);
-        if self.ping_interval.is_some() {
-            let mark = Mark { sent, timeout };
-            let late = now.saturating_since(sent);
-            self.proven = Some(mark);
-            self.newest = Some(sent);
-            self.entries.push_back(Entry { mark, late, gaps: Gaps::default() });
+        let mark = self.grant(sent, timeout);
+        match &mut self.evidence {
+            None => return,
+            Some(Evidence::Pings(window)) => window.created(mark, now),
+            Some(Evidence::Writes(bridge)) => bridge.connected(mark, now),
         }
+        self.proven = Some(mark);
     }
 
     /// The session was resumed by a ConnectRequest that was sent then and answered now.
     pub fn resumed(&mut self, sent: Time, now: Time, timeout: Duration) {
-        let was_possible = self.ping_interval.is_some();
-        self.grant(timeout);
-        if !was_possible || self.ping_interval.is_none() {
-            self.proven = None;
-            self.entries.clear();
-            self.gaps = Gaps::default();
-        }
-        let marks = self.entries.iter_mut().map(|entry| &mut entry.mark);
-        for mark in marks.chain(&mut self.proven) {
+        let mark = self.grant(sent, timeout);
+        for mark in self.proven.iter_mut().chain(&mut self.provisional) {
             mark.timeout = mark.timeout.min(timeout);
         }
-        // A server may have stood still since before the connection was lost.
-        if let Some(before) = self.newest {
-            self.gaps.add(now.saturating_since(before));
+        match &mut self.evidence {
+            None => {
+                self.proven = None;
+                self.provisional = None;
+            }
+            Some(Evidence::Pings(window)) => window.resumed(mark, now),
+            Some(Evidence::Writes(bridge)) => bridge.connected(mark, now),
         }
-        self.resumed = Some(sent);
-        self.newest = Some(sent);
+        self.resumed = Some(mark);
     }
 
-    /// A request of this connection, sent then, was acknowledged now.
+    /// A request of this connection, sent then, was answered now, by whatever server.
     pub fn acknowledged(&mut self, sent: Time, now: Time) {
-        let (Some(interval), Some(before)) = (self.ping_interval, self.newest) else { return };
-        if sent <= before {
-            return;
-        }
-        self.newest = Some(sent);
-        self.gaps.add(now.saturating_since(before));
-        let is_soon = |entry: &Entry| sent < entry.mark.sent + interval / 4;
-        if self.entries.back().is_some_and(is_soon) {
-            return;
-        }
         let mark = Mark { sent, timeout: self.timeout };
-        let late = now.saturating_since(sent);
-        self.entries.push_back(Entry { mark, late, gaps: std::mem::take(&mut self.gaps) });
-        while self.entries.front().is_some_and(|entry| entry.mark.deadline() <= sent) {
-            self.entries.pop_front();
-        }
-        if let Some(mark) = self.newest_known_to_the_leader(sent) {
-            self.prove(mark);
-        }
-    }
-
-    /// A write of this connection was committed.
-    pub fn committed(&mut self) {
-        if let Some(sent) = self.resumed.take()
-            && self.ping_interval.is_some()
-        {
-            self.prove(Mark { sent, timeout: self.timeout });
+        match &mut self.evidence {
+            None => {}
+            Some(Evidence::Pings(window)) => {
+                let proven = window.acknowledged(mark, now);
+                prove(&mut self.proven, proven);
+            }
+            Some(Evidence::Writes(bridge)) => bridge.acknowledged(mark, now),
         }
     }
 
-    fn grant(&mut self, timeout: Duration) {
+    /// A sync of this connection, sent then, was answered now. Only the leader can have done so,
+    /// but perhaps one that was deposed.
+    pub fn synced(&mut self, sent: Time, now: Time) {
+        if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
+            bridge.led(sent, now);
+        }
+    }
+
+    /// A write of this connection, sent then, was committed, and its answer has come now.
+    pub fn committed(&mut self, sent: Time, now: Time) {
+        if self.evidence.is_none() {
+            return;
+        }
+        prove(&mut self.proven, self.resumed.take());
+        if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
+            prove(&mut self.provisional, bridge.provisional(sent));
+            prove(&mut self.proven, bridge.committed(sent));
+            bridge.led(sent, now);
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        match &self.evidence {
+            None => 0,
+            Some(Evidence::Pings(window)) => window.len(),
+            Some(Evidence::Writes(bridge)) => bridge.len(),
+        }
+    }
+
+    /// What counts from now on, if anything does, and the mark of a request sent then.
+    fn grant(&mut self, sent: Time, timeout: Duration) -> Mark {
         self.timeout = timeout;
-        self.ping_interval = self.config.and_then(|config| config.ping_interval(timeout));
-    }
-
-    /// `sent`: of the newest entry.
-    fn newest_known_to_the_leader(&self, sent: Time) -> Option<Mark> {
-        let unnoticed = self.config?.unnoticed();
-        let mut gaps = Gaps::default();
-        for entry in self.entries.iter().rev() {
-            if entry.mark.sent + unnoticed + gaps.sum() + entry.late <= sent {
-                return Some(entry.mark);
+        let writes = self.config.and_then(|config| config.write_interval(timeout));
+        let pings = self.config.and_then(|config| config.ping_interval(timeout));
+        match (&mut self.evidence, writes, pings) {
+            (Some(Evidence::Writes(bridge)), Some(interval), _) => bridge.write_interval = interval,
+            (Some(Evidence::Pings(window)), _, Some(interval)) => window.ping_interval = interval,
+            (evidence, Some(interval), _) => {
+                let span = self.config.map(|config| config.bridge()).unwrap_or_default();
+                *evidence = Some(Evidence::Writes(Bridge::new(span, interval)));
             }
-            for gap in entry.gaps.0 {
-                gaps.add(gap);
+            (evidence, None, Some(interval)) => {
+                let unnoticed = self.config.and_then(|config| config.window()).unwrap_or_default();
+                *evidence = Some(Evidence::Pings(Window::new(unnoticed, interval)));
             }
+            (evidence, None, None) => *evidence = None,
         }
-        None
-    }
-
-    fn prove(&mut self, mark: Mark) {
-        if self.proven.is_none_or(|proven| proven.deadline() < mark.deadline()) {
-            self.proven = Some(mark);
-        }
+        Mark { sent, timeout }
     }
 }
 
-impl Mark {
-    fn deadline(self) -> Time {
-        self.sent + slow(self.timeout)
-    }
+fn prove(newest: &mut Option<Mark>, mark: Option<Mark>) {
+    *newest = later(*newest, mark);
+}
+
+/// The one whose deadline is later.
+fn later(one: Option<Mark>, other: Option<Mark>) -> Option<Mark> {
+    one.into_iter().chain(other).max_by_key(|mark| mark.deadline())
 }
 
 #[cfg(test)]
@@ -337,14 +293,14 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
-    fn lease() -> Lease {
-        let mut lease = Lease::new(Some(LeaseConfig::default()));
+    fn lease() -> LeaseClock {
+        let mut lease = LeaseClock::new(Some(Lease::pings(5, Duration::from_secs(2))));
         lease.created(at(0), at(0), TIMEOUT);
         lease
     }
 
     /// Send time of the request from which the lease counts, in milliseconds.
-    fn base(lease: &Lease) -> u128 {
+    fn base(lease: &LeaseClock) -> u128 {
         let deadline = lease.deadline().expect("there is a lease").since_start();
         (deadline - TIMEOUT * 19 / 20).as_millis()
     }
@@ -388,10 +344,10 @@ mod tests {
             lease.acknowledged(at(second * 1000), at(second * 1000));
         }
         assert_eq!(base(&lease), 19_000, "14.7 s, 4 s and 1.5 s are 20.2 s");
-        lease.committed();
-        assert_eq!(base(&lease), 33_500);
-        lease.committed();
-        assert_eq!(base(&lease), 33_500);
+        for _ in 0..2 {
+            lease.committed(at(40_000), at(40_000));
+            assert_eq!(base(&lease), 33_500);
+        }
     }
 
     #[test]
@@ -400,7 +356,7 @@ mod tests {
         for ms in 1..=100_000 {
             lease.acknowledged(at(ms), at(ms));
         }
-        assert!(lease.entries.len() < 60, "{} entries", lease.entries.len());
+        assert!(lease.len() < 60, "{} entries", lease.len());
         assert!(base(&lease) > 84_000, "{}", base(&lease));
         // What comes out of order, or twice, changes nothing.
         let before = base(&lease);
@@ -409,36 +365,127 @@ mod tests {
         assert_eq!(base(&lease), before);
     }
 
-    #[test]
-    fn the_ping_interval_says_whether_there_can_be_a_lease() {
-        let config = LeaseConfig::default();
-        let interval = |ms| config.ping_interval(Duration::from_millis(ms));
-        assert_eq!(interval(18_100), None);
-        assert_eq!(interval(18_106), Some(Duration::from_nanos(250_116_666)));
-        assert_eq!(interval(0), None);
-        assert_eq!(config.timeout_min(), Duration::from_millis(18_106));
-        let quick = LeaseConfig::default().tick(Duration::from_millis(10));
-        assert_eq!(
-            quick.acknowledgement(Duration::ZERO).ping_interval(TIMEOUT * 2),
-            Some((Duration::from_secs(57) - Duration::from_micros(73_500)) / 6)
-        );
+    /// A ping and a write behind it, answered after so long.
+    fn write(lease: &mut LeaseClock, sent: u64, late: u64) {
+        lease.acknowledged(at(sent), at(sent + late));
+        lease.acknowledged(at(sent), at(sent + late));
+        lease.committed(at(sent), at(sent + late));
+    }
+
+    /// Kept by writes, with the session's creation far behind.
+    fn written(interval: u64) -> LeaseClock {
+        let mut lease = LeaseClock::new(Some(Lease::writes(Duration::from_millis(interval))));
+        lease.created(at(0), at(0), TIMEOUT);
+        lease.lapse();
+        lease
     }
 
     #[test]
-    fn values_that_cannot_be_meant_are_refused() {
-        let config = LeaseConfig::default();
-        assert_eq!(config.defect(), None);
-        let bad = [
-            config.tick(Duration::ZERO),
-            config.sync_limit(0),
-            config.sync_limit(u32::MAX),
-            config.tick(Duration::MAX),
-            config.acknowledgement(Duration::MAX),
-        ];
-        for config in bad {
-            assert!(config.defect().is_some(), "{config:?}");
-            // None of them panics either.
-            let _ = config.ping_interval(TIMEOUT);
+    fn writes_make_a_lease_when_they_bridge_a_tick_and_two_gaps() {
+        let mut lease = written(1000);
+        for second in 100..=105 {
+            assert_eq!(lease.deadline(), None, "at {second}");
+            write(&mut lease, second * 1000, 1);
         }
+        // From 100.001 to 105 it is 4.999 s; a tick of 2.1 s and two gaps of 1 s need 4.102 s. The
+        // gap before the first write is not between the two.
+        write(&mut lease, 106_000, 1);
+        assert_eq!(base(&lease), 100_000);
+        write(&mut lease, 107_000, 1);
+        assert_eq!(base(&lease), 101_000);
+        assert_eq!(lease.provisional_deadline(), Some(at(105_000) + TIMEOUT * 19 / 20));
+    }
+
+    #[test]
+    fn the_longest_two_gaps_are_paid_for_whatever_else_is_answered() {
+        let mut lease = written(1000);
+        for second in 100..=120 {
+            // The leader stands still for 3 s and for 2 s. The follower answers pings meanwhile.
+            if [114, 115, 118].contains(&second) {
+                lease.acknowledged(at(second * 1000), at(second * 1000));
+            } else {
+                write(&mut lease, second * 1000, 0);
+            }
+        }
+        // 119 is a', and 2.1 s, 3 s and 2 s before it is 111.9.
+        assert_eq!(base(&lease), 111_000);
+    }
+
+    #[test]
+    fn only_what_the_leader_has_committed_renews_a_lease_of_writes() {
+        let mut lease = written(1000);
+        for second in 100..=120 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+            lease.synced(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!((lease.deadline(), lease.provisional_deadline()), (None, None));
+        // A single write does, behind syncs.
+        write(&mut lease, 121_000, 0);
+        // 120 is a', 115 is b+.
+        assert_eq!(base(&lease), 114_000);
+        let mut late = written(1000);
+        for second in 100..=108 {
+            write(&mut late, second * 1000, 1000);
+        }
+        assert_eq!(late.deadline(), None, "answers come after a second, and two gaps are 4 s");
+        // The answer to 108 came before this was sent.
+        write(&mut late, 109_500, 0);
+        assert_eq!(base(&late), 100_000);
+    }
+
+    #[test]
+    fn a_resume_ends_all_bridges_and_counts_when_a_write_is_committed() {
+        let mut lease = written(1000);
+        for second in 100..=110 {
+            write(&mut lease, second * 1000, 0);
+        }
+        let before = base(&lease);
+        lease.resumed(at(110_500), at(110_600), TIMEOUT);
+        lease.acknowledged(at(110_700), at(110_700));
+        assert_eq!(base(&lease), before);
+        write(&mut lease, 111_000, 0);
+        assert_eq!(base(&lease), 110_500);
+        for second in 112..=115 {
+            write(&mut lease, second * 1000, 0);
+            assert_eq!(base(&lease), 110_500);
+        }
+        write(&mut lease, 116_000, 0);
+        assert_eq!(base(&lease), 110_500, "the bridge begins at the answer behind the handshake");
+        write(&mut lease, 117_000, 0);
+        assert_eq!(base(&lease), 111_000);
+        // A shorter timeout counts for what was proven before.
+        lease.resumed(at(117_500), at(117_500), TIMEOUT / 2);
+        let end = lease.deadline().expect("there is a lease");
+        assert_eq!(end, at(111_000) + TIMEOUT / 2 * 19 / 20);
+    }
+
+    #[test]
+    fn many_writes_are_remembered_in_few_entries() {
+        let mut lease = written(1500);
+        for ms in 100_000..=200_000 {
+            write(&mut lease, ms, 0);
+        }
+        assert!(lease.len() < 200, "{} entries", lease.len());
+        // A tick, two gaps and a quarter of an interval.
+        assert!(base(&lease) > 196_000, "{}", base(&lease));
+    }
+
+    #[test]
+    fn writes_are_close_together_as_long_as_there_is_no_lease() {
+        let mut lease = written(1500);
+        assert_eq!(lease.write_interval(at(100_000)), Some(Duration::from_micros(262_500)));
+        let mut sent = 100_000;
+        while lease.deadline().is_none() {
+            write(&mut lease, sent, 1);
+            sent += 263;
+        }
+        // A tick, two of these intervals for the gaps, and two for the ends.
+        assert!((103_100..103_700).contains(&sent), "{sent}");
+        assert_eq!(lease.write_interval(at(sent)), Some(Duration::from_millis(1500)));
+        // It has run down to less than it is in the end of an interval.
+        let end = lease.deadline().expect("there is a lease").since_start();
+        let late = |left| Time::from_start(end - Duration::from_secs(left));
+        assert_eq!(lease.write_interval(late(14)), Some(Duration::from_millis(980)));
+        assert_eq!(lease.write_interval(late(4)), Some(Duration::from_micros(262_500)));
     }
 }

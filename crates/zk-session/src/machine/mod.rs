@@ -26,7 +26,7 @@
 //!
 //! **Two deadlines.** The *guard deadline* ([`Status::guard_deadline`]) is when the session's
 //! ephemerals must not be trusted any longer, by our own clock; where there is one, it is that of
-//! the [`Lease`]. *Session end* is when they are given up for good. Between the two the session may
+//! the [lease](LeaseClock). *Session end* is when they are given up for good. Between the two the session may
 //! come back, but what relied on it before the guard deadline is lost ([`Status::lapses`]).
 //!
 //! **Order.** Bytes are accounted for first, because acknowledgements move deadlines; then the
@@ -47,6 +47,7 @@ mod inbound;
 mod inflight;
 mod lease;
 mod outbound;
+mod renewal;
 mod reply_size;
 mod shared_list;
 mod status;
@@ -68,7 +69,7 @@ use self::hosts::Hosts;
 #[cfg(feature = "tokio")]
 pub(crate) use self::hosts::SplitMix;
 use self::inflight::Inflight;
-pub use self::lease::{Lease, LeaseConfig};
+pub use self::lease::{Lease, LeaseClock};
 use self::shared_list::{SharedLists, Subscriber};
 pub use self::status::{Change, EndCause, SessionState, Status};
 use self::timer::{Timer, Timers};
@@ -118,8 +119,8 @@ pub struct SessionConfig {
     pub outstanding_limit: usize,
     /// Whether to open another session after one has expired.
     pub renew: bool,
-    /// What a lease has to know about the servers; none without it.
-    pub lease: Option<LeaseConfig>,
+    /// What keeps the lease; none without it.
+    pub lease: Option<Lease>,
 }
 
 /// What the driver has to do, and what others have to be told, in order.
@@ -235,7 +236,13 @@ pub struct Session {
     /// Session timeout that counts for the acknowledged request. A resume may negotiate a longer
     /// one, and proves nothing.
     acknowledged_timeout: Duration,
-    lease: Lease,
+    lease: LeaseClock,
+    /// Since when a lock needs the lease, so that writes have to renew it.
+    lease_needed: Option<Time>,
+    /// A write that renews the lease is in flight.
+    is_renewing: bool,
+    /// From when on this connection the time to the next renewal counts.
+    renewed: Option<Time>,
     /// Guard deadline that the timer was set for, or that has passed.
     guarded_until: Option<Time>,
     lapses: u64,
@@ -288,7 +295,10 @@ impl Session {
             connection: 0,
             acknowledged: None,
             acknowledged_timeout: config.session_timeout,
-            lease: Lease::new(config.lease),
+            lease: LeaseClock::new(config.lease),
+            lease_needed: None,
+            is_renewing: false,
+            renewed: None,
             guarded_until: None,
             lapses: 0,
             last_zxid: 0,
@@ -335,9 +345,10 @@ impl Session {
             connection: self.connection,
             timeout: self.timeout,
             acknowledged: self.acknowledged,
-            acknowledged_timeout: self.acknowledged_timeout,
+            guard_deadline: self.guard_deadline(),
+            can_be_leased: self.lease.is_possible(),
             lease_deadline: self.lease.deadline(),
-            ping_interval: self.lease.ping_interval(),
+            beat: self.beat(),
             lapses: self.lapses,
         }
     }
@@ -393,8 +404,9 @@ impl Session {
                 Timer::Read => self.drop_connection(self.silence()),
                 Timer::GiveUp => self.end_session(EndCause::GaveUp),
                 Timer::Guard => self.lapse(),
-                Timer::Lease => self.renew_lease(),
+                Timer::Lease => self.give_up_without_lease(),
                 Timer::Ping => self.ping(),
+                Timer::Renew => self.renew(),
                 Timer::Reconnect => self.connect(),
             }
         }
@@ -426,18 +438,6 @@ impl Session {
         self.timers.set(Timer::Close, now + self.timeout);
         if self.phase == Phase::Established {
             self.send_close();
-        }
-    }
-
-    /// Whether anybody relies on the lease, such as a lock. Then a connection that is silent, or
-    /// that has let the lease run out, is given up early; otherwise it is given the time that any
-    /// client gives it.
-    pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
-        self.advance(now);
-        self.is_relied_on = is_relied_on;
-        self.renew_lease();
-        if matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
-            self.rearm_read();
         }
     }
 
@@ -485,44 +485,15 @@ impl Session {
             self.useful_from.get_or_insert(ready + USEFUL_AFTER);
             self.judge_connection();
         }
-        if self.identity.is_none() || self.acknowledged.is_some_and(|newest| newest >= sent) {
+        if self.identity.is_none() {
             return;
         }
-        self.acknowledged = Some(sent);
-        self.acknowledged_timeout = self.timeout;
         self.lease.acknowledged(sent, self.now);
+        if self.acknowledged.is_none_or(|newest| newest < sent) {
+            self.acknowledged = Some(sent);
+            self.acknowledged_timeout = self.timeout;
+        }
         self.arm_guard();
-    }
-
-    /// The guard deadline may have moved. One that has passed counts once.
-    fn arm_guard(&mut self) {
-        let Some(deadline) = self.status().guard_deadline() else { return };
-        if self.guarded_until == Some(deadline) {
-            return;
-        }
-        self.guarded_until = Some(deadline);
-        if deadline > self.now || self.timers.is_set(Timer::Guard) {
-            self.timers.set(Timer::Guard, deadline);
-        }
-    }
-
-    /// The guard deadline has passed.
-    fn lapse(&mut self) {
-        let Some(session) = self.session_id() else { return };
-        self.lapses += 1;
-        self.emit(Change::Lapsed { session });
-        self.renew_lease();
-    }
-
-    /// Without a lease no lock can be obtained, and pings alone take long to make a new one. A
-    /// resume and a committed write make one at once.
-    fn renew_lease(&mut self) {
-        if self.is_relied_on
-            && self.lease.is_beyond_repair(self.now)
-            && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
-        {
-            self.drop_connection(DisconnectCause::LeaseEnded);
-        }
     }
 
     /// Forgets an open flight and returns it.
@@ -597,7 +568,7 @@ impl Session {
         let Some(identity) = self.identity.take() else { return };
         self.timers.stop(Timer::GiveUp);
         self.timers.stop(Timer::Guard);
-        self.lease = Lease::new(self.config.lease);
+        self.lease = LeaseClock::new(self.config.lease);
         self.guarded_until = None;
         self.watches.clear();
         self.frozen_zxid = None;

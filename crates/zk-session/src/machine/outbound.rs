@@ -206,7 +206,7 @@ impl Session {
     }
 
     /// Next xid: 1 to `i32::MAX`, then 1 again; the others are reserved.
-    fn take_xid(&mut self) -> i32 {
+    pub(super) fn take_xid(&mut self) -> i32 {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(1);
         xid

@@ -56,11 +56,12 @@ pub struct Status {
     pub timeout: Duration,
     /// Send time of the newest request that was acknowledged in this session.
     pub acknowledged: Option<Time>,
-    /// Session timeout that counts for that request.
-    pub(crate) acknowledged_timeout: Duration,
+    pub(crate) guard_deadline: Option<Time>,
+    /// The lease is not switched off, and the session timeout leaves room for one.
+    pub(crate) can_be_leased: bool,
     pub(crate) lease_deadline: Option<Time>,
-    /// How often pings are sent, if there can be a lease.
-    pub(crate) ping_interval: Option<Duration>,
+    /// How far apart acknowledgements are at most, if the server is prompt.
+    pub(crate) beat: Duration,
     /// How often a guard deadline has passed. Whoever relied on the session before that must not
     /// do so again, even if it comes back.
     pub lapses: u64,
@@ -68,38 +69,48 @@ pub struct Status {
 
 impl Status {
     /// When the session's ephemerals must no longer be trusted: the end of the
-    /// [lease](Self::lease_deadline), if there is one. Otherwise the send time of the newest
-    /// acknowledged request plus the session timeout that was in force then, or the one that is
-    /// now if that is less.
+    /// [lease](Self::lease_deadline), if there is one.
     ///
-    /// Without a lease this can be too late. The server that acknowledged has counted from later
-    /// than that, but in an ensemble it is the leader that counts, and it may have heard of the
-    /// request late or never: a follower that is cut off from its leader goes on acknowledging for
-    /// some seconds after the leader has expired the session. What must not rely on that needs a
-    /// committed write, or a fencing token.
+    /// **Before the first lease** of a session that was idle, or after the last, it is the end that
+    /// a lease would have if the leader never stood still.
+    ///
+    /// **If there can be no lease**, it is the send time of the newest acknowledged request plus
+    /// the session timeout that was in force then, or the one that is now if that is less. This can
+    /// be too late. The server that acknowledged has counted from later than that, but in an
+    /// ensemble it is the leader that counts, and it may have heard of the request late or never: a
+    /// follower that is cut off from its leader goes on acknowledging for some seconds after the
+    /// leader has expired the session. What must not rely on that needs a committed write, or a
+    /// fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
-        self.lease_deadline.or_else(|| Some(self.acknowledged? + self.acknowledged_timeout))
+        self.guard_deadline
+    }
+
+    /// Whether nobody else can own the session's ephemerals, as far as a lease can tell. Always
+    /// true if there can be no lease: see [`guard_deadline`](Self::guard_deadline).
+    pub fn is_leased(&self, now: Time) -> bool {
+        !self.can_be_leased || self.lease_deadline.is_some_and(|deadline| now < deadline)
     }
 
     /// Until when no server can have ended the session for lack of a sign of life, if the
-    /// assumptions of [`LeaseConfig`](crate::LeaseConfig) hold; it may lie in the past. `None` if
-    /// there is no lease: it is switched off, or the session timeout is too short for one.
+    /// assumptions of [`Lease`](crate::Lease) hold; it may lie in the past. `None` if there is no
+    /// lease: it is switched off, the session timeout is too short for one, or nothing has proven
+    /// one since a lock began to need it.
     pub fn lease_deadline(&self) -> Option<Time> {
         self.lease_deadline
     }
 
-    /// When an acknowledgement is overdue: two ping intervals after the newest acknowledged
-    /// request was sent, but never later than the guard deadline. Without a lease this is two
-    /// thirds of the way to it.
+    /// When an acknowledgement is overdue: two intervals after the newest acknowledged request was
+    /// sent, but never later than the guard deadline. The interval is that of the pings, or, while
+    /// writes keep a lease that a lock needs, that of the writes, but at least half a second.
+    /// Without a lease this is two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
-        let interval = self.ping_interval.unwrap_or(self.acknowledged_timeout / 3);
-        self.guard_deadline().min(Some(self.acknowledged? + interval * 2))
+        self.guard_deadline.min(Some(self.acknowledged? + self.beat * 2))
     }
 
     /// True if the session is connected and its guard deadline lies ahead of `now`.
     pub fn is_alive(&self, now: Time) -> bool {
         self.state == SessionState::Connected
-            && self.guard_deadline().is_some_and(|deadline| now < deadline)
+            && self.guard_deadline.is_some_and(|deadline| now < deadline)
     }
 }
 

@@ -21,10 +21,12 @@ pub(crate) enum Timer {
     Read,
     /// When to try the next server.
     Reconnect,
+    /// When to send a write that renews the lease.
+    Renew,
 }
 
 impl Timer {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Close,
         Self::Connect,
         Self::GiveUp,
@@ -33,6 +35,7 @@ impl Timer {
         Self::Ping,
         Self::Read,
         Self::Reconnect,
+        Self::Renew,
     ];
 }
 

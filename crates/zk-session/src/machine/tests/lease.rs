@@ -6,22 +6,26 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, xid};
 
 use super::peer::{Pair, SESSION, config, sync};
-use crate::machine::{Change, Event, LeaseConfig, Operation, SessionState};
+use crate::machine::{Change, Event, Lease, Operation, SessionState};
 use crate::types::SessionId;
 
 /// Session timeout that leaves room for a lease.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 
+fn pings() -> Lease {
+    Lease::pings(5, SECOND * 2)
+}
+
 fn ping_interval() -> Duration {
-    LeaseConfig::default().ping_interval(TIMEOUT).expect("there is a lease")
+    pings().ping_interval(TIMEOUT).expect("there is a lease")
 }
 
 fn connected() -> Pair {
     let mut config = config();
     config.session_timeout = TIMEOUT;
     config.give_up = TIMEOUT * 2;
-    config.lease = Some(LeaseConfig::default());
+    config.lease = Some(pings());
     let mut pair = Pair::new(config);
     pair.open();
     pair.handshake();
@@ -299,5 +303,5 @@ fn a_lease_does_not_count_with_more_than_the_timeout_of_the_creation() {
     pair.reply(xid, Ok(Response::SetData(Stat::default())));
     assert!(pair.answer(token).results[0].is_ok());
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
-    assert_eq!(pair.session.status().ping_interval, Some(ping_interval()));
+    assert_eq!(pair.session.status().beat, ping_interval());
 }
