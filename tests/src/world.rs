@@ -66,8 +66,14 @@ impl World {
     /// A world whose clients have the session timeout and the lease of those who set neither. The
     /// clients of others have no lease, so that all their requests are those of their locks.
     pub fn shipped() -> Self {
-        let lease = Some(Lease::default());
-        Self { lease, ..Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT) }
+        Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT).leased()
+    }
+
+    /// The same world, whose clients have the lease of those who set none.
+    #[must_use]
+    pub fn leased(mut self) -> Self {
+        self.lease = Some(Lease::default());
+        self
     }
 
     /// The same world, whose clients ask for this session timeout.

@@ -4,12 +4,15 @@
 //! the pings or writes that keep the lease.
 //! `model` runs the formula against a model of an ensemble, many times, and other formulas too.
 //! `frozen` stops the process between an acquire and a transaction, which needs no lease.
+//! `idle` takes locks on sessions that nobody has needed for a while.
 //! `quiet` measures the lease when nothing goes wrong.
 
 #[path = "lease/cuts.rs"]
 mod cuts;
 #[path = "lease/frozen.rs"]
 mod frozen;
+#[path = "lease/idle.rs"]
+mod idle;
 #[path = "lease/model.rs"]
 mod model;
 #[path = "lease/quiet.rs"]

@@ -6,7 +6,7 @@ use zk_recipes::{Client, ClientBuilder, Guard, Lease, LockState};
 use zk_tests::lockstep::Lockstep;
 use zk_testserver::{ServerConfig, TestServer};
 
-use crate::{RATES, SECOND, by_pings, ms};
+use crate::{RATES, SECOND, by_pings, interval, ms};
 
 /// The lease that comes from the handshake is over by then.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -20,15 +20,16 @@ fn start_with(
     rate: u32,
     options: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> (Lockstep, Client, Guard) {
-    let mut world = Lockstep::new(ServerConfig::default().max_session_timeout(MINUTE), rate);
+    let config = ServerConfig::default().min_session_timeout(SECOND).max_session_timeout(MINUTE);
+    let mut world = Lockstep::new(config, rate);
     let client = world.client(|builder| options(builder.session_timeout(timeout)));
     let guard = world.hold(&client);
     (world, client, guard)
 }
 
 /// The shortest and the longest that is left, in two minutes after the first.
-fn extremes(timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
-    let (mut world, client, guard) = start(timeout, rate);
+fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
+    let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
     world.run_until(MINUTE * 3 / 2, ms(100));
     let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
     while world.now < MINUTE * 7 / 2 {
@@ -42,25 +43,51 @@ fn extremes(timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
     Some((least, most))
 }
 
-#[test]
-fn a_lease_lasts_when_nothing_goes_wrong() {
-    let seconds = [10, 18, 19, 20, 30, 40, 60];
-    let mut without = vec![];
-    for timeout in seconds {
-        let timeout = SECOND * timeout;
-        let interval = by_pings().ping_interval(timeout);
-        for rate in RATES {
-            let extremes = extremes(timeout, rate);
-            assert_eq!(extremes.is_some(), interval.is_some());
-            let Some((least, most)) = extremes else { continue };
-            assert!(least > SECOND, "the lease nearly runs out: {least:?} of {timeout:?}");
-            if rate == 1000 {
-                eprintln!("{timeout:?}: a ping every {interval:?}, {least:?} to {most:?} remain");
-            }
+/// A row of the table in docs/guarantees.md, and the shortest that is left with any clock.
+fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
+    let timeout = Duration::from_secs(seconds);
+    let interval = interval(lease, timeout);
+    let mut shortest: Option<Duration> = None;
+    let mut cells = "no | none |".to_owned();
+    for rate in RATES {
+        let Some((least, most)) = extremes(lease, timeout, rate) else { continue };
+        shortest = Some(shortest.unwrap_or(least).min(least));
+        if rate == 1000 {
+            let interval = interval.unwrap_or_default().as_secs_f64();
+            let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
+            cells = format!("{interval:.2} s | {least:.1} s to {most:.1} s |");
         }
-        without.extend(interval.is_none().then_some(timeout.as_secs()));
     }
-    assert_eq!(without, [10, 18]);
+    assert_eq!(shortest.is_some(), interval.is_some(), "{seconds} s");
+    (format!("| {seconds} s | {cells}"), shortest)
+}
+
+/// Shows a table, and finds each of its rows in the page.
+fn check_table(lease: Lease, seconds: &[u64], is_enough: impl Fn(Duration, u64) -> bool) {
+    let page = include_str!("../../../docs/guarantees.md");
+    let mut missing = String::new();
+    for &seconds in seconds {
+        let (row, shortest) = row(lease, seconds);
+        eprintln!("{row}");
+        let is_enough = shortest.is_none_or(|shortest| is_enough(shortest, seconds));
+        assert!(is_enough, "the lease nearly runs out: {shortest:?} of {seconds} s");
+        if !page.contains(&row) {
+            missing = format!("{missing}\n{row}");
+        }
+    }
+    assert!(missing.is_empty(), "docs/guarantees.md does not say{missing}");
+}
+
+#[test]
+fn a_lease_of_pings_lasts_when_nothing_goes_wrong() {
+    check_table(by_pings(), &[10, 18, 19, 20, 30, 40, 60], |least, _| least > SECOND);
+}
+
+#[test]
+fn a_lease_of_writes_lasts_when_nothing_goes_wrong() {
+    check_table(Lease::default(), &[3, 4, 5, 6, 10, 15, 20, 30, 40, 60], |least, seconds| {
+        least >= Lease::default().write_interval(SECOND * seconds as u32).unwrap_or_default() * 2
+    });
 }
 
 #[test]

@@ -140,22 +140,30 @@ impl LeaseClock {
     /// close that another bridge is complete when half of the rest has passed.
     pub fn write_interval(&self, now: Time) -> Option<Duration> {
         let Evidence::Writes(bridge) = self.evidence.as_ref()? else { return None };
-        let span = self.config?.bridge();
-        let left =
-            self.deadline().map_or(Duration::ZERO, |deadline| deadline.saturating_since(now));
+        let config = self.config?;
+        let left = self.deadline().unwrap_or_default().saturating_since(now);
+        if left >= config.least(self.timeout)? {
+            return Some(bridge.write_interval);
+        }
+        let span = config.bridge();
         let in_time = (left / 2).saturating_sub(span) / 5;
         Some(bridge.write_interval.min(in_time.max(span / 8)))
     }
 
-    /// Somebody needs the lease, whom nobody preceded. What writes keep has run down meanwhile: if
-    /// it would end before they can make more, it is not begun with.
+    /// Somebody needs the lease, whom nobody preceded. What writes keep has run down meanwhile.
     pub fn needed(&mut self, now: Time) {
-        let Some(config) = self.config else { return };
-        let least = config.least(self.timeout).unwrap_or_default();
-        let enough = (config.bridge() * 2).min(least / 2);
-        if self.deadline().is_some_and(|deadline| deadline <= now + enough) {
+        if self.proven.is_some_and(|mark| !self.is_worth_it(mark, now)) {
             self.lapse();
         }
+    }
+
+    /// Whether a lease is to begin with this. One that ends before the next writes make more of it
+    /// would end what relies on it, and does less for it than none.
+    fn is_worth_it(&self, mark: Mark, now: Time) -> bool {
+        let Some(config) = self.config else { return false };
+        let least = config.least(self.timeout).unwrap_or_default();
+        let enough = (config.bridge() * 2).min(least / 2);
+        mark.deadline() > now + enough
     }
 
     /// How long a connection may be silent, if it is to be left in time for a new one to save the
@@ -235,12 +243,16 @@ impl LeaseClock {
         if self.evidence.is_none() {
             return;
         }
-        prove(&mut self.proven, self.resumed.take());
+        let mut proven = self.resumed.take();
         if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
             prove(&mut self.provisional, bridge.provisional(sent));
-            prove(&mut self.proven, bridge.committed(sent));
+            prove(&mut proven, bridge.committed(sent));
             bridge.led(sent, now);
+            if self.proven.is_none() {
+                proven = proven.filter(|mark| self.is_worth_it(*mark, now));
+            }
         }
+        prove(&mut self.proven, proven);
     }
 
     #[cfg(test)]

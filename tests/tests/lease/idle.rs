@@ -1,0 +1,208 @@
+//! Sessions that have been idle: they cost no writes, and have no lease when a lock is granted.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use jute_codec::OpCode;
+use zk_recipes::{
+    AtRiskPolicy, Client, FairLock, Lease, LockError, LockState, LostReason, Released,
+};
+use zk_tests::lockstep::Lockstep;
+use zk_tests::meter::Pace;
+use zk_tests::scene::spawn;
+use zk_tests::world::{DIRECTORY, World, run_within, sleep_ms};
+use zk_testserver::{CutOff, ServerConfig};
+
+use crate::{RATES, SECOND, ms};
+
+/// A bridge is a tick; the first writes are an eighth of one apart, and five of them are needed.
+const MADE: Duration = Duration::from_millis(3_500);
+/// Virtual time of a test.
+const LONG: Duration = Duration::from_secs(1_000);
+const TIMEOUTS: [u64; 4] = [4, 10, 30, 60];
+
+/// A session that has not been used for twice its timeout.
+async fn idle(world: &World, timeout: u64) -> Client {
+    let timeout = SECOND * timeout as u32;
+    let client = world.client_with(1, |builder| builder.session_timeout(timeout)).await;
+    let lock = FairLock::new(&client, DIRECTORY).expect("it is a path");
+    // The directory is made once.
+    lock.acquire().await.expect("nobody else wants it").release().await.expect("it is held");
+    let before = writes(world);
+    sleep_ms(u64::try_from(timeout.as_millis() * 2).expect("it is not long")).await;
+    assert_eq!(writes(world), before, "an idle session of {timeout:?} writes");
+    client
+}
+
+/// How many renewing writes there were.
+fn writes(world: &World) -> usize {
+    let requests = world.server.requests();
+    let is_renewal = |path: Option<&str>, op| op == OpCode::MULTI && path == Some("/");
+    requests.iter().filter(|request| is_renewal(request.path.as_deref(), request.op)).count()
+}
+
+fn world() -> World {
+    let world = World::with(ServerConfig::default().max_session_timeout(SECOND * 60)).leased();
+    // A session of four seconds is written to five times in each.
+    world.pace(Pace { per_minute: 400, ..Pace::CALM })
+}
+
+#[test]
+fn a_lock_on_an_idle_session_is_granted_at_once_and_leased_soon() {
+    for timeout in TIMEOUTS {
+        run_within(LONG, async {
+            let world = world();
+            let client = idle(&world, timeout).await;
+            let lock = FairLock::new(&client, DIRECTORY).expect("it is a path");
+            let began = client.now();
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            assert_eq!(client.now(), began, "{timeout} s: it takes a round trip, and that no time");
+            assert_eq!((guard.state(), guard.remaining()), (LockState::AtRisk, None), "{timeout}");
+            let begun = guard.run(async { 17 }).await;
+            assert_eq!(begun, Ok(17), "at risk it goes on");
+            while guard.state() != LockState::Held {
+                assert_eq!(guard.state(), LockState::AtRisk, "{timeout} s");
+                assert!(client.now().saturating_since(began) < MADE, "{timeout} s: no lease yet");
+                sleep_ms(10).await;
+            }
+            let made = client.now().saturating_since(began);
+            assert!(made > SECOND * 2, "{timeout} s: a lease in {made:?} is too good to be true");
+            assert!(guard.remaining().is_some_and(|left| !left.is_zero()));
+            sleep_ms(60_000).await;
+            assert_eq!(guard.state(), LockState::Held, "{timeout} s\n{}", world.trace());
+            let stats = lock.stats();
+            assert_eq!((stats.at_risk, stats.lost), (0, 0), "{timeout} s: it only became better");
+            assert_eq!(guard.release().await, Ok(Released::Released));
+            let after = writes(&world);
+            sleep_ms(60_000).await;
+            assert_eq!(writes(&world), after, "{timeout} s: nobody needs it");
+            assert_eq!(client.status().lapses, 0, "nobody needed what has ended");
+        });
+    }
+}
+
+#[test]
+fn who_gives_up_at_risk_gets_the_lock_when_there_is_a_lease() {
+    for timeout in TIMEOUTS {
+        run_within(LONG, async {
+            let world = world();
+            let client = idle(&world, timeout).await;
+            let builder = FairLock::builder(&client, DIRECTORY).expect("it is a path");
+            let builder = builder.at_risk(AtRiskPolicy::TreatAsLost);
+            let lock = builder.build().expect("all options are in order");
+            let began = client.now();
+            let short = lock.acquire().timeout(SECOND).await;
+            assert_eq!(short.map(drop), Err(LockError::TimedOut), "{timeout} s");
+            sleep_ms(1).await;
+            assert!(world.server.ephemerals().is_empty(), "{timeout} s: the znode is left");
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            assert_eq!(guard.state(), LockState::Held, "{timeout} s");
+            let made = client.now().saturating_since(began);
+            assert!(made < SECOND + MADE, "{timeout} s: {made:?}");
+            world.server.disconnect_all();
+            assert_eq!(guard.lost().await, LostReason::AtRisk);
+        });
+    }
+}
+
+#[test]
+fn a_body_that_stops_at_risk_begins_when_there_is_a_lease() {
+    for timeout in TIMEOUTS {
+        run_within(LONG, async {
+            let world = world();
+            let client = idle(&world, timeout).await;
+            let lock = FairLock::new(&client, DIRECTORY).expect("it is a path");
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            let began = client.now();
+            let first = guard.run(async { client.now() }).stop_at_risk().await;
+            let waited = first.expect("there will be a lease").saturating_since(began);
+            assert!((SECOND * 2..MADE).contains(&waited), "{timeout} s: {waited:?}");
+            // Lost before it was ever held in full.
+            drop(guard);
+            sleep_ms(timeout * 2_000).await;
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            assert_eq!(
+                guard.state(),
+                LockState::AtRisk,
+                "{timeout} s {:?}\n{}",
+                guard.remaining(),
+                world.trace()
+            );
+            world.server.expire(guard.session().0);
+            assert_eq!(guard.state(), LockState::AtRisk, "{timeout} s");
+            let lost = guard.run(async { unreachable!("there was never a lease") });
+            lost.stop_at_risk().await.expect_err("the session has expired");
+        });
+    }
+}
+
+/// A waiter that is not next does not make its session write, and the one that is next does.
+#[test]
+fn only_who_holds_and_who_is_next_are_written_for() {
+    run_within(LONG, async {
+        let world = world();
+        let (mut clients, mut waiting) = (vec![], vec![]);
+        for seed in 0..10 {
+            let client = world.client_with(seed, |builder| builder.session_timeout(SECOND * 10));
+            let client = client.await;
+            let lock = FairLock::new(&client, DIRECTORY).expect("it is a path");
+            waiting.push(spawn(lock.acquire().into_future()));
+            clients.push(client);
+            sleep_ms(10).await;
+        }
+        sleep_ms(5_000).await;
+        let before = writes(&world);
+        sleep_ms(60_000).await;
+        // Each half second, for two sessions.
+        let count = writes(&world) - before;
+        assert!((230..=242).contains(&count), "{count} writes in a minute");
+        for waiter in waiting {
+            let guard = waiter.await.expect("it does not panic").expect("it becomes free");
+            assert_ne!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
+            drop(guard);
+        }
+    });
+}
+
+/// The server is cut off from its leader before there is a lease, or while it is new.
+#[test]
+fn a_lock_without_a_lease_is_not_held_when_another_can_have_it() {
+    let (mut cases, mut without) = (0, 0);
+    for timeout in [4, 10, 30].map(Duration::from_secs) {
+        for rate in RATES {
+            for moment in 0..36 {
+                let mut world = Lockstep::new(ServerConfig::default(), rate);
+                let options = |builder: zk_recipes::ClientBuilder| builder.session_timeout(timeout);
+                let client = world.client(|builder| options(builder).lease(Lease::default()));
+                let guard = world.hold(&client);
+                world.look(|| drop(guard));
+                // So that pings are at another moment each time.
+                let end = timeout * 2 + timeout * moment / 36;
+                world.run_until(end, ms(50));
+                let guard = world.hold(&client);
+                let lost = world.await_loss(&guard);
+                let end = world.now + ms(100) * moment;
+                world.run_until(end, ms(50));
+                without += usize::from(world.look(|| guard.state()) == LockState::AtRisk);
+                world.serve(|server| server.refuse_for(SECOND * 3600));
+                let cut_off = CutOff { notices_after: SECOND * 10, unlearned: SECOND };
+                world.serve(|server| server.cut_off(guard.session().0, cut_off));
+                loop {
+                    world.step(ms(50));
+                    let is_over = world.serve(|server| server.stat(guard.path()).is_none());
+                    let state = world.look(|| guard.state());
+                    let case = format!("{timeout:?}, {rate}, {moment}, at {:?}", world.now);
+                    assert!(!is_over || matches!(state, LockState::Lost(_)), "{case}: {state:?}");
+                    if is_over && lost.is_finished() {
+                        break;
+                    }
+                    assert!(world.now < end + timeout * 3, "{case}: never over");
+                }
+                world.look(|| drop(guard));
+                cases += 1;
+            }
+        }
+    }
+    assert!(without * 2 > cases, "{without} of {cases} before there was a lease");
+    eprintln!("{cases} cuts, {without} of them before there was a lease");
+}
