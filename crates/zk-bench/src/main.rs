@@ -84,6 +84,7 @@ async fn through_the_library(options: &Options) -> Outcome<Report> {
         Workload::SetPipelined => pipelined::run(options, pipelined::Kind::Set).await,
         Workload::CreatePipelined => pipelined::run(options, pipelined::Kind::Create).await,
         Workload::IdleSessions => sessions::idle(options).await,
+        Workload::HeldLocks => sessions::holding(options).await,
         Workload::ReconnectWatches => sessions::reconnect(options).await,
         Workload::Queue => queue::run(options).await,
         Workload::Codec => Ok(Report::new(options).figures(codec::run(options.duration()))),
@@ -100,7 +101,7 @@ fn floor(options: &Options) -> Outcome<Report> {
         Workload::CreatePipelined => pipelined::floor(options, pipelined::Kind::Create),
         Workload::IdleSessions => sessions::idle_floor(options),
         Workload::ReconnectWatches => sessions::reconnect_floor(options),
-        Workload::LockContended | Workload::Queue => Err(
+        Workload::HeldLocks | Workload::LockContended | Workload::Queue => Err(
             "who waits has to read the queue, so there is no floor without decoding; compare with \
              that of lock-uncontended"
                 .into(),

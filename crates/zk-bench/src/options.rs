@@ -29,7 +29,7 @@ pub(crate) struct Options {
     /// Bytes of data.
     #[arg(long, default_value_t = 128)]
     pub(crate) size: u32,
-    /// Sessions of `idle-sessions` (default 1000); of `queue`, whose waiters are tasks of one
+    /// Sessions of `idle-sessions` and `held-locks` (default 1000); of `queue`, whose waiters are tasks of one
     /// client without it.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions: Option<u32>,
@@ -69,6 +69,8 @@ pub(crate) enum Workload {
     CreatePipelined,
     /// Sessions that are left alone for ten seconds, or --secs if that is longer.
     IdleSessions,
+    /// Sessions that hold a lock each for a minute, or --secs if that is longer.
+    HeldLocks,
     /// --n watches, then a reconnect.
     ReconnectWatches,
     /// --n waiters of one lock, then hand-offs.

@@ -1,9 +1,10 @@
-//! Sessions that do nothing, and one that has to come back.
+//! Sessions that do nothing, sessions that hold locks, and one that has to come back.
 
 use std::time::{Duration, Instant};
 
 use jute_codec::{Request, SetWatches};
 use tokio::task::JoinSet;
+use zk_recipes::{FairLock, Guard, LockState};
 use zk_session::{Client, SessionState};
 
 use crate::metered::Traffic;
@@ -14,6 +15,7 @@ use crate::{Outcome, directory};
 
 const SESSIONS: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
+const HELD: Duration = Duration::from_secs(60);
 const WATCHES: u64 = 10_000;
 /// Room for the answer to a ping.
 const PING: usize = 20;
@@ -29,6 +31,74 @@ pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
     // Whatever the first of anything allocates for all.
     let first = open(options, &traffic).await?;
     let before = resident_bytes()?;
+    let clients = open_all(options, &traffic, sessions).await?;
+    let idle = options.duration().max(IDLE);
+    // Until what opening has left to do is done.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let memory = resident_bytes()? - before;
+    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+    tokio::time::sleep(idle).await;
+    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
+    if clients.iter().any(|client| client.state() != SessionState::Connected) {
+        return Err("a session was lost while it was idle".into());
+    }
+    close_all(clients).await;
+    first.close().await;
+    let session_seconds = f64::from(sessions) * time.as_secs_f64();
+    Ok(Report::new(options)
+        .figure("sessions", sessions.into())
+        .figure("secs", time.as_secs_f64())
+        .figure("kb_per_session", memory / 1024.0 / f64::from(sessions))
+        .figure("idle_cpu_us_per_session_s", cpu.as_secs_f64() * 1e6 / session_seconds)
+        .figure("pings_per_session_s", counted.requests as f64 / session_seconds)
+        .figure("looks_per_ping", counted.looks as f64 / counted.requests as f64))
+}
+
+/// Sessions that hold a lock each, of their own.
+pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
+    let sessions = options.sessions.unwrap_or(SESSIONS);
+    let traffic = Traffic::default();
+    let clients = open_all(options, &traffic, sessions).await?;
+    let observer = Client::connect(options.connect.as_str()).await?;
+    let directory = directory::make(&observer).await?;
+    let mut guards = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
+        let lock = FairLock::new(client, &format!("{directory}/{number}"))?;
+        guards.push(lock.acquire().await?);
+    }
+    // Longer than the lease that comes from the creation of the sessions.
+    let held = options.duration().max(HELD);
+    let (mut least, mut lost) = (Duration::MAX, 0);
+    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+    let zxid = zxid(&observer, &directory).await?;
+    while began.elapsed() < held {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        lost = guards.iter().filter(|guard| guard.state() != LockState::Held).count().max(lost);
+        least = guards.iter().filter_map(Guard::remaining).min().unwrap_or_default().min(least);
+    }
+    let writes = self::zxid(&observer, &directory).await? - zxid - 1;
+    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
+    drop(guards);
+    close_all(clients).await;
+    directory::remove(&observer, &directory).await?;
+    observer.close().await;
+    let session_seconds = f64::from(sessions) * time.as_secs_f64();
+    Ok(Report::new(options)
+        .figure("sessions", sessions.into())
+        .figure("secs", time.as_secs_f64())
+        .figure("writes_per_s", writes as f64 / time.as_secs_f64())
+        .figure("requests_per_session_s", counted.requests as f64 / session_seconds)
+        .figure("cpu_us_per_session_s", cpu.as_secs_f64() * 1e6 / session_seconds)
+        .figure("remaining_least_s", least.as_secs_f64())
+        .figure("not_held_most", lost as f64))
+}
+
+/// The newest zxid, by a write.
+async fn zxid(client: &Client, directory: &str) -> Outcome<i64> {
+    Ok(client.set_data(directory, "", None).await?.mzxid.0)
+}
+
+async fn open_all(options: &Options, traffic: &Traffic, sessions: u32) -> Outcome<Vec<Client>> {
     let (mut clients, mut opening) = (Vec::new(), JoinSet::new());
     for _ in 0..sessions {
         while opening.len() >= AT_ONCE
@@ -42,30 +112,15 @@ pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
     while let Some(opened) = opening.join_next().await {
         clients.push(opened??);
     }
-    let idle = options.duration().max(IDLE);
-    // Until what opening has left to do is done.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let memory = resident_bytes()? - before;
-    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
-    tokio::time::sleep(idle).await;
-    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
-    if clients.iter().any(|client| client.state() != SessionState::Connected) {
-        return Err("a session was lost while it was idle".into());
-    }
+    Ok(clients)
+}
+
+async fn close_all(clients: Vec<Client>) {
     let mut closing = JoinSet::new();
     for client in clients {
         closing.spawn(async move { client.close().await });
     }
     closing.join_all().await;
-    first.close().await;
-    let session_seconds = f64::from(sessions) * time.as_secs_f64();
-    Ok(Report::new(options)
-        .figure("sessions", sessions.into())
-        .figure("secs", time.as_secs_f64())
-        .figure("kb_per_session", memory / 1024.0 / f64::from(sessions))
-        .figure("idle_cpu_us_per_session_s", cpu.as_secs_f64() * 1e6 / session_seconds)
-        .figure("pings_per_session_s", counted.requests as f64 / session_seconds)
-        .figure("looks_per_ping", counted.looks as f64 / counted.requests as f64))
 }
 
 async fn open(options: &Options, traffic: &Traffic) -> Outcome<Client> {
