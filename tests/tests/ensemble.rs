@@ -21,6 +21,8 @@ mod leader;
 mod queue;
 #[path = "ensemble/quorum.rs"]
 mod quorum;
+#[path = "ensemble/touches.rs"]
+mod touches;
 
 use std::time::Duration;
 
