@@ -13,6 +13,8 @@
 
 #[path = "ensemble/chaos.rs"]
 mod chaos;
+#[path = "ensemble/election.rs"]
+mod election;
 #[path = "ensemble/follower.rs"]
 mod follower;
 #[path = "ensemble/leader.rs"]
