@@ -77,6 +77,25 @@ impl Ensemble {
         ensemble
     }
 
+    /// The same, of servers with the tick and the limit of ZooKeeper's sample configuration, which
+    /// are those that a client assumes unless it is told others.
+    ///
+    /// # Panics
+    ///
+    /// As [`take`](Self::take), and if the servers have other values.
+    pub async fn take_like_the_sample() -> Self {
+        let ensemble = Self::take().await;
+        for server in &ensemble.servers {
+            let answer = soon("a configuration", server.ask("conf")).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{server}: {error}"));
+            for line in SAMPLE {
+                let is_there = answer.lines().any(|one| one == line);
+                assert!(is_there, "{server} has not {line}: see tests/ensemble/run\n{answer}");
+            }
+        }
+        ensemble
+    }
+
     /// All servers, in the order of their numbers.
     pub fn servers(&self) -> &[Server] {
         &self.servers
@@ -261,6 +280,7 @@ async fn docker(arguments: &[&str]) {
     assert!(output.status.success(), "docker {arguments:?}: {complaint}");
 }
 
+const SAMPLE: [&str; 2] = ["tickTime=2000", "syncLimit=5"];
 /// A server that is paused never answers, and one that elects says so at once.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -18,4 +18,5 @@ pub mod standing;
 pub mod target;
 pub mod through;
 pub mod wait;
+pub mod wire;
 pub mod world;

@@ -13,6 +13,8 @@
 
 #[path = "ensemble/chaos.rs"]
 mod chaos;
+#[path = "ensemble/election.rs"]
+mod election;
 #[path = "ensemble/follower.rs"]
 mod follower;
 #[path = "ensemble/leader.rs"]
@@ -21,6 +23,8 @@ mod leader;
 mod queue;
 #[path = "ensemble/quorum.rs"]
 mod quorum;
+#[path = "ensemble/touches.rs"]
+mod touches;
 
 use std::time::Duration;
 

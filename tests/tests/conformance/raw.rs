@@ -4,20 +4,18 @@
 //! What cannot be the same twice (zxids, times, session ids) is masked; everything else is
 //! compared, whole replies where one was captured, error codes everywhere.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, CheckRequest, ConnectRequest, ConnectResponse, CreateMode,
-    CreateRequest, DeleteRequest, ErrorCode, EventType, Frame, FrameDecoder, MultiOp, MultiResult,
-    OpCode, ReadRequest, ReadResult, Reader, Record, ReplyHeader, Request, RequestHeader, Response,
-    SetAclRequest, SetDataRequest, Stat, WatcherEvent, WatcherType, WatchesRequest, encode_frame,
-    xid,
+    CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp, MultiResult, OpCode, ReadRequest,
+    ReadResult, Reader, Record, ReplyHeader, Request, RequestHeader, Response, SetAclRequest,
+    SetDataRequest, Stat, WatcherType, WatchesRequest,
 };
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt as _;
 use zk_session::Client;
 use zk_tests::target::{Fixture, remove};
-use zk_tests::wait::soon;
+use zk_tests::wire::{self, Connection, frame, new_session};
 
 /// The version whose replies are compared; where none was kept, that of the other serves.
 const VERSIONS: [&str; 3] = ["@zk-3.8.0", "@zk-3.9.3", ""];
@@ -49,77 +47,9 @@ impl Golden {
     }
 }
 
-/// A connection without a client.
-struct Connection {
-    stream: TcpStream,
-    buffer: BytesMut,
-    frames: FrameDecoder,
-}
-
-impl Connection {
-    async fn open(fixture: &Fixture) -> Self {
-        let stream = TcpStream::connect(fixture.target.address().await).await.unwrap();
-        Self { stream, buffer: BytesMut::new(), frames: FrameDecoder::new(1 << 22) }
-    }
-
-    async fn send(&mut self, frame: &[u8]) {
-        self.stream.write_all(frame).await.unwrap();
-    }
-
-    /// The next payload; `None` at the end of the connection.
-    async fn receive(&mut self) -> Option<Bytes> {
-        soon("a frame", async {
-            loop {
-                match self.frames.next(&mut self.buffer).unwrap() {
-                    Some(Frame::Complete(payload)) => return Some(payload),
-                    Some(Frame::Oversized { length, .. }) => panic!("a reply of {length} bytes"),
-                    None => {}
-                }
-                // A reset is an end as well.
-                if !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {
-                    return None;
-                }
-            }
-        })
-        .await
-    }
-
-    async fn connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
-        self.send(&frame(|out| request.encode(out))).await;
-        let payload = self.receive().await?;
-        Some(ConnectResponse::decode(&mut Reader::new(payload)).unwrap())
-    }
-
-    /// The next reply, behind the events that came before it.
-    async fn reply(&mut self) -> (Vec<(EventType, String)>, ReplyHeader, Reader) {
-        let mut events = Vec::new();
-        loop {
-            let mut reader = Reader::new(self.receive().await.expect("a reply"));
-            let header = ReplyHeader::decode(&mut reader).unwrap();
-            if header.xid != xid::NOTIFICATION {
-                return (events, header, reader);
-            }
-            let event = WatcherEvent::decode(&mut reader).unwrap();
-            events.push((event.kind, event.path.to_string()));
-        }
-    }
-}
-
-fn frame(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
-    let mut out = BytesMut::new();
-    encode_frame(&mut out, 1 << 22, write).unwrap();
-    out
-}
-
-fn new_session(timeout_ms: i32) -> ConnectRequest {
-    ConnectRequest {
-        protocol_version: 0,
-        last_zxid_seen: 0,
-        timeout_ms,
-        session_id: 0,
-        password: Bytes::from_static(&[0; 16]),
-        read_only: Some(false),
-    }
+/// A connection to the first server.
+async fn connect(fixture: &Fixture) -> Connection {
+    Connection::open(fixture.target.address().await).await
 }
 
 /// Hides what differs from run to run.
@@ -216,11 +146,7 @@ impl Step {
         let name = self.name;
         let sent = match &self.send {
             Send::Captured => golden.request(&format!("{name}_request")),
-            Send::Made(xid, request) => frame(|out| {
-                RequestHeader { xid: *xid, op: self.op }.encode(out);
-                request.encode(out);
-            })
-            .freeze(),
+            Send::Made(xid, request) => wire::request(*xid, request).freeze(),
         };
         connection.send(&sent).await;
         let (events, header, mut body) = connection.reply().await;
@@ -344,7 +270,7 @@ async fn clean(client: &Client) {
 /// The captured list grants everything to `127.0.0.1`. From elsewhere it would lock us out.
 async fn set_acl(connection: &mut Connection, golden: &Golden) {
     let (xid, request) = (15, Request::WhoAmI);
-    let who = frame(|out| RequestHeader { xid, op: request.op() }.encode(out));
+    let who = wire::request(xid, &request);
     connection.send(&who).await;
     let (_, _, mut body) = connection.reply().await;
     let Ok(Response::WhoAmI(identities)) = Response::decode(OpCode::WHO_AM_I, &mut body) else {
@@ -364,7 +290,7 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     let fixture = Fixture::start().await;
     clean(&fixture.observer).await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.send(&golden.request("connect_request_new")).await;
     let payload = connection.receive().await.expect("a session");
     let captured = golden.reply("connect_response_ok").unwrap();
@@ -419,7 +345,7 @@ async fn create_ttl(fixture: &Fixture, connection: &mut Connection, golden: &Gol
 async fn an_unknown_opcode_is_refused_and_ends_the_connection() {
     let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     connection.send(&golden.request("unknown_opcode_request")).await;
     let (_, header, body) = connection.reply().await;
@@ -431,7 +357,7 @@ async fn an_unknown_opcode_is_refused_and_ends_the_connection() {
 async fn an_unknown_scheme_is_refused_and_ends_the_connection() {
     let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     connection.send(&golden.request("auth_unknown_scheme_request")).await;
     let payload = connection.receive().await.expect("a reply");
@@ -443,7 +369,7 @@ async fn an_unknown_scheme_is_refused_and_ends_the_connection() {
 async fn an_unknown_session_is_expired() {
     let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.send(&golden.request("connect_request_resume_unknown_session")).await;
     assert_eq!(connection.receive().await, golden.reply("connect_response_expired"));
     assert_eq!(connection.receive().await, None);
@@ -453,7 +379,7 @@ async fn an_unknown_session_is_expired() {
 async fn an_old_client_gets_the_answer_it_can_read() {
     let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     let request = ConnectRequest { read_only: None, ..new_session(8000) };
     connection.send(&frame(|out| request.encode(out))).await;
     let payload = connection.receive().await.expect("a session");
@@ -464,25 +390,25 @@ async fn an_old_client_gets_the_answer_it_can_read() {
 #[tokio::test]
 async fn a_session_moves_with_its_password_and_not_without() {
     let fixture = Fixture::start().await;
-    let mut first = Connection::open(&fixture).await;
+    let mut first = connect(&fixture).await;
     let session = first.connect(&new_session(8000)).await.expect("a session");
     let (session_id, password) = (session.session_id, session.password.clone());
     let resume = ConnectRequest { session_id, password, ..new_session(8000) };
 
-    let mut second = Connection::open(&fixture).await;
+    let mut second = connect(&fixture).await;
     let resumed = second.connect(&resume).await.expect("the same session");
     assert_eq!((resumed.session_id, &resumed.password), (session_id, &session.password));
     // The older connection is closed, and nothing is said on it.
     assert_eq!(first.receive().await, None);
 
-    let mut third = Connection::open(&fixture).await;
+    let mut third = connect(&fixture).await;
     let password = Bytes::from_static(&[0x11; 16]);
     let refused = third.connect(&ConnectRequest { password, ..resume.clone() }).await;
     let refused = refused.expect("an answer");
     assert_eq!((refused.session_id, refused.timeout_ms), (0, 0));
     assert_eq!(third.receive().await, None);
 
-    let mut fourth = Connection::open(&fixture).await;
+    let mut fourth = connect(&fixture).await;
     let resumed = fourth.connect(&resume).await.expect("the session lives on");
     assert_eq!(resumed.session_id, session_id);
 }
@@ -490,7 +416,7 @@ async fn a_session_moves_with_its_password_and_not_without() {
 #[tokio::test]
 async fn a_client_that_has_seen_more_than_the_server_is_turned_away() {
     let fixture = Fixture::start().await;
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     let ahead = ConnectRequest { last_zxid_seen: i64::MAX, ..new_session(8000) };
     assert!(connection.connect(&ahead).await.is_none());
 }
@@ -499,7 +425,7 @@ async fn a_client_that_has_seen_more_than_the_server_is_turned_away() {
 async fn nonsense_ends_the_connection_without_an_answer() {
     let fixture = Fixture::start().await;
     for nonsense in [&[0; 4][..], &[0xff; 4], &[0, 0, 0, 3, 1, 2, 3], &[0x00, 0x10, 0x00, 0x00]] {
-        let mut connection = Connection::open(&fixture).await;
+        let mut connection = connect(&fixture).await;
         connection.connect(&new_session(8000)).await.expect("a session");
         connection.send(nonsense).await;
         assert_eq!(connection.receive().await, None, "{nonsense:?}");
@@ -509,13 +435,10 @@ async fn nonsense_ends_the_connection_without_an_answer() {
 #[tokio::test]
 async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
     let fixture = Fixture::start().await;
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     let mut sent = frame(|out| new_session(8000).encode(out));
     for xid in [7, 3, 3, i32::MAX] {
-        sent.unsplit(frame(|out| {
-            RequestHeader { xid, op: OpCode::SYNC }.encode(out);
-            Request::Sync("/".into()).encode(out);
-        }));
+        sent.unsplit(wire::request(xid, &Request::Sync("/".into())));
     }
     connection.send(&sent).await;
     connection.receive().await.expect("a session");
@@ -531,7 +454,7 @@ async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
 #[tokio::test]
 async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
     let fixture = Fixture::start().await;
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     let check = |path: &str| {
         Request::Multi(vec![MultiOp::Check(CheckRequest { path: path.into(), version: -1 })])
@@ -545,12 +468,7 @@ async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
         Request::Exists(read("/", false)),
     ];
     for (xid, request) in (1..).zip(requests) {
-        connection
-            .send(&frame(|out| {
-                RequestHeader { xid, op: request.op() }.encode(out);
-                request.encode(out);
-            }))
-            .await;
+        connection.send(&wire::request(xid, &request)).await;
         let (_, header, _) = connection.reply().await;
         assert_eq!((header.xid, header.err), (xid, OK));
         zxids.push(header.zxid);
@@ -566,7 +484,7 @@ async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
 async fn four_letters_are_answered_as_text() {
     let fixture = Fixture::start().await;
     let golden = Golden::load();
-    let mut connection = Connection::open(&fixture).await;
+    let mut connection = connect(&fixture).await;
     connection.send(&golden.request("4lw_ruok_request")).await;
     let mut text = String::new();
     connection.stream.read_to_string(&mut text).await.unwrap();

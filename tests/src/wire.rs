@@ -1,0 +1,129 @@
+//! A connection without a client: whoever has it decides when what is sent.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, EventType, Frame, FrameDecoder, Reader, Record, ReplyHeader,
+    Request, RequestHeader, WatcherEvent, encode_frame, xid,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::wait::soon;
+
+/// A connection without a client.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a socket and what was read from it")]
+pub struct Connection {
+    /// The socket.
+    pub stream: TcpStream,
+    buffer: BytesMut,
+    frames: FrameDecoder,
+}
+
+impl Connection {
+    /// Connects, and sends nothing.
+    ///
+    /// # Panics
+    ///
+    /// If nobody listens there.
+    pub async fn open(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("somebody listens");
+        Self { stream, buffer: BytesMut::new(), frames: FrameDecoder::new(FRAME_MAX) }
+    }
+
+    /// Sends bytes. A connection that has ended takes them as well: its end shows in the answer.
+    pub async fn send(&mut self, frame: &[u8]) {
+        // As it is said.
+        let _ = self.stream.write_all(frame).await;
+    }
+
+    /// The next payload; `None` at the end of the connection. Cancel safe.
+    ///
+    /// # Panics
+    ///
+    /// If nothing comes, or what comes is no frame.
+    pub async fn receive(&mut self) -> Option<Bytes> {
+        soon("a frame", async {
+            loop {
+                match self.frames.next(&mut self.buffer).expect("a frame") {
+                    Some(Frame::Complete(payload)) => return Some(payload),
+                    Some(Frame::Oversized { length, .. }) => panic!("a reply of {length} bytes"),
+                    None => {}
+                }
+                // A reset is an end as well.
+                if !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {
+                    return None;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Asks for a session, or to go on with one; `None` if the connection ends instead.
+    ///
+    /// # Panics
+    ///
+    /// As [`receive`](Self::receive).
+    pub async fn connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
+        self.send(&frame(|out| request.encode(out))).await;
+        let payload = self.receive().await?;
+        Some(ConnectResponse::decode(&mut Reader::new(payload)).expect("an answer"))
+    }
+
+    /// The next reply, behind the events that came before it.
+    ///
+    /// # Panics
+    ///
+    /// If the connection ends, and as [`receive`](Self::receive).
+    pub async fn reply(&mut self) -> (Vec<(EventType, String)>, ReplyHeader, Reader) {
+        let mut events = Vec::new();
+        loop {
+            let mut reader = Reader::new(self.receive().await.expect("a reply"));
+            let header = ReplyHeader::decode(&mut reader).expect("a header");
+            if header.xid != xid::NOTIFICATION {
+                return (events, header, reader);
+            }
+            let event = WatcherEvent::decode(&mut reader).expect("an event");
+            events.push((event.kind, event.path.to_string()));
+        }
+    }
+}
+
+/// A frame around what is written.
+///
+/// # Panics
+///
+/// If that is longer than servers accept.
+pub fn frame(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
+    let mut out = BytesMut::new();
+    encode_frame(&mut out, FRAME_MAX, write).expect("it is short");
+    out
+}
+
+/// The frame of a request.
+///
+/// # Panics
+///
+/// As [`frame`].
+pub fn request(xid: i32, request: &Request) -> BytesMut {
+    frame(|out| {
+        RequestHeader { xid, op: request.op() }.encode(out);
+        request.encode(out);
+    })
+}
+
+/// The handshake of somebody who has no session yet.
+pub fn new_session(timeout_ms: i32) -> ConnectRequest {
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: 0,
+        timeout_ms,
+        session_id: 0,
+        password: Bytes::from_static(&[0; 16]),
+        read_only: Some(false),
+    }
+}
+
+const FRAME_MAX: usize = 1 << 22;

@@ -1,0 +1,298 @@
+//! Fifty locks, with every option of the client at its default, while servers with the tick and the
+//! limit of the sample configuration lose their leader or a follower.
+//!
+//! A server that is lost here has not said goodbye: nothing passes between it and anybody else any
+//! more. So the others find out by waiting, which is what makes an election long.
+
+#[path = "election/load.rs"]
+mod load;
+#[path = "election/stands.rs"]
+mod stands;
+
+use std::env;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use zk_session::{Client, SessionState};
+use zk_tests::ensemble::{Ensemble, Server};
+use zk_tests::proxy::Proxy;
+use zk_tests::target::Fixture;
+use zk_tests::wait::{PATIENCE, soon};
+
+use self::load::Load;
+use self::stands::Stands;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_holders_and_those_behind_them_outlive_elections() {
+    let rounds = match env::var("ELECTION_ROUNDS") {
+        Ok(rounds) => rounds.parse().expect("ELECTION_ROUNDS is a number"),
+        Err(_) => ROUNDS_DEFAULT,
+    };
+    eprintln!("election: {rounds} rounds, by ELECTION_ROUNDS or its default");
+    assert!(rounds > 0, "without a round nothing is shown");
+    let mut scene = Scene::start().await;
+    for round in 1..=rounds {
+        scene.spread().await;
+        sleep(REST).await;
+        let leader = scene.ensemble.leader().await;
+        scene.lose(&format!("round {round} of {rounds}"), &leader, Loss::OfEverybody).await;
+    }
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_holders_and_those_behind_them_outlive_a_follower() {
+    let mut scene = Scene::start().await;
+    sleep(REST).await;
+    scene.lose_follower("a follower alone", Loss::OfEverybody).await;
+    scene.end().await;
+}
+
+/// It answers pings until it notices, and the leader does not hear of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_holders_and_those_behind_them_outlive_a_follower_that_has_lost_its_leader() {
+    let mut scene = Scene::start().await;
+    sleep(REST).await;
+    scene.lose_follower("a follower without peers", Loss::OfPeers).await;
+    scene.end().await;
+}
+
+/// Whom a server can no longer reach.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Loss {
+    /// Peers and clients.
+    OfEverybody,
+    /// Peers.
+    OfPeers,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OfEverybody => "is cut off from peers and clients",
+            Self::OfPeers => "is cut off from its peers",
+        })
+    }
+}
+
+/// Everybody, in the order in which they have to go.
+struct Scene {
+    load: Load,
+    stands: Stands,
+    /// One of each server.
+    groups: Vec<Group>,
+    /// Looks after the others.
+    observer: Client,
+    fixture: Fixture,
+    ensemble: Ensemble,
+}
+
+/// Clients that begin at one server, and know ways of their own to all.
+struct Group {
+    /// Index of that server.
+    home: usize,
+    clients: Vec<Client>,
+    /// In the order of the servers.
+    ways: Vec<Proxy>,
+}
+
+impl Group {
+    async fn connect(fixture: &Fixture, home: usize, count: usize) -> Self {
+        let group = Self { home, clients: Vec::new(), ways: fixture.proxies().await };
+        group.refuse_elsewhere();
+        let hosts: Vec<String> = group.ways.iter().map(|way| way.addr().to_string()).collect();
+        let hosts = hosts.join(",");
+        let mut connects = JoinSet::new();
+        for _ in 0..count {
+            connects.spawn(Client::builder(format!("{hosts}{}", fixture.chroot())).connect());
+        }
+        let clients = connects.join_all().await.into_iter().collect::<Result<_, _>>().unwrap();
+        group.ways.iter().for_each(Proxy::admit_all);
+        Self { clients, ..group }
+    }
+
+    /// Brings back whoever is elsewhere.
+    async fn go_home(&self) {
+        self.refuse_elsewhere();
+        self.elsewhere().for_each(Proxy::cut_all);
+        let count = self.clients.len() as u64;
+        soon("all at home", self.ways[self.home].until(|seen| seen.open == count)).await;
+        self.ways.iter().for_each(Proxy::admit_all);
+    }
+
+    fn refuse_elsewhere(&self) {
+        self.elsewhere().for_each(|way| way.refuse_for(2 * PATIENCE));
+    }
+
+    fn elsewhere(&self) -> impl Iterator<Item = &Proxy> {
+        let ways = self.ways.iter().enumerate();
+        ways.filter(|(index, _)| *index != self.home).map(|(_, way)| way)
+    }
+}
+
+impl Scene {
+    async fn start() -> Self {
+        let ensemble = Ensemble::take_like_the_sample().await;
+        let fixture = Fixture::start().await;
+        let servers = ensemble.servers().len();
+        let mut groups = Vec::new();
+        for home in 0..servers {
+            // Two contenders for each lock, a writer, and one that looks after all.
+            let count = (2 * STANDS + WRITERS + 1).div_ceil(servers);
+            groups.push(Group::connect(&fixture, home, count).await);
+            assert_eq!(groups[home].ways.len(), servers, "a server does not accept connections");
+        }
+        let mut taken = 0..;
+        let mut next = || {
+            let index: usize = taken.next().expect("it has no end");
+            groups[index % servers].clients[index / servers].clone()
+        };
+        let pairs: Vec<_> = (0..STANDS).map(|_| (next(), next())).collect();
+        let writers: Vec<_> = (0..WRITERS).map(|_| next()).collect();
+        let observer = next();
+        let stands = Stands::take(pairs).await;
+        let load = Load::start(writers).await;
+        Self { load, stands, groups, observer, fixture, ensemble }
+    }
+
+    /// Loses a server, gets it back, and looks at what has become of everybody.
+    async fn lose(&mut self, name: &str, server: &Server, loss: Loss) {
+        let before = self.connections();
+        let servers = self.ensemble.servers().iter();
+        let at = |server| self.ways(server).map(|way| way.statistics().open).sum::<u64>();
+        let open: Vec<u64> = servers.map(at).collect();
+        eprintln!("election, {name}: {server} {loss}; clients at each server: {open:?}");
+        self.load.begin_round();
+        self.stands.begin_round();
+        let times = self.outage(server, loss).await;
+        let seen = self.stands.seen();
+        let after = self.connections();
+        let more: u64 = after.iter().zip(&before).map(|(after, before)| after - before).sum();
+        let [gap, longest] = self.load.gaps().map(seconds);
+        eprintln!("election, {name}: {times}");
+        eprintln!(
+            "election, {name}: no write for {gap}, for {longest} of one client; {more} reconnects \
+             of {} clients",
+            after.len()
+        );
+        eprintln!("election, {name}: {seen}");
+        let mut problems = self.load.lost(&self.observer).await;
+        problems.extend(seen.problems());
+        problems.extend(self.stands.displaced().await);
+        let first = &problems[..problems.len().min(PROBLEMS_TOLD)];
+        assert!(problems.is_empty(), "{name}: {} problems: {first:#?}", problems.len());
+    }
+
+    /// Loses a server until everybody has found another, and gets it back. When what has happened.
+    async fn outage(&self, server: &Server, loss: Loss) -> String {
+        let begin = Instant::now();
+        let now = || seconds(begin.elapsed());
+        if loss == Loss::OfEverybody {
+            self.ways(server).for_each(Proxy::pause);
+        }
+        let fault = self.ensemble.cut_off(server).await;
+        let stop = soon("the end of its service", async {
+            while server.role().await.is_some() {
+                sleep(LOOK_INTERVAL).await;
+            }
+            now()
+        });
+        let lead = async {
+            let leader = self.ensemble.leader_but(server).await;
+            format!("{leader} leads after {}", now())
+        };
+        let (stopped, led) = tokio::join!(stop, lead);
+        // Whoever is answered from now on, is so by another one.
+        self.answered().await;
+        let answered = now();
+        if loss == Loss::OfEverybody {
+            // What has come to its end long ago must not come back to life.
+            self.ways(server).for_each(Proxy::cut_all);
+            self.ways(server).for_each(Proxy::resume);
+        }
+        fault.heal().await;
+        self.ensemble.whole().await;
+        let healed = now();
+        format!(
+            "{led}, {server} serves nobody after {stopped}, everybody is answered after \
+             {answered}, all serve after {healed}"
+        )
+    }
+
+    /// Loses a follower, which concerns nobody but those who are there.
+    async fn lose_follower(&mut self, name: &str, loss: Loss) {
+        let follower = self.ensemble.follower().await;
+        let before = self.connections();
+        assert!(before.iter().all(|before| *before == 1), "nobody has moved: {before:?}");
+        self.lose(name, &follower, loss).await;
+        for group in &self.groups {
+            let was_there = group.home == follower.number - 1;
+            for client in &group.clients {
+                let status = client.status();
+                assert_eq!(status.connection > 1, was_there, "began at {}: {status:?}", group.home);
+            }
+        }
+    }
+
+    /// Nobody goes back by itself to a server that it has lost.
+    async fn spread(&self) {
+        for group in &self.groups {
+            group.go_home().await;
+        }
+        self.answered().await;
+    }
+
+    async fn end(self) {
+        let Self { load, stands, observer, fixture, .. } = self;
+        let problems = load.end(&observer).await;
+        assert!(problems.is_empty(), "{problems:#?}");
+        stands.end().await;
+        drop(fixture);
+    }
+
+    fn clients(&self) -> impl Iterator<Item = &Client> {
+        self.groups.iter().flat_map(|group| &group.clients)
+    }
+
+    fn connections(&self) -> Vec<u64> {
+        self.clients().map(|client| client.status().connection).collect()
+    }
+
+    /// The ways of all to one server.
+    fn ways(&self, server: &Server) -> impl Iterator<Item = &Proxy> {
+        self.groups.iter().map(|group| &group.ways[server.number - 1])
+    }
+
+    /// Waits until every client has an answer to what it sends from now on.
+    async fn answered(&self) {
+        let marks: Vec<_> = self.clients().map(Client::now).collect();
+        soon("an answer to everybody", async {
+            for (client, mark) in self.clients().zip(marks) {
+                loop {
+                    let now = client.status();
+                    let is_answered = now.acknowledged.is_some_and(|sent| sent > mark);
+                    if now.state == SessionState::Connected && is_answered {
+                        break;
+                    }
+                    sleep(LOOK_INTERVAL).await;
+                }
+            }
+        })
+        .await;
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+const ROUNDS_DEFAULT: usize = 2;
+const STANDS: usize = 50;
+const WRITERS: usize = 6;
+/// A lease that pings renew has its usual length so long after the last reconnect.
+const REST: Duration = Duration::from_secs(25);
+/// Most of them are alike.
+const PROBLEMS_TOLD: usize = 20;
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,0 +1,200 @@
+//! Clients that write and read all the time, and remember what was acknowledged.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+use zk_session::{Client, OpError, Outcome, Stat, Version};
+use zk_tests::wait::soon;
+
+use crate::PERSISTENT;
+
+/// The clients, each with a znode of its own.
+pub(super) struct Load {
+    writers: JoinSet<()>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    records: Vec<Mutex<Record>>,
+    service: Mutex<Gap>,
+    is_over: AtomicBool,
+}
+
+/// What one client knows of its znode. It counts up, so that its version says how many writes have
+/// been applied.
+#[derive(Debug)]
+struct Record {
+    /// Writes that were acknowledged, and those of which nobody knows.
+    acknowledged: i32,
+    unknown: i32,
+    /// Version and value of the last that was acknowledged.
+    version: i32,
+    value: u64,
+    service: Gap,
+    problems: Vec<String>,
+}
+
+/// The longest time without a write that was acknowledged.
+#[derive(Debug)]
+struct Gap {
+    last: Instant,
+    longest: Duration,
+}
+
+impl Load {
+    pub(super) async fn start(clients: Vec<Client>) -> Self {
+        for (index, client) in clients.iter().enumerate() {
+            client.create(&path(index), "0", PERSISTENT).await.unwrap();
+        }
+        let records = clients.iter().map(|_| Mutex::new(Record::new())).collect();
+        let service = Mutex::new(Gap::new());
+        let shared = Arc::new(Shared { records, service, is_over: AtomicBool::new(false) });
+        let mut writers = JoinSet::new();
+        for (index, client) in clients.into_iter().enumerate() {
+            writers.spawn(write_and_read(client, index, Arc::clone(&shared)));
+        }
+        Self { writers, shared }
+    }
+
+    pub(super) fn begin_round(&self) {
+        held(&self.shared.service).longest = Duration::ZERO;
+        for record in &self.shared.records {
+            held(record).service.longest = Duration::ZERO;
+        }
+    }
+
+    /// The longest time since the round began in which no write was acknowledged, and the longest
+    /// of one client.
+    pub(super) fn gaps(&self) -> [Duration; 2] {
+        let records = self.shared.records.iter();
+        let of_one = records.map(|record| held(record).service.longest).max();
+        [held(&self.shared.service).longest, of_one.unwrap_or_default()]
+    }
+
+    /// What was acknowledged until now and is not there, and what else has gone wrong.
+    pub(super) async fn lost(&self, observer: &Client) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (index, record) in self.shared.records.iter().enumerate() {
+            let (version, value) = {
+                let mut record = held(record);
+                problems.append(&mut record.problems);
+                (record.version, record.value)
+            };
+            let (now, stat) = read_at_leader(observer, index).await;
+            if stat.version.0 < version || now < value {
+                problems.push(format!("{now} in {stat:?}, but {value} was written as {version}"));
+            }
+        }
+        problems
+    }
+
+    /// Ends it. What was acknowledged and is not there, and what else has gone wrong.
+    pub(super) async fn end(self, observer: &Client) -> Vec<String> {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        soon("the end of the load", self.writers.join_all()).await;
+        let mut problems = Vec::new();
+        let (mut acknowledged, mut unknown) = (0, 0);
+        for (index, record) in self.shared.records.iter().enumerate() {
+            let (_, stat) = read_at_leader(observer, index).await;
+            let mut record = held(record);
+            problems.append(&mut record.problems);
+            let possible = record.acknowledged..=record.acknowledged + record.unknown;
+            if !possible.contains(&stat.version.0) {
+                problems.push(format!("{record:?}, but there were {:?} writes", stat.version));
+            }
+            acknowledged += record.acknowledged;
+            unknown += record.unknown;
+        }
+        eprintln!("election: {acknowledged} writes are there, of {unknown} nobody knows");
+        problems
+    }
+}
+
+impl Record {
+    fn new() -> Self {
+        let service = Gap::new();
+        Self { acknowledged: 0, unknown: 0, version: 0, value: 0, service, problems: Vec::new() }
+    }
+
+    fn written(&mut self, value: u64, result: Result<Stat, OpError>) -> bool {
+        match result {
+            Ok(stat) => {
+                if stat.version.0 <= self.version {
+                    self.problems.push(format!("{value}: {:?} after {self:?}", stat.version));
+                }
+                self.acknowledged += 1;
+                (self.version, self.value) = (stat.version.0, value);
+                self.service.end();
+                true
+            }
+            Err(OpError::ConnectionLoss(outcome)) => {
+                self.unknown += i32::from(outcome == Outcome::Unknown);
+                false
+            }
+            Err(error) => {
+                self.problems.push(format!("{value}: {error}"));
+                false
+            }
+        }
+    }
+
+    fn read(&mut self, result: Result<(Bytes, Stat), OpError>) {
+        match result {
+            Ok((_, Stat { version: Version(version), .. })) if version < self.version => {
+                self.problems.push(format!("read version {version} after {self:?}"));
+            }
+            Ok(_) | Err(OpError::ConnectionLoss(_)) => {}
+            Err(error) => self.problems.push(format!("read: {error}")),
+        }
+    }
+}
+
+impl Gap {
+    fn new() -> Self {
+        Self { last: Instant::now(), longest: Duration::ZERO }
+    }
+
+    fn end(&mut self) {
+        self.longest = self.longest.max(self.last.elapsed());
+        self.last = Instant::now();
+    }
+}
+
+async fn write_and_read(client: Client, index: usize, shared: Arc<Shared>) {
+    let path = path(index);
+    for value in 1.. {
+        if shared.is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let result = client.set_data(&path, value.to_string(), None).await;
+        if held(&shared.records[index]).written(value, result) {
+            held(&shared.service).end();
+        }
+        let result = client.get_data(&path).await;
+        held(&shared.records[index]).read(result);
+        sleep(PAUSE).await;
+    }
+}
+
+/// Value and stat of a client's znode.
+async fn read_at_leader(observer: &Client, index: usize) -> (u64, Stat) {
+    let path = path(index);
+    soon("the leader's answer", observer.sync(&path)).await.unwrap();
+    let (data, stat) = soon("an answer", observer.get_data(&path)).await.unwrap();
+    (str::from_utf8(&data).unwrap().parse().unwrap(), stat)
+}
+
+fn path(index: usize) -> String {
+    format!("/load-{index}")
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics with it")
+}
+
+/// Between a read and the next write, so that clients and servers on one machine get on.
+const PAUSE: Duration = Duration::from_millis(5);
