@@ -428,6 +428,7 @@ impl Session {
             return;
         }
         self.closing = true;
+        self.arm_renewal();
         self.emit(Change::Closing);
         self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
         self.refuse_parked(&OpError::Closed(Outcome::NotApplied));

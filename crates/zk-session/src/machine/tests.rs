@@ -8,6 +8,7 @@ mod busy;
 mod deadlines;
 mod exactly_once;
 mod lease;
+mod renewal;
 mod reply_size;
 mod requests;
 mod resume;

@@ -1,0 +1,159 @@
+//! The writes that renew a lease: when they are sent, and when they are not.
+
+use std::time::Duration;
+
+use jute_codec::{
+    CheckRequest, ErrorCode, MultiOp, MultiResult, Request, Response, SetDataRequest, Stat, xid,
+};
+
+use super::peer::{Pair, SESSION, config};
+use crate::machine::{Lease, Operation, SessionState};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+/// A twentieth of the session timeout.
+const INTERVAL: Duration = Duration::from_millis(1500);
+/// An eighth of a tick, on a clock that is fast.
+const FIRST: Duration = Duration::from_micros(262_500);
+
+fn connected() -> Pair {
+    let mut config = config();
+    config.session_timeout = TIMEOUT;
+    config.give_up = TIMEOUT * 2;
+    config.lease = Some(Lease::default());
+    let mut pair = Pair::new(config);
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT);
+    pair
+}
+
+fn renewal() -> Request {
+    Request::Multi(vec![MultiOp::Check(CheckRequest { path: "/".into(), version: -1 })])
+}
+
+fn passed() -> Result<Response, ErrorCode> {
+    Ok(Response::Multi(vec![MultiResult::Check]))
+}
+
+/// Lets time pass, with a server that answers pings at once, and renewals with `answer`. The times
+/// of the renewals since the start.
+fn serve(
+    pair: &mut Pair,
+    time: Duration,
+    answer: Option<Result<Response, ErrorCode>>,
+) -> Vec<Duration> {
+    let (begin, end) = (pair.now, pair.now + time);
+    let mut renewals = vec![];
+    let mut was_ping = false;
+    while pair.now < end {
+        pair.sleep(Duration::from_micros(500));
+        pair.flush();
+        for (xid, request) in pair.requests() {
+            if xid == xid::PING {
+                pair.pong();
+                was_ping = true;
+                continue;
+            }
+            assert_eq!(request, renewal());
+            assert!(was_ping, "a ping goes ahead");
+            renewals.push(pair.now.saturating_since(begin));
+            if let Some(answer) = answer.clone() {
+                pair.reply(xid, answer);
+            }
+        }
+        was_ping = false;
+    }
+    renewals
+}
+
+fn left(pair: &Pair) -> Option<Duration> {
+    pair.session.status().lease_deadline().map(|end| end.saturating_since(pair.now))
+}
+
+#[test]
+fn a_lease_is_renewed_each_interval_as_long_as_it_is_needed() {
+    let mut pair = connected();
+    assert_eq!(serve(&mut pair, SECOND * 20, Some(passed())), [], "nobody needs it");
+    pair.session.set_lease_needed(pair.now, true);
+    // 8.5 s are left of the creation's lease, which is enough for a bridge if they are quick.
+    let first = serve(&mut pair, SECOND * 10, Some(passed()));
+    assert!(first.first() > Some(&FIRST) && first.first() < Some(&(SECOND)), "{first:?}");
+    assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
+    let later = serve(&mut pair, SECOND * 60, Some(passed()));
+    assert!((40..=41).contains(&later.len()), "{} in a minute", later.len());
+    assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
+    pair.session.set_lease_needed(pair.now, false);
+    assert_eq!(serve(&mut pair, SECOND * 60, Some(passed())), [], "nobody needs it any more");
+    assert_eq!(pair.session.status().lapses, 0, "nobody misses it");
+}
+
+#[test]
+fn a_refused_renewal_renews_nothing_and_is_not_repeated_at_once() {
+    let mut pair = connected();
+    pair.session.set_lease_needed(pair.now, true);
+    let refused = serve(&mut pair, SECOND * 9, Some(Err(ErrorCode::UNIMPLEMENTED)));
+    assert!(refused.len() <= 9, "{refused:?}");
+    assert!(left(&pair) < Some(SECOND * 20), "it is that of the creation");
+    // An error of the check is a transaction like any other.
+    let error = Response::Multi(vec![MultiResult::Error(ErrorCode::NO_AUTH)]);
+    serve(&mut pair, SECOND * 15, Some(Ok(error)));
+    assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
+    // A server that does not serve the session any more is left.
+    let moved = Response::Multi(vec![MultiResult::Error(ErrorCode::SESSION_MOVED)]);
+    serve(&mut pair, SECOND * 2, Some(Ok(moved)));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+}
+
+#[test]
+fn there_is_no_second_renewal_before_the_first_is_answered() {
+    let mut pair = connected();
+    pair.session.set_relied_on(pair.now, true);
+    pair.session.set_lease_needed(pair.now, true);
+    let sent = serve(&mut pair, SECOND * 20, None);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    // Answers to pings do not make up for it: the lease runs out where it was.
+    assert_eq!(pair.session.status().lapses, 0);
+    serve(&mut pair, SECOND * 10, None);
+    assert_eq!(pair.session.status().lapses, 1);
+}
+
+#[test]
+fn another_write_takes_the_place_of_a_renewal() {
+    let mut pair = connected();
+    pair.session.set_lease_needed(pair.now, true);
+    for _ in 0..30 {
+        let set = SetDataRequest { path: "/a".into(), data: None, version: -1 };
+        pair.submit(vec![Operation::new(Request::SetData(set))]);
+        pair.flush();
+        let (xid, _) = pair.request().expect("it was sent");
+        pair.reply(xid, Ok(Response::SetData(Stat::default())));
+        assert_eq!(serve(&mut pair, SECOND, Some(passed())), []);
+    }
+    assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
+    // One that fails does not.
+    let set = SetDataRequest { path: "/b".into(), data: None, version: -1 };
+    pair.submit(vec![Operation::new(Request::SetData(set))]);
+    pair.flush();
+    let (xid, _) = pair.request().expect("it was sent");
+    pair.reply(xid, Err(ErrorCode::NO_NODE));
+    assert_eq!(serve(&mut pair, SECOND, Some(passed())).len(), 1);
+}
+
+#[test]
+fn a_session_that_is_being_closed_or_has_no_connection_is_not_renewed() {
+    let mut pair = connected();
+    pair.session.set_lease_needed(pair.now, true);
+    pair.cut();
+    assert_eq!(serve(&mut pair, SECOND * 5, Some(passed())), []);
+    let mut pair = connected();
+    pair.session.set_lease_needed(pair.now, true);
+    pair.session.close(pair.now);
+    pair.flush();
+    for _ in 0..100 {
+        pair.sleep(INTERVAL / 10);
+        pair.flush();
+        let all = pair.requests();
+        assert!(all.iter().all(|(_, request)| *request != renewal()), "{all:?}");
+    }
+}
