@@ -29,12 +29,14 @@ const WATCH_AFTER: Duration = Duration::from_millis(100);
 /// Starts to hold.
 pub(crate) fn start<K>(
     order: &Order,
-    feed: Feed,
+    mut feed: Feed,
     slot: Slot,
     release: Removal,
     held: Held,
     span: Span,
 ) -> Guard<K> {
+    // Whoever was granted the lock from further behind has not needed it so far.
+    feed.lane.need_lease(true);
     let now = feed.lane.now();
     let (own_watch, granted_on) = (held.own_watch, held.connection);
     let hold = Arc::new(Hold::new(order, feed.lane.client(), &release, held));
