@@ -201,6 +201,21 @@ fn safe_formulas_end_before_the_session_with_each_fault_and_each_pair() {
     }
 }
 
+/// What ships remembers less than the formula, so it may promise less. A formula that promises more
+/// need not be wrong in any of the histories above.
+#[test]
+fn no_more_is_promised_than_by_the_formula() {
+    let mut renewed = 0;
+    for seed in 0..histories(20_000) / 10 {
+        let plan = plan(seed, &Fault::ALL);
+        let seen = run(&plan, false).seen;
+        let (end, most) = (formulas::written(&seen, &plan), formulas::g2_at_most(&seen, &plan));
+        assert!(end <= most, "{} us too much; again with LEASE_SEED={seed}", end - most);
+        renewed += u64::from(end > plan.timeout);
+    }
+    assert!(renewed > 100, "{renewed} renewed");
+}
+
 /// Histories that refute nothing prove nothing.
 #[test]
 fn formulas_that_are_not_safe_are_refuted() {

@@ -110,9 +110,12 @@ struct Bridge {
     is_sync_enough: bool,
     /// Gaps lie between any answers.
     counts_pings: bool,
+    /// A time that lies in two gaps is paid for once: two pauses do not fit into it.
+    counts_once: bool,
 }
 
-const G2: Bridge = Bridge { gaps: 2, is_sync_enough: false, counts_pings: false };
+const G2: Bridge =
+    Bridge { gaps: 2, is_sync_enough: false, counts_pings: false, counts_once: false };
 
 fn bridge(seen: &[Seen], plan: &Plan, rules: Bridge) -> Micros {
     let mut end = handshakes(seen, plan);
@@ -126,6 +129,25 @@ fn bridge(seen: &[Seen], plan: &Plan, rules: Bridge) -> Micros {
             let is_before = |x: &&Answer| x.is_leaders() && x.got <= a.sent;
             let Some(second) = before.iter().rev().find(is_before) else { continue };
             if let Some(sent) = newest_bridged(before, second.sent, plan, rules) {
+                end = end.max(sent + lasts(plan));
+            }
+        }
+    }
+    end
+}
+
+/// What may be promised with two gaps at most. What ships does not remember every answer, so its
+/// *a'* may be an older one, and an answer that is missing makes one gap of two.
+pub(crate) fn g2_at_most(seen: &[Seen], plan: &Plan) -> Micros {
+    let rules = Bridge { counts_once: true, ..G2 };
+    let mut end = handshakes(seen, plan);
+    for answers in connections(seen) {
+        let Some(a) = answers.iter().rfind(|answer| answer.kind == Kind::Write) else { continue };
+        for (at, second) in answers.iter().enumerate() {
+            if second.is_leaders()
+                && second.got <= a.sent
+                && let Some(sent) = newest_bridged(&answers[..at], second.sent, plan, rules)
+            {
                 end = end.max(sent + lasts(plan));
             }
         }
@@ -156,15 +178,32 @@ fn gaps(answers: &[Answer], from: Micros, to: Micros, rules: Bridge) -> Micros {
             // It ran at some time since then.
             continue;
         }
-        gaps.push(answer.got.min(to).saturating_sub(last));
+        gaps.push((last, answer.got.min(to)));
         last = last.max(answer.sent);
         if last >= to {
             break;
         }
     }
-    gaps.push(to.saturating_sub(last));
+    gaps.push((last, to));
+    if rules.counts_once {
+        return longest_two(&gaps);
+    }
+    let mut gaps: Vec<_> = gaps.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
     gaps.sort_unstable_by(|a, b| b.cmp(a));
     gaps.iter().take(rules.gaps).sum()
+}
+
+/// The longest time that two gaps cover. They are in order.
+fn longest_two(gaps: &[(Micros, Micros)]) -> Micros {
+    let mut longest = 0;
+    for (index, (start, end)) in gaps.iter().enumerate() {
+        let first = end.saturating_sub(*start);
+        longest = longest.max(first);
+        for (next, end) in &gaps[index + 1..] {
+            longest = longest.max(first + end.saturating_sub(*next.max(&(start + first))));
+        }
+    }
+    longest
 }
 
 pub(crate) fn g0(seen: &[Seen], plan: &Plan) -> Micros {
