@@ -32,8 +32,8 @@
 //! which of these conditions are needed, and what happens with fewer gaps.
 //!
 //! Requests that are close together count as one, so that a busy session does not remember more
-//! than a quiet one. That is safe: *b+* may be any later request, and a gap over a request that is
-//! not remembered is longer.
+//! than a quiet one. That is safe: *b+* may be any later request, and two pauses that hide in the gap
+//! over a request that is not remembered are together no longer than it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
