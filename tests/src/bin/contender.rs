@@ -47,7 +47,10 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     let [process, hosts, log, seed, contest] = arguments else {
         return Err("five arguments, please".to_owned());
     };
-    let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).connect_within(PATIENCE);
+    // The session is short, so that one that is cut off is over soon. A lease would be a second of
+    // it, and every reconnect a loss.
+    let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).lease(None);
+    let builder = builder.connect_within(PATIENCE);
     let client = builder.connect().await.map_err(|error| format!("cannot connect: {error}"))?;
     let lock = lock(&client, contest.parse()?).map_err(|error| error.to_string())?;
     let log = OpenOptions::new().append(true).open(log);

@@ -16,15 +16,15 @@ use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address, variable};
 
-/// By then a lease comes from pings, and no longer from the handshake.
+/// By then a lease comes from writes, and no longer from the handshake.
 const STEADY: Duration = Duration::from_secs(35);
 /// How long after an outage a holder that was not lost goes on.
 const RESUMED: Duration = Duration::from_secs(2);
-/// Below the ping interval, below the lease, above the lease, and well above it; all are below the
-/// session timeout.
-const SECONDS: [u64; 4] = [1, 5, 10, 20];
+/// Below the interval of the renewing writes, below the time after which a silent server is left,
+/// below the lease, and above it; all are below the session timeout.
+const SECONDS: [u64; 4] = [1, 5, 15, 23];
 /// What the lease survives, whatever it was when the outage began.
-const SURVIVED_SECONDS: u64 = 5;
+const SURVIVED_SECONDS: u64 = 15;
 /// From the moment at which nothing stands in the way any more to the grant.
 const GRANT_MAX: Duration = Duration::from_secs(1);
 /// Requests of the waiter, from the outage or the hand-off before on.
