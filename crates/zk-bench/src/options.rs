@@ -69,7 +69,7 @@ pub(crate) enum Workload {
     CreatePipelined,
     /// Sessions that are left alone for ten seconds, or --secs if that is longer.
     IdleSessions,
-    /// Sessions that hold a lock each for a minute, or --secs if that is longer.
+    /// Sessions that hold a lock each for a minute, or --secs.
     HeldLocks,
     /// --n watches, then a reconnect.
     ReconnectWatches,

@@ -66,8 +66,8 @@ pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
         let lock = FairLock::new(client, &format!("{directory}/{number}"))?;
         guards.push(lock.acquire().await?);
     }
-    // Longer than the lease that comes from the creation of the sessions.
-    let held = options.duration().max(HELD);
+    // Usually longer than the lease that comes from the creation of the sessions.
+    let held = options.secs.map_or(HELD, |_| options.duration());
     let (mut least, mut lost) = (Duration::MAX, 0);
     let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
     let zxid = zxid(&observer, &directory).await?;
