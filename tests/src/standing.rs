@@ -20,8 +20,12 @@ pub const WAITER_MAX: u32 = 1_000;
 /// What it costs at least, if it checks at all.
 pub const WAITER_MIN: u32 = 400;
 
+/// Writes in a minute that renew the lease of a client that holds the lock or is next: each 1.5 s,
+/// and closer together at first.
+const RENEWALS_MAX: usize = 60;
+
 /// Of a client with so many tasks in the queue, each of which asks for its create, its list and its
 /// watches.
 pub const fn pace(tasks: usize) -> Pace {
-    Pace { per_second: 10 * tasks, per_minute: 20 * tasks }
+    Pace { per_second: 10 * tasks, per_minute: 20 * tasks + RENEWALS_MAX }
 }

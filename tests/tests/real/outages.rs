@@ -129,7 +129,8 @@ async fn endure<H: Side, W: Side>(
         let wait = at.saturating_duration_since(free.max(party.connected()));
         let requests = counted.since(*before_it).requests;
         rows.push(Row { label: label.clone(), wait, requests });
-        assert_eq!(guard.state(), LockState::Held, "{label}");
+        // Who was not next before has no lease yet, and is at risk for a moment.
+        assert!(!matches!(guard.state(), LockState::Lost(_)), "{label}: {guard:?}");
         if !W::SHARES {
             // Time enough for a grant that should not be.
             guard.validate().await.expect("it is held");
