@@ -137,7 +137,14 @@ async fn attempts<K>(order: &Order, may_wait: bool) -> Result<Option<Guard<K>>, 
     let since = order.client.now();
     let mut znodes_lost = 0;
     loop {
-        match attempt(order, may_wait).await? {
+        let mut outcome = attempt(order, may_wait).await?;
+        if order.at_risk == AtRiskPolicy::TreatAsLost
+            && let Outcome::Held(guard) = outcome
+        {
+            // In a box: this wait is rare, and every waiter would keep the room for it.
+            outcome = Box::pin(leased(order, guard)).await?;
+        }
+        match outcome {
             Outcome::Busy => return Ok(None),
             Outcome::Held(guard) => {
                 Counters::count(&order.counters.acquired);
@@ -168,16 +175,13 @@ async fn attempt<K>(order: &Order, may_wait: bool) -> Result<Outcome<Guard<K>>, 
     let outcome = attempt.run(order).await?;
     Ok(match outcome {
         Outcome::Busy => Outcome::Busy,
-        Outcome::Held(held) => leased(order, attempt.into_guard(order, held)).await?,
+        Outcome::Held(held) => Outcome::Held(attempt.into_guard(order, held)),
         Outcome::Restart(restart) => Outcome::Restart(restart),
     })
 }
 
-/// The guard, when there is a lease, if it is not to be held without one.
+/// The guard, when there is a lease.
 async fn leased<K>(order: &Order, guard: Guard<K>) -> Result<Outcome<Guard<K>>, LockError> {
-    if order.at_risk == AtRiskPolicy::GoOn {
-        return Ok(Outcome::Held(guard));
-    }
     Ok(match before(order, guard.first_held()).await? {
         Ok(()) => Outcome::Held(guard),
         Err(LostReason::ZnodeDeleted) => Outcome::Restart(Restart::ZnodeGone),
@@ -205,7 +209,7 @@ impl Attempt {
                 Next::Wait(until) => until,
             };
             // Whoever is next has to be ready. Those behind cost no writes.
-            feed.lane.need_lease(machine.ahead().is_none_or(|ahead| ahead <= 1));
+            feed.lane.need_lease(machine.ahead().is_some_and(|ahead| ahead <= 1));
             let phase = machine.ahead().map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
             order.observer.tell(phase);
             step = loop {
