@@ -195,7 +195,9 @@ impl<K: Kind> Guard<K> {
         match self.state() {
             LockState::Lost(_) => Some(Duration::ZERO),
             LockState::Held | LockState::AtRisk => {
-                Some(deadline?.saturating_since(self.hold.client.now()))
+                // One that ended before the lock was granted is none.
+                let left = deadline?.saturating_since(self.hold.client.now());
+                (!left.is_zero()).then_some(left)
             }
         }
     }
