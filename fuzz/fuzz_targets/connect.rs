@@ -1,4 +1,4 @@
-//! The handshake, in both directions.
+//! Handshakes, as requests and as responses.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

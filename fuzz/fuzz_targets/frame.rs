@@ -1,4 +1,4 @@
-//! A byte stream, cut into frames.
+//! Byte streams, split into frames.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

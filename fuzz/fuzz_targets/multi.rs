@@ -1,4 +1,4 @@
-//! Lists of operations and of results.
+//! Lists of operations, and lists of results.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a server sends: header, then event or answer.
+//! Messages from a server: a header, then a watch event or a reply.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! What a client sends: header, then request.
+//! Messages from a client: a header, then a request.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

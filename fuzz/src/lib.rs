@@ -1,7 +1,7 @@
-//! What must hold for any bytes; one function for each fuzz target.
+//! Properties that must hold for all inputs; one function for each fuzz target.
 //!
-//! The properties live here and not in the targets so that `cargo test --lib` checks the seeds
-//! without a fuzzer.
+//! The properties are here and not in the targets, so that `cargo test --lib` checks them on the
+//! seeds without a fuzzer.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use jute_codec::{
     Request, RequestHeader, Response, WatcherEvent, encode_frame, xid,
 };
 
-/// Opcodes that a selecting byte chooses from. The seeds depend on the order.
+/// The opcodes that a byte of the input selects. The seeds depend on the order.
 pub const OPS: [OpCode; 30] = [
     OpCode::CREATE,
     OpCode::DELETE,
@@ -50,14 +50,14 @@ pub const OPS: [OpCode; 30] = [
     OpCode(99),
 ];
 
-/// `[limit / 4, chunk - 1, stream...]`: frames do not depend on how the stream is cut, agree
-/// with a plain reading of the stream, respect the limit and survive being written again.
+/// `[limit / 4, chunk - 1, stream...]`: the frames do not depend on how the stream is split, equal
+/// those of a simple reference decoder, respect the limit, and survive a round trip.
 pub fn frame(data: &[u8]) {
     let [limit, chunk, stream @ ..] = data else { return };
     let limit = usize::from(*limit) * 4;
     let frames = frames_of(stream, limit, stream.len().max(1));
-    assert_eq!(frames, frames_of(stream, limit, usize::from(*chunk) + 1), "cut differently");
-    assert_eq!(frames, plain_reading(stream, limit), "read plainly");
+    assert_eq!(frames, frames_of(stream, limit, usize::from(*chunk) + 1), "split differently");
+    assert_eq!(frames, reference_frames(stream, limit), "reference decoder");
 
     let mut again = BytesMut::new();
     let mut whole = Vec::new();
@@ -65,14 +65,14 @@ pub fn frame(data: &[u8]) {
         if let Frame::Complete(payload) = &frame {
             let limit = limit.max(FrameDecoder::HEAD);
             let written = encode_frame(&mut again, limit, |out| out.extend_from_slice(payload));
-            assert_eq!(written, Ok(()), "a frame that was read fits the limit");
+            assert_eq!(written, Ok(()), "a decoded frame fits the limit");
             whole.push(frame);
         }
     }
-    assert_eq!(frames_of(&again, limit, 7), (whole, None), "written and read again");
+    assert_eq!(frames_of(&again, limit, 7), (whole, None), "after a round trip");
 }
 
-/// `[place, record...]`: the handshake in both directions.
+/// `[place, record...]`: a handshake record, decoded as a request and as a response.
 pub fn connect(data: &[u8]) {
     let [place, record @ ..] = data else { return };
     if let Some(request) = fixpoint(record, *place, ConnectRequest::decode, Record::encode) {
@@ -83,13 +83,13 @@ pub fn connect(data: &[u8]) {
     }
 }
 
-/// `[opcode, place, header, record...]`: an event if the xid says so, or the answer to a request
-/// with this opcode.
+/// `[opcode, place, header, record...]`: a watch event if the header has its xid, otherwise the
+/// reply to a request with this opcode.
 pub fn reply(data: &[u8]) {
     let [op, place, payload @ ..] = data else { return };
     let op = selected(*op);
     let Some(header) = fixpoint(payload, 0, ReplyHeader::decode, Record::encode) else { return };
-    let record = payload.get(HEADER_REPLY..).expect("the header was read");
+    let record = payload.get(HEADER_REPLY..).expect("the header was decoded");
     if header.xid == xid::NOTIFICATION {
         fixpoint(record, *place, WatcherEvent::decode, Record::encode);
     } else {
@@ -107,14 +107,14 @@ pub fn reply(data: &[u8]) {
     }
 }
 
-/// `[place, header, record...]`: a request, as a server reads it.
+/// `[place, header, record...]`: a request.
 pub fn request(data: &[u8]) {
     let [place, payload @ ..] = data else { return };
     let Some(header) = fixpoint(payload, 0, RequestHeader::decode, Record::encode) else { return };
-    let record = payload.get(HEADER_REQUEST..).expect("the header was read");
+    let record = payload.get(HEADER_REQUEST..).expect("the header was decoded");
     let decode = |input: &mut Reader| Request::decode(header.op, input);
     let Some(request) = fixpoint(record, *place, decode, Request::encode) else { return };
-    assert_eq!(request.op(), header.op, "a request is written with the opcode it was read with");
+    assert_eq!(request.op(), header.op, "the opcode survives the round trip");
     if let Request::SetWatches(watches) = &request {
         in_proportion(&watches.data, record.len());
         in_proportion(&watches.exist, record.len());
@@ -122,8 +122,8 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// `[list, place, elements...]`: a list of operations, results, reads or read results. Two lists
-/// in a row, without the end mark between them, are one list.
+/// `[list, place, elements...]`: a list of operations, results, reads or read results. Two
+/// concatenated lists without the end mark between them are one list.
 pub fn multi(data: &[u8]) {
     let [list, place, record @ ..] = data else { return };
     let op = if list % 2 == 0 { OpCode::MULTI } else { OpCode::MULTI_READ };
@@ -131,7 +131,7 @@ pub fn multi(data: &[u8]) {
         let decode = |input: &mut Reader| Request::decode(op, input);
         let Some(request) = fixpoint(record, *place, decode, Request::encode) else { return };
         let twice = doubled(&request, Request::encode);
-        match (request, decode(&mut Reader::new(twice)).expect("two lists in a row")) {
+        match (request, decode(&mut Reader::new(twice)).expect("two concatenated lists")) {
             (Request::Multi(once), Request::Multi(twice)) => {
                 in_proportion::<MultiOp>(&once, record.len());
                 assert_eq!(twice, [&once[..], &once[..]].concat());
@@ -140,13 +140,13 @@ pub fn multi(data: &[u8]) {
                 in_proportion::<ReadOp>(&once, record.len());
                 assert_eq!(twice, [&once[..], &once[..]].concat());
             }
-            other => panic!("no lists: {other:?}"),
+            other => panic!("not lists: {other:?}"),
         }
     } else {
         let decode = |input: &mut Reader| Response::decode(op, input);
         let Some(response) = fixpoint(record, *place, decode, Response::encode) else { return };
         let twice = doubled(&response, Response::encode);
-        match (response, decode(&mut Reader::new(twice)).expect("two lists in a row")) {
+        match (response, decode(&mut Reader::new(twice)).expect("two concatenated lists")) {
             (Response::Multi(once), Response::Multi(twice)) => {
                 in_proportion::<MultiResult>(&once, record.len());
                 assert_eq!(twice, [&once[..], &once[..]].concat());
@@ -155,14 +155,14 @@ pub fn multi(data: &[u8]) {
                 in_proportion::<ReadResult>(&once, record.len());
                 assert_eq!(twice, [&once[..], &once[..]].concat());
             }
-            other => panic!("no lists: {other:?}"),
+            other => panic!("not lists: {other:?}"),
         }
     }
 }
 
-/// Decodes. A value must be the same when it is written and read again, must not be longer then,
-/// and must leave bytes behind it alone; one of its beginnings, chosen by `place`, must be an
-/// error, or (the handshake's) a value that is written as that beginning. An error must lie
+/// Decodes the input. A value must survive a round trip, must not grow, and decoding must leave the
+/// bytes after it alone. A prefix of its encoding, selected by `place`, must be an error or, for
+/// handshakes, decode to a value that is encoded as this prefix. The offset of an error must be
 /// inside the input.
 fn fixpoint<T: Debug + PartialEq>(
     input: &[u8],
@@ -180,21 +180,21 @@ fn fixpoint<T: Debug + PartialEq>(
         }
     };
     let wire = written(&value, &encode);
-    assert!(wire.len() <= reader.position(), "longer than what was read: {value:?}");
+    assert!(wire.len() <= reader.position(), "longer than the input: {value:?}");
 
     let mut reader = Reader::new(wire.clone());
-    assert_eq!(decode(&mut reader).as_ref(), Ok(&value), "written and read again");
-    assert_eq!(reader.remaining(), 0, "bytes left over: {value:?}");
+    assert_eq!(decode(&mut reader).as_ref(), Ok(&value), "after a round trip");
+    assert_eq!(reader.remaining(), 0, "bytes after the record: {value:?}");
 
     let length = wire.len() * usize::from(place) / 256;
     if length < wire.len() {
-        let beginning = wire.slice(..length);
-        match decode(&mut Reader::new(beginning.clone())) {
-            Ok(shorter) => assert_eq!(written(&shorter, &encode), beginning),
+        let prefix = wire.slice(..length);
+        match decode(&mut Reader::new(prefix.clone())) {
+            Ok(shorter) => assert_eq!(written(&shorter, &encode), prefix),
             Err(DecodeError { kind: DecodeErrorKind::UnexpectedEnd { need, have }, .. }) => {
                 assert!(have < need);
             }
-            Err(error) => panic!("a beginning ends too early, but: {error}"),
+            Err(error) => panic!("expected an unexpected end, got: {error}"),
         }
     }
     Some(value)
@@ -206,7 +206,7 @@ fn written<T>(value: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
     out.freeze()
 }
 
-/// The list twice, with one end mark.
+/// Encodes the list twice, with one end mark.
 fn doubled<T>(list: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
     let mut out = BytesMut::new();
     encode(list, &mut out);
@@ -215,7 +215,7 @@ fn doubled<T>(list: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
     out.freeze()
 }
 
-/// Memory follows the bytes that are there, not the counts they claim.
+/// Checks that memory use follows the bytes received, not the counts they claim.
 #[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
 fn in_proportion<T>(list: &Vec<T>, input: usize) {
     assert!(list.capacity() * size_of::<T>() <= 40 * input + 1024);
@@ -234,13 +234,13 @@ fn frames_of(stream: &[u8], limit: usize, chunk: usize) -> (Vec<Frame>, Option<F
                 Err(error) => return (frames, Some(error)),
             }
         }
-        assert!(buffer.len() < 4 + limit.max(FrameDecoder::HEAD), "bytes pile up");
+        assert!(buffer.len() < 4 + limit.max(FrameDecoder::HEAD), "the buffer grows");
     }
     (frames, None)
 }
 
-/// The same without state: what the stream means by definition.
-fn plain_reading(mut stream: &[u8], limit: usize) -> (Vec<Frame>, Option<FrameError>) {
+/// A reference decoder without state.
+fn reference_frames(mut stream: &[u8], limit: usize) -> (Vec<Frame>, Option<FrameError>) {
     let mut frames = Vec::new();
     while let Some((prefix, rest)) = stream.split_first_chunk() {
         let length = i32::from_be_bytes(*prefix);
@@ -261,10 +261,10 @@ fn plain_reading(mut stream: &[u8], limit: usize) -> (Vec<Frame>, Option<FrameEr
 }
 
 fn selected(byte: u8) -> OpCode {
-    *OPS.get(usize::from(byte) % OPS.len()).expect("less than the length")
+    *OPS.get(usize::from(byte) % OPS.len()).expect("the index is reduced to the length")
 }
 
-/// Lengths of a request's header, of a reply's, and of the end mark of a list.
+/// The lengths of the header of a request, of the header of a reply, and of the end mark of a list.
 const HEADER_REQUEST: usize = 8;
 const HEADER_REPLY: usize = 16;
 const END_MARK: usize = 9;

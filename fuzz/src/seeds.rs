@@ -1,4 +1,4 @@
-//! Seeds: the golden frames of jute-codec in the form that each target expects.
+//! Seeds: the golden frames of jute-codec, in the format of each target.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::OPS;
 
-/// The seeds, by `target/name`.
+/// Returns the seeds, keyed by `target/name`.
 pub fn all() -> BTreeMap<String, Vec<u8>> {
     let entries: Vec<Value> = serde_json::from_str(GOLDEN).expect("the golden frames are JSON");
     let mut seeds = BTreeMap::new();
     for (number, entries) in entries.chunks(8).enumerate() {
-        // All frames of the first streams fit the limit; later limits get lower.
+        // All frames of the first streams fit the limit. Later streams have lower limits.
         let limit = u8::MAX - 19 * number as u8;
         let stream = entries.iter().flat_map(wire);
         let seed = [limit, 1 << (number % 8)].into_iter().chain(stream).collect();
@@ -43,19 +43,19 @@ pub fn all() -> BTreeMap<String, Vec<u8>> {
     seeds
 }
 
-/// Which list of the target `multi` an entry holds.
+/// Returns the selector of the list in an entry, for the target `multi`.
 fn list_of(entry: &Value) -> Option<u8> {
     let decoded = entry.get("decoded")?;
     decoded.get("body").filter(|body| body.is_array())?;
-    let answer = if decoded.get("ReplyHeader").is_some() { 2 } else { 0 };
+    let reply = if decoded.get("ReplyHeader").is_some() { 2 } else { 0 };
     match decoded.get("op")?.as_str()? {
-        "multi" => Some(answer),
-        "multiRead" => Some(answer + 1),
+        "multi" => Some(reply),
+        "multiRead" => Some(reply + 1),
         _ => None,
     }
 }
 
-/// Place of the entry's opcode in [`OPS`].
+/// Returns the index of the entry's opcode in [`OPS`].
 fn op_of(entry: &Value) -> Option<u8> {
     let name = entry.get("decoded")?.get("op")?.as_str()?.to_uppercase();
     let is_named = |op: &OpCode| op.name().is_some_and(|known| known.replace('_', "") == name);
@@ -69,10 +69,10 @@ fn wire(entry: &Value) -> Vec<u8> {
 }
 
 fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
-    entry.get(field).and_then(Value::as_str).expect("every entry has it")
+    entry.get(field).and_then(Value::as_str).expect("every entry has this field")
 }
 
-/// Which beginning of the record the target tries: half of it.
+/// Selects the prefix of the record that the target tries: half of it.
 const PLACE: u8 = 128;
 
 const GOLDEN: &str = include_str!("../../crates/jute-codec/tests/golden_frames.json");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn checked_in_seeds_are_those_of_the_golden_frames() {
+    fn checked_in_seeds_match_the_golden_frames() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
         for (name, seed) in all() {
             let file = std::fs::read(root.join(&name)).expect("run the example write_seeds");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_golden_reply_names_an_opcode_that_a_byte_can_select() {
+    fn every_golden_reply_has_a_selectable_opcode() {
         let entries: Vec<Value> = serde_json::from_str(GOLDEN).unwrap();
         for entry in entries {
             if entry["decoded"].get("op").is_some() {

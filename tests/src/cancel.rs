@@ -1,29 +1,196 @@
 //! Acquires that are dropped after every poll, or aborted after every turn of the scheduler, with
-//! every trouble of the connection around it; the same for every lock.
+//! every trouble of the connection around it.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use zk_recipes::LockError;
+use zk_recipes::{Client, Guard, LockError, SessionId};
+use zk_session::recipe::Session;
 
-use crate::scene::{FIRST, SECOND, TURNS, Trouble, poll_times, session, spawn};
-use crate::world::{World, run};
+use crate::case::{Case, is_same};
+use crate::scene::{FIRST, SECOND, TURNS, Trouble, hold, poll_times, release, session, spawn};
+use crate::world::{World, run, sleep_ms};
 
-/// How long an acquire may take before it counts as waiting, with nothing to wake it any more.
+/// How long an acquire may take before it counts as waiting, with nothing left to wake it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A world with a client whose acquire is cancelled, and perhaps another one that holds the lock.
-pub trait Bench {
-    /// The world.
-    fn world(&self) -> &World;
-
-    /// Checks that first only the holder's znode is left, then nothing.
-    fn check(self, label: &str) -> impl Future<Output = ()>;
+/// Whether the lock is held when a contender `W` begins, and how.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Start {
+    /// The lock is free.
+    Free,
+    /// `H` holds it, so `W` waits.
+    Held,
+    /// Another `W` holds it, and the two share it.
+    Shared,
 }
 
-/// Session of the second client of a world, which is the one that is cancelled.
-pub fn second_session() -> i64 {
+impl Start {
+    /// Every start of a pair. Those without an `H` belong to the pair of `W` and its rival alone.
+    pub fn all<H: Case, W: Case>() -> Vec<Self> {
+        let is_first = is_same::<H, W::Rival>();
+        let is_free = is_first.then_some(Self::Free);
+        let is_shared = (is_first && W::IS_SHARED).then_some(Self::Shared);
+        is_free.into_iter().chain([Self::Held]).chain(is_shared).collect()
+    }
+}
+
+/// A world with a client whose acquire is cancelled, and another client, which may hold the lock.
+pub struct Bench<H: Case, W: Case> {
+    /// The world.
+    pub world: World,
+    /// The client under test.
+    pub client: Client,
+    /// The other client.
+    pub other: Client,
+    /// Its guard, if it holds the lock.
+    pub held: Option<Held<H, W>>,
+}
+
+/// Guard of the client that holds the lock already.
+pub enum Held<H: Case, W: Case> {
+    /// It keeps the contender out.
+    Excluding(Guard<H::Kind>),
+    /// It shares the lock with the contender.
+    Sharing(Guard<W::Kind>),
+}
+
+impl<H: Case, W: Case> Held<H, W> {
+    async fn validate(&self) -> Result<(), LockError> {
+        match self {
+            Self::Excluding(guard) => guard.validate().await,
+            Self::Sharing(guard) => guard.validate().await,
+        }
+    }
+
+    /// Releases the lock.
+    ///
+    /// # Panics
+    ///
+    /// If it is lost.
+    pub async fn release(self) {
+        match self {
+            Self::Excluding(guard) => release(guard).await,
+            Self::Sharing(guard) => release(guard).await,
+        }
+    }
+}
+
+impl<H: Case, W: Case> Bench<H, W> {
+    /// A world in which the lock is held like this.
+    pub async fn new(start: Start) -> Self {
+        let world = World::new();
+        let other = world.client(FIRST).await;
+        let client = world.client(SECOND).await;
+        let held = match start {
+            Start::Free => None,
+            Start::Held => Some(Held::Excluding(hold(&H::of(&other)).await)),
+            Start::Shared => Some(Held::Sharing(hold(&W::of(&other)).await)),
+        };
+        Self { world, client, other, held }
+    }
+
+    /// The lock of the client under test.
+    pub fn lock(&self) -> W {
+        W::of(&self.client)
+    }
+
+    /// An acquire, or a try, of the client under test.
+    pub fn acquire(
+        &self,
+        is_try: bool,
+    ) -> impl Future<Output = Result<Option<Guard<W::Kind>>, LockError>> + Send + 'static + use<H, W>
+    {
+        let lock = self.lock();
+        async move { if is_try { lock.try_acquire().await } else { lock.acquire().await.map(Some) } }
+    }
+
+    /// Checks that after the cleanup only the holder's znode is left, and that nothing is left
+    /// once the holder has released.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so.
+    pub async fn check(self, label: &str) {
+        let Self { world, client, other, held } = self;
+        let owners = || world.znodes().into_iter().map(|(_, owner)| owner).collect::<Vec<_>>();
+        let expected: Vec<_> = held.iter().map(|_| session(&other)).collect();
+        for _ in 0..20_000 {
+            if Session::of(&client).janitor_slots_busy() == 0 && owners() == expected {
+                break;
+            }
+            sleep_ms(1).await;
+        }
+        world.server.clear_faults();
+        assert_eq!(owners(), expected, "{label}\n{}", world.trace());
+        assert_eq!(Session::of(&client).janitor_slots_busy(), 0, "{label}\n{}", world.trace());
+        if let Some(held) = held {
+            held.validate().await.expect("the holder is undisturbed");
+            held.release().await;
+        }
+        world.check_clean(&[&client, &other]).await;
+        assert!(world.server.sessions().contains(&session(&client)), "it was no expiry: {label}");
+    }
+
+    /// Drops an acquire after so many polls. True if the acquire had ended before, or only waited.
+    ///
+    /// # Panics
+    ///
+    /// If the acquire failed, or something is left.
+    pub async fn drop_after_polls(
+        self,
+        is_try: bool,
+        polls: usize,
+        trouble: &Trouble,
+        case: impl Debug,
+    ) -> bool {
+        trouble.begin(&self.world);
+        let before = || trouble.cancelling(&self.world);
+        let acquiring = poll_times(self.acquire(is_try), polls, before);
+        let ended = tokio::time::timeout(PATIENCE, acquiring).await;
+        trouble.cancelled(&self.world);
+        let is_over = match ended {
+            Ok(Some(acquired)) => {
+                drop(acquired.expect("only the cancellation ends it"));
+                true
+            }
+            Ok(None) => false,
+            Err(_) => true,
+        };
+        self.check(&format!("dropped after {polls} polls, {case:?}, {trouble:?}")).await;
+        is_over
+    }
+
+    /// Aborts an acquire after so many turns. True if the acquire had ended before.
+    ///
+    /// # Panics
+    ///
+    /// If something is left.
+    pub async fn abort_after_turns(
+        self,
+        is_try: bool,
+        turns: usize,
+        trouble: &Trouble,
+        case: impl Debug,
+    ) -> bool {
+        trouble.begin(&self.world);
+        let task = spawn(self.acquire(is_try));
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let is_over = task.is_finished();
+        trouble.cancelling(&self.world);
+        task.abort();
+        trouble.cancelled(&self.world);
+        drop(task);
+        self.check(&format!("aborted after {turns} turns, {case:?}, {trouble:?}")).await;
+        is_over
+    }
+}
+
+/// Session of the client under test in the world of a [`Bench`].
+pub fn second_session() -> SessionId {
     run(async {
         let world = World::new();
         let (_first, second) = (world.client(FIRST).await, world.client(SECOND).await);
@@ -31,81 +198,18 @@ pub fn second_session() -> i64 {
     })
 }
 
-/// Runs one acquire that is dropped after so many polls; true if it had ended by itself before, or
-/// only waited.
+/// Calls `drop_after` with 0, 1, 2, … polls until it returns true because there was nothing left
+/// to drop, with every trouble in the first requests. Returns the number of calls.
 ///
 /// # Panics
 ///
-/// If it failed, or something is left.
-pub async fn drop_after_polls<B: Bench, T, F>(
-    bench: B,
-    acquire: impl FnOnce(&B) -> F,
-    polls: usize,
-    trouble: &Trouble,
-    case: impl Debug,
-) -> bool
-where
-    F: Future<Output = Result<T, LockError>>,
-{
-    trouble.begin(bench.world());
-    let before = || trouble.cancelling(bench.world());
-    let acquiring = poll_times(acquire(&bench), polls, before);
-    let ended = tokio::time::timeout(PATIENCE, acquiring).await;
-    trouble.cancelled(bench.world());
-    let is_over = match ended {
-        Ok(Some(acquired)) => {
-            drop(acquired.expect("nothing but the cancellation ends it"));
-            true
-        }
-        Ok(None) => false,
-        Err(_) => true,
-    };
-    bench.check(&format!("dropped after {polls} polls, {case:?}, {trouble:?}")).await;
-    is_over
-}
-
-/// Runs one acquire that is aborted after so many turns; true if it had ended by itself before.
-///
-/// # Panics
-///
-/// If something is left.
-pub async fn abort_after_turns<B: Bench, T, F>(
-    bench: B,
-    acquire: impl FnOnce(&B) -> F,
-    turns: usize,
-    trouble: &Trouble,
-    case: impl Debug,
-) -> bool
-where
-    F: Future<Output = Result<T, LockError>> + Send + 'static,
-    T: Send + 'static,
-{
-    trouble.begin(bench.world());
-    let task = spawn(acquire(&bench));
-    for _ in 0..turns {
-        tokio::task::yield_now().await;
-    }
-    let is_over = task.is_finished();
-    trouble.cancelling(bench.world());
-    task.abort();
-    trouble.cancelled(bench.world());
-    drop(task);
-    bench.check(&format!("aborted after {turns} turns, {case:?}, {trouble:?}")).await;
-    is_over
-}
-
-/// Calls `drop_after` with 0, 1, 2, … polls until it says that there was nothing left to drop, with
-/// every trouble in the first requests. How often that was.
-///
-/// # Panics
-///
-/// If it never says so: every acquire ends, or waits without being woken.
+/// If `drop_after` never returns true: every acquire ends, or waits without being woken.
 pub fn at_every_poll(requests: usize, drop_after: impl Fn(usize, &Trouble) -> bool) -> usize {
     at_every_point(requests, drop_after, |trouble| panic!("it never ends: {trouble:?}"))
 }
 
-/// Calls `abort_after` with 0, 1, 2, … turns until it says that there was nothing left to abort,
-/// which an acquire that waits never does. How often that was.
+/// Calls `abort_after` with 0, 1, 2, … turns until it returns true because there was nothing left
+/// to abort, which never happens to an acquire that waits. Returns the number of calls.
 pub fn at_every_turn(requests: usize, abort_after: impl Fn(usize, &Trouble) -> bool) -> usize {
     at_every_point(requests, abort_after, |_| TURNS)
 }

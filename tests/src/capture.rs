@@ -1,9 +1,9 @@
-//! Captures: what passed between clients and a server, written down frame by frame.
+//! Captures: recorded conversations between clients and a server, frame by frame.
 //!
-//! A capture is a text with one line for each thing that passed, in the order in which it did:
+//! A capture is a text with one line for each frame or change of a connection, in order:
 //!
 //! ```text
-//! # What this is.
+//! # Title of the capture.
 //! open 1
 //! 1 > 000000000000000000000000… # connect
 //! 1 < 0000000000001f4001000045… # session 0x1000045a1a60000
@@ -11,9 +11,9 @@
 //! close 1 >
 //! ```
 //!
-//! `>` is from the client, `<` from the server. A frame is given in hexadecimal without its
-//! length, which the line has already. `close` says who ended the connection. `time` says that so
-//! many seconds have passed since the beginning. What follows `#` is for people.
+//! `>` is from the client, `<` from the server. Frames are hexadecimal and without their length,
+//! which follows from the line. `close` has the side that ended the connection. `time` has the
+//! seconds since the beginning. Text after `#` is a comment.
 
 mod message;
 
@@ -26,7 +26,7 @@ pub use self::message::{Conversation, Message};
 /// One line of a capture.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Entry {
-    /// A client has connected. Connections are numbered from 1.
+    /// A client connects. Connections are numbered from 1.
     Open {
         /// Number of the connection.
         connection: u64,
@@ -35,39 +35,39 @@ pub enum Entry {
     Frame {
         /// Number of the connection.
         connection: u64,
-        /// Who sent it.
+        /// The side that has sent it.
         from: Side,
         /// The frame with its length.
         bytes: Bytes,
     },
-    /// A connection has ended.
+    /// A connection ends.
     Close {
         /// Number of the connection.
         connection: u64,
-        /// Who ended it.
+        /// The side that has ended it.
         by: Side,
     },
-    /// Time has passed.
+    /// Time passes.
     Time {
         /// Seconds since the beginning.
         seconds: u64,
     },
 }
 
-/// An end of a connection.
+/// A side of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// Who asks.
+    /// The client.
     Client,
-    /// Who answers.
+    /// The server.
     Server,
 }
 
-/// Reads a capture; the lines come with their numbers.
+/// Parses a capture. Each line comes with its number.
 ///
 /// # Errors
 ///
-/// The first line that is none, and why.
+/// The first line that cannot be parsed, and why.
 pub fn read(text: &str) -> Result<Vec<(usize, Entry)>, String> {
     let mut entries = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

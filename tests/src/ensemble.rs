@@ -1,8 +1,7 @@
-//! The servers that `tests/ensemble/run` has started, one by one: who leads, and faults of whole
-//! servers.
+//! The servers that `tests/ensemble/run` has started: their roles, and faults of whole servers.
 //!
-//! A fault lasts until it is healed or dropped, so that a test that fails leaves nothing behind.
-//! It acts by the `docker` command on the containers that the environment names, and on no other.
+//! A fault lasts until it is healed or dropped, so that a failing test leaves nothing behind. Faults
+//! use the `docker` command, and act only on the containers that the environment names.
 #![expect(clippy::disallowed_methods, reason = "servers in containers live in real time")]
 
 use std::env;
@@ -19,42 +18,42 @@ use tokio::time::{sleep, timeout};
 
 use crate::wait::{PATIENCE, soon};
 
-/// All servers. There is one of these at a time in a process: faults are for the test that asked
-/// for them.
+/// All servers. A process has only one `Ensemble` at a time, so that no test meets the faults of
+/// another one.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
-    /// The Docker network by which the servers talk to each other.
+    /// The Docker network between the servers.
     peers: String,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// One of the servers.
+/// A server of the ensemble.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Server {
-    /// As the servers count themselves, from 1.
+    /// Number of the server in the configuration of the ensemble, from 1.
     pub number: usize,
-    /// Where clients reach it.
+    /// Address for clients.
     pub address: SocketAddr,
     container: String,
 }
 
-/// What a server is while it serves.
+/// Role of a server that serves.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "complete for servers that vote")]
 pub enum Role {
-    /// One of those who follow the leader.
+    /// It follows the leader.
     Follower,
-    /// The one who orders all writes.
+    /// It orders all writes.
     Leader,
 }
 
 impl Ensemble {
-    /// Waits for its turn, and until the ensemble that the environment names is whole.
+    /// Waits until no other test uses the ensemble, and until all its servers serve.
     ///
     /// # Panics
     ///
-    /// If there is none, or it does not become whole.
+    /// If the environment names no ensemble, or not all servers serve in time.
     pub async fn take() -> Self {
         static ALONE: Mutex<()> = Mutex::const_new(());
         let alone = ALONE.lock().await;
@@ -77,8 +76,8 @@ impl Ensemble {
         ensemble
     }
 
-    /// The same, of servers with the tick and the limit of ZooKeeper's sample configuration, which
-    /// are those that a client assumes unless it is told others.
+    /// The same, for servers with the tick and the sync limit of ZooKeeper's sample configuration,
+    /// which a client assumes by default.
     ///
     /// # Panics
     ///
@@ -86,11 +85,11 @@ impl Ensemble {
     pub async fn take_like_the_sample() -> Self {
         let ensemble = Self::take().await;
         for server in &ensemble.servers {
-            let answer = soon("a configuration", server.ask("conf")).await;
-            let answer = answer.unwrap_or_else(|error| panic!("{server}: {error}"));
+            let reply = soon("a configuration", server.ask("conf")).await;
+            let reply = reply.unwrap_or_else(|error| panic!("{server}: {error}"));
             for line in SAMPLE {
-                let is_there = answer.lines().any(|one| one == line);
-                assert!(is_there, "{server} has not {line}: see tests/ensemble/run\n{answer}");
+                let is_there = reply.lines().any(|one| one == line);
+                assert!(is_there, "{server} has not {line}: see tests/ensemble/run\n{reply}");
             }
         }
         ensemble
@@ -101,38 +100,38 @@ impl Ensemble {
         &self.servers
     }
 
-    /// Waits until somebody leads.
+    /// Waits until a server leads.
     ///
     /// # Panics
     ///
-    /// If nobody ever does.
+    /// If none does in time.
     pub async fn leader(&self) -> Server {
         self.with_role(Role::Leader, None).await
     }
 
-    /// Waits until somebody else leads.
+    /// Waits until another server leads.
     ///
     /// # Panics
     ///
-    /// If nobody ever does.
+    /// If none does in time.
     pub async fn leader_but(&self, old: &Server) -> Server {
         self.with_role(Role::Leader, Some(old)).await
     }
 
-    /// Waits until somebody follows: the first who does.
+    /// Waits until a server follows, and returns the first one.
     ///
     /// # Panics
     ///
-    /// If nobody ever does.
+    /// If none does in time.
     pub async fn follower(&self) -> Server {
         self.with_role(Role::Follower, None).await
     }
 
-    /// Waits until somebody else follows.
+    /// Waits until another server follows.
     ///
     /// # Panics
     ///
-    /// If nobody ever does.
+    /// If none does in time.
     pub async fn follower_but(&self, other: &Server) -> Server {
         self.with_role(Role::Follower, Some(other)).await
     }
@@ -155,7 +154,7 @@ impl Ensemble {
     ///
     /// # Panics
     ///
-    /// If that never happens.
+    /// If they do not in time.
     pub async fn whole(&self) {
         let mut roles = Vec::new();
         let whole = timeout(PATIENCE, async {
@@ -175,20 +174,20 @@ impl Ensemble {
         assert!(is_whole, "the ensemble is not whole: {roles:?}");
     }
 
-    /// Kills a server; it starts again when it is healed. Its data is kept.
+    /// Kills a server. Healing starts it again, with its data.
     pub async fn kill(&self, server: &Server) -> Fault {
         let container = &server.container;
         Fault::begin(&["kill", container], &["start", container]).await
     }
 
-    /// Stops all processes of a server; they go on when it is healed. Its connections stay open.
+    /// Stops all processes of a server. Healing resumes them. Its connections stay open.
     pub async fn pause(&self, server: &Server) -> Fault {
         let container = &server.container;
         Fault::begin(&["pause", container], &["unpause", container]).await
     }
 
-    /// Takes a server off the network of its peers. Its clients still reach it, and it answers
-    /// them until it notices.
+    /// Removes a server from the network of its peers. Clients still reach it, and it replies until
+    /// it notices.
     pub async fn cut_off(&self, server: &Server) -> Fault {
         let Server { container, number, .. } = server;
         let name = format!("peer{number}");
@@ -211,23 +210,23 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If it has a role that the servers of this ensemble do not have.
+    /// If the server reports another role.
     pub async fn role(&self) -> Option<Role> {
-        let answer = timeout(ANSWER_PATIENCE, self.ask("srvr")).await.ok()?.ok()?;
-        match answer.lines().find_map(|line| line.strip_prefix("Mode: "))? {
+        let reply = timeout(REPLY_PATIENCE, self.ask("srvr")).await.ok()?.ok()?;
+        match reply.lines().find_map(|line| line.strip_prefix("Mode: "))? {
             "leader" => Some(Role::Leader),
             "follower" => Some(Role::Follower),
             other => panic!("server {} is a {other}", self.number),
         }
     }
 
-    /// Asks one of the four-letter words.
+    /// Sends a four-letter word, and returns the reply.
     async fn ask(&self, word: &str) -> std::io::Result<String> {
         let mut stream = TcpStream::connect(self.address).await?;
         stream.write_all(word.as_bytes()).await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok(answer)
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await?;
+        Ok(reply)
     }
 }
 
@@ -237,7 +236,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// What is wrong with a server, until it is healed or dropped.
+/// A fault of a server. It lasts until it is healed or dropped.
 #[derive(Debug)]
 #[must_use = "it is healed when it is dropped"]
 pub struct Fault {
@@ -246,7 +245,8 @@ pub struct Fault {
 
 impl Fault {
     async fn begin(fault: &[&str], remedy: &[&str]) -> Self {
-        // Before the fault: whoever is dropped in between must not leave it behind.
+        // Created before the fault begins, since a test that is dropped in between must not leave
+        // the fault behind.
         let this = Self { remedy: Some(remedy.iter().copied().map(str::to_owned).collect()) };
         docker(fault).await;
         this
@@ -260,7 +260,7 @@ impl Fault {
     }
 }
 
-/// The test has failed, and the runtime may be gone: this blocks, and what fails is only told.
+/// The test has failed, and the runtime may be gone. So this blocks, and only prints its failures.
 impl Drop for Fault {
     fn drop(&mut self) {
         let Some(remedy) = self.remedy.take() else { return };
@@ -281,6 +281,6 @@ async fn docker(arguments: &[&str]) {
 }
 
 const SAMPLE: [&str; 2] = ["tickTime=2000", "syncLimit=5"];
-/// A server that is paused never answers, and one that elects says so at once.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+/// A paused server never replies. A server without a leader replies at once that it does not serve.
+const REPLY_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

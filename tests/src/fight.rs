@@ -1,4 +1,4 @@
-//! Processes that fight for one lock, each behind proxies of its own, and what they leave behind.
+//! Processes that fight for one lock, each behind proxies of its own.
 #![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
 
 use std::fs;
@@ -8,38 +8,40 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
+use zk_session::recipe::Session;
 use zk_session::{CreateMode, ErrorCode, OpError};
 
-use crate::grants::{Contest, Event, LOCK, Record, read};
+use crate::case::LOCK;
+use crate::grants::{Contest, Event, Record, read};
 use crate::proxy::{Proxy, Statistics};
 use crate::target::Fixture;
 use crate::wait::PATIENCE;
 
-/// The processes, and what they have in common.
+/// The processes, their proxies and their log.
 #[derive(Debug)]
 pub struct Fight {
-    /// Where everybody writes down what it sees.
+    /// The log to which all processes append.
     pub log: PathBuf,
     contenders: Vec<Child>,
-    /// For each process one for each server.
+    /// For each process, a proxy for each server.
     proxies: Vec<Vec<Proxy>>,
 }
 
-/// What only the tests of this package know, since cargo tells nobody else.
+/// Paths that Cargo sets only for the tests of this package.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "written out by the suites")]
 pub struct Build<'a> {
     /// The program of a process.
     pub contender: &'a str,
-    /// Where a log may be written.
+    /// A folder for logs.
     pub folder: &'a str,
 }
 
-/// What the network between the processes and the servers does by itself.
+/// The network between the processes and the servers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
 pub enum Network {
-    /// Nothing.
+    /// It does not fail.
     Calm,
     /// It cuts connections, loses replies and refuses connections, at random.
     Failing,
@@ -59,14 +61,20 @@ impl Fight {
         network: Network,
         seed: u64,
     ) -> Self {
-        let name = format!("contention-{contest}-{:016x}.log", fixture.observer.unique_id() as u64);
+        let name = format!(
+            "contention-{contest}-{:016x}.log",
+            Session::of(&fixture.observer).unique_id() as u64
+        );
         let log = Path::new(build.folder).join(name);
         fs::write(&log, "").expect("the log can be written");
-        if contest == Contest::ReadWrite {
-            // Not a container, which may go when it is empty: the numbers of its znodes must grow.
+        if contest.is_shared {
+            // Not a container, which the server may delete while it is empty: the sequence numbers
+            // of its znodes must grow.
             let client = fixture.client().await;
-            let made = client.create(LOCK, "", CreateMode::Persistent).await;
-            made.expect("the chroot is empty");
+            for path in ["/locks", LOCK] {
+                let created = client.create(path, "", CreateMode::Persistent).await;
+                created.expect("the chroot is empty");
+            }
         }
         let mut fight = Self { log, contenders: Vec::new(), proxies: Vec::new() };
         for process in 0..processes {
@@ -74,7 +82,7 @@ impl Fight {
             let mut proxies = fixture.proxies().await;
             if network == Network::Failing {
                 for proxy in &mut proxies {
-                    // The same faults at the same time: it is the network of the process that
+                    // The same faults at the same time, because the whole network of the process
                     // fails.
                     proxy.chaos(seed, FAULT_INTERVAL_MEAN);
                 }
@@ -96,7 +104,7 @@ impl Fight {
         fight
     }
 
-    /// Takes the network away from a process for some time.
+    /// Cuts a process off from all servers for this time.
     pub fn cut_off(&self, process: usize, time: Duration) {
         for proxy in self.proxies.get(process).into_iter().flatten() {
             proxy.refuse_for(time);
@@ -104,12 +112,12 @@ impl Fight {
         }
     }
 
-    /// None does, unless it fails.
+    /// True if a process has ended. None does before [`end`](Self::end), unless it fails.
     pub fn one_has_ended(&mut self) -> bool {
         self.contenders.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Tells the processes to end, and waits for it. What is wrong with how they did.
+    /// Tells the processes to end, and waits for them. Returns what went wrong.
     ///
     /// # Panics
     ///
@@ -132,17 +140,17 @@ impl Fight {
         problems
     }
 
-    /// What was written down until now.
+    /// The records so far.
     ///
     /// # Panics
     ///
-    /// If it cannot be read.
+    /// If the log cannot be read.
     pub fn records(&self) -> Vec<Record> {
         let log = fs::read_to_string(&self.log).expect("the log can be read");
         read(&log).unwrap_or_else(|problem| panic!("{}: {problem}", self.log.display()))
     }
 
-    /// True if every process was granted the lock so often since a line of the log.
+    /// True if every process was granted the lock `grants_min` times since a line of the log.
     pub fn all_served(&self, records: &[Record], grants_min: usize, from: usize) -> bool {
         let grants = |process: usize| {
             let is_grant =
@@ -152,7 +160,7 @@ impl Fight {
         (0..self.contenders.len()).all(|process| grants(process) >= grants_min)
     }
 
-    /// Counts of all proxies together.
+    /// Sum of the statistics of all proxies.
     pub fn network(&self) -> Statistics {
         let mut sum = Statistics::default();
         for one in self.proxies.iter().flatten().map(Proxy::statistics) {
@@ -166,8 +174,8 @@ impl Fight {
     }
 }
 
-/// Waits until no contender is left in the lock's directory, nor any other ephemeral: sessions
-/// that could not be closed end by themselves.
+/// Waits until no contender is left in the lock's directory, and no other ephemeral. Sessions that
+/// could not be closed expire.
 ///
 /// # Panics
 ///
@@ -206,7 +214,7 @@ async fn ephemerals_below(fixture: &Fixture, path: &str) -> Vec<String> {
 async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
     match fixture.observer.get_children(path).await {
         Ok(names) => names.iter().map(ToString::to_string).collect(),
-        // An empty container is removed by the server in the end.
+        // Servers delete empty containers.
         Err(OpError::Server(ErrorCode::NO_NODE)) => Vec::new(),
         Err(error) => panic!("cannot list {path}: {error}"),
     }
@@ -214,5 +222,5 @@ async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
 
 const FAULT_INTERVAL_MEAN: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A contender finishes its round: an acquire, a release and a close, each within its own bound.
+/// A contender ends after its round: an acquire, a release and a close, each with its own timeout.
 const END_PATIENCE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());

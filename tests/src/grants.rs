@@ -1,28 +1,51 @@
-//! What contending processes write down about one lock, and what must hold of it.
+//! The log of processes that contend for one lock, and its checker.
 //!
-//! Every process appends to the same file, a line with one write, so that the order of the lines
-//! is an order of events that all agree on. `grant` is written after the lock was obtained, and
-//! `release` before it is given back: the time between them is less than the time of holding, and
-//! overlaps seen here are overlaps indeed.
+//! Every process appends to the same file, each line with one write, so the order of the lines is
+//! a global order of events. `grant` is written after the lock was granted, and `release` before
+//! the lock is released. So the time between the two lines is part of the time of holding, and
+//! overlaps in the log are real.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Path of the lock, below the chroot of the processes.
-pub const LOCK: &str = "/lock";
+use crate::case::{Case, names};
+use crate::with_case;
 
-/// What the processes fight for, which says what must hold.
+/// What the processes fight for, and what must hold of its grants. Contenders of a shared case
+/// fight with their rivals.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "one for each type of lock")]
-pub enum Contest {
-    /// One at a time, in the order of the queue.
-    Fair,
-    /// Readers with readers, writers alone, and nobody passes one whom it excludes.
-    ReadWrite,
-    /// One at a time.
-    Exclusive,
+pub struct Contest {
+    /// Name of the case.
+    pub name: &'static str,
+    /// Contenders that exclude each other are granted the lock in the order of their znodes.
+    pub is_fair: bool,
+    /// Some contenders share the lock, and have no fencing token.
+    pub is_shared: bool,
+    /// Each contender has a znode with a name of its own.
+    pub is_queued: bool,
+    /// A holder may continue as a reader.
+    pub has_downgrade: bool,
+}
+
+impl Contest {
+    /// The contest for a case.
+    pub fn of<C: Case>() -> Self {
+        Self {
+            name: C::NAME,
+            is_fair: C::IS_FAIR,
+            is_shared: C::IS_SHARED,
+            is_queued: C::MARK.is_some(),
+            has_downgrade: C::HAS_DOWNGRADE || C::Rival::HAS_DOWNGRADE,
+        }
+    }
+
+    /// The contests for all cases.
+    pub fn all() -> Vec<Self> {
+        let contest = |name| with_case!(name, C => Self::of::<C>()).expect("it is in the list");
+        names().into_iter().map(contest).collect()
+    }
 }
 
 /// A line of the log.
@@ -30,51 +53,51 @@ pub enum Contest {
 pub struct Record {
     /// What happened.
     pub event: Event,
-    /// To whom; processes are numbered from 0.
+    /// Number of the process, from 0.
     pub process: usize,
-    /// In which of its rounds.
+    /// Round of the process.
     pub round: u64,
-    /// The fencing token, or 0 where there is none: readers have none.
+    /// The fencing token; 0 for readers, which have none.
     pub token: i64,
-    /// More about it, without a space.
+    /// Details of the event, without a space.
     pub detail: String,
-    /// Number of the connection of the process at that time.
+    /// Number of the connection of the process at the time.
     pub connection: u64,
-    /// Milliseconds of the wall clock: for people, and for no decision.
+    /// Milliseconds of the wall clock, for people. No check uses them.
     pub ms: u64,
 }
 
-/// What a line of the log tells.
+/// Event of a line of the log.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Event {
     /// The process is connected.
     Start,
-    /// It has the lock. Detail: path of its znode.
+    /// It was granted the lock. Detail: path of its znode.
     Grant,
-    /// It holds for writing, and is about to go on as a reader.
+    /// It is a writer, and is about to become a reader.
     Share,
     /// It is about to release. Detail: state of the lock.
     Release,
-    /// It found the lock lost when its `Release` was written already. Detail: the reason.
+    /// It found the lock lost after it had written `Release`. Detail: the reason.
     Lost,
-    /// It has released. Detail: how that ended.
+    /// It has released. Detail: the outcome.
     Done,
-    /// It gave up waiting, as it had meant to.
+    /// It gave up waiting, as planned.
     Missed,
     /// Its session expired while it waited, too often to go on.
     Expired,
 }
 
-/// What a run must reach.
+/// Requirements for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// What it is about.
+    /// What the processes fight for.
     pub contest: Contest,
     /// Number of processes.
     pub processes: usize,
-    /// Least number of grants of each of them.
+    /// Minimum number of grants of each process.
     pub grants_min: usize,
-    /// Line from which on each of them must have been granted the lock once more.
+    /// Line after which each process must be granted the lock at least once more.
     pub mark: usize,
 }
 
@@ -83,15 +106,15 @@ pub struct Expected {
 pub struct Summary {
     /// Grants.
     pub grants: usize,
-    /// Those of them that share with others from the beginning.
+    /// Grants of readers.
     pub shared: usize,
     /// Writers that became readers.
     pub downgrades: usize,
-    /// Shared grants while somebody else shared.
+    /// Grants of readers while another reader held the lock.
     pub joins: usize,
-    /// Times somebody gave up waiting.
+    /// Acquires that gave up waiting.
     pub missed: usize,
-    /// Locks that were lost while they were held.
+    /// Locks that were lost while held.
     pub losses: usize,
     /// Acquires that ended with an expired session.
     pub expired: usize,
@@ -99,8 +122,8 @@ pub struct Summary {
     pub at_risk: usize,
     /// Reconnects while waiting for the lock.
     pub cuts_waiting: u64,
-    /// Reconnects while holding it. With [`at_risk`](Self::at_risk), all faults of that time: a
-    /// short hold is over before the next connection.
+    /// Reconnects while holding it. Together with [`at_risk`](Self::at_risk) these are all faults
+    /// of that time, since a short hold ends before the client reconnects.
     pub cuts_holding: u64,
     /// Reconnects while releasing it.
     pub cuts_releasing: u64,
@@ -108,29 +131,29 @@ pub struct Summary {
     pub gap_max: Duration,
 }
 
-/// Reads the lines that are complete.
+/// Parses the complete lines.
 ///
 /// # Errors
 ///
-/// The first line that is not one of a process.
+/// The first line that cannot be parsed.
 pub fn read(log: &str) -> Result<Vec<Record>, String> {
     let complete = log.rfind('\n').and_then(|end| log.get(..end)).unwrap_or("");
     complete.lines().map(str::parse).collect()
 }
 
-/// Checks a log: nobody holds beside one whom it excludes, grants are in order, and nobody is
-/// forgotten.
+/// Checks a log: no two processes that exclude each other hold the lock together, grants are in
+/// order, and no process starves.
 ///
 /// # Errors
 ///
-/// Everything that is wrong.
+/// All violations.
 pub fn check(log: &[Record], expected: &Expected) -> Result<Summary, Vec<String>> {
     let mut problems = Vec::new();
     let tenures = tenures(log, expected, &mut problems);
     let joins = check_overlaps(expected.contest, &tenures, &mut problems);
     check_tokens(expected.contest, &tenures, &mut problems);
-    if expected.contest == Contest::ReadWrite {
-        check_passing(&tenures, &mut problems);
+    if expected.contest.is_shared && expected.contest.is_fair {
+        check_passing(expected.contest, &tenures, &mut problems);
     }
     for process in 0..expected.processes {
         let own = || tenures.iter().filter(|tenure| tenure.grant.process == process);
@@ -149,17 +172,18 @@ pub fn check(log: &[Record], expected: &Expected) -> Result<Summary, Vec<String>
     }
 }
 
-/// Figures of a log that may be incomplete.
+/// Figures of a log that may still grow.
 pub fn progress(log: &[Record]) -> Summary {
     summary(log, &[])
 }
 
-/// A time of holding.
+/// The time between a grant and its release.
 #[derive(Clone, Copy, Debug)]
 struct Tenure<'a> {
     grant: &'a Record,
     from: usize,
-    /// From here on it shares. A reader does from the beginning, others never do.
+    /// Line from which on it shares the lock: its first for a reader, that of the downgrade for a
+    /// writer.
     shares: usize,
     until: usize,
     is_lost: bool,
@@ -187,7 +211,7 @@ fn tenures<'a>(
         if record.event == Event::Grant {
             tenure = Some(tenures.len());
             let (until, is_lost) = (usize::MAX, false);
-            let is_reader = expected.contest == Contest::ReadWrite && record.token == 0;
+            let is_reader = expected.contest.is_shared && record.token == 0;
             let shares = if is_reader { line } else { usize::MAX };
             tenures.push(Tenure { grant: record, from: line, shares, until, is_lost });
         } else if let Some(tenure) = tenure.and_then(|index| tenures.get_mut(index)) {
@@ -228,8 +252,8 @@ fn follows(before: Option<&Record>, record: &Record) -> bool {
     }
 }
 
-/// Of two who exclude each other and hold at the same time, the one who came first into the queue
-/// must know that it has lost the lock. How often one joined others.
+/// If two contenders that exclude each other hold at the same time, the one that was first in the
+/// queue must know that it has lost the lock. Returns the number of readers that joined others.
 fn check_overlaps(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) -> usize {
     let mut joins = 0;
     let mut open: Vec<&Tenure<'_>> = Vec::new();
@@ -251,19 +275,21 @@ fn check_overlaps(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<S
     joins
 }
 
-/// Tokens grow with the grants, and so the grants follow the order in which the znodes were
-/// created. Only who has lost the lock may have been too slow to write its grant down.
+/// Tokens grow with the grants, so the grants follow the order in which the znodes were created.
+/// Only a process that has lost the lock may have written its grant too late.
 fn check_tokens(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
+    // In a queue without an order, a contender that came late may hold before one that came early.
+    let do_grow = contest.is_fair || !contest.is_queued;
     let mut highest = 0;
     let mut znodes = BTreeSet::new();
     let mut tokens = BTreeSet::new();
     for tenure in tenures {
         let grant = tenure.grant;
         // The znodes of an exclusive lock have one name.
-        let is_new_znode = znodes.insert(&grant.detail) || contest == Contest::Exclusive;
-        let is_reader = contest == Contest::ReadWrite && grant.token == 0;
+        let is_new_znode = znodes.insert(&grant.detail) || !contest.is_queued;
+        let is_reader = contest.is_shared && grant.token == 0;
         let is_new_token = is_reader || tokens.insert(grant.token);
-        if grant.token <= highest && !tenure.is_lost && !is_reader {
+        if grant.token <= highest && !tenure.is_lost && !is_reader && do_grow {
             problems.push(format!("the token does not grow, {highest} was before: {grant}"));
         }
         if !is_new_token || !is_new_znode {
@@ -273,12 +299,12 @@ fn check_tokens(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<Str
     }
 }
 
-/// Nobody is granted the lock after one who stands behind it in the queue, and whom it excludes.
-/// The tokens say it of writers alone.
-fn check_passing(tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
+/// No contender is granted the lock after another one that is behind it in the queue and that it
+/// excludes. The tokens show this for writers only.
+fn check_passing(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
     let (mut highest, mut highest_writer) = (0, 0);
     for tenure in tenures {
-        let place = tenure.place(Contest::ReadWrite);
+        let place = tenure.place(contest);
         let is_reader = tenure.grant.token == 0;
         let passed = if is_reader { highest_writer } else { highest };
         if place <= passed && !tenure.is_lost {
@@ -294,17 +320,15 @@ fn check_passing(tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
 impl Tenure<'_> {
     /// What the ensemble orders contenders by.
     fn place(&self, contest: Contest) -> i64 {
-        match contest {
-            Contest::Fair | Contest::Exclusive => self.grant.token,
-            // Readers have no token. The number behind the name of the znode serves as well, as the
-            // directory lasts.
-            Contest::ReadWrite => {
-                let path = &self.grant.detail;
-                let digits = path.len().checked_sub(SEQUENCE_DIGITS).and_then(|at| path.get(at..));
-                // The first is 0, and everybody is above nobody.
-                digits.and_then(|digits| digits.parse().ok()).map_or(0, |number: i64| number + 1)
-            }
+        if !contest.is_shared {
+            return self.grant.token;
         }
+        // Readers have no token. The sequence number of the znode serves as well, since the
+        // directory is not deleted meanwhile.
+        let path = &self.grant.detail;
+        let digits = path.len().checked_sub(SEQUENCE_DIGITS).and_then(|at| path.get(at..));
+        // The first number is 0, and 0 is below all places.
+        digits.and_then(|digits| digits.parse().ok()).map_or(0, |number: i64| number + 1)
     }
 }
 
@@ -392,22 +416,7 @@ impl FromStr for Record {
 
 impl fmt::Display for Contest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fair => "fair",
-            Self::ReadWrite => "read-write",
-            Self::Exclusive => "exclusive",
-        })
-    }
-}
-
-impl FromStr for Contest {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        [Self::Fair, Self::ReadWrite, Self::Exclusive]
-            .into_iter()
-            .find(|contest| contest.to_string() == name)
-            .ok_or_else(|| format!("no such contest: {name}"))
+        f.write_str(self.name)
     }
 }
 
@@ -430,7 +439,7 @@ impl Event {
     }
 }
 
-/// Digits that a server appends.
+/// Digits of a sequence number.
 const SEQUENCE_DIGITS: usize = 10;
 
 const EVENTS: [Event; 8] = [

@@ -1,9 +1,9 @@
-//! Harness shared by the suites of this package.
+//! Harness that the suites of this package share.
 
 pub mod cancel;
 pub mod capture;
+pub mod case;
 pub mod ensemble;
-pub mod exclusive;
 pub mod fight;
 pub mod grants;
 pub mod lock;
@@ -13,7 +13,6 @@ pub mod proxy;
 pub mod random;
 pub mod referee;
 pub mod scene;
-pub mod sides;
 pub mod standing;
 pub mod target;
 pub mod through;

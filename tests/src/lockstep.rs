@@ -1,8 +1,8 @@
 //! Servers and a client process, each with a clock of its own, in virtual time.
 //!
 //! There are two runtimes with paused clocks, one for the servers and one for the client, joined
-//! by in-memory pipes. Both are stepped by hand. The client's clock may be fast or slow, and its
-//! process may be frozen: then it is not stepped, and its clock jumps before it goes on.
+//! by in-memory pipes. The test steps both. The client's clock may be fast or slow, and its process
+//! may be frozen: then it is not stepped, and its clock jumps before it continues.
 
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
@@ -13,15 +13,16 @@ use tokio::runtime::Runtime;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, LostReason};
 use zk_testserver::{ServerConfig, TestServer};
 
+use crate::case::LOCK;
 use crate::meter::{Meter, Pace, Total};
-use crate::world::{DIRECTORY, runtime};
+use crate::world::runtime;
 
 /// How often each side may react to the other within one step.
 const ROUNDS: usize = 4;
 /// How often each task may run within one round.
 const TURNS: usize = 4;
 
-/// A session of four seconds is written to five times in each.
+/// A session with a timeout of four seconds renews its lease five times in each.
 const PACE: Pace = Pace { per_minute: 400, ..Pace::CALM };
 
 /// The two sides.
@@ -39,7 +40,7 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// Both sides, with a client whose clock runs at so many thousandths of the true speed.
+    /// Both sides. The client's clock runs at `rate` thousandths of the true speed.
     pub fn new(config: ServerConfig, rate: u32) -> Self {
         let servers = runtime();
         let server = servers.block_on(async { TestServer::start(config) });
@@ -51,7 +52,7 @@ impl Lockstep {
     ///
     /// # Panics
     ///
-    /// If it does not connect.
+    /// If the client does not connect.
     pub fn client(&mut self, options: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Client {
         let (server, servers) = (self.server.clone(), self.servers.handle().clone());
         let meter = Meter::new(PACE, Total::default());
@@ -67,23 +68,23 @@ impl Lockstep {
         self.finish(connecting).expect("nothing goes wrong before the test begins")
     }
 
-    /// The lock of a client, held.
+    /// Acquires the fair lock for a client.
     ///
     /// # Panics
     ///
-    /// If it is not granted.
+    /// If the lock is not granted.
     pub fn hold(&mut self, client: &Client) -> Guard {
-        let lock = FairLock::new(client, DIRECTORY).expect("it is a path");
-        self.finish(lock.acquire().into_future()).expect("nobody else wants it")
+        let lock = FairLock::new(client, LOCK).expect("the path is valid");
+        self.finish(lock.acquire().into_future()).expect("the lock is free")
     }
 
-    /// Calls the servers, at their time.
+    /// Calls the servers, on their clock.
     pub fn serve<T>(&self, call: impl FnOnce(&TestServer) -> T) -> T {
         let _context = self.servers.enter();
         call(&self.server)
     }
 
-    /// Looks at something of the client's, at its time.
+    /// Evaluates something in the client's process, on its clock.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let _context = self.process.enter();
         look()
@@ -117,15 +118,15 @@ impl Lockstep {
         turns(&self.servers);
     }
 
-    /// The process goes on: its clock jumps, then somebody looks, then its tasks run.
+    /// Resumes the process: its clock jumps, then `look` runs, then its tasks.
     pub fn thaw<T>(&mut self, look: impl FnOnce() -> T) -> T {
         let missed = std::mem::take(&mut self.missed) * self.rate / 1000;
         let seen = self.process.block_on(async {
             let mut jump = pin!(tokio::time::advance(missed));
-            // Its first poll moves the clock, its second comes after the other tasks.
+            // Its first poll advances the clock. Its second poll follows those of the other tasks.
             let is_pending =
                 jump.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
-            assert!(is_pending, "others have not run yet");
+            assert!(is_pending, "other tasks have run before `look`");
             let seen = look();
             jump.await;
             seen
@@ -134,7 +135,7 @@ impl Lockstep {
         seen
     }
 
-    /// Polls a future in the client's process, once.
+    /// Polls a future once, in the client's process.
     pub fn poll<T>(&self, future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
         let polled = self
             .process
@@ -145,11 +146,11 @@ impl Lockstep {
         }
     }
 
-    /// Runs a future in the client's process to its end, in small steps.
+    /// Runs a future in the client's process to completion, in small steps.
     ///
     /// # Panics
     ///
-    /// If it does not end.
+    /// If it does not complete.
     pub fn finish<T>(&mut self, future: impl Future<Output = T>) -> T {
         let mut future = Box::pin(future);
         for _ in 0..10_000 {
@@ -158,7 +159,7 @@ impl Lockstep {
             }
             self.step(Duration::from_millis(1));
         }
-        panic!("it does not end");
+        panic!("the future does not complete");
     }
 
     fn settle(&self) {

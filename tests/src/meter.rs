@@ -1,7 +1,8 @@
-//! What a client sends and receives, and how much of it is too much.
+//! Counts what a client sends and receives, and bounds it.
 //!
-//! A client that spins never lets virtual time pass, so nobody could look at it from outside: the
-//! stream itself counts, and ends the task of a client that sends more than its [`Pace`] allows.
+//! A client that spins never lets virtual time pass, so no other task could observe it. So the
+//! stream itself counts, and panics in the task of a client that sends more than its [`Pace`]
+//! allows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -13,7 +14,7 @@ use jute_codec::{OpCode, xid};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// How many requests a client may send, pings and handshakes excepted.
+/// Number of requests that a client may send, without pings and handshakes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
 pub struct Pace {
@@ -24,34 +25,34 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Of a client that a scenario lets do a few things at a time. It is enough for every cut and
-    /// every pair of cuts of the enumeration, and for a cut each 100 ms.
+    /// Pace of a client with a few operations at a time. It is enough for every cut and every pair
+    /// of cuts of the enumeration, and for a cut each 100 ms.
     pub const CALM: Self = Self { per_second: 60, per_minute: 200 };
 
-    /// Of a client with which so many wait, come or go at a time.
+    /// Pace of a client with this many acquires and releases at a time.
     pub const fn of(waits: usize) -> Self {
         let Self { per_second, per_minute } = Self::CALM;
         Self { per_second: per_second * waits, per_minute: per_minute * waits }
     }
 
-    /// Of a client that sends so many requests at once, beside all that it does at this pace.
+    /// Pace of a client that also sends this many requests at once.
     #[must_use]
     pub const fn beside(self, requests: usize) -> Self {
         Self { per_second: self.per_second + requests, per_minute: self.per_minute + requests }
     }
 }
 
-/// Counts up to a moment, or between two.
+/// Counts up to a moment, or between two moments.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a view of the counts")]
 pub struct Counted {
-    /// Requests that were sent, pings and handshakes excepted.
+    /// Requests that were sent, without pings and handshakes.
     pub requests: u64,
-    /// Bytes from the client.
+    /// Bytes that the client has sent.
     pub sent: u64,
-    /// Bytes to the client.
+    /// Bytes that the client has received.
     pub received: u64,
-    /// Those of them that were in lists of children.
+    /// Received bytes that belong to lists of children.
     pub listed: u64,
 }
 
@@ -61,7 +62,7 @@ impl Counted {
         self.sent + self.received
     }
 
-    /// What was counted since an earlier moment.
+    /// The difference to the counts at an earlier moment.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl Counted {
     }
 }
 
-/// Counts what goes over the connections of one client, and of all clients with the same total.
+/// Counts the traffic of one client, and adds it to a total that clients share.
 #[derive(Clone, Debug)]
 pub struct Meter {
     pace: Option<Pace>,
@@ -81,7 +82,7 @@ pub struct Meter {
     total: Total,
 }
 
-/// The counts of several clients together.
+/// Total of the counts of several clients.
 #[derive(Clone, Debug, Default)]
 pub struct Total(Arc<Mutex<Counted>>);
 
@@ -89,11 +90,11 @@ pub struct Total(Arc<Mutex<Counted>>);
 struct Own {
     start: Option<Instant>,
     counted: Counted,
-    /// The second and the minute that the counts belong to.
+    /// The second and the minute to which the counts belong.
     second: u64,
     in_second: usize,
     in_minute: usize,
-    /// What the minute's requests were, for whoever reads of a failure.
+    /// The requests of the minute, to explain a failure.
     ops: BTreeMap<i32, usize>,
 }
 
@@ -109,7 +110,7 @@ impl Total {
 }
 
 impl Meter {
-    /// A meter that panics in the task of a client that is faster than its pace.
+    /// A meter that panics in the task of a client that exceeds this pace.
     pub fn new(pace: impl Into<Option<Pace>>, total: Total) -> Self {
         let own = Own {
             start: None,
@@ -127,7 +128,7 @@ impl Meter {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).counted
     }
 
-    /// A stream that is counted.
+    /// Wraps a stream, to count its traffic.
     pub fn stream<S>(&self, stream: S) -> Metered<S> {
         Metered {
             stream,
@@ -156,7 +157,7 @@ impl Meter {
         }
         let (second, minute) = (own.in_second, own.in_minute);
         let ops: Vec<_> = own.ops.iter().map(|(op, count)| (OpCode(*op), *count)).collect();
-        // Those who look at the counts afterwards are not to find a poisoned lock.
+        // Unlocked before the panic, so that the counts can still be read.
         drop(own);
         panic!(
             "a client spins: {second} requests within a second, {minute} within a minute, allowed \
@@ -186,14 +187,14 @@ impl Own {
     }
 }
 
-/// A stream whose bytes and requests are counted; see [`Meter::stream`].
+/// A stream with counted bytes and requests; see [`Meter::stream`].
 #[derive(Debug)]
 pub struct Metered<S> {
     stream: S,
     meter: Meter,
     requests: Frames<REQUEST_HEAD>,
     replies: Frames<REPLY_HEAD>,
-    /// Opcodes of the requests without a reply yet, pings excepted: replies come in their order.
+    /// Opcodes of the pending requests without pings, in the order in which replies come.
     unanswered: VecDeque<i32>,
 }
 
@@ -255,13 +256,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
     crate::flush_and_shut_down_through!(stream);
 }
 
-/// Finds the frames in the bytes of one direction of a connection: each begins with its length.
-/// The first one is the handshake, which does not count.
+/// Finds the frames in the bytes of one direction of a connection. Each frame begins with its
+/// length. The first frame is the handshake, which does not count.
 #[derive(Debug, Default)]
 struct Frames<const HEAD: usize> {
-    /// The first bytes of the frame under way.
+    /// First bytes of the current frame.
     head: Vec<u8>,
-    /// What is left of it behind them.
+    /// Number of bytes that follow them in the frame.
     left: usize,
     has_greeted: bool,
 }
@@ -269,7 +270,7 @@ struct Frames<const HEAD: usize> {
 impl<const HEAD: usize> Frames<HEAD> {
     const LENGTH: usize = 4;
 
-    /// The frames that begin in these bytes: their length, and the last number of their head. No
+    /// The frames whose head ends in these bytes: their length, and the last number of the head. No
     /// frame is shorter than its head.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<(usize, i32)> {
         let mut frames = Vec::new();
@@ -287,7 +288,8 @@ impl<const HEAD: usize> Frames<HEAD> {
             if self.head.len() < HEAD {
                 continue;
             }
-            let length = Self::LENGTH + usize::try_from(self.number(0)).expect("a frame");
+            let length =
+                Self::LENGTH + usize::try_from(self.number(0)).expect("a length is not negative");
             let last = self.number(HEAD - Self::LENGTH);
             self.left = length.saturating_sub(HEAD);
             self.head.clear();
@@ -328,7 +330,7 @@ mod tests {
         }
     }
 
-    /// With what message the task of a client ends that sends these.
+    /// The message of the panic of a client that sends these bytes.
     fn refusal(meter: &Meter, requests: &[i32]) -> String {
         let panic = catch_unwind(AssertUnwindSafe(|| meter.sent(10, requests)));
         *panic.unwrap_err().downcast().expect("a message with figures")
@@ -348,7 +350,7 @@ mod tests {
         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
         meter.sent(30, &[8, 8, 8]);
         assert_eq!((meter.counted().requests, meter.counted().sent), (11, 110));
-        // The fourth of a second is too much, although the minute has room for more.
+        // The fourth request within a second is too much, although the minute allows it.
         let told = refusal(&meter, &[8]);
         assert!(told.contains("spins: 4 requests within a second, 4 within a minute"), "{told}");
     }

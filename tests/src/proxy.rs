@@ -1,11 +1,11 @@
-//! A TCP proxy with faults, to stand between a client and a real server.
+//! A TCP proxy with faults, between a client and a real server.
 //!
-//! It forwards bytes and knows nothing of the protocol in them. Connections are numbered in the
-//! order of their arrival; a fault names the connections below a number, so that it hits every
-//! connection that exists when it is asked for and none that comes later.
+//! It forwards bytes, and does not parse the protocol. Connections are numbered in the order of
+//! their arrival. A fault applies to the connections below a number, so it hits every connection
+//! that exists when it begins, and no later one.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the proxy stands for the network, which has a clock of its own"
+    reason = "the proxy represents the network, which has a clock of its own"
 )]
 
 use std::{io, net::SocketAddr, time::Duration};
@@ -23,7 +23,7 @@ use tokio::{
 
 use crate::random::SplitMix64;
 
-/// A running proxy; dropping it cuts its connections and closes its port.
+/// A running proxy. Dropping it cuts its connections and closes its port.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -46,7 +46,7 @@ impl Proxy {
         Self { addr, shared, tasks }
     }
 
-    /// The address clients connect to.
+    /// The address to which clients connect.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -56,34 +56,34 @@ impl Proxy {
         self.shared.cut_all();
     }
 
-    /// Resets each connection as soon as its server sends something, and throws that away.
+    /// Discards the next bytes from the server on each connection, and resets the connection.
     ///
-    /// This is the fault that locks must survive: the request was applied, its answer is lost.
+    /// This is the fault that locks must survive: the request was applied, and its reply is lost.
     pub fn lose_replies(&self) {
         self.shared.lose_replies();
     }
 
-    /// Resets every connection that arrives in the next `time`; present ones live on.
+    /// Resets every connection that arrives within the next `time`. Existing ones stay open.
     pub fn refuse_for(&self, time: Duration) {
         self.shared.refuse_for(time);
     }
 
-    /// Forwards those that arrive from now on, whatever was to be refused.
+    /// Forwards new connections again, whatever was to be refused.
     pub fn admit_all(&self) {
         self.shared.control.send_modify(|control| control.refuse_until = None);
     }
 
-    /// Stops forwarding in both directions: connections stay open, as in a partition.
+    /// Stops forwarding in both directions. Connections stay open, as in a network partition.
     pub fn pause(&self) {
         self.shared.control.send_modify(|control| control.paused = true);
     }
 
-    /// Forwards again, beginning with what arrived during the pause.
+    /// Forwards again, beginning with the bytes that arrived during the pause.
     pub fn resume(&self) {
         self.shared.control.send_modify(|control| control.paused = false);
     }
 
-    /// What happened until now.
+    /// The statistics so far.
     pub fn statistics(&self) -> Statistics {
         *self.shared.statistics.borrow()
     }
@@ -96,7 +96,7 @@ impl Proxy {
 
     /// Begins a fault after each of a series of random intervals, until the proxy is dropped.
     ///
-    /// The faults and their intervals are those of `seed`; what they hit depends on the traffic.
+    /// The seed determines the faults and the intervals. What they hit depends on the traffic.
     pub fn chaos(&mut self, seed: u64, mean_interval: Duration) {
         self.tasks.spawn(chaos(self.shared.clone(), SplitMix64::new(seed), mean_interval));
     }
@@ -113,7 +113,7 @@ pub struct Statistics {
     pub unreachable: u64,
     /// Connections reset by a fault.
     pub cut: u64,
-    /// Those of the above that were reset by [`Proxy::lose_replies`], with a reply thrown away.
+    /// Those of the above that were reset by [`Proxy::lose_replies`], with a discarded reply.
     pub lost: u64,
     /// Connections forwarded at this moment.
     pub open: u64,
@@ -145,7 +145,7 @@ impl Shared {
         self.statistics.send_modify(change);
     }
 
-    /// Numbers a new connection, or says that it is to be refused.
+    /// Returns the number of a new connection; `None` if the connection is to be refused.
     fn admit(&self) -> Option<u64> {
         let now = Instant::now();
         let mut number = None;
@@ -159,7 +159,7 @@ impl Shared {
     }
 }
 
-/// The faults in force; connections watch it.
+/// The active faults. Connections watch them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Control {
     /// The number of the next connection.
@@ -174,7 +174,7 @@ async fn accept(listener: TcpListener, upstream: SocketAddr, shared: Shared) {
     let mut connections = JoinSet::new();
     loop {
         let (client, _) = listener.accept().await.expect("the proxy can accept");
-        // Finished connections would pile up here for the life of the proxy.
+        // Otherwise ended connections would accumulate until the proxy is dropped.
         while connections.try_join_next().is_some() {}
         match shared.admit() {
             Some(number) => {
@@ -195,7 +195,7 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
         return;
     };
     for stream in [&client, &server] {
-        // A failure costs time, not correctness.
+        // Without it the connection is slower, and as correct.
         let _ = stream.set_nodelay(true);
     }
     shared.count(|statistics| {
@@ -203,7 +203,7 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
         statistics.open += 1;
     });
     let end = forward(&mut client, &mut server, number, &shared).await;
-    // Closed before they are counted: who waits for the count finds them closed.
+    // Closed before they are counted, so that a test that waits for the count finds them closed.
     match end {
         End::Closed => drop((client, server)),
         End::Cut | End::Lost => {
@@ -220,11 +220,11 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
-    /// By the peers, or by an error of the sockets.
+    /// A peer has closed, or a socket has failed.
     Closed,
-    /// By a fault.
+    /// A fault has ended it.
     Cut,
-    /// By a fault that has thrown a reply away.
+    /// A fault has ended it, and discarded a reply.
     Lost,
 }
 
@@ -241,7 +241,7 @@ async fn forward(
         biased;
         _ = control.wait_for(|control| number < control.cut_below) => End::Cut,
         end = async {
-            // The first error ends both directions; an end of file ends its own only.
+            // The first error ends both directions. An end of file ends only its own direction.
             tokio::try_join!(
                 pump(client_read, server_write, shared, |_| false),
                 pump(server_read, client_write, shared, |control| number < control.lose_below),
@@ -254,7 +254,7 @@ async fn forward(
 }
 
 enum PumpError {
-    /// Bytes arrived that a fault wanted lost.
+    /// Bytes have arrived that a fault discards.
     Lost,
     Io,
 }
@@ -275,7 +275,7 @@ async fn pump(
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let length = from.read(&mut chunk).await?;
-        // Checked after the read, which may have begun long before the pause.
+        // Checked after the read, which may have begun long before the pause did.
         let lost = {
             let control = control.wait_for(|control| !control.paused).await;
             loses(&control.expect("`shared` holds the sender"))
@@ -291,9 +291,9 @@ async fn pump(
     }
 }
 
-/// Closes with a reset, which the peer sees at once and with unsent bytes thrown away.
+/// Closes with a reset, which the peer sees at once and which discards unsent bytes.
 fn reset(stream: TcpStream) {
-    // On failure the peer sees an ordinary close, which is a loss of connection as well.
+    // If this fails, the peer sees an ordinary close, which is a lost connection as well.
     let _ = stream.set_zero_linger();
 }
 
@@ -306,7 +306,7 @@ async fn chaos(shared: Shared, mut random: SplitMix64, mean_interval: Duration) 
                 shared.refuse_for(random.around(mean_interval / 4));
                 shared.cut_all();
             }
-            // Twice as often as the others: it is the one that leaves outcomes unknown.
+            // Twice as often as the others, because it leaves outcomes unknown.
             _ => shared.lose_replies(),
         }
     }

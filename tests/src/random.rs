@@ -9,7 +9,7 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// Starts the sequence that belongs to `seed`; every seed is a good one.
+    /// Starts the sequence of this seed. All seeds are equally good.
     pub fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -33,7 +33,7 @@ impl SplitMix64 {
         self.next_u64() % bound
     }
 
-    /// A time from zero to twice `mean`, uniform and so with that mean.
+    /// A uniformly distributed time from zero to twice `mean`.
     pub fn around(&mut self, mean: Duration) -> Duration {
         let nanos = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX / 2);
         Duration::from_nanos(self.below(nanos.saturating_mul(2).saturating_add(1)))

@@ -1,97 +1,101 @@
-//! The rules of a mixed queue: several implementations contend for one lock, and tell a referee.
+//! The rules of a mixed queue: contenders of several implementations fight for one lock, and report
+//! to a referee.
 //!
-//! A contender says `enter` after it was granted the lock, and begins its work when that is
-//! acknowledged; it says `leave` when the work is done, and releases when that is acknowledged.
-//! So the time between the words is less than the time of holding, and more than that of the work:
-//! overlaps seen here are overlaps indeed, and none that matters is missed. For the same reason a
-//! writer says `downgrade` before it becomes a reader.
+//! A contender sends `enter` after it was granted the lock, and begins its work when the referee
+//! acknowledges that. It sends `leave` when the work is done, and releases when the referee
+//! acknowledges that. So the time between the two messages is part of the time of holding, and
+//! covers the work: overlaps that the referee sees are real, and it misses no overlap of work. For
+//! the same reason a writer sends `downgrade` before it becomes a reader.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// What a queue must keep to, and reach.
+/// Requirements for a queue.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// Directory of the lock.
     pub directory: String,
     /// Number of contenders.
     pub contenders: usize,
-    /// Least number of hand-offs between implementations.
+    /// Minimum number of hand-offs between implementations.
     pub hand_offs_min: usize,
-    /// Least number of grants of each contender and each kind.
+    /// Minimum number of grants of each contender and each kind.
     pub grants_min: usize,
-    /// What there must be if the lock has readers.
+    /// Further requirements if the lock has readers.
     pub readers: Option<Readers>,
 }
 
-/// What a lock with readers must reach.
+/// Requirements for a lock with readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
-    /// Least number of times readers of each implementation joined one of another that is ahead
-    /// of them in the queue. Who waits for readers never does.
+    /// Minimum number of times that readers of each implementation joined a reader of another
+    /// implementation that is ahead of them in the queue. A reader that waits for readers never
+    /// does.
     pub joins_min: usize,
-    /// Least number of writers that became readers without a gap.
+    /// Minimum number of writers that became readers without a gap.
     pub downgrades_min: usize,
 }
 
-/// Who else may be inside.
+/// Which other contenders may hold the lock at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
 pub enum Kind {
-    /// Nobody.
+    /// None.
     Exclusive,
-    /// Others that share.
+    /// Other contenders that share it.
     Shared,
 }
 
-/// What a contender says.
+/// A message of a contender.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum Word {
-    /// It is there, and of this implementation.
+    /// It is connected, and belongs to this implementation.
     Hello(String),
-    /// It was granted the lock, by this znode.
+    /// It was granted the lock, with this znode.
     Enter(Kind, String),
-    /// It is about to share what it holds.
+    /// It is about to share the lock.
     Downgrade,
     /// It is about to release.
     Leave,
-    /// It gave up waiting, as it had meant to.
+    /// It gave up waiting, as planned.
     Missed,
     /// It has released everything, and its session still lives.
     Done,
 }
 
-/// Follows the contenders.
+/// Follows the contenders, and checks the rules.
 #[derive(Debug)]
 pub struct Referee {
     rules: Rules,
     contenders: Vec<Contender>,
     inside: Vec<Inside>,
     last: Option<(String, Kind)>,
-    /// The highest sequence that has entered, and the highest of those that share with nobody.
+    /// The highest sequence number that has entered, of all contenders and of those that do not
+    /// share.
     highest: Option<u32>,
     highest_exclusive: Option<u32>,
     figures: Figures,
     problems: Vec<String>,
 }
 
-/// What was counted.
+/// Figures of a queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Figures {
-    /// Grants that exclude everybody else.
+    /// Exclusive grants.
     pub exclusive: usize,
-    /// Grants that others may share.
+    /// Shared grants.
     pub shared: usize,
-    /// Grants to another implementation than the one before, of which at least one is exclusive.
+    /// Grants to another implementation than that of the previous grant, if at least one of the two
+    /// is exclusive.
     pub hand_offs: usize,
-    /// Readers that joined one of another implementation, ahead of them in the queue.
+    /// Readers that joined a reader of another implementation that is ahead of them in the queue.
     pub joins: usize,
     /// Writers that became readers.
     pub downgrades: usize,
-    /// Times somebody gave up waiting.
+    /// Acquires that gave up waiting.
     pub missed: usize,
 }
 
@@ -121,7 +125,7 @@ struct Inside {
 }
 
 impl Referee {
-    /// Nobody has come yet.
+    /// A referee without contenders.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -135,7 +139,7 @@ impl Referee {
         }
     }
 
-    /// Takes in one who has said hello, and gives it its number.
+    /// Registers a contender that has said hello, and returns its number.
     pub fn admit(&mut self, implementation: &str) -> usize {
         let number = self.contenders.len();
         if number >= self.rules.contenders {
@@ -151,7 +155,7 @@ impl Referee {
         number
     }
 
-    /// Takes in what a contender says.
+    /// Handles a message of a contender.
     pub fn hear(&mut self, number: usize, word: &Word) {
         let Some(contender) = self.contenders.get_mut(number) else {
             return self.problem(format!("{word:?} of {number}, who never came"));
@@ -178,7 +182,7 @@ impl Referee {
         }
     }
 
-    /// A contender is there no more.
+    /// Handles the end of a contender.
     pub fn hung_up(&mut self, number: usize) {
         let Some(contender) = self.contenders.get_mut(number) else { return };
         let before = std::mem::replace(&mut contender.phase, Phase::Gone);
@@ -188,33 +192,33 @@ impl Referee {
         self.inside.retain(|one| one.contender != number);
     }
 
-    /// Something else is wrong.
+    /// Reports another problem.
     pub fn problem(&mut self, problem: String) {
         self.problems.push(problem);
     }
 
-    /// True if the queue may begin.
+    /// True if all contenders are there.
     pub fn all_are_here(&self) -> bool {
         self.contenders.len() >= self.rules.contenders
     }
 
-    /// True if nobody contends any more.
+    /// True if no contender competes any more.
     pub fn all_are_done(&self) -> bool {
         let is_over = |one: &Contender| matches!(one.phase, Phase::Done | Phase::Gone);
         self.all_are_here() && self.contenders.iter().all(is_over)
     }
 
-    /// True if nobody listens any more.
+    /// True if all contenders have ended.
     pub fn all_are_gone(&self) -> bool {
         self.all_are_here() && self.contenders.iter().all(|one| one.phase == Phase::Gone)
     }
 
-    /// True if there is nothing more to be seen: everything is reached, or something is wrong.
+    /// True if the queue may end: all requirements are met, or a rule was violated.
     pub fn is_enough(&self) -> bool {
         !self.problems.is_empty() || self.missing().is_empty()
     }
 
-    /// What the queue has not reached yet.
+    /// The requirements that are not met yet.
     pub fn missing(&self) -> Vec<String> {
         let Rules { contenders, hand_offs_min, grants_min, readers, .. } = self.rules;
         let mut missing = Vec::new();
@@ -243,11 +247,11 @@ impl Referee {
         missing
     }
 
-    /// The figures, or everything that is wrong or missing.
+    /// The figures of the queue.
     ///
     /// # Errors
     ///
-    /// There is something.
+    /// All violations, and all requirements that are not met.
     pub fn verdict(&self) -> Result<Figures, Vec<String>> {
         let mut problems = self.problems.clone();
         if problems.is_empty() {
@@ -284,7 +288,7 @@ impl Referee {
         self.count(implementation, kind);
     }
 
-    /// First come, first served: a znode is behind all that have entered, but among readers.
+    /// First come, first served: no contender that it excludes may enter after one behind it.
     fn check_order(&mut self, kind: Kind, znode: &str) -> Option<u32> {
         let Some(sequence) = sequence(znode, &self.rules.directory) else {
             self.problem(format!("no contender in {}: {znode}", self.rules.directory));
@@ -304,7 +308,7 @@ impl Referee {
         Some(sequence)
     }
 
-    /// True if somebody of another implementation is inside, and ahead in the queue.
+    /// True if a contender of another implementation holds the lock, and is ahead in the queue.
     fn is_behind_another(&self, number: usize, sequence: Option<u32>) -> bool {
         let implementation = |number: usize| self.contenders.get(number).map(|c| &c.implementation);
         let own = implementation(number);
@@ -340,7 +344,7 @@ impl Referee {
     }
 }
 
-/// The number that the server appended, if the znode is a child of the directory.
+/// The sequence number of a znode, if it is a child of the directory.
 fn sequence(znode: &str, directory: &str) -> Option<u32> {
     let name = znode.strip_prefix(directory)?.strip_prefix('/')?;
     let digits = name.get(name.len().checked_sub(SEQUENCE_DIGITS)?..)?;

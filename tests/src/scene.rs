@@ -1,26 +1,27 @@
-//! What the suites of all locks in virtual time do: wait, hold, release, cut, look at requests, and
-//! drop futures at every moment.
+//! Steps of suites in virtual time: wait, hold, release, cut, inspect requests, and drop futures at
+//! every moment.
 
 use std::future::{Future, IntoFuture as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use tokio::task::JoinHandle;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Acquire, Client, Guard, LockError, Released};
+use zk_recipes::{Acquire, Client, Guard, LockError, Phase, Released};
 use zk_testserver::{Action, At, Fault, Filter, RequestRecord};
 
-use crate::world::{DIRECTORY, World, cuts_at_request, sleep_ms};
+use crate::case::{Case, LOCK};
+use crate::world::{World, cuts_at_request, sleep_ms};
 
-/// Seed of the client that is looked at.
+/// Seed of the client under test.
 pub const FIRST: u64 = 1;
 /// Seed of another client.
 pub const SECOND: u64 = 2;
 /// Seed of a third client.
 pub const THIRD: u64 = 3;
 
-/// Scheduler turns that the longest acquire of these suites takes, and more.
+/// More scheduler turns than the longest acquire of these suites takes.
 pub const TURNS: usize = 80;
 
 /// Errors with which a server may refuse a request.
@@ -38,7 +39,7 @@ pub const CODES: [ErrorCode; 11] = [
     ErrorCode(-999),
 ];
 
-/// Codes after which nothing is known, or that pass: an acquire goes on.
+/// True if an acquire continues after this code: the outcome is unknown, or the error is temporary.
 pub fn is_survived(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -52,62 +53,83 @@ pub fn is_survived(code: ErrorCode) -> bool {
     )
 }
 
-/// An acquire that runs by itself.
+/// An acquire that runs as a task.
 pub type Waiter<K> = JoinHandle<Result<Guard<K>, LockError>>;
 
-/// Runs a future by itself.
-#[expect(clippy::disallowed_methods, reason = "somebody has to wait while others act")]
+/// Runs a future as a task.
+#[expect(clippy::disallowed_methods, reason = "a contender waits while the test acts")]
 pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(future)
 }
 
-/// Starts to wait for a lock, and returns when the place in the queue is taken.
+/// A client, and its guard of a lock that is free.
+///
+/// # Panics
+///
+/// If the lock is not granted.
+pub async fn holder<C: Case>(world: &World, seed: u64) -> (Client, Guard<C::Kind>) {
+    let client = world.client(seed).await;
+    let guard = hold(&C::of(&client)).await;
+    (client, guard)
+}
+
+/// Acquires a lock that is free.
+///
+/// # Panics
+///
+/// If it is not granted.
+pub async fn hold<C: Case>(lock: &C) -> Guard<C::Kind> {
+    lock.acquire().await.expect("the lock is free")
+}
+
+/// Starts to wait for a lock, and returns when the contender waits.
 ///
 /// # Panics
 ///
 /// If the lock is granted.
-pub async fn wait_in_queue<K: Kind>(world: &World, acquire: Acquire<K>) -> Waiter<K> {
-    let before = world.contenders().len();
+pub async fn start_waiting<K: Kind>(world: &World, acquire: Acquire<K>) -> Waiter<K> {
+    let (acquire, phases) = acquire.phases();
     let waiter = spawn(acquire.into_future());
-    world.until("the contender stands in the queue", |_| world.contenders().len() > before).await;
+    let is_waiting = |_: &_| matches!(phases.current(), Phase::Queued { .. });
+    world.until("the contender waits", is_waiting).await;
     // Its watches are set.
     sleep_ms(10).await;
     assert!(!waiter.is_finished(), "granted beside a holder\n{}", world.trace());
     waiter
 }
 
-/// What a waiter has obtained, which has to be now.
+/// The guard of a waiter that has just been granted the lock.
 ///
 /// # Panics
 ///
-/// If it is not.
-pub async fn granted_now<K>(world: &World, waiter: Waiter<K>) -> Guard<K> {
+/// If the lock has not been granted.
+pub async fn granted_now<K: Kind>(world: &World, waiter: Waiter<K>) -> Guard<K> {
     settle().await;
     assert!(waiter.is_finished(), "not granted at once\n{}", world.trace());
     granted(waiter).await
 }
 
-/// What a waiter obtains in the end.
+/// The guard of a waiter, as soon as the lock is granted.
 ///
 /// # Panics
 ///
-/// If it is refused.
-pub async fn granted<K>(waiter: Waiter<K>) -> Guard<K> {
-    waiter.await.expect("an acquire does not panic").expect("it is granted")
+/// If the acquire fails.
+pub async fn granted<K: Kind>(waiter: Waiter<K>) -> Guard<K> {
+    waiter.await.expect("an acquire does not panic").expect("the lock is granted")
 }
 
-/// Releases a lock that is still there.
+/// Releases a lock that is still held.
 ///
 /// # Panics
 ///
-/// If it is not.
+/// If it is lost, or cannot be released.
 pub async fn release<K: Kind>(guard: Guard<K>) {
     assert_eq!(guard.release().await, Ok(Released::Released));
 }
 
-/// Lets everybody run who can, without letting time pass.
+/// Lets all tasks run that can, without letting time pass.
 pub async fn settle() {
-    for _ in 0..100 {
+    for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
@@ -117,24 +139,24 @@ pub async fn settle() {
 /// # Panics
 ///
 /// If it is not connected.
-pub fn session(client: &Client) -> i64 {
-    client.session_id().expect("connected").0
+pub fn session(client: &Client) -> SessionId {
+    client.session_id().expect("connected")
 }
 
 /// A fault at a request of a session.
-pub fn at_request(session: i64, nth: usize, action: Action) -> Fault {
+pub fn at_request(session: SessionId, nth: usize, action: Action) -> Fault {
     let filter = Filter { session: Some(session), ..Filter::default() };
     Fault::new(At::Request { nth, filter }, action)
 }
 
 /// A fault at the next request of a session with this opcode.
-pub fn at_op(session: i64, op: OpCode, action: Action) -> Fault {
+pub fn at_op(session: SessionId, op: OpCode, action: Action) -> Fault {
     let filter = Filter { session: Some(session), op: Some(op), ..Filter::default() };
     Fault::new(At::Request { nth: 0, filter }, action)
 }
 
-/// Requests of a session that concern the lock under test, whatever its kind.
-pub fn requests_of(world: &World, session: i64) -> Vec<RequestRecord> {
+/// Requests of a session that concern the lock under test.
+pub fn requests_of(world: &World, session: SessionId) -> Vec<RequestRecord> {
     let is_ours = |request: &RequestRecord| {
         request.session == session
             && request.path.as_ref().is_some_and(|path| path.starts_with("/locks/"))
@@ -147,25 +169,27 @@ pub fn ops(requests: &[RequestRecord]) -> Vec<OpCode> {
     requests.iter().map(|request| request.op).collect()
 }
 
-/// Makes the directory, so that an acquire needs no round for it.
-pub fn make_directory(world: &World) {
+/// Creates the directory of the lock, so that an acquire does not have to.
+pub fn create_directory<C: Case>(world: &World) {
     world.server.admin_create("/locks", b"", None);
-    world.server.admin_create(DIRECTORY, b"", None);
+    if C::directory() == LOCK {
+        world.server.admin_create(LOCK, b"", None);
+    }
 }
 
-/// Deletes the directory with all that is in it.
+/// Deletes the directory and everything in it.
 ///
 /// # Panics
 ///
-/// If the server refuses it.
+/// If there is no directory.
 pub fn delete_directory(world: &World) {
     for name in world.contenders() {
-        assert!(world.server.admin_delete(&format!("{DIRECTORY}/{name}")));
+        assert!(world.server.admin_delete(&format!("{LOCK}/{name}")));
     }
-    assert!(world.server.admin_delete(DIRECTORY));
+    assert!(world.server.admin_delete(LOCK));
 }
 
-/// Ends all connections and accepts no other for a while.
+/// Ends all connections, and refuses new ones for this time.
 pub fn partition(world: &World, ms: u64) {
     world.server.refuse_for(Duration::from_millis(ms));
     world.server.disconnect_all();
@@ -175,18 +199,18 @@ pub fn partition(world: &World, ms: u64) {
 ///
 /// # Panics
 ///
-/// If it has none, or several.
-pub fn place_of(world: &World, session: i64) -> String {
+/// If the session has none, or several.
+pub fn place_of(world: &World, session: SessionId) -> String {
     let mut own = world.server.ephemerals();
     own.retain(|(_, owner)| *owner == session);
     assert_eq!(own.len(), 1, "one place\n{}", world.trace());
     own.remove(0).0
 }
 
-/// What goes wrong besides a cancellation.
+/// A fault around a cancellation.
 #[derive(Clone, Debug)]
 pub enum Trouble {
-    /// Nothing.
+    /// No fault.
     None,
     /// All connections end right before the cancellation.
     DisconnectBefore,
@@ -198,27 +222,27 @@ pub enum Trouble {
 
 impl Trouble {
     /// Every trouble that a session can have in its first requests.
-    pub fn all(session: i64, requests: usize) -> Vec<Self> {
+    pub fn all(session: SessionId, requests: usize) -> Vec<Self> {
         let cuts = (0..requests).flat_map(|nth| cuts_at_request(Some(session), nth)).map(Self::Cut);
         let others = [Self::None, Self::DisconnectBefore, Self::DisconnectAfter];
         others.into_iter().chain(cuts).collect()
     }
 
-    /// The scenario begins.
+    /// Call this before the operation begins.
     pub fn begin(&self, world: &World) {
         if let Self::Cut(fault) = self {
             world.server.inject(fault.clone());
         }
     }
 
-    /// The future is about to be dropped.
+    /// Call this right before the future is dropped.
     pub fn cancelling(&self, world: &World) {
         if let Self::DisconnectBefore = self {
             world.server.disconnect_all();
         }
     }
 
-    /// The future was dropped.
+    /// Call this right after the future was dropped.
     pub fn cancelled(&self, world: &World) {
         if let Self::DisconnectAfter = self {
             world.server.disconnect_all();
@@ -226,7 +250,8 @@ impl Trouble {
     }
 }
 
-/// Polls a future as often as it is woken, and drops it after `polls`. What it returned, if it did.
+/// Polls a future whenever it is woken, and drops it after `polls` polls. Returns its output if it
+/// has completed by then.
 pub async fn poll_times<T>(
     future: impl Future<Output = T>,
     polls: usize,
@@ -250,8 +275,8 @@ pub async fn poll_times<T>(
     output
 }
 
-/// How long the pauses of a lock are that asks again so many times in a row, in milliseconds: each
-/// is as long as its id says, between once and one and a quarter times its length.
+/// Length of the pauses of a lock that retries `count` times in a row, in milliseconds. The id of
+/// an attempt stretches each pause by up to a quarter.
 pub fn pauses_ms(count: usize) -> std::ops::RangeInclusive<u128> {
     let lengths = [200, 400, 800, 1_600, 3_200].into_iter().chain(std::iter::repeat(5_000));
     let sum: u128 = lengths.take(count).sum();

@@ -1,33 +1,34 @@
-//! The server that a suite runs against: one and the same list of tests for every target.
+//! The server that a suite runs against. The list of tests is the same for every target.
 //!
 //! The environment variable `ZK_CONNECT` (`host:port,host:port`) names an ensemble. Without it
-//! each test gets an in-process server of its own, on loopback TCP. There is no third way: if the
-//! ensemble cannot be reached, every test fails and says so.
+//! each test gets an in-process server of its own, on loopback TCP. If the ensemble cannot be
+//! reached, every test fails and says so.
 //!
-//! The ensemble should grant short session timeouts (`tickTime=500`), or tests of expiry take as
-//! long as it grants.
+//! The ensemble should grant short session timeouts (`tickTime=500`), because tests of expiry wait
+//! for the timeout that it grants.
 
 use std::env;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use zk_session::recipe::Session;
 use zk_session::{Client, ClientBuilder, ConnectString, ErrorCode, Host, OpError};
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
 
-/// Session timeout of clients that are not meant to expire: the most that servers with a tick of
-/// half a second grant, so that a machine under load does not end a session.
+/// Session timeout of clients that must not expire: the longest that servers with a tick of half a
+/// second grant, so that no session expires because the machine is busy.
 pub const LONG_SESSION: Duration = Duration::from_secs(10);
-/// Session timeout of clients that are meant to expire: short, and yet long enough that a machine
-/// under load does not end a session too early.
+/// Session timeout of clients that are meant to expire: short, but long enough that no session
+/// expires too early because the machine is busy.
 pub const SHORT_SESSION: Duration = Duration::from_secs(2);
 
-/// Credentials by which the clean-up gets at what a test has locked away.
+/// Credentials with which the cleanup removes znodes that a test has protected.
 pub const CREDENTIALS: &str = "conformance:secret";
 
-/// Servers to test.
+/// The servers under test.
 #[derive(Debug)]
 pub struct Target {
     hosts: String,
@@ -61,12 +62,12 @@ impl Target {
         &self.hosts
     }
 
-    /// True for an ensemble that others may use too.
+    /// True for an ensemble, which other tests may use at the same time.
     pub fn is_external(&self) -> bool {
         self.in_process.is_none()
     }
 
-    /// Address of the first server that accepts connections, for those who do without the client.
+    /// Address of the first server that accepts connections, for tests without the client.
     ///
     /// # Panics
     ///
@@ -98,20 +99,20 @@ impl Target {
 
     async fn client(&self) -> Client {
         let builder = Client::builder(&self.hosts).session_timeout(LONG_SESSION);
-        // As little as possible to go wrong for whoever reads why.
+        // The error must show what is wrong with the target, and nothing else.
         builder.connect().await.unwrap_or_else(|error| {
             panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
         })
     }
 }
 
-/// The address of a server, if it accepts connections: one that is down must not fail a test.
+/// The address of a server, if it accepts connections. A server that is down must not fail a test.
 async fn reach(host: &Host) -> Option<SocketAddr> {
     let stream = TcpStream::connect((host.name.as_str(), host.port)).await.ok()?;
     stream.peer_addr().ok()
 }
 
-/// What a test has to itself: a part of the tree, which is removed when this is dropped.
+/// A subtree for one test. It is removed when this is dropped.
 #[derive(Debug)]
 pub struct Fixture {
     /// The servers.
@@ -132,31 +133,32 @@ impl Fixture {
         let observer = target.client().await;
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("test").replace("::", ".");
-        let chroot = format!("/conformance-{:016x}/{test}", observer.unique_id() as u64);
+        let chroot =
+            format!("/conformance-{:016x}/{test}", Session::of(&observer).unique_id() as u64);
         Self { target, observer, chroot }
     }
 
-    /// The part of the tree, as the servers know it. The first client creates it.
+    /// Path of the subtree on the servers. The first client creates it.
     pub fn chroot(&self) -> &str {
         &self.chroot
     }
 
-    /// A path of the test's clients, as the servers and the observer know it.
+    /// The path on the servers, and for the observer, of a path of the test's clients.
     pub fn full(&self, path: &str) -> String {
         format!("{}{path}", self.chroot)
     }
 
-    /// Starts to describe a client that has the chroot for its root.
+    /// Builder of a client whose root is the chroot.
     pub fn builder(&self) -> ClientBuilder {
         self.builder_at(self.target.hosts())
     }
 
-    /// The same with other hosts, such as a proxy.
+    /// The same with other hosts, such as those of a proxy.
     pub fn builder_at(&self, hosts: impl std::fmt::Display) -> ClientBuilder {
         Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(LONG_SESSION)
     }
 
-    /// A client that has the chroot for its root.
+    /// A client whose root is the chroot.
     ///
     /// # Panics
     ///
@@ -196,8 +198,8 @@ impl Fixture {
     }
 }
 
-/// The test's runtime is occupied by the drop, and after a failure nothing of it is to be relied
-/// on: the clean-up has a thread, a runtime and a client to itself.
+/// The cleanup has a thread, a runtime and a client of its own: the drop blocks the runtime of the
+/// test, which may be broken after a failure anyway.
 impl Drop for Fixture {
     fn drop(&mut self) {
         if !self.target.is_external() {
@@ -226,7 +228,7 @@ impl Drop for Fixture {
 ///
 /// # Errors
 ///
-/// A server refused it, for another reason than that the znode is gone.
+/// A server refuses it, for another reason than that the znode is gone.
 pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
     loop {
         let children = match client.get_children(path).await {
@@ -248,7 +250,7 @@ pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
         }
         match client.delete(path, None).await {
             Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
-            // A session that had not ended yet came in between.
+            // A session that had not ended yet has created a znode meanwhile.
             Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,7 @@
-//! What a stream around another one leaves to it.
+//! Delegation from a stream to the stream that it wraps.
 
-/// The rest of an [`AsyncWrite`](tokio::io::AsyncWrite) that changes nothing but its writes: for
-/// flushing and shutting down it passes the call on to the stream in this field.
+/// The methods of an [`AsyncWrite`](tokio::io::AsyncWrite) besides `poll_write`: they delegate to
+/// the stream in this field.
 #[macro_export]
 macro_rules! flush_and_shut_down_through {
     ($stream:ident) => {

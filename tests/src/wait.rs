@@ -1,4 +1,4 @@
-//! Waiting for events with a bound, so that what never comes fails a test instead of stopping it.
+//! Bounded waits, so that an event that never comes fails the test instead of blocking it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use zk_session::{Client, EventType, SessionState, Status, WatchedEvent, Watcher};
 
-/// Longer than anything here takes on the slowest machine: only failures wait for its end.
+/// Longer than any step of a test takes on the slowest machine: only failures wait that long.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Waits for what is bound to come soon.
+/// Waits for a future that should complete soon.
 ///
 /// # Panics
 ///
-/// If it does not come.
+/// If the future does not complete in time.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
@@ -25,13 +25,13 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 ///
 /// # Panics
 ///
-/// If none comes, or the watch ends without one.
+/// If no event comes, or the watch ends without one.
 pub async fn event(watcher: &mut Watcher) -> WatchedEvent {
     let path = watcher.path().to_owned();
     soon(&format!("an event on {path}"), watcher.changed()).await.expect("the session lives on")
 }
 
-/// Waits for the event of a watch and says what happened.
+/// Waits for the event of a watch, and returns its type.
 ///
 /// # Panics
 ///
@@ -48,8 +48,8 @@ pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Asserts that no event has come up to now. Events precede replies, so the round trip to the
-/// server makes sure that one which has happened would be here.
+/// Asserts that no event has come so far. Events precede replies, so after a round trip every past
+/// event has arrived.
 ///
 /// # Panics
 ///
@@ -65,7 +65,7 @@ pub async fn assert_silent(client: &Client, watcher: &mut Watcher) {
 ///
 /// # Panics
 ///
-/// If it never does, or the client stops before.
+/// If the status never does, or the client stops before.
 pub async fn status(client: &Client, what: &str, condition: impl Fn(&Status) -> bool) -> Status {
     let mut states = client.states();
     soon(what, async {
@@ -78,7 +78,7 @@ pub async fn status(client: &Client, what: &str, condition: impl Fn(&Status) -> 
     .await
 }
 
-/// Waits until the client is connected by a later connection than the one of `before`.
+/// Waits until the client has a later connection than that of `before`.
 ///
 /// # Panics
 ///

@@ -1,11 +1,11 @@
-//! A connection without a client: whoever has it decides when what is sent.
+//! A connection without a client: the test decides what is sent, and when.
 
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, EventType, Frame, FrameDecoder, Reader, Record, ReplyHeader,
-    Request, RequestHeader, WatcherEvent, encode_frame, xid,
+    Request, RequestHeader, SessionId, WatcherEvent, Zxid, encode_frame, xid,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -27,15 +27,16 @@ impl Connection {
     ///
     /// # Panics
     ///
-    /// If nobody listens there.
+    /// If no server listens there.
     pub async fn open(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).await.expect("somebody listens");
+        let stream = TcpStream::connect(address).await.expect("a server listens");
         Self { stream, buffer: BytesMut::new(), frames: FrameDecoder::new(FRAME_MAX) }
     }
 
-    /// Sends bytes. A connection that has ended takes them as well: its end shows in the answer.
+    /// Sends bytes. On a connection that has ended they are discarded, and the next
+    /// [`receive`](Self::receive) returns `None`.
     pub async fn send(&mut self, frame: &[u8]) {
-        // As it is said.
+        // See above.
         let _ = self.stream.write_all(frame).await;
     }
 
@@ -43,16 +44,16 @@ impl Connection {
     ///
     /// # Panics
     ///
-    /// If nothing comes, or what comes is no frame.
+    /// If nothing comes in time, or the bytes are no frame.
     pub async fn receive(&mut self) -> Option<Bytes> {
         soon("a frame", async {
             loop {
                 match self.frames.next(&mut self.buffer).expect("a frame") {
                     Some(Frame::Complete(payload)) => return Some(payload),
-                    Some(Frame::Oversized { length, .. }) => panic!("a reply of {length} bytes"),
+                    Some(Frame::Oversized { length, .. }) => panic!("a frame of {length} bytes"),
                     None => {}
                 }
-                // A reset is an end as well.
+                // A reset is an end of the connection as well.
                 if !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {
                     return None;
                 }
@@ -61,7 +62,7 @@ impl Connection {
         .await
     }
 
-    /// Asks for a session, or to go on with one; `None` if the connection ends instead.
+    /// Requests a session, or resumes one; `None` if the connection ends instead.
     ///
     /// # Panics
     ///
@@ -69,10 +70,10 @@ impl Connection {
     pub async fn connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
         self.send(&frame(|out| request.encode(out))).await;
         let payload = self.receive().await?;
-        Some(ConnectResponse::decode(&mut Reader::new(payload)).expect("an answer"))
+        Some(ConnectResponse::decode(&mut Reader::new(payload)).expect("a connect response"))
     }
 
-    /// The next reply, behind the events that came before it.
+    /// The next reply. Events that come before it are discarded.
     ///
     /// # Panics
     ///
@@ -91,11 +92,11 @@ impl Connection {
     }
 }
 
-/// A frame around what is written.
+/// A frame with what `write` writes.
 ///
 /// # Panics
 ///
-/// If that is longer than servers accept.
+/// If it is longer than servers accept.
 pub fn frame(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
     let mut out = BytesMut::new();
     encode_frame(&mut out, FRAME_MAX, write).expect("it is short");
@@ -114,13 +115,13 @@ pub fn request(xid: i32, request: &Request) -> BytesMut {
     })
 }
 
-/// The handshake of somebody who has no session yet.
+/// The connect request of a client without a session.
 pub fn new_session(timeout_ms: i32) -> ConnectRequest {
     ConnectRequest {
         protocol_version: 0,
-        last_zxid_seen: 0,
+        last_zxid_seen: Zxid(0),
         timeout_ms,
-        session_id: 0,
+        session_id: SessionId::NONE,
         password: Bytes::from_static(&[0; 16]),
         read_only: Some(false),
     }

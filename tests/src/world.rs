@@ -1,8 +1,8 @@
 //! A world in virtual time: the shipped client and locks, an in-process server, pipes between
-//! them, and a clock that jumps when everybody waits.
+//! them, and a clock that jumps to the next timer when all tasks wait.
 //!
 //! A run is repeatable to the last step: one thread, no real I/O, seeds instead of random
-//! numbers. So a schedule that breaks something is known by its number ([`Enumeration`]).
+//! numbers. So the number of a failing schedule is enough to repeat it ([`Enumeration`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,27 +12,25 @@ use std::io;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId, Zxid};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
-use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Lease, RwLock};
+use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, Lease, RwLock};
 use zk_session::SESSION_TIMEOUT_DEFAULT;
+use zk_session::recipe::Session;
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
 
+use crate::case::{Case, LOCK, marks, number};
 use crate::meter::{Counted, Meter, Pace, Total};
 
-/// Directory of the lock under test.
-pub const DIRECTORY: &str = "/locks/x";
-/// Session timeout of the clients, unless the world says otherwise.
+/// Session timeout of the clients, unless a test sets another one.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// What the names of contenders have before their number.
-const MARKS: [&str; 3] = ["-lock-", "-__READ__", "-__WRIT__"];
-/// How long connections are refused after a cut, in the variants that do so.
+/// How long connections are refused after a cut, in the variants that refuse any.
 pub const REFUSED: Duration = Duration::from_millis(300);
-/// Virtual time within which everything has to be over, faults included.
+/// Virtual time within which a run has to end, faults included.
 const RUN_MAX: Duration = Duration::from_secs(120);
 
-/// A server, and clients that reach it by pipes.
+/// A server, and clients that reach it through in-memory pipes.
 #[derive(Clone, Debug)]
 pub struct World {
     /// The server.
@@ -41,7 +39,7 @@ pub struct World {
     lease: Option<Lease>,
     pace: Pace,
     traffic: Total,
-    /// Until when no connection comes about.
+    /// Until when attempts to connect are pending.
     closed_until: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -51,7 +49,7 @@ impl World {
         Self::with(ServerConfig::default())
     }
 
-    /// A world with a server like this.
+    /// A world with a server of this configuration.
     pub fn with(config: ServerConfig) -> Self {
         Self {
             server: TestServer::start(config),
@@ -63,13 +61,13 @@ impl World {
         }
     }
 
-    /// A world whose clients have the session timeout and the lease of those who set neither. The
-    /// clients of others have no lease, so that all their requests are those of their locks.
+    /// A world whose clients have the default session timeout and the default lease. The clients
+    /// of other worlds have no lease, so that all their requests belong to their locks.
     pub fn shipped() -> Self {
         Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT).leased()
     }
 
-    /// The same world, whose clients have the lease of those who set none.
+    /// The same world, whose clients have the default lease.
     #[must_use]
     pub fn leased(mut self) -> Self {
         self.lease = Some(Lease::default());
@@ -83,36 +81,36 @@ impl World {
         self
     }
 
-    /// The same world, whose clients have more to do. One that sends more than its pace allows
-    /// spins, and its task panics.
+    /// The same world, whose clients may send more requests. The task of a client that sends more
+    /// than its pace allows panics.
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// What went over the connections of all clients.
+    /// Traffic of all clients.
     pub fn traffic(&self) -> Counted {
         self.traffic.counted()
     }
 
-    /// Nothing passes between the server and its clients for that long, and nobody is told:
-    /// connections stay open, and others do not come about. What was sent arrives afterwards, as
-    /// TCP has it.
+    /// Drops all packets between the server and its clients for this time. Connections stay open,
+    /// attempts to connect are pending, and neither side gets an error. Afterwards everything that
+    /// was sent arrives, as with TCP.
     ///
     /// # Panics
     ///
-    /// If a test has panicked while it looked at the world.
+    /// If another thread has panicked while it used the world.
     pub fn black_hole(&self, duration: Duration) {
         for session in self.server.sessions() {
             self.server.pause_connection(session, duration);
         }
         #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
         let until = Instant::now() + duration;
-        *self.closed_until.lock().expect("nobody panics with it") = Some(until);
+        *self.closed_until.lock().expect("no thread panics while it has the lock") = Some(until);
     }
 
-    /// A connected client. The seed decides its ids.
+    /// A connected client. The seed determines its ids.
     pub async fn client(&self, seed: u64) -> Client {
         self.client_with(seed, |builder| builder).await
     }
@@ -136,9 +134,10 @@ impl World {
         options(builder).connect().await.expect("nothing goes wrong before the test begins")
     }
 
-    /// Connects as soon as a connection comes about.
+    /// Connects, after the end of a [`black_hole`](Self::black_hole).
     async fn connect(&self) -> io::Result<DuplexStream> {
-        let closed_until = *self.closed_until.lock().expect("nobody panics with it");
+        let closed_until =
+            *self.closed_until.lock().expect("no thread panics while it has the lock");
         if let Some(until) = closed_until {
             #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
             tokio::time::sleep_until(until).await;
@@ -146,22 +145,23 @@ impl World {
         self.server.connect()
     }
 
-    /// The lock under test, without the safety timer that would hide a lost wake-up.
+    /// The fair lock under test, without its safety timer, which would hide a lost wake-up.
     pub fn lock(client: &Client) -> FairLock {
-        FairLock::builder(client, DIRECTORY)
-            .and_then(|lock| lock.safety_relist(None).build())
-            .expect("the options are legal")
+        FairLock::of(client)
     }
 
-    /// As [`lock`](Self::lock), for readers and writers.
+    /// The read/write lock under test, without its safety timer.
     pub fn rw_lock(client: &Client) -> RwLock {
-        RwLock::builder(client, DIRECTORY)
-            .and_then(|lock| lock.safety_relist(None).build())
+        RwLock::builder(client, LOCK)
+            .and_then(|lock| lock.watch_check(None).build())
             .expect("the options are legal")
     }
 
-    /// Waits, in virtual time, until a condition holds. Fails after a time that no legal run
-    /// needs.
+    /// Waits, in virtual time, until a condition holds.
+    ///
+    /// # Panics
+    ///
+    /// After a minute of virtual time, which is more than any correct run needs.
     pub async fn until(&self, what: &str, condition: impl Fn(&TestServer) -> bool) {
         for _ in 0..60_000 {
             if condition(&self.server) {
@@ -172,47 +172,105 @@ impl World {
         panic!("never came true: {what}\n{}", self.trace());
     }
 
-    /// Names in the directory of the lock, but for the ephemerals of `others`.
+    /// Names in the directory of the lock.
     pub fn contenders(&self) -> Vec<String> {
-        self.server.children(DIRECTORY).unwrap_or_default()
+        self.server.children(LOCK).unwrap_or_default()
     }
 
-    /// Lets cleanup come to its end and checks that nothing is left: no contender znode, no duty
-    /// of the janitor.
+    /// Contender znodes of the lock, whether it has a queue or is one znode: their paths and
+    /// their owners.
+    pub fn znodes(&self) -> Vec<(String, SessionId)> {
+        let mut znodes = self.server.ephemerals();
+        znodes.retain(|(path, _)| path == LOCK || path.starts_with(&format!("{LOCK}/")));
+        znodes
+    }
+
+    /// The owner of the one znode of a lock without a queue. `None` if there is no znode,
+    /// [`SessionId::NONE`] if it is not ephemeral.
+    pub fn owner(&self) -> Option<SessionId> {
+        self.server.stat(LOCK).map(|stat| stat.ephemeral_owner)
+    }
+
+    /// Checks what the leader knows at the moment of a grant: the guard's znode is there, its
+    /// session owns it, and the guard waits for none that is ahead of it.
+    ///
+    /// # Panics
+    ///
+    /// If it is not so.
+    pub fn check_granted<C: Case>(&self, guard: &Guard<C::Kind>) {
+        let (znodes, own) = (self.znodes(), guard.path());
+        let is_owned = znodes.iter().any(|(path, owner)| path == own && *owner == guard.session());
+        assert!(is_owned, "held without a znode\n{}", self.trace());
+        if let Some(token) = C::token(guard) {
+            let czxid = self.server.stat(own).map(|stat| stat.czxid.0);
+            assert_eq!(Some(token.get()), czxid, "\n{}", self.trace());
+        }
+        if !C::IS_FAIR {
+            return;
+        }
+        for (other, _) in &znodes {
+            let is_beside = number(other) < number(own) && C::waits_for(other);
+            assert!(!is_beside, "{own} beside {other}\n{}", self.trace());
+        }
+    }
+
+    /// Waits for the end of all cleanup, and checks that nothing is left: no contender znode and
+    /// no duty of the janitor.
+    ///
+    /// # Panics
+    ///
+    /// If something is left, or the history breaks a rule.
     pub async fn check_clean(&self, clients: &[&Client]) {
+        let is_free = || self.contenders().is_empty() && self.znodes().is_empty();
         for _ in 0..60_000 {
-            let is_busy = clients.iter().any(|client| client.janitor_slots_busy() > 0);
-            if !is_busy && self.contenders().is_empty() {
+            let is_busy = clients.iter().any(|client| Session::of(client).janitor_slots_busy() > 0);
+            if !is_busy && is_free() {
                 break;
             }
             sleep_ms(1).await;
         }
-        // A commit that is still on its way comes to light now: with time, or with a write.
+        // A late commit becomes visible now: with time, or with the next write.
         sleep_ms(1_000).await;
         self.server.admin_create("/flush", b"", None);
         sleep_ms(1_000).await;
-        assert_eq!(self.contenders(), [""; 0], "orphans\n{}", self.trace());
+        assert!(is_free(), "orphans: {:?}\n{}", self.contenders(), self.trace());
         for client in clients {
-            assert_eq!(client.janitor_slots_busy(), 0, "unfinished duties\n{}", self.trace());
+            assert_eq!(
+                Session::of(client).janitor_slots_busy(),
+                0,
+                "unfinished duties\n{}",
+                self.trace()
+            );
         }
         self.check_history();
     }
 
-    /// What must hold of every history, whatever was injected.
+    /// Checks what must hold of every history, whatever faults were injected.
+    ///
+    /// # Panics
+    ///
+    /// If it does not hold.
     pub fn check_history(&self) {
-        // An attempt creates again only when a barrier has shown that nothing was created. A
-        // writer that becomes a reader creates once more, under the name of a reader.
+        self.check_creates();
+        self.check_deletes();
+        self.check_xids();
+    }
+
+    /// An attempt creates again only when a barrier has shown that nothing was created. A writer
+    /// that becomes a reader creates once more, under the name of a reader.
+    fn check_creates(&self) {
+        let marks = marks();
         let mut creates: BTreeMap<String, usize> = BTreeMap::new();
         for commit in self.server.commits() {
             let is_create = matches!(commit.op, OpCode::CREATE | OpCode::CREATE2);
             // What the test itself creates is not an attempt.
-            let is_by_client = commit.session != 0;
+            let is_by_client = commit.session != SessionId::NONE;
             if let Some(path) = commit.path
                 && is_create
                 && is_by_client
                 && commit.error == ErrorCode::OK
                 && let Some((prefix, _)) = path.split_at_checked(path.len().saturating_sub(10))
-                && MARKS.iter().any(|mark| prefix.ends_with(mark))
+                && marks.iter().any(|mark| prefix.ends_with(mark))
             {
                 *creates.entry(prefix.to_owned()).or_default() += 1;
             }
@@ -220,21 +278,52 @@ impl World {
         for (prefix, count) in creates {
             assert!(count <= 1, "{prefix} was created {count} times\n{}", self.trace());
         }
-        // A reused xid could be answered with the result of an older request.
+    }
+
+    /// The one znode of a lock without a queue has the same name for all contenders, and only the
+    /// session that owns it deletes it.
+    fn check_deletes(&self) {
+        let mut owner = None;
+        let mut newest = Zxid(0);
+        let commits = self.server.commits().into_iter();
+        for commit in commits.filter(|commit| commit.path.as_deref() == Some(LOCK)) {
+            if commit.error != ErrorCode::OK {
+                continue;
+            }
+            assert!(commit.zxid > newest, "{commit:?}\n{}", self.trace());
+            newest = commit.zxid;
+            match commit.op {
+                OpCode::CREATE | OpCode::CREATE2 => owner = Some(commit.session),
+                // A znode that the test itself has created may be deleted by anyone.
+                OpCode::DELETE
+                    if commit.session != SessionId::NONE && owner != Some(SessionId::NONE) =>
+                {
+                    let by = Some(commit.session);
+                    assert_eq!(by, owner, "deleted by another session\n{}", self.trace());
+                    owner = None;
+                }
+                OpCode::DELETE | OpCode::CLOSE_SESSION => owner = None,
+                _ => {}
+            }
+        }
+    }
+
+    fn check_xids(&self) {
         let mut xids = BTreeSet::new();
+        // The reply to an older request could be taken for the reply to a reused xid.
         for request in self.server.requests() {
             let is_new = request.xid <= 0 || xids.insert((request.session, request.xid));
             assert!(is_new, "xid {} was used again\n{}", request.xid, self.trace());
         }
     }
 
-    /// What the server has seen, one line a request.
+    /// The requests that the server has received, one per line.
     pub fn trace(&self) -> String {
         let mut trace = String::new();
         for request in self.server.requests() {
             let _ = writeln!(
                 trace,
-                "  {:>7} ms  session {:#x} connection {} xid {:>3} {:?} {} -> {:?}",
+                "  {:>7} ms  session {} connection {} xid {:>3} {:?} {} -> {:?}",
                 request.at.as_millis(),
                 request.session,
                 request.connection,
@@ -260,13 +349,20 @@ pub async fn sleep_ms(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// Runs a future on a paused clock, to its end or to the end of virtual patience. A task that
-/// panicked in the background fails the run too.
+/// Runs a future on a paused clock. A panic of a background task fails the run too.
+///
+/// # Panics
+///
+/// If the run takes more than two minutes of virtual time, or a task has panicked.
 pub fn run<T>(future: impl Future<Output = T>) -> T {
     run_within(RUN_MAX, future)
 }
 
-/// As [`run`], with more of virtual patience.
+/// As [`run`], with another limit of virtual time.
+///
+/// # Panics
+///
+/// If the run takes more than `patience`, or a task has panicked.
 pub fn run_within<T>(patience: Duration, future: impl Future<Output = T>) -> T {
     count_panics();
     forget_panics();
@@ -287,11 +383,11 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 thread_local! {
-    /// Panics on this thread, where all tasks of its run live.
+    /// Panics on this thread, on which all tasks of its run live.
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Panics so far were wanted.
+/// Forgets the panics so far, which the test has provoked.
 pub fn forget_panics() {
     PANICS.set(0);
 }
@@ -301,16 +397,17 @@ fn count_panics() {
     HOOK.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A thread that is ending has nobody to ask.
+            // A thread that ends has no counter any more.
             let _ = PANICS.try_with(|panics| panics.set(panics.get() + 1));
             print(panic);
         }));
     });
 }
 
-/// Every way to lose one request, of one session or of all: before it is processed, after, or with a commit
-/// that comes late; with and without a while in which no connection is accepted.
-pub fn cuts_at_request(session: Option<i64>, nth: usize) -> Vec<Fault> {
+/// Every way to lose the connection at one request, of one session or of any: before the request is
+/// processed, after it, or with a late commit; each with and without a while in which connections
+/// are refused.
+pub fn cuts_at_request(session: Option<SessionId>, nth: usize) -> Vec<Fault> {
     let filter = Filter { session, ..Filter::default() };
     let at = At::Request { nth, filter };
     let actions = [
@@ -324,8 +421,8 @@ pub fn cuts_at_request(session: Option<i64>, nth: usize) -> Vec<Fault> {
     with_and_without_refusal(&at, &actions)
 }
 
-/// Every way to lose the connection around one event, of one session or of all.
-pub fn cuts_at_event(session: Option<i64>, nth: usize) -> Vec<Fault> {
+/// Every way to lose the connection around one event, of one session or of any.
+pub fn cuts_at_event(session: Option<SessionId>, nth: usize) -> Vec<Fault> {
     let filter = Filter { session, ..Filter::default() };
     let at = At::Event { nth, filter };
     with_and_without_refusal(&at, &[Action::CutBefore, Action::CutAfter])
@@ -341,29 +438,30 @@ fn with_and_without_refusal(at: &At, actions: &[Action]) -> Vec<Fault> {
     faults
 }
 
-/// A scenario: it injects the faults when it is ready for them, runs to its end, and says which of
-/// them have not fired and what the server has seen.
+/// A scenario. It injects the faults when it is ready for them, runs to its end, and returns how
+/// many faults have not fired, and a trace.
 pub type Scenario<'a> = &'a dyn Fn(Vec<Fault>) -> Ran;
 
-/// How a scenario ran.
+/// Result of a scenario.
 #[derive(Debug)]
 pub struct Ran {
-    /// Faults that have not fired.
+    /// Number of faults that have not fired.
     pub left: usize,
-    /// What the server has seen.
+    /// The requests that the server has received.
     pub trace: String,
 }
 
-/// All singles and pairs of cuts over one scenario.
+/// All single cuts and all pairs of cuts of one scenario.
 ///
-/// The second of a pair is counted in the run that the first has changed, so that replay is cut
-/// too. A position at which nothing fires is behind the end of the run.
+/// The position of the second cut of a pair is counted in the run that the first cut has changed,
+/// so replays are cut too. A position at which no cut fires is behind the end of the run.
 #[derive(Debug)]
 pub struct Enumeration {
-    name: &'static str,
-    session: Option<i64>,
+    name: String,
+    session: Option<SessionId>,
     runs: usize,
     only: Option<usize>,
+    cuts_max: usize,
     /// Runs in which one cut has fired.
     pub singles: usize,
     /// Runs in which two cuts have fired.
@@ -371,28 +469,41 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
-    /// Of a scenario with this name, with cuts of this session, or of all. With
-    /// `ENUMERATION_RUN=<name>:<number>` in the environment only that run is looked at closely:
-    /// its trace is printed.
-    pub fn new(name: &'static str, session: Option<i64>) -> Self {
+    /// An enumeration of a scenario with this name, with cuts of this session, or of any.
+    /// `ENUMERATION_RUN=<name>:<number>` in the environment prints the trace of that run.
+    ///
+    /// # Panics
+    ///
+    /// If `ENUMERATION_RUN` has no number.
+    pub fn new(name: impl Into<String>, session: Option<SessionId>) -> Self {
+        let name = name.into();
         let only = std::env::var("ENUMERATION_RUN").ok().and_then(|text| {
             let (wanted, number) = text.split_once(':')?;
             (wanted == name).then(|| number.parse().expect("a number behind the colon"))
         });
-        Self { name, session, runs: 0, only, singles: 0, pairs: 0 }
+        Self { name, session, runs: 0, only, cuts_max: 2, singles: 0, pairs: 0 }
     }
 
-    /// Runs the scenario with every single cut and every pair.
-    pub fn run(&mut self, scenario: Scenario<'_>) {
-        self.run_up_to(2, scenario);
+    /// Leaves out the pairs of cuts if they repeat those of another scenario.
+    #[must_use]
+    pub fn without_pairs_if(mut self, is_repeat: bool) -> Self {
+        self.cuts_max = if is_repeat { 1 } else { 2 };
+        self
     }
 
     /// Runs the scenario with every single cut.
     pub fn run_singles(&mut self, scenario: Scenario<'_>) {
-        self.run_up_to(1, scenario);
+        self.cuts_max = 1;
+        self.run(scenario);
     }
 
-    fn run_up_to(&mut self, cuts_max: usize, scenario: Scenario<'_>) {
+    /// Whether enough cuts have fired: a scenario that does nothing passes with every cut.
+    pub fn is_complete(&self, singles_min: usize, pairs_min: usize) -> bool {
+        self.singles >= singles_min && (self.cuts_max == 1 || self.pairs >= pairs_min)
+    }
+
+    /// Runs the scenario with every single cut and every pair.
+    pub fn run(&mut self, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
             for nth in 0.. {
                 let fired: Vec<_> = cuts(self.session, nth)
@@ -403,8 +514,10 @@ impl Enumeration {
                 if fired.is_empty() {
                     break;
                 }
-                for first in fired.iter().filter(|_| cuts_max > 1) {
-                    self.run_pairs(first, scenario);
+                if self.cuts_max > 1 {
+                    for first in &fired {
+                        self.run_pairs(first, scenario);
+                    }
                 }
             }
         }
@@ -414,7 +527,7 @@ impl Enumeration {
 
     fn run_pairs(&mut self, first: &Fault, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
-            // A pair is unordered, but for two of one kind the second comes later.
+            // A pair has no order, but of two cuts of one kind the second comes later.
             let at_requests =
                 cuts(self.session, 0).iter().all(|fault| matches!(fault.at, At::Request { .. }));
             let start = match first.at {
@@ -450,7 +563,7 @@ impl Enumeration {
     }
 }
 
-/// Says which run has failed, if it has.
+/// Prints the run when it is dropped, which happens if the run has failed.
 struct Label<'a>(&'a str);
 
 impl Drop for Label<'_> {

@@ -1,49 +1,53 @@
-//! Several processes fight for one lock of each type, each behind a network that fails at random.
+//! Several processes fight for each lock, each behind a network that fails at random.
 //!
-//! `CONTENTION_SECONDS` says for how long each time, `CONTENTION_SEED` repeats the faults of an earlier run:
-//! which they are and when they begin. What they hit is left to the machine, so a failing run is
-//! known by its log, which is kept.
+//! `CONTENTION_SECONDS` sets the duration of each fight. `CONTENTION_SEED` repeats the faults of an
+//! earlier run, and their times. What they hit depends on the machine, so the log of a failing run
+//! is kept.
 #![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
 
 use std::env;
 use std::fs;
 use std::str::FromStr;
 use std::time::Duration;
+use zk_session::recipe::Session;
 
 use tokio::sync::Mutex;
 use tokio::time::sleep;
+use zk_tests::case::{Case, ExclusiveLock, FairLock, Reader};
 use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
+use zk_tests::for_each_lock;
 use zk_tests::grants::{Contest, Event, Expected, Record, Summary, check, progress, read};
 use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
-/// One fight at a time: they would fight for the processors.
+/// One fight at a time, since several would compete for the processors.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-#[tokio::test(flavor = "multi_thread")]
-async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_and_in_order() {
-    fight_for(Contest::Fair).await;
+for_each_lock! {
+    #[tokio::test(flavor = "multi_thread")] locks: [
+        processes_behind_failing_networks_hold_the_lock_as_they_may_and_in_order,
+    ]
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn processes_behind_failing_networks_share_the_lock_with_readers_only_and_pass_nobody() {
-    let summary = fight_for(Contest::ReadWrite).await;
-    assert!(summary.shared > 0 && summary.shared < summary.grants, "{summary:?}");
-    assert!(summary.joins > 0, "no two readers were inside together: {summary:?}");
-    assert!(summary.downgrades > 0, "no writer became a reader: {summary:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn processes_behind_failing_networks_hold_the_lock_one_at_a_time_in_any_order() {
-    fight_for(Contest::Exclusive).await;
+async fn processes_behind_failing_networks_hold_the_lock_as_they_may_and_in_order<C: Case>() {
+    let contest = Contest::of::<C>();
+    let summary = fight_for(contest).await;
+    if contest.is_shared {
+        assert!(summary.shared > 0 && summary.shared < summary.grants, "{summary:?}");
+        assert!(summary.joins > 0, "no two readers held the lock together: {summary:?}");
+    }
+    if contest.has_downgrade {
+        assert!(summary.downgrades > 0, "no writer became a reader: {summary:?}");
+    }
 }
 
 async fn fight_for(contest: Contest) -> Summary {
     let _turn = TURN.lock().await;
     let fixture = Fixture::start().await;
     let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(3));
-    let seed = variable("CONTENTION_SEED").unwrap_or_else(|| fixture.observer.unique_id() as u64);
+    let seed = variable("CONTENTION_SEED")
+        .unwrap_or_else(|| Session::of(&fixture.observer).unique_id() as u64);
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
     let mut fight = Fight::start(&fixture, build, contest, PROCESSES, Network::Failing, seed).await;
@@ -100,7 +104,7 @@ fn the_checker_catches_a_lock_that_was_lost_by_the_later_holder() {
 
 #[test]
 fn the_checker_catches_a_grant_without_a_lock() {
-    // A cheat has neither a token nor a turn.
+    // A cheat has no token, and it is not its turn.
     let cheat = ["grant 1 1 0 /lock/cheat 1 1005", "release 1 1 0 Held 1 1006", ""].join("\n");
     let cheat = ROUND_A.replacen("release", &format!("{cheat}release"), 1);
     let done = "done 1 1 0 Released 1 1050\n";
@@ -123,7 +127,8 @@ fn the_checker_catches_starvation() {
     assert_problem(ROUND_A, "process 1 was granted the lock 0 times");
     let log = [ROUND_A, ROUND_B].concat();
     let records = read(&log).expect("a log");
-    let expected = Expected { contest: Contest::Fair, processes: 2, grants_min: 1, mark: 4 };
+    let expected =
+        Expected { contest: Contest::of::<FairLock>(), processes: 2, grants_min: 1, mark: 4 };
     let problems = check(&records, &expected).expect_err("one was not served again");
     assert_eq!(problems, ["process 0 starved from line 4 on"]);
 }
@@ -142,10 +147,10 @@ fn the_checker_catches_what_is_incomplete() {
 #[test]
 fn the_checker_lets_readers_share_and_nobody_else() {
     let (read, write) = ("__READ__", "__WRIT__");
-    let check = |log: String| check_of(Contest::ReadWrite, &log);
+    let check = |log: String| check_of(Contest::of::<Reader>(), &log);
     let shared = check(both_inside((read, 0, 1), (read, 0, 2))).expect("readers share");
     assert_eq!((shared.shared, shared.joins), (2, 1));
-    // They may have been served in any order.
+    // They may have been granted the lock in any order.
     check(both_inside((read, 0, 2), (read, 0, 1))).expect("readers do not wait for each other");
     for (first, second) in [
         ((read, 0, 1), (write, 12, 2)),
@@ -154,7 +159,7 @@ fn the_checker_lets_readers_share_and_nobody_else() {
     ] {
         let problems = check(both_inside(first, second)).expect_err("a writer was not alone");
         assert!(problems[0].contains("two holders"), "{problems:?}");
-        // Who has lost the lock and knows it is no holder.
+        // A process that knows that it has lost the lock is no holder.
         let log = both_inside(first, second);
         let known = log.replacen("Held", "Lost(SessionExpired)", 1);
         assert_eq!(check(known).expect("the first knows").losses, 1);
@@ -165,7 +170,7 @@ fn the_checker_lets_readers_share_and_nobody_else() {
 fn the_checker_lets_a_writer_go_on_as_a_reader() {
     let (read, write) = ("__READ__", "__WRIT__");
     let share = "share 0 1 11 - 1 1005\n";
-    let check = |log: String| check_of(Contest::ReadWrite, &log);
+    let check = |log: String| check_of(Contest::of::<Reader>(), &log);
     let joined = both_inside_after(share, (write, 11, 1), (read, 0, 2));
     let summary = check(joined).expect("a reader joins it");
     assert_eq!((summary.downgrades, summary.joins), (1, 1));
@@ -186,7 +191,7 @@ fn the_checker_catches_readers_and_writers_that_pass_each_other() {
         let (grant, rest) = rest.split_once('\n').expect("lines");
         let (ends, others) = rest.split_once("release 1").expect("two releases");
         let log = format!("{head}{ends}grant 1{grant}\nrelease 1{others}");
-        check_of(Contest::ReadWrite, &log)
+        check_of(Contest::of::<Reader>(), &log)
     };
     let (read, write) = ("__READ__", "__WRIT__");
     turns((read, 0, 1), (write, 12, 2)).expect("in order");
@@ -204,16 +209,16 @@ fn the_checker_catches_readers_and_writers_that_pass_each_other() {
 #[test]
 fn the_checker_knows_that_an_exclusive_lock_has_one_znode() {
     let log = [ROUND_A, ROUND_B].concat().replace("/lock/b", "/lock/a");
-    check_of(Contest::Exclusive, &log).expect("the name is not the znode");
-    let problems = check_of(Contest::Exclusive, &log.replace(" 11 ", " 10 "));
+    check_of(Contest::of::<ExclusiveLock>(), &log).expect("the name is not the znode");
+    let problems = check_of(Contest::of::<ExclusiveLock>(), &log.replace(" 11 ", " 10 "));
     assert!(problems.expect_err("one znode").iter().any(|problem| problem.contains("twice")));
     let known = overlap("release 0 1 10 Held 1 1020");
-    let problems = check_of(Contest::Exclusive, &known).expect_err("two hold it");
+    let problems = check_of(Contest::of::<ExclusiveLock>(), &known).expect_err("two hold it");
     assert!(problems[0].contains("two holders"), "{problems:?}");
 }
 
-/// Process 0 is started, as process 1 is, and takes its turn; reconnects of each phase differ in
-/// number.
+/// Both processes start, and process 0 takes its turn. The numbers of reconnects in each phase
+/// differ.
 const ROUND_A: &str = "\
 start 0 0 0 - 1 1000
 start 1 0 0 - 1 1000
@@ -228,7 +233,7 @@ release 1 1 11 Held 1 1040
 done 1 1 11 Released 1 1050
 ";
 
-/// A log in which process 1 is granted the lock before process 0 has written this.
+/// A log in which process 1 is granted the lock before process 0 writes this line.
 fn overlap(release: &str) -> String {
     let (grant_b, rest_b) = ROUND_B.split_once('\n').expect("several lines");
     let log = format!("{STARTS}grant 0 1 10 /lock/a 1 1005\n{grant_b}\n{release}\n");
@@ -236,7 +241,7 @@ fn overlap(release: &str) -> String {
 }
 
 fn check_lines(log: &str) -> Result<Summary, Vec<String>> {
-    check_of(Contest::Fair, log)
+    check_of(Contest::of::<FairLock>(), log)
 }
 
 fn check_of(contest: Contest, log: &str) -> Result<Summary, Vec<String>> {
@@ -244,8 +249,8 @@ fn check_of(contest: Contest, log: &str) -> Result<Summary, Vec<String>> {
     check(&records, &Expected { contest, processes: 2, grants_min: 1, mark: 0 })
 }
 
-/// A log of readers and writers in which each process takes a turn, and the second comes before the
-/// first has gone. The first is of this kind and place in the queue, and so is the second.
+/// A log of readers and writers in which each process takes a turn, and the second is granted the
+/// lock before the first releases it. Each has a mark, a token and a sequence number.
 fn both_inside(first: (&str, i64, u32), second: (&str, i64, u32)) -> String {
     both_inside_after("", first, second)
 }
@@ -267,8 +272,8 @@ fn assert_problem(log: &str, what: &str) {
     assert!(problems.iter().any(|problem| problem.contains(what)), "not {what}: {problems:#?}");
 }
 
-/// Lets the fight go on for some time, and until everybody had a share of its end, if that comes
-/// within bounds. The line that was the last after two thirds of the time.
+/// Lets the fight go on for this time, and until all processes were served in its last third, within
+/// bounds. Returns the last line of the log after two thirds of the time.
 async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
     let begin = fixture.observer.now();
     let mut mark = None;
@@ -277,7 +282,7 @@ async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
         sleep(LOOK_INTERVAL).await;
         let records = fight.records();
         let elapsed = fixture.observer.now().saturating_since(begin);
-        // None in the last third, which is there to see everybody served.
+        // No outage in the last third, in which every process must be served.
         if elapsed >= outage_at && mark.is_none() {
             outage_at += OUTAGE_INTERVAL;
             cut_off_the_last(fight, &records);
@@ -292,14 +297,14 @@ async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
     }
 }
 
-/// Takes the network away from who was granted the lock last, for longer than its session lives.
+/// Cuts off the process that was granted the lock last, for longer than its session lives.
 fn cut_off_the_last(fight: &Fight, records: &[Record]) {
     if let Some(last) = records.iter().rfind(|record| record.event == Event::Grant) {
         fight.cut_off(last.process, OUTAGE);
     }
 }
 
-/// How much happens within a time is left to the machine, so the time is not what counts.
+/// True if enough has happened. How long that takes depends on the machine.
 fn had_enough(fight: &Fight, records: &[Record], mark: usize) -> bool {
     let network = fight.network();
     fight.all_served(records, GRANTS_MIN, 0)
@@ -334,12 +339,12 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     Some(number.unwrap_or_else(|| panic!("{name}={text}: not a number")))
 }
 
-/// How many processes fight.
+/// Number of processes.
 const PROCESSES: usize = 5;
-/// Grants that every process must get, however short the run.
+/// Minimum number of grants of each process, however short the run.
 const GRANTS_MIN: usize = 5;
-/// Between outages that end sessions: a short run has none.
+/// Time between outages that end sessions. A short run has none.
 const OUTAGE_INTERVAL: Duration = Duration::from_secs(6);
-/// Longer than the contenders' sessions live, and shorter than anybody's patience.
+/// Longer than the contenders' sessions live, and shorter than any timeout of the suite.
 const OUTAGE: Duration = Duration::from_secs(6);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

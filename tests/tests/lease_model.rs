@@ -242,7 +242,11 @@ fn a_bridge_survives_as_many_pauses_of_the_leader_as_it_pays_for() {
         let formulas = those(|claim| claim.in_grid().is_some_and(is_near));
         let table = on_all_processors(|number, threads| {
             let mut table = Table::new();
-            for plan in grid::calm().iter().skip(number).step_by(threads) {
+            let plans = grid::calm();
+            // No formula of ours claims to survive three. Plans that write often show the most, and
+            // all of them would take longer than the other suites together.
+            let some = if pauses > 2 { 4 } else { plans.len() };
+            for plan in plans.iter().take(some).skip(number).step_by(threads) {
                 grid::each(plan, pauses, longest, &mut |plan| {
                     let history = run(plan, false);
                     for index in &formulas {

@@ -1,5 +1,5 @@
-//! The fault proxy is itself part of the evidence, so it is tested first: against a plain echo
-//! server, without ZooKeeper.
+//! Other suites rely on the fault proxy, so it has tests of its own: with a plain echo server,
+//! without ZooKeeper.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -84,7 +84,7 @@ async fn refusal_meets_new_connections_only_and_passes() {
     assert_ended(&mut refused).await;
     assert_echoes(&mut present).await;
 
-    // A client's own retries are the clock here: they succeed once the refusal has passed.
+    // The client's own retries end this wait: they succeed once the refusal is over.
     let retries = async {
         while !echoes(&mut TcpStream::connect(world.proxy.addr()).await.unwrap()).await {}
     };
@@ -156,7 +156,7 @@ async fn a_dropped_proxy_ends_its_connections_and_its_chaos() {
     timeout(BOUND, refused).await.expect("the port is closed");
 }
 
-/// A proxy in front of a server which sends back what it gets.
+/// A proxy in front of a server that sends everything back.
 struct World {
     proxy: Proxy,
     _server: JoinSet<()>,
@@ -181,7 +181,7 @@ impl World {
         Self { proxy: Proxy::start(addr).await, _server: server }
     }
 
-    /// A connection that is known to be forwarded.
+    /// A connection that the proxy certainly forwards.
     async fn connect(&self) -> TcpStream {
         let mut client = TcpStream::connect(self.proxy.addr()).await.expect("the proxy listens");
         assert_echoes(&mut client).await;
@@ -206,11 +206,11 @@ async fn echoes(client: &mut TcpStream) -> bool {
         && echoed == [7]
 }
 
-/// A reset and an end of file are the same to a client: the connection is lost.
+/// To a client, a reset and an end of file mean the same: the connection is lost.
 async fn assert_ended(client: &mut TcpStream) {
     let read = timeout(BOUND, client.read(&mut [0; 16])).await.expect("the end arrives in time");
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
-/// Far longer than anything here takes; reached only by a bug.
+/// Far longer than any step takes. Only a bug reaches it.
 const BOUND: Duration = Duration::from_secs(20);

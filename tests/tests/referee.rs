@@ -1,4 +1,4 @@
-//! The referee of the mixed queues is part of the evidence, so it has to catch what it is for.
+//! The mixed queues rely on their referee, so it must catch every violation of their rules.
 
 use std::process::{ExitStatus, Stdio};
 
@@ -26,7 +26,7 @@ fn readers_may_be_together_and_overtake_each_other() {
 
 #[test]
 fn a_reader_that_never_joins_those_ahead_is_not_accepted() {
-    // It enters beside one that is behind it, and alone.
+    // It enters as an exclusive holder beside a contender that is behind it.
     let waiting = READERS.replace("0 enter shared /lock/a-0000000004\n1 leave\n0 leave", "1 leave");
     let problems = play(rules(SOME_READERS), &waiting).expect_err("it waits for readers");
     assert_eq!(problems, ["times that ours joined a reader: 0, not 1"]);
@@ -144,14 +144,14 @@ async fn the_program_catches_a_contender_that_goes_away() {
     let mut game = Game::start().await;
     let (one, mut other) = (game.contenders.remove(0), game.contenders.remove(0));
     drop(one);
-    // The other may be heard first.
+    // The message of the other contender may arrive first.
     while other.tell("missed").await != "enough" {}
     game.contenders = vec![other];
     let (status, _, problems) = game.end().await;
     assert!(!status.success() && problems.contains("went away, Outside"), "{problems}");
 }
 
-/// The program, and two contenders that said hello.
+/// The program, and two contenders that have said hello.
 struct Game {
     server: TestServer,
     referee: Child,
@@ -190,7 +190,7 @@ impl Game {
         Self { server, referee, output, contenders }
     }
 
-    /// Everybody is done. How the program ended, its last line, and what it says is wrong.
+    /// Ends all contenders. Returns the status of the program, its last line, and its problems.
     async fn end(mut self) -> (ExitStatus, String, String) {
         for contender in &mut self.contenders {
             contender.say("done").await;
@@ -221,12 +221,12 @@ impl Contender {
 
     async fn answer(&mut self) -> String {
         let mut answer = String::new();
-        soon("an answer", self.0.read_line(&mut answer)).await.expect("the referee talks");
+        soon("a reply", self.0.read_line(&mut answer)).await.expect("the referee talks");
         answer.trim_end().to_owned()
     }
 }
 
-/// They take turns: `ours`, `kazoo` after it gave up once, and `ours` again.
+/// The contenders take turns: `ours`, `kazoo` after it has given up once, and `ours` again.
 const TURNS: &str = "\
 0 enter exclusive /lock/a-0000000001
 1 missed
@@ -239,8 +239,8 @@ const TURNS: &str = "\
 1 done
 ";
 
-/// A writer becomes a reader, is joined, comes back as readers ahead of and behind that one, and a
-/// writer follows.
+/// A writer becomes a reader, and another reader joins it. Then readers hold the lock ahead of and
+/// behind that one, and a writer follows.
 const READERS: &str = "\
 0 enter exclusive /lock/a-0000000001
 0 downgrade

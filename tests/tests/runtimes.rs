@@ -1,9 +1,8 @@
-//! Callers and clients on runtimes that end, that nobody drives, that stand still, or that are
-//! none of tokio's.
+//! Callers and clients on runtimes that end, that no thread drives, that are blocked, or that are not
+//! tokio's.
 //!
-//! The servers have a runtime of their own, and so has the observer, who is a client like any
-//! other. Real time passes here, but nothing depends on how fast: only failures wait for the end of
-//! their patience.
+//! The servers share a runtime of their own with the observer, which is a client like any other.
+//! These tests run in real time, but do not depend on its speed: only failures wait for a timeout.
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};
@@ -13,83 +12,56 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
+use zk_session::recipe::Session;
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use zk_recipes::{
-    Client, CreateMode, ExclusiveLock, FairLock, Guard, LockError, LockState, LostReason, Multi,
-    Released, SessionState, Stopped, TransactionError,
+    Client, CreateMode, FairLock, Guard, LockError, LockState, LostReason, Multi, Released,
+    SessionState, Stopped, TransactionError,
 };
-use zk_tests::lock::{Reader, Side, Waiter, Writer};
+use zk_tests::case::Case;
+use zk_tests::for_each_lock;
+use zk_tests::lock::Waiter;
 use zk_tests::scene::spawn;
 use zk_tests::wait::{PATIENCE, now, soon, status};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{ServerConfig, TestServer};
 
-/// Of sessions that are not to expire, however slow the machine is.
+/// Timeout of sessions that must not expire, however slow the machine is.
 const LONG_SESSION: Duration = Duration::from_secs(60);
-/// Of sessions that are to expire.
+/// Timeout of sessions that are meant to expire.
 const SHORT_SESSION: Duration = Duration::from_secs(1);
-/// Of sessions that expire while a test waits for it: between the last deadline of a guard and the
-/// end of its session are 2 s.
+/// Timeout of sessions that expire while a test waits for that. There are 2 s between the last
+/// deadline of a guard and the end of its session.
 const BLOCKED_SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(100);
 /// Longer than any test.
 const AGES: Duration = Duration::from_secs(3600);
 
-/// A side of a lock, and another one that excludes it.
-trait Pair {
-    type Side: Side;
-    type Rival: Side;
-}
-
-impl<S: Side, R: Side> Pair for (S, R) {
-    type Side = S;
-    type Rival = R;
-}
-
-/// A module for each pair, with the scenarios as its tests.
-macro_rules! pairs {
-    ($($name:ident: $pair:ty),+; $scenarios:tt) => {
-        $(pairs!(@one $name: $pair; $scenarios);)+
-    };
-    (@one $name:ident: $pair:ty; [$($scenario:ident,)+]) => {
-        mod $name {
-            #[allow(unused_imports, reason = "each pair needs some of them")]
-            use super::{ExclusiveLock, FairLock, Reader, Writer};
-            $(#[test]
-            fn $scenario() {
-                super::$scenario::<$pair>();
-            })+
-        }
-    };
-}
-
-pairs! {
-    fair: (FairLock, FairLock),
-    exclusive: (ExclusiveLock, ExclusiveLock),
-    reader: (Reader, Writer),
-    writer: (Writer, Reader);
-    [
-        a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop,
+for_each_lock! {
+    #[test] locks: [
         a_guard_from_a_runtime_that_ended_can_be_released,
+        a_guard_from_a_runtime_that_nobody_drives_is_watched,
+        the_end_of_the_clients_runtime_is_an_answer_to_every_call,
+        a_client_that_has_expired_and_does_not_renew_answers_every_call,
+    ]
+    #[test] pairs: [
+        a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop,
         a_guard_from_a_runtime_that_ended_is_watched,
         a_guard_from_a_runtime_that_nobody_drives_is_released_on_drop,
-        a_guard_from_a_runtime_that_nobody_drives_is_watched,
         a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another,
         an_acquire_on_a_runtime_that_ends_leaves_nothing,
         an_acquire_outside_of_tokio_waits_for_its_turn,
         an_acquire_outside_of_tokio_times_out,
         the_end_of_the_clients_runtime_is_the_end_of_its_guards,
-        the_end_of_the_clients_runtime_is_an_answer_to_every_call,
         a_body_is_stopped_in_time_although_the_clients_runtime_stands_still,
         deadlines_come_on_a_runtime_without_timers,
         deadlines_come_outside_of_tokio,
-        a_client_that_has_expired_and_does_not_renew_answers_every_call,
     ]
 }
 
-/// The servers, and somebody who looks at the lock from outside.
+/// The servers, and a client that observes the lock.
 struct Stage {
     runtime: Runtime,
     server: TestServer,
@@ -110,13 +82,13 @@ impl Stage {
         Self { runtime, server, hosts, observer }
     }
 
-    /// A client whose task is one of this runtime's.
+    /// A client whose task runs on this runtime.
     fn client(&self, runtime: &Runtime, timeout: Duration) -> Client {
         let builder = Client::builder(&self.hosts).session_timeout(timeout);
         runtime.block_on(builder.connect()).expect("it listens")
     }
 
-    /// Waits for what comes soon, on the runtime of the observer.
+    /// Waits for a future that should complete soon, on the runtime of the observer.
     fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(soon(what, future))
     }
@@ -130,82 +102,82 @@ impl Stage {
         });
     }
 
-    /// Somebody else gets the lock, which is free or will be soon.
-    fn rival<P: Pair>(&self) -> Guard<<P::Rival as Side>::Kind> {
-        let acquire = P::Rival::of(&self.observer).acquiring().timeout(PATIENCE);
-        self.soon("the lock", acquire.into_future()).expect("it is free")
+    /// The observer acquires the lock, which is free or will be soon.
+    fn rival<C: Case>(&self) -> Guard<C::Kind> {
+        let acquire = C::of(&self.observer).acquire().timeout(PATIENCE);
+        self.soon("the lock", acquire.into_future()).expect("the lock is free")
     }
 
-    /// No contender is left, and no duty.
+    /// Checks that no contender is left, and no duty of the janitor.
     fn check_clean(&self, client: &Client) {
         self.until("the end of the cleanup", |server| {
-            server.ephemerals().is_empty() && client.janitor_slots_busy() == 0
+            server.ephemerals().is_empty() && Session::of(client).janitor_slots_busy() == 0
         });
     }
 }
 
-/// A runtime that is driven by threads of its own.
+/// A runtime with threads of its own.
 fn drivers() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// A runtime that is driven while somebody waits in it, and not otherwise.
+/// A runtime that runs only while a caller blocks on it.
 fn driven_by_callers() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-fn acquire_in<S: Side>(runtime: &Runtime, client: &Client) -> Guard<S::Kind> {
-    let acquire = S::of(client).acquiring().timeout(PATIENCE);
-    runtime.block_on(acquire.into_future()).expect("it is free")
+fn acquire_in<C: Case>(runtime: &Runtime, client: &Client) -> Guard<C::Kind> {
+    let acquire = C::of(client).acquire().timeout(PATIENCE);
+    runtime.block_on(acquire.into_future()).expect("the lock is free")
 }
 
-fn a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop<P: Pair>() {
+fn a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    let guard = acquire_in::<W>(&driven_by_callers(), &client);
     assert_eq!(guard.state(), LockState::Held);
     drop(guard);
-    drop(stage.rival::<P>());
+    drop(stage.rival::<H>());
     stage.check_clean(&client);
 }
 
-fn a_guard_from_a_runtime_that_ended_can_be_released<P: Pair>() {
+fn a_guard_from_a_runtime_that_ended_can_be_released<C: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    let guard = acquire_in::<C>(&driven_by_callers(), &client);
     assert_eq!(stage.soon("a release", guard.release()), Ok(Released::Released));
-    // In the runtime of somebody else, which ends as well.
-    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    // On another runtime, which ends as well.
+    let guard = acquire_in::<C>(&driven_by_callers(), &client);
     assert_eq!(driven_by_callers().block_on(guard.release()), Ok(Released::Released));
     stage.check_clean(&client);
 }
 
-fn a_guard_from_a_runtime_that_ended_is_watched<P: Pair>() {
+fn a_guard_from_a_runtime_that_ended_is_watched<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&driven_by_callers(), &client);
+    let guard = acquire_in::<W>(&driven_by_callers(), &client);
     // An administrator frees the lock.
     assert!(stage.server.admin_delete(guard.path()));
     assert_eq!(stage.soon("the loss", guard.lost()), LostReason::ZnodeDeleted);
-    drop(stage.rival::<P>());
+    drop(stage.rival::<H>());
     drop(guard);
     stage.check_clean(&client);
 }
 
-fn a_guard_from_a_runtime_that_nobody_drives_is_released_on_drop<P: Pair>() {
+fn a_guard_from_a_runtime_that_nobody_drives_is_released_on_drop<H: Case, W: Case>() {
     let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&still, &client);
+    let guard = acquire_in::<W>(&still, &client);
     assert_eq!(guard.state(), LockState::Held);
     drop(guard);
-    drop(stage.rival::<P>());
+    drop(stage.rival::<H>());
     stage.check_clean(&client);
 }
 
-fn a_guard_from_a_runtime_that_nobody_drives_is_watched<P: Pair>() {
+fn a_guard_from_a_runtime_that_nobody_drives_is_watched<C: Case>() {
     let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&still, &client);
+    let guard = acquire_in::<C>(&still, &client);
     assert!(stage.server.admin_delete(guard.path()));
     assert_eq!(stage.soon("the loss", guard.lost()), LostReason::ZnodeDeleted);
     assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
@@ -213,8 +185,8 @@ fn a_guard_from_a_runtime_that_nobody_drives_is_watched<P: Pair>() {
     stage.check_clean(&client);
 }
 
-/// The client's task goes on, but reaches no server any more.
-fn a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another<P: Pair>() {
+/// The client's task keeps running, but reaches no server any more.
+fn a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another<H: Case, W: Case>() {
     let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
     let is_cut_off = Arc::new(AtomicBool::new(false));
     let (cut_off, hosts) = (Arc::clone(&is_cut_off), stage.hosts.clone());
@@ -229,24 +201,24 @@ fn a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another<P: Pair>
     };
     let builder = Client::builder(&stage.hosts).session_timeout(SHORT_SESSION);
     let client = drivers.block_on(builder.transport(transport).connect()).expect("it listens");
-    let guard = acquire_in::<P::Side>(&still, &client);
+    let guard = acquire_in::<W>(&still, &client);
     is_cut_off.store(true, Ordering::Relaxed);
-    stage.server.pause_connection(guard.session().0, AGES);
-    let rival = stage.rival::<P>();
+    stage.server.pause_connection(guard.session(), AGES);
+    let rival = stage.rival::<H>();
     assert_eq!(rival.state(), LockState::Held);
     assert_ne!(guard.state(), LockState::Held, "beside another");
 }
 
-fn an_acquire_on_a_runtime_that_ends_leaves_nothing<P: Pair>() {
+fn an_acquire_on_a_runtime_that_ends_leaves_nothing<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let rival = stage.rival::<P>();
+    let rival = stage.rival::<H>();
     let short = driven_by_callers();
     short.block_on(async {
-        let waiting = spawn(P::Side::of(&client).acquiring().into_future());
-        // It has its place and its watch, which is not the rival's.
+        let waiting = spawn(W::of(&client).acquire().into_future());
+        // The waiter has its place and its watch, besides the rival's.
         soon("a wait", async {
-            while client.janitor_slots_busy() == 0 || stage.server.watch_count() < 2 {
+            while Session::of(&client).janitor_slots_busy() == 0 || stage.server.watch_count() < 2 {
                 sleep_ms(1).await;
             }
         })
@@ -255,7 +227,7 @@ fn an_acquire_on_a_runtime_that_ends_leaves_nothing<P: Pair>() {
     });
     drop(short);
     stage.soon("the end of the cleanup", async {
-        while client.janitor_slots_busy() > 0 || stage.server.ephemerals().len() > 1 {
+        while Session::of(&client).janitor_slots_busy() > 0 || stage.server.ephemerals().len() > 1 {
             sleep_ms(1).await;
         }
     });
@@ -282,11 +254,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-fn an_acquire_outside_of_tokio_waits_for_its_turn<P: Pair>() {
+fn an_acquire_outside_of_tokio_waits_for_its_turn<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let rival = stage.rival::<P>();
-    let (acquire, mut phases) = P::Side::shipped(&client).acquiring().timeout(PATIENCE).phases();
+    let rival = stage.rival::<H>();
+    let (acquire, mut phases) = W::shipped(&client).acquire().timeout(PATIENCE).phases();
     std::thread::scope(|threads| {
         let waiting = threads.spawn(|| block_on(acquire.into_future()));
         let queued = async {
@@ -296,17 +268,17 @@ fn an_acquire_outside_of_tokio_waits_for_its_turn<P: Pair>() {
         };
         stage.soon("a place in the queue", queued);
         assert_eq!(stage.soon("a release", rival.release()), Ok(Released::Released));
-        let guard = waiting.join().expect("no panic").expect("it is free");
+        let guard = waiting.join().expect("the task does not panic").expect("the lock is free");
         assert_eq!(block_on(guard.release()), Ok(Released::Released));
     });
     stage.check_clean(&client);
 }
 
-fn an_acquire_outside_of_tokio_times_out<P: Pair>() {
+fn an_acquire_outside_of_tokio_times_out<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let rival = stage.rival::<P>();
-    let acquire = P::Side::shipped(&client).acquiring().timeout(Duration::from_millis(200));
+    let rival = stage.rival::<H>();
+    let acquire = W::shipped(&client).acquire().timeout(Duration::from_millis(200));
     let (sender, ended) = mpsc::channel();
     std::thread::scope(|threads| {
         threads.spawn(|| sender.send(block_on(acquire.into_future()).map(drop)));
@@ -317,10 +289,10 @@ fn an_acquire_outside_of_tokio_times_out<P: Pair>() {
     stage.check_clean(&client);
 }
 
-fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<P: Pair>() {
+fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let guard = acquire_in::<P::Side>(&drivers, &client);
+    let guard = acquire_in::<W>(&drivers, &client);
     stage.runtime.block_on(async {
         let lost = spawn(guard.lost());
         let stopped = guard.run(std::future::pending::<()>());
@@ -329,19 +301,19 @@ fn the_end_of_the_clients_runtime_is_the_end_of_its_guards<P: Pair>() {
         let stopped = soon("the end of the body", stopped).await;
         assert_eq!(stopped, Err(Stopped::Lost(LostReason::Closed)));
         let lost = soon("the loss", lost).await;
-        assert_eq!(lost.expect("no panic"), LostReason::Closed);
+        assert_eq!(lost.expect("the task does not panic"), LostReason::Closed);
     });
     assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
-    // Nobody is left to remove the znode: it goes with the session.
-    stage.server.expire(guard.session().0);
-    drop(stage.rival::<P>());
+    // No task is left to remove the znode, so it lives as long as the session.
+    stage.server.expire(guard.session());
+    drop(stage.rival::<H>());
 }
 
-fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<P: Pair>() {
+fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<C: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
-    let side = P::Side::shipped(&client);
-    let guard = acquire_in::<P::Side>(&drivers, &client);
+    let side = C::shipped(&client);
+    let guard = acquire_in::<C>(&drivers, &client);
     drop(drivers);
     assert_eq!(client.state(), SessionState::Closed);
     assert_eq!(
@@ -349,11 +321,11 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<P: Pair>() {
         Err(LockError::Lost(LostReason::Closed))
     );
     assert_eq!(stage.soon("a release", guard.release()), Err(LockError::Closed));
-    let acquired = stage.soon("an acquire", side.acquiring().into_future());
+    let acquired = stage.soon("an acquire", side.acquire().into_future());
     assert_eq!(acquired.map(drop), Err(LockError::Closed));
-    let tried = stage.soon("a try", side.trying().into_future());
+    let tried = stage.soon("a try", side.try_acquire().into_future());
     assert_eq!(tried.map(drop), Err(LockError::Closed));
-    assert_eq!(stage.soon("a look", side.looking()), Err(LockError::Closed));
+    assert_eq!(stage.soon("a look", side.inspect()), Err(LockError::Closed));
     let mut states = client.states();
     stage.soon("the last state", async { while states.next().await.is_some() {} });
     stage.soon("a close", client.close());
@@ -381,15 +353,15 @@ impl Blocked {
     }
 }
 
-fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<P: Pair>() {
+fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, BLOCKED_SESSION);
-    let guard = acquire_in::<P::Side>(&drivers, &client);
-    let mut rival = stage.soon("a wait", Waiter::queue(&P::Rival::of(&stage.observer)));
+    let guard = acquire_in::<W>(&drivers, &client);
+    let mut rival = stage.soon("a wait", Waiter::queue(&H::of(&stage.observer)));
     let blocked = Blocked::new(&drivers);
     let stopped =
         stage.soon("the end of the body", async { guard.run(std::future::pending::<()>()).await });
-    assert!(rival.is_waiting(), "somebody else has it, and the body has only just been stopped");
+    assert!(rival.is_waiting(), "another client got the lock before the body was stopped");
     assert_eq!(stopped, Err(Stopped::Lost(LostReason::DeadlinePassed)));
     drop(stage.soon("the lock", rival.guard()));
     blocked.end();
@@ -397,12 +369,12 @@ fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<P: Pair>(
     stage.check_clean(&client);
 }
 
-/// Who waits for the end of a call.
+/// How the end of a call is awaited.
 #[derive(Clone, Copy)]
 enum Caller {
-    /// A runtime of tokio's without timers and without input and output.
+    /// On a runtime of tokio's without timers and without I/O.
     Bare,
-    /// No runtime at all.
+    /// Without any runtime.
     Thread,
 }
 
@@ -418,11 +390,11 @@ impl Caller {
     }
 }
 
-fn deadlines_come_without_timers_on_either_side<P: Pair>(caller: Caller) {
+fn deadlines_come_without_timers_on_either_side<H: Case, W: Case>(caller: Caller) {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, BLOCKED_SESSION);
-    let guard = acquire_in::<P::Side>(&drivers, &client);
-    let rival = P::Rival::shipped(&client).acquiring().timeout(Duration::from_millis(200));
+    let guard = acquire_in::<W>(&drivers, &client);
+    let rival = H::shipped(&client).acquire().timeout(Duration::from_millis(200));
     let blocked = Blocked::new(&drivers);
     let (sender, ended) = mpsc::channel();
     let tell = |call: &'static str, how: String| sender.send((call, how)).expect("it is counted");
@@ -442,7 +414,7 @@ fn deadlines_come_without_timers_on_either_side<P: Pair>(caller: Caller) {
         });
         let told: BTreeMap<_, _> =
             (0..4).map_while(|_| ended.recv_timeout(PATIENCE).ok()).collect();
-        // Whoever has not come to its end yet does so now, so that a failure is no hang.
+        // Calls that have not ended yet end now, so that a failure does not hang the test.
         blocked.end();
         told
     });
@@ -457,15 +429,15 @@ fn deadlines_come_without_timers_on_either_side<P: Pair>(caller: Caller) {
     stage.check_clean(&client);
 }
 
-fn deadlines_come_on_a_runtime_without_timers<P: Pair>() {
-    deadlines_come_without_timers_on_either_side::<P>(Caller::Bare);
+fn deadlines_come_on_a_runtime_without_timers<H: Case, W: Case>() {
+    deadlines_come_without_timers_on_either_side::<H, W>(Caller::Bare);
 }
 
-fn deadlines_come_outside_of_tokio<P: Pair>() {
-    deadlines_come_without_timers_on_either_side::<P>(Caller::Thread);
+fn deadlines_come_outside_of_tokio<H: Case, W: Case>() {
+    deadlines_come_without_timers_on_either_side::<H, W>(Caller::Thread);
 }
 
-/// Only the client's task knows whether a transaction was sent, so its end waits for that task.
+/// Only the client's task knows whether a transaction was sent, so the call waits for that task.
 #[test]
 fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
     for caller in [Caller::Bare, Caller::Thread] {
@@ -478,7 +450,7 @@ fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
             let writing = threads.spawn(|| caller.wait(guard.transaction(write)));
             assert_eq!(stage.soon("the loss", guard.lost()), LostReason::DeadlinePassed);
             blocked.end();
-            writing.join().expect("no panic")
+            writing.join().expect("the task does not panic")
         });
         assert_eq!(written, Err(TransactionError::Lost(LostReason::DeadlinePassed)));
         assert_eq!(stage.server.stat("/written"), None);
@@ -488,24 +460,24 @@ fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
 }
 
 /// In virtual time.
-fn a_client_that_has_expired_and_does_not_renew_answers_every_call<P: Pair>() {
+fn a_client_that_has_expired_and_does_not_renew_answers_every_call<C: Case>() {
     run(async {
         let world = World::shipped();
         let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
-        let side = P::Side::shipped(&client);
-        let guard = side.acquiring().await.expect("it is free");
-        // These are begun before the end, and come to theirs after it.
-        let (mut validated, mut looked) = (Box::pin(guard.validate()), Box::pin(side.looking()));
+        let side = C::shipped(&client);
+        let guard = side.acquire().await.expect("the lock is free");
+        // These calls begin before the session expires, and end after that.
+        let (mut validated, mut looked) = (Box::pin(guard.validate()), Box::pin(side.inspect()));
         assert!(now(validated.as_mut()).is_none(), "the server has not run yet");
         assert!(now(looked.as_mut()).is_none(), "the server has not run yet");
-        world.server.expire(guard.session().0);
+        world.server.expire(guard.session());
         status(&client, "the end", |now| now.state == SessionState::Expired).await;
         assert!(soon("a validation", validated).await.is_err());
         assert!(soon("a look", looked).await.is_err());
         assert!(soon("a validation", guard.validate()).await.is_err());
-        assert!(soon("a look", side.looking()).await.is_err());
-        assert!(soon("a try", side.trying().into_future()).await.is_err());
-        assert!(soon("an acquire", side.acquiring().into_future()).await.is_err());
+        assert!(soon("a look", side.inspect()).await.is_err());
+        assert!(soon("a try", side.try_acquire().into_future()).await.is_err());
+        assert!(soon("an acquire", side.acquire().into_future()).await.is_err());
         assert_eq!(soon("a loss", guard.lost()).await, LostReason::SessionExpired);
         let released = soon("a release", guard.release()).await;
         let is_told = matches!(released, Ok(Released::EndedWithSession) | Err(LockError::Closed));

@@ -1,46 +1,45 @@
-//! Creating znodes: four opcodes and seven flags, of which only some combinations are legal.
+//! Create requests: four opcodes and seven flags, of which only some combinations are legal.
 //!
-//! | opcode | flags | answer |
+//! | opcode | flags | reply |
 //! |---|---|---|
 //! | create (1) | 0 to 3 | path |
 //! | create2 (15) | 0 to 3 | path and stat |
 //! | createContainer (19) | 4 | path and stat |
 //! | createTTL (21) | 5, 6 | path and stat |
 //!
-//! Opcode 21 with another flag ends the process of servers 3.8.0 and 3.9.3, so it must not be
-//! possible to say it.
+//! Opcode 21 with any other flag terminates the process of servers 3.8.0 and 3.9.3, so these types
+//! cannot express it.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 
-use crate::code::OpCode;
 use crate::data::Acl;
 use crate::error::{DecodeError, DecodeErrorKind};
+use crate::numbers::OpCode;
 use crate::wire::{Reader, Record};
 
-/// Kind of znode to create.
+/// The kind of znode to create.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "the wire fixes the modes")]
 pub enum CreateMode {
-    /// Stays until it is deleted.
+    /// Exists until it is deleted.
     Persistent,
-    /// Goes with the session that created it.
+    /// Deleted by the server when the session that created it ends.
     Ephemeral,
     /// Persistent, with a ten-digit number appended to its name.
     PersistentSequential,
     /// Ephemeral, with a ten-digit number appended to its name.
     EphemeralSequential,
-    /// Deleted by the server some time after its last child (3.5.1).
+    /// Deleted by the server some time after its last child was deleted (3.5.1).
     Container,
-    /// Persistent; deleted by the server when it was not changed for a while and has no
-    /// children (3.5.3, if the server has it enabled).
+    /// Persistent, but deleted by the server once it has no children and has not changed for the
+    /// given time (3.5.3, if enabled on the server).
     PersistentTtl(Ttl),
-    /// The same with a ten-digit number appended to its name.
+    /// Like [`PersistentTtl`](Self::PersistentTtl), with a ten-digit number appended to its name.
     PersistentSequentialTtl(Ttl),
 }
 
 impl CreateMode {
-    /// True if the server appends a number to the name.
+    /// Returns whether the server appends a number to the name.
     pub fn is_sequential(self) -> bool {
         matches!(
             self,
@@ -63,17 +62,17 @@ impl CreateMode {
     }
 }
 
-/// Time to live of a znode: 1 ms to 2^40 - 1 ms (34.8 years).
+/// The time to live of a znode: 1 ms to 2^40 - 1 ms (34.8 years).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ttl(i64);
 
 impl Ttl {
-    /// A TTL in milliseconds; `None` outside the legal range.
+    /// Creates a TTL from milliseconds. Returns `None` outside the legal range.
     pub fn from_millis(ms: i64) -> Option<Self> {
         (1..1 << 40).contains(&ms).then_some(Self(ms))
     }
 
-    /// The TTL in milliseconds.
+    /// Returns the TTL in milliseconds.
     pub fn as_millis(self) -> i64 {
         self.0
     }
@@ -81,22 +80,21 @@ impl Ttl {
 
 /// Creates a znode.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
 pub struct CreateRequest {
-    /// Path; for sequential modes without the number.
+    /// The path; for sequential modes, the path before the server appends the number.
     pub path: ByteString,
-    /// Data; null and empty are different values.
+    /// The data. Null and empty are different values.
     pub data: Option<Bytes>,
-    /// Access control list.
+    /// The access control list.
     pub acl: Vec<Acl>,
-    /// Kind of znode.
+    /// The kind of znode.
     pub mode: CreateMode,
-    /// Whether the answer carries the stat. Containers and TTL znodes answer with it always.
+    /// Whether the reply contains the stat. Replies for containers and TTL znodes always do.
     pub with_stat: bool,
 }
 
 impl CreateRequest {
-    /// Opcode that says this.
+    /// Returns the opcode that this request needs.
     pub fn op(&self) -> OpCode {
         match self.mode {
             CreateMode::Container => OpCode::CREATE_CONTAINER,
@@ -130,13 +128,15 @@ impl CreateRequest {
 
     /// Reads the record that belongs to `op`.
     ///
-    /// What real servers accept against the table above is read as what they make of it: opcodes
-    /// 1 and 15 with flag 4 create a plain persistent znode, opcode 19 with flag 0 or 1 a container.
+    /// Real servers accept some combinations that the table above does not list. This function
+    /// decodes them as servers interpret them: opcodes 1 and 15 with flag 4 create a plain
+    /// persistent znode, and opcode 19 with flag 0 or 1 creates a container.
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::IllegalFlags`] and [`DecodeErrorKind::IllegalTtl`] for requests to
-    /// answer with `BAD_ARGUMENTS`, others for bytes that are no such record.
+    /// Returns [`DecodeErrorKind::IllegalFlags`] or [`DecodeErrorKind::IllegalTtl`] for requests
+    /// that a server refuses with `BAD_ARGUMENTS`, and other kinds if the bytes are not such a
+    /// record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         let path = input.field("CreateRequest", "path")?;
         let data = input.field("CreateRequest", "data")?;

@@ -1,51 +1,52 @@
-//! Records that stand inside others: stat, access control list, identities.
+//! Records that are part of others: stats, access control lists, identities.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
 
-use crate::code::Permissions;
 use crate::error::DecodeError;
+use crate::ids::{SessionId, Version, Zxid};
+use crate::numbers::Permissions;
 use crate::wire::{Reader, Record};
 
 record! {
-    /// What a server knows of a znode besides its data. 68 bytes on the wire.
+    /// Metadata of a znode; 68 bytes on the wire.
     #[derive(Copy, Default)]
     pub struct Stat {
-        /// zxid of the create.
-        czxid: i64,
-        /// zxid of the last change of the data; the create counts.
-        mzxid: i64,
-        /// Time of the create, in milliseconds since 1970, by the leader's wall clock.
+        /// The transaction that created the znode.
+        czxid: Zxid,
+        /// The transaction that last changed the data; the create counts.
+        mzxid: Zxid,
+        /// Time of the create, in milliseconds since 1970, on the leader's wall clock.
         ctime: i64,
-        /// Time of the last change of the data, likewise.
+        /// Time of the last change of the data, on the same clock.
         mtime: i64,
-        /// Number of changes of the data.
-        version: i32,
-        /// Number of creates and deletes of children.
-        cversion: i32,
-        /// Number of changes of the access control list.
-        aversion: i32,
-        /// Session that owns an ephemeral; 0 for every other kind.
-        ephemeral_owner: i64,
+        /// How many times the data changed.
+        version: Version,
+        /// How many times a child was created or deleted.
+        cversion: Version,
+        /// How many times the access control list changed.
+        aversion: Version,
+        /// The session that owns the znode; [`SessionId::NONE`] if the znode is not ephemeral.
+        ephemeral_owner: SessionId,
         /// Length of the data in bytes; 0 for null.
         data_length: i32,
         /// Number of children.
         num_children: i32,
-        /// zxid of the last create or delete of a child; of the own create before that.
-        pzxid: i64,
+        /// The transaction that last created or deleted a child; before that, the one that created
+        /// the znode itself.
+        pzxid: Zxid,
     }
 }
 
-/// An identity: the scheme says how to read the id.
+/// An identity. The scheme determines what the id means.
 ///
-/// Null is read as empty: some clients write an empty text as null (kazoo does, in its
-/// `CREATOR_ALL_ACL`), and servers take it. It is never written.
+/// Null decodes as empty: some clients write empty text as null (kazoo does, in its
+/// `CREATOR_ALL_ACL`), and servers accept it. Encoding never writes null.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
 pub struct Id {
     /// `world`, `digest`, `ip`, `sasl`, `x509`, `auth`, ...
     pub scheme: ByteString,
-    /// Meaning depends on the scheme.
+    /// The id; its meaning depends on the scheme.
     pub id: ByteString,
 }
 
@@ -65,30 +66,30 @@ impl Record for Id {
 record! {
     /// An entry of an access control list.
     pub struct Acl {
-        /// What is granted.
+        /// The permissions that the entry grants.
         perms: Permissions,
-        /// To whom.
+        /// The identity to which it grants them.
         id: Id,
     }
 }
 
 impl Acl {
-    /// Everything to everyone: `world:anyone:cdrwa`.
+    /// Grants everything to everyone: `world:anyone:cdrwa`.
     pub fn open() -> Vec<Self> {
         vec![Self::new(Permissions::ALL, "world", "anyone")]
     }
 
-    /// Everything to the authenticated identities of the connection that creates the znode.
+    /// Grants everything to the authenticated identities of the connection that creates the znode.
     pub fn creator_all() -> Vec<Self> {
         vec![Self::new(Permissions::ALL, "auth", "")]
     }
 
-    /// Read access to everyone.
+    /// Grants read access to everyone.
     pub fn read() -> Vec<Self> {
         vec![Self::new(Permissions::READ, "world", "anyone")]
     }
 
-    /// One entry.
+    /// Creates one entry.
     pub fn new(
         perms: Permissions,
         scheme: impl Into<ByteString>,
@@ -99,11 +100,11 @@ impl Acl {
 }
 
 record! {
-    /// An identity of the connection, as whoAmI reports it.
+    /// An identity of the connection, as reported by whoAmI.
     pub struct ClientInfo {
-        /// Scheme of the identity.
+        /// The scheme of the identity.
         auth_scheme: ByteString,
-        /// User part of the identity.
+        /// The user part of the identity.
         user: ByteString,
     }
 }

@@ -1,22 +1,22 @@
-//! What can be wrong with bytes, and where.
+//! Errors of encoding and decoding.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why bytes are not the record they should be.
+/// Bytes are not the record they should be.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{kind} at byte {offset}{}", Place(.record, .field))]
 pub struct DecodeError {
-    /// What was wrong.
+    /// What is wrong.
     pub kind: DecodeErrorKind,
-    /// Where the offending value begins in the payload of its frame: a field, or an element of
-    /// a vector.
+    /// Where the offending value (a field, or an element of a vector) begins in the payload of its
+    /// frame.
     pub offset: usize,
-    /// Innermost record being read, empty outside of one. Named as the type of this crate, or as
-    /// in `zookeeper.jute` where this crate has no type for it.
+    /// The innermost record that was being read; empty outside of a record. It has the name of the
+    /// type in this crate, or the name in `zookeeper.jute` if this crate has no such type.
     pub record: &'static str,
-    /// Field of that record, empty outside of one.
+    /// The field of that record; empty outside of a record.
     pub field: &'static str,
 }
 
@@ -24,57 +24,57 @@ pub struct DecodeError {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
-    /// A create request combines an opcode with flags that do not belong to it.
+    /// A create request combines an opcode with flags that it does not allow.
     #[error("create flags {flags} are illegal with opcode {op}")]
     IllegalFlags {
-        /// Opcode of the request.
+        /// The opcode of the request.
         op: i32,
         /// Its flags.
         flags: i32,
     },
-    /// A TTL outside 1 ms to 2^40 - 1 ms.
+    /// A TTL is outside 1 ms to 2^40 - 1 ms.
     #[error("a TTL of {0} ms is not between 1 and 1099511627775")]
     IllegalTtl(i64),
-    /// A length or count below -1.
+    /// A length or count is below -1.
     #[error("negative length {0}")]
     NegativeLength(i32),
-    /// Text that is neither UTF-8 nor UTF-8 with supplementary characters as surrogate pairs.
+    /// Text is neither UTF-8 nor CESU-8 (UTF-8 with surrogate pairs).
     #[error("text is not UTF-8")]
     NotText,
-    /// Null where a value is required.
+    /// A required value is null.
     #[error("null where a value is required")]
     Null,
-    /// A name of a child, as long as 256 MiB.
+    /// The name of a child is 256 MiB long, or longer.
     #[error("a name of {0} bytes is too long")]
     TooLong(usize),
     /// The input ends inside a field.
     #[error("{need} bytes needed, {have} left")]
     UnexpectedEnd {
-        /// Bytes the field needs.
+        /// How many bytes the field needs.
         need: usize,
-        /// Bytes that are left.
+        /// How many bytes are left.
         have: usize,
     },
-    /// An operation that may not stand where it stands, or that this crate does not know.
+    /// An opcode is unknown to this crate, or not allowed at this place.
     #[error("opcode {0} is not expected here")]
     UnexpectedOp(i32),
 }
 
-/// Why a message could not be framed.
+/// A message could not be framed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The payload is longer than the limit; nothing was written.
     #[error("a payload of {length} bytes is longer than the limit of {limit}")]
     TooLong {
-        /// Length of the payload.
+        /// The length of the payload.
         length: usize,
         /// The limit.
         limit: usize,
     },
 }
 
-/// A length prefix that cannot be one: the byte stream is not this protocol, or out of step.
+/// A length prefix is negative: the byte stream is not this protocol, or it lost synchronization.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("frame length {length} is negative")]
 pub struct FrameError {
@@ -83,12 +83,17 @@ pub struct FrameError {
 }
 
 impl DecodeError {
-    /// An error about the value that begins at `offset`, in no record yet.
+    /// Creates an error about the value at `offset`, without a record.
     pub(crate) const fn new(kind: DecodeErrorKind, offset: usize) -> Self {
         Self { kind, offset, record: "", field: "" }
     }
 
-    /// Names the record and field an error happened in, unless an inner one is named already.
+    /// Creates an error about an opcode at `offset` that is unknown, or not allowed there.
+    pub(crate) const fn unexpected_op(op: i32, offset: usize) -> Self {
+        Self::new(DecodeErrorKind::UnexpectedOp(op), offset)
+    }
+
+    /// Adds the record and field, unless the error already names an inner record.
     #[must_use]
     pub(crate) fn within(mut self, record: &'static str, field: &'static str) -> Self {
         if self.record.is_empty() {

@@ -1,26 +1,25 @@
-//! Length-prefixed frames, incrementally and without I/O.
+//! Length-prefixed frames: incremental, without I/O.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::error::{EncodeError, FrameError};
 
-/// A frame taken from the stream.
+/// A frame from the stream.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum Frame {
-    /// A whole payload.
+    /// A complete payload.
     Complete(Bytes),
-    /// A payload longer than the limit. Its first bytes are here, the rest is skipped as it
-    /// arrives, so that one oversized reply costs its own request and not the connection.
+    /// A payload longer than the limit. The decoder keeps its first bytes and skips the rest as it
+    /// arrives, so that an oversized reply fails one request instead of the connection.
     Oversized {
-        /// The first [`HEAD`](FrameDecoder::HEAD) bytes: as much as a reply header.
+        /// The first [`HEAD`](FrameDecoder::HEAD) bytes, which contain the reply header.
         head: Bytes,
         /// Length of the payload.
         length: usize,
     },
 }
 
-/// Cuts a byte stream into frames.
+/// Splits a byte stream into frames.
 #[derive(Clone, Debug)]
 pub struct FrameDecoder {
     limit: usize,
@@ -28,21 +27,22 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// Bytes of an oversized payload that are kept: the length of a reply header.
+    /// How many bytes of an oversized payload are kept: the length of a reply header.
     pub const HEAD: usize = 16;
 
-    /// Payloads longer than `limit` are reported as oversized; `limit` is at least
-    /// [`HEAD`](Self::HEAD).
+    /// Creates a decoder that reports payloads longer than `limit` bytes as oversized. A `limit`
+    /// below [`HEAD`](Self::HEAD) is raised to it.
     pub fn new(limit: usize) -> Self {
         Self { limit: limit.max(Self::HEAD), skip: 0 }
     }
 
-    /// Takes the next frame from the front of `buffer`; `None` if more bytes are needed.
+    /// Takes the next frame from the front of `buffer`. Returns `None` if more bytes are needed.
     ///
     /// # Errors
     ///
-    /// A negative length: nothing behind it can be trusted, so the connection has to end.
-    #[allow(clippy::should_implement_trait, reason = "it borrows the buffer")]
+    /// Fails if the length is negative. Nothing after it can be trusted, so the caller must close
+    /// the connection.
+    #[allow(clippy::should_implement_trait, reason = "it takes the buffer as an argument")]
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         if self.skip > 0 {
             let skipped = self.skip.min(buffer.len());
@@ -71,13 +71,14 @@ impl FrameDecoder {
         Ok(Some(Frame::Complete(buffer.split_to(length).freeze())))
     }
 
-    /// How many bytes of an oversized payload are still to be skipped.
+    /// Returns how many bytes of an oversized payload remain to be skipped.
     pub fn skipping(&self) -> usize {
         self.skip
     }
 
-    /// How many bytes the frame at the front of `buffer` still lacks, as far as it is to be kept;
-    /// 0 if its length is not there. Whoever trusts the peer can make room for all of them at once.
+    /// Returns how many bytes are missing to complete the frame at the front of `buffer`. The
+    /// result is 0 if the length prefix has not arrived, or if the frame will be skipped. A caller
+    /// that trusts the peer can reserve the missing bytes at once.
     pub fn missing(&self, buffer: &[u8]) -> usize {
         let length = buffer.first_chunk().filter(|_| self.skip == 0).copied();
         let length = length.and_then(|prefix| usize::try_from(i32::from_be_bytes(prefix)).ok());
@@ -86,11 +87,11 @@ impl FrameDecoder {
     }
 }
 
-/// Appends a frame whose payload `write` appends.
+/// Appends a frame. `write` appends its payload.
 ///
 /// # Errors
 ///
-/// The payload is longer than `limit`. `out` is then as it was before.
+/// Fails if the payload is longer than `limit` bytes. `out` is then unchanged.
 pub fn encode_frame(
     out: &mut BytesMut,
     limit: usize,

@@ -1,7 +1,7 @@
 //! The ZooKeeper client protocol as bytes: frames, records, requests, replies.
 //!
-//! This crate knows no session, no socket and no time. A client and a server use the same
-//! types, in opposite directions:
+//! This crate contains no session logic, opens no sockets and reads no clock. Clients and servers
+//! use the same types, in opposite directions:
 //!
 //! | | client | server |
 //! |---|---|---|
@@ -10,21 +10,21 @@
 //! | replies | decodes [`ReplyHeader`] and [`Response`] | encodes them |
 //! | events | decodes [`WatcherEvent`] | encodes it |
 //!
-//! What the types promise:
+//! The types guarantee the following:
 //!
-//! - Bytes from a peer give a value or a [`DecodeError`] that says what was wrong and where,
-//!   never a panic. Memory follows the bytes that are there, not the lengths and counts they
-//!   claim: at most 40 bytes are reserved for a byte of input, and a kilobyte for any input.
-//! - Numbers of the protocol are open ([`ErrorCode`], [`OpCode`], ...): a newer peer's unknown
-//!   number is data, not an error.
+//! - Decoding bytes from a peer returns a value or a [`DecodeError`] that says what is wrong and
+//!   where. It never panics. Memory use follows the bytes received, not the lengths and counts they
+//!   claim: decoding reserves at most 40 bytes for each byte of input, plus a kilobyte.
+//! - Numbers of the protocol are open ([`ErrorCode`], [`OpCode`], ...): an unknown number from a
+//!   newer peer is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
-//! - Buffers are slices of the input ([`bytes::Bytes`]), and so is text
-//!   ([`bytestring::ByteString`]). Names of children are one slice ([`NameList`]).
-//! - Requests that are known to harm a server cannot be expressed: a `check` exists inside a
-//!   [`Multi`](Request::Multi) only, and a TTL belongs to the modes that have one
-//!   ([`CreateMode`]). Arguments such as paths are not checked here.
+//! - Buffers ([`bytes::Bytes`]) and text ([`bytestring::ByteString`]) are slices of the input. The
+//!   names in a list of children share one slice ([`NameList`]).
+//! - Requests that are known to harm a server cannot be expressed: a `check` exists only inside a
+//!   [`Multi`](Request::Multi), and only the modes that need a TTL have one ([`CreateMode`]).
+//!   Arguments such as paths are not validated here.
 //!
-//! Protocol facts come from `zookeeper.jute`, from the server's sources (3.4.14 to 3.9.5) and
+//! Protocol facts come from `zookeeper.jute`, from the server's source code (3.4.14 to 3.9.5) and
 //! from frames captured on live servers 3.8.0 and 3.9.3, which are this crate's test vectors.
 //!
 //! ```
@@ -49,34 +49,41 @@
 #[macro_use]
 mod macros;
 
-mod code;
+mod auth;
 mod connect;
 mod create;
 mod data;
 mod error;
 mod frame;
+mod ids;
 mod multi;
 mod names;
+mod numbers;
+mod operation;
 mod reply;
 mod request;
 mod watch;
 mod wire;
 
-pub use crate::code::{
-    AddWatchMode, ErrorCode, EventType, KeeperState, OpCode, Permissions, WatcherType, xid,
-};
+pub use crate::auth::{AuthPacket, SaslToken};
 pub use crate::connect::{ConnectRequest, ConnectResponse};
 pub use crate::create::{CreateMode, CreateRequest, Ttl};
 pub use crate::data::{Acl, ClientInfo, Id, Stat};
 pub use crate::error::{DecodeError, DecodeErrorKind, EncodeError, FrameError};
 pub use crate::frame::{Frame, FrameDecoder, encode_frame};
+pub use crate::ids::{SessionId, Version, Zxid};
 pub use crate::multi::{MultiOp, MultiResult, ReadOp, ReadResult};
 pub use crate::names::{IntoNames, NameList, Names};
-pub use crate::reply::{AclReply, ChildrenReply, Create2Reply, DataReply, ReplyHeader, Response};
+pub use crate::numbers::{
+    AddWatchMode, ErrorCode, EventType, KeeperState, OpCode, Permissions, WatcherType, xid,
+};
+pub use crate::operation::{
+    CheckRequest, Create2Reply, DataReply, DeleteRequest, ReadRequest, SetDataRequest,
+};
+pub use crate::reply::{AclReply, ChildrenReply, ReplyHeader, Response};
 pub use crate::request::{
-    AddWatchRequest, AuthPacket, CheckRequest, DeleteRequest, ReadRequest, ReconfigRequest,
-    Request, RequestHeader, SaslToken, SetAclRequest, SetDataRequest, SetWatches, SetWatches2,
-    WatchesRequest,
+    AddWatchRequest, ReconfigRequest, Request, RequestHeader, SetAclRequest, SetWatches,
+    SetWatches2, WatchesRequest,
 };
 pub use crate::watch::WatcherEvent;
 pub use crate::wire::{Reader, Record};

@@ -1,7 +1,7 @@
-//! `record!` keeps a record as short as its declaration in `zookeeper.jute`; `wire_enum!` makes
+//! `record!` keeps a record as short as its declaration in `zookeeper.jute`. `wire_enum!` defines
 //! numbers of the protocol that stay open for newer peers.
 
-/// Defines a record: a struct whose fields stand on the wire in the order of declaration.
+/// Defines a record: a struct whose fields are written in the order of declaration.
 macro_rules! record {
     (
         $(#[$meta:meta])*
@@ -9,7 +9,6 @@ macro_rules! record {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-        #[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
         $vis struct $name { $( $(#[$field_meta])* $vis $field: $ty ),* }
 
         impl $crate::wire::Record for $name {
@@ -21,15 +20,31 @@ macro_rules! record {
                 input: &mut $crate::wire::Reader,
             ) -> Result<Self, $crate::error::DecodeError> {
                 Ok(Self {
-                    $( $field: <$ty as $crate::wire::Record>::decode(input)
-                        .map_err(|error| error.within(stringify!($name), stringify!($field)))?, )*
+                    $( $field: input.field(stringify!($name), stringify!($field))?, )*
                 })
             }
         }
     };
 }
 
-/// Defines a number of the protocol with named values; other values are kept as they are.
+/// Encodes a tuple struct as the one number it holds.
+macro_rules! number_record {
+    ($name:ident($ty:ty)) => {
+        impl $crate::wire::Record for $name {
+            fn encode(&self, out: &mut bytes::BytesMut) {
+                $crate::wire::Record::encode(&self.0, out);
+            }
+
+            fn decode(
+                input: &mut $crate::wire::Reader,
+            ) -> Result<Self, $crate::error::DecodeError> {
+                <$ty as $crate::wire::Record>::decode(input).map(Self)
+            }
+        }
+    };
+}
+
+/// Defines a number of the protocol with named values. Other values are kept as they are.
 macro_rules! wire_enum {
     (
         $(#[$meta:meta])*
@@ -37,13 +52,12 @@ macro_rules! wire_enum {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-        #[allow(clippy::exhaustive_structs, reason = "an open number")]
         pub struct $name(pub i32);
 
         impl $name {
             $( $(#[$value_meta])* pub const $value: Self = Self($number); )*
 
-            /// Name of the value, if this crate knows it.
+            /// Name of the value, or `None` if this crate does not know the value.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $( Self::$value => Some(stringify!($value)), )*
@@ -70,16 +84,6 @@ macro_rules! wire_enum {
             }
         }
 
-        impl $crate::wire::Record for $name {
-            fn encode(&self, out: &mut bytes::BytesMut) {
-                $crate::wire::Record::encode(&self.0, out);
-            }
-
-            fn decode(
-                input: &mut $crate::wire::Reader,
-            ) -> Result<Self, $crate::error::DecodeError> {
-                Ok(Self(<i32 as $crate::wire::Record>::decode(input)?))
-            }
-        }
+        number_record!($name(i32));
     };
 }

@@ -1,36 +1,36 @@
-//! Multi and multiRead: lists of headers and records that end with a header marked done.
+//! Multi and multiRead: lists of headers and records. A header with `done` set ends the list.
 //!
-//! Source: `MultiOperationRecord` and `MultiResponse`. There is no count; only `type` and `done`
-//! of a header are read, and the end is recognised by `done` alone.
+//! Source: `MultiOperationRecord` and `MultiResponse`. There is no count. Servers read `type` and
+//! `done` of a header, and recognize the end by `done` alone.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 
-use crate::code::{ErrorCode, OpCode};
 use crate::create::CreateRequest;
 use crate::data::Stat;
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::DecodeError;
 use crate::names::NameList;
-use crate::reply::{Create2Reply, DataReply};
-use crate::request::{CheckRequest, DeleteRequest, ReadRequest, SetDataRequest};
+use crate::numbers::{ErrorCode, OpCode};
+use crate::operation::{
+    CheckRequest, Create2Reply, DataReply, DeleteRequest, ReadRequest, SetDataRequest,
+};
 use crate::wire::{Reader, Record};
 
 record! {
-    /// Stands before each operation and each result.
+    /// Precedes each operation and each result.
     #[derive(Copy)]
     struct MultiHeader {
-        /// What follows.
+        /// The kind of record that follows.
         op: OpCode,
-        /// Whether this is the end.
+        /// Whether the list ends here.
         done: bool,
-        /// -1 in requests.
+        /// The result of the operation; -1 in requests.
         err: ErrorCode,
     }
 }
 
 /// An operation inside a multi.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "the wire fixes what a multi may contain")]
 pub enum MultiOp {
     /// Fails the multi unless the znode exists and has the version.
     Check(CheckRequest),
@@ -42,54 +42,52 @@ pub enum MultiOp {
     SetData(SetDataRequest),
 }
 
-/// Result of an operation inside a multi.
+/// The result of an operation inside a multi.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "the wire fixes what a multi may answer")]
 pub enum MultiResult {
     /// The version matches.
     Check,
-    /// The znode was created. Servers before 3.7.2 and 3.8.2 answer create2 with this one.
+    /// The znode was created. Servers before 3.7.2 and 3.8.2 reply to create2 with this variant.
     Create {
-        /// Path with the number that a sequential mode appended.
+        /// The path, with the number that the server appended for a sequential mode.
         path: ByteString,
     },
     /// The znode was created.
     Create2 {
-        /// Path with the number that a sequential mode appended.
+        /// The path, with the number that the server appended for a sequential mode.
         path: ByteString,
-        /// Stat right after this operation.
+        /// The stat right after this operation.
         stat: Stat,
     },
     /// The znode was deleted.
     Delete,
-    /// The multi failed, and with it this operation. `OK`: it would have succeeded;
-    /// `RUNTIME_INCONSISTENCY`: it was not reached; any other code is the reason.
+    /// The multi failed, and nothing was applied. `OK` means that this operation would have
+    /// succeeded, `RUNTIME_INCONSISTENCY` that it was not reached. Any other code is the reason of
+    /// the failure.
     Error(ErrorCode),
-    /// The data was replaced; stat right after this operation.
+    /// The data was replaced. Contains the stat right after this operation.
     SetData(Stat),
 }
 
-/// A read inside a multiRead. Its watch flag is not here because servers ignore it.
+/// A read inside a multiRead. It has no watch flag, because servers ignore that.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "the wire fixes what a multiRead may contain")]
 pub enum ReadOp {
     /// Lists the children of the znode at this path.
     GetChildren(ByteString),
-    /// Reads data and stat of the znode at this path.
+    /// Reads the data and stat of the znode at this path.
     GetData(ByteString),
 }
 
-/// Result of a read inside a multiRead; one failure does not affect the others.
+/// The result of a read inside a multiRead. A failed read does not affect the others.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "the wire fixes what a multiRead may answer")]
 pub enum ReadResult {
     /// The children, in no particular order.
     Children(NameList),
-    /// Data and stat.
+    /// The data and stat.
     Data {
-        /// Data; null and empty are different values.
+        /// The data. Null and empty are different values.
         data: Option<Bytes>,
-        /// Stat.
+        /// The stat.
         stat: Stat,
     },
     /// This read failed.
@@ -100,19 +98,19 @@ pub(crate) fn encode_ops(ops: &[MultiOp], out: &mut BytesMut) {
     for op in ops {
         match op {
             MultiOp::Check(check) => {
-                begin(OpCode::CHECK, NO_ERROR_YET, out);
+                begin(OpCode::CHECK, NO_RESULT, out);
                 check.encode(out);
             }
             MultiOp::Create(create) => {
-                begin(create.op(), NO_ERROR_YET, out);
+                begin(create.op(), NO_RESULT, out);
                 create.encode(out);
             }
             MultiOp::Delete(delete) => {
-                begin(OpCode::DELETE, NO_ERROR_YET, out);
+                begin(OpCode::DELETE, NO_RESULT, out);
                 delete.encode(out);
             }
             MultiOp::SetData(set_data) => {
-                begin(OpCode::SET_DATA, NO_ERROR_YET, out);
+                begin(OpCode::SET_DATA, NO_RESULT, out);
                 set_data.encode(out);
             }
         }
@@ -184,7 +182,7 @@ pub(crate) fn encode_reads(ops: &[ReadOp], out: &mut BytesMut) {
             ReadOp::GetChildren(path) => (OpCode::GET_CHILDREN, path),
             ReadOp::GetData(path) => (OpCode::GET_DATA, path),
         };
-        begin(code, NO_ERROR_YET, out);
+        begin(code, NO_RESULT, out);
         ReadRequest { path: path.clone(), watch: false }.encode(out);
     }
     end(out);
@@ -235,18 +233,19 @@ pub(crate) fn decode_read_results(input: &mut Reader) -> Result<Vec<ReadResult>,
     })
 }
 
-/// `err` of a header in a request.
-const NO_ERROR_YET: ErrorCode = ErrorCode(-1);
+/// The field `err` of headers in requests and of headers that end a list.
+const NO_RESULT: ErrorCode = ErrorCode(-1);
 
 fn begin(op: OpCode, err: ErrorCode, out: &mut BytesMut) {
     MultiHeader { op, done: false, err }.encode(out);
 }
 
 fn end(out: &mut BytesMut) {
-    MultiHeader { op: OpCode::ERROR, done: true, err: NO_ERROR_YET }.encode(out);
+    MultiHeader { op: OpCode::ERROR, done: true, err: NO_RESULT }.encode(out);
 }
 
-/// Reads up to the end mark. `element` answers `None` to an opcode that may not stand there.
+/// Reads a list up to its end. `element` returns `None` for an opcode that the list may not
+/// contain.
 fn decode_list<T>(
     input: &mut Reader,
     mut element: impl FnMut(OpCode, &mut Reader) -> Result<Option<T>, DecodeError>,
@@ -259,8 +258,8 @@ fn decode_list<T>(
             return Ok(elements);
         }
         let Some(element) = element(header.op, input)? else {
-            let kind = DecodeErrorKind::UnexpectedOp(header.op.0);
-            return Err(DecodeError::new(kind, offset).within("MultiHeader", "op"));
+            let error = DecodeError::unexpected_op(header.op.0, offset);
+            return Err(error.within("MultiHeader", "op"));
         };
         elements.push(element);
     }

@@ -1,4 +1,4 @@
-//! Names of children: a list that is read as a whole.
+//! Names of children: a list that is decoded as a whole.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -11,10 +11,10 @@ use crate::wire::{Reader, Record, encode_buffer, length_prefix};
 
 /// Names of the children of a znode.
 ///
-/// A list may be long, and often it is read for the sake of one name. So reading checks all of it,
-/// and makes nothing of the single names: they are borrowed from it as `&str`. Taken by value, each
-/// is a slice that counts a reference; it keeps the whole list in memory, so what is kept for long
-/// should be copied.
+/// Lists can be long, and callers often look for a single name. Decoding therefore validates the
+/// whole list but allocates nothing per name: iterating borrows the names as `&str`. Iterating by
+/// value returns reference-counted slices that keep the whole list in memory, so copy the names
+/// that you keep for long.
 ///
 /// ```
 /// use bytestring::ByteString;
@@ -29,45 +29,45 @@ use crate::wire::{Reader, Record, encode_buffer, length_prefix};
 /// ```
 #[derive(Clone, Default, Eq, Hash, PartialEq)]
 pub struct NameList {
-    /// Each name behind its length, which is four digits to base 128, so that all of it is text. As
-    /// long as the names are shorter than 128 bytes, this is how they stand on the wire.
+    /// Each name follows its length, which is written as four base-128 digits so that the whole
+    /// buffer is valid text. If all names are shorter than 128 bytes, this is the wire format.
     text: ByteString,
     count: usize,
 }
 
-/// The names of a list, borrowed.
+/// Iterates over the names of a [`NameList`] as borrowed text.
 #[derive(Clone, Debug)]
 pub struct Names<'a> {
-    /// As in the list.
+    /// The rest of the list, in its format.
     rest: &'a str,
     left: usize,
 }
 
-/// The names of a list, as slices of it.
+/// Iterates over the names of a [`NameList`] as slices of it.
 #[derive(Clone, Debug)]
 pub struct IntoNames {
     list: NameList,
-    /// Where the rest begins.
+    /// Where the remaining names begin.
     at: usize,
 }
 
 impl NameList {
-    /// Number of names.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True if there are none.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The names, in the order of the list.
+    /// Returns the names in the order of the list.
     pub fn iter(&self) -> Names<'_> {
         Names { rest: &self.text, left: self.count }
     }
 
-    /// The same names in order. Servers list them in an order of their own.
+    /// Returns the same names, sorted. Servers list names in no particular order.
     #[must_use]
     pub fn sorted(&self) -> Self {
         let mut names: Vec<_> = self.iter().collect();
@@ -90,7 +90,7 @@ impl Record for NameList {
         {
             return Ok(Self { text, count });
         }
-        // Long names, surrogate pairs, null, and whatever is wrong.
+        // The slow path handles long names, surrogate pairs, null, and malformed lists.
         let count = input.length()?.unwrap_or(0);
         let mut list = Builder::default();
         for _ in 0..count {
@@ -105,8 +105,9 @@ impl Record for NameList {
     }
 }
 
-/// How many names stand behind the count at the front, and in how many bytes. `None` unless all of
-/// them are there, and are shorter than 128 bytes. They need not be text.
+/// Returns how many names follow the count at the front, and how many bytes they take. Returns
+/// `None` unless all names are complete and shorter than 128 bytes. Does not check that they are
+/// text.
 fn short_names(wire: &[u8]) -> Option<(usize, usize)> {
     let (count, names) = wire.split_first_chunk()?;
     let count = usize::try_from(i32::from_be_bytes(*count)).ok()?;
@@ -117,8 +118,8 @@ fn short_names(wire: &[u8]) -> Option<(usize, usize)> {
         let &[0, 0, 0, length @ 0..BASE] = prefix else { return None };
         let step = DIGITS + usize::from(length);
         names.get(at..at + step)?;
-        // The names of a queue are equally long. Where that is so, no name has to be looked at
-        // before it is clear where the next one begins.
+        // The names in a queue usually have the same length. Then comparing the prefix suffices,
+        // and the loads do not depend on each other.
         while left > 0
             && let Some(name) = names.get(at..at + step)
             && name.starts_with(prefix)
@@ -132,12 +133,12 @@ fn short_names(wire: &[u8]) -> Option<(usize, usize)> {
 
 /// # Panics
 ///
-/// A name is as long as 256 MiB.
+/// Panics if a name is 256 MiB long, or longer.
 impl<T: AsRef<str>> FromIterator<T> for NameList {
     fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
         let mut list = Builder::default();
         for name in names {
-            assert!(list.push(name.as_ref()), "a name is as long as 256 MiB");
+            assert!(list.push(name.as_ref()), "a name is 256 MiB long, or longer");
         }
         list.finish()
     }
@@ -167,7 +168,7 @@ impl<'a> IntoIterator for &'a NameList {
     }
 }
 
-/// As the list of strings that it is.
+// Prints the list of names instead of its encoding.
 impl fmt::Debug for NameList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self).finish()
@@ -179,7 +180,7 @@ impl<'a> Iterator for Names<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         self.left = self.left.checked_sub(1)?;
-        let (name, rest) = first(self.rest).expect("a list is checked when it is made");
+        let (name, rest) = first(self.rest).expect("a list is validated when it is created");
         self.rest = rest;
         Some(name)
     }
@@ -203,7 +204,7 @@ impl Iterator for IntoNames {
             .text
             .get(self.at..)
             .and_then(first)
-            .expect("a list is checked when it is made");
+            .expect("a list is validated when it is created");
         self.at = self.list.text.len() - rest.len();
         Some(self.list.text.slice_ref(name))
     }
@@ -217,14 +218,14 @@ impl ExactSizeIterator for IntoNames {}
 
 impl FusedIterator for IntoNames {}
 
-/// The first name of a list's text, and what stands behind it.
+/// Splits the text of a list into its first name and the rest.
 fn first(text: &str) -> Option<(&str, &str)> {
     let digits: &[u8; DIGITS] = text.as_bytes().first_chunk()?;
     let length = digits.iter().fold(0, |length, digit| length << 7 | usize::from(*digit));
     text.get(DIGITS..)?.split_at_checked(length)
 }
 
-/// Writes the text of a list.
+/// Builds the text of a list.
 #[derive(Default)]
 struct Builder {
     text: String,
@@ -232,7 +233,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// False if the name is too long for the digits.
+    /// Appends a name. Returns false if its length does not fit into the digits.
     #[must_use]
     fn push(&mut self, name: &str) -> bool {
         if name.len() >> (7 * DIGITS) != 0 {
@@ -251,7 +252,7 @@ impl Builder {
     }
 }
 
-/// Digits of a length in the text of a list, as many as it has bytes on the wire.
+/// Number of digits of a length in the text of a list, which is its number of bytes on the wire.
 const DIGITS: usize = 4;
-/// What a digit stays below.
+/// The base of the digits.
 const BASE: u8 = 128;

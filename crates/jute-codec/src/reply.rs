@@ -1,113 +1,96 @@
-//! Replies: a header, then, if it reports success, the record of the operation.
+//! Replies: a header, followed by the record of the operation if the header reports success.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use bytestring::ByteString;
 
-use crate::code::{ErrorCode, OpCode};
+use crate::auth::SaslToken;
 use crate::data::{Acl, ClientInfo, Stat};
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::DecodeError;
+use crate::ids::Zxid;
 use crate::multi::{self, MultiResult, ReadResult};
 use crate::names::NameList;
-use crate::request::SaslToken;
+use crate::numbers::{ErrorCode, OpCode};
+use crate::operation::{Create2Reply, DataReply};
 use crate::wire::{Reader, Record};
 
 record! {
-    /// Prefix of every reply but the handshake's, and of every watch event.
+    /// Precedes every reply except that of the handshake, and every watch event.
     #[derive(Copy)]
     pub struct ReplyHeader {
-        /// Echo of the request's xid, or one of [`xid`](crate::xid).
+        /// The xid of the request, or one of the constants in [`xid`](crate::xid).
         xid: i32,
-        /// Last transaction the server had applied when it answered. Only values above 0 in
-        /// ordinary replies count as seen: events carry -1 or more, auth and SASL 0, unknown
-        /// opcodes -1.
-        zxid: i64,
-        /// Result.
+        /// The last transaction that the server had applied when it replied. A client may count
+        /// only values above 0 in ordinary replies as seen: watch events have -1 or more, replies
+        /// to auth and SASL have 0, replies to unknown opcodes have -1.
+        zxid: Zxid,
+        /// The result.
         err: ErrorCode,
     }
 }
 
 record! {
-    /// Path and stat of a new znode.
-    pub struct Create2Reply {
-        /// Path with the number that a sequential mode appended.
-        path: ByteString,
-        /// Stat.
-        stat: Stat,
-    }
-}
-
-record! {
-    /// Data and stat of a znode.
-    pub struct DataReply {
-        /// Data; null and empty are different values.
-        data: Option<Bytes>,
-        /// Stat.
-        stat: Stat,
-    }
-}
-
-record! {
-    /// Access control list and stat of a znode.
+    /// The access control list and stat of a znode.
     pub struct AclReply {
-        /// The list.
+        /// The access control list.
         acl: Vec<Acl>,
-        /// Stat.
+        /// The stat.
         stat: Stat,
     }
 }
 
 record! {
-    /// Children and stat of a znode.
+    /// The names of the children, and the stat of their parent.
     pub struct ChildrenReply {
-        /// Names of the children, in no particular order.
+        /// The names of the children, in no particular order.
         children: NameList,
-        /// Stat of the znode itself.
+        /// The stat of the parent.
         stat: Stat,
     }
 }
 
-/// What follows the header of a successful reply.
+/// The record that follows the header of a successful reply.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Response {
-    /// A persistent watch was added; the number is 0.
+    /// A persistent watch was added. The code is 0.
     AddWatch(ErrorCode),
-    /// Access control list.
+    /// The access control list and stat.
     GetAcl(AclReply),
-    /// Number of descendants.
+    /// The number of descendants.
     GetAllChildrenNumber(i32),
-    /// Names of the children, in no particular order.
+    /// The names of the children, in no particular order.
     GetChildren(NameList),
-    /// Children and stat.
+    /// The names of the children, and the stat of their parent.
     GetChildren2(ChildrenReply),
-    /// Path of the new znode.
+    /// The path of the new znode.
     Create(ByteString),
-    /// Path and stat of the new znode.
+    /// The path and stat of the new znode.
     Create2(Create2Reply),
-    /// Nothing follows: delete, ping, auth, watches restored, checked or removed, session closed.
+    /// Nothing: the reply to delete, ping, auth, setWatches, checkWatches, removeWatches or
+    /// closeSession.
     Empty,
-    /// Stat of an existing znode.
+    /// The stat of an existing znode.
     Exists(Stat),
-    /// Data and stat.
+    /// The data and stat.
     GetData(DataReply),
-    /// Paths of the session's ephemerals.
+    /// The paths of the session's ephemerals.
     GetEphemerals(Vec<ByteString>),
-    /// Results of a multi. The multi has failed if any of them is an
-    /// [`Error`](MultiResult::Error), though the header says `OK`.
+    /// The results of a multi. The multi failed if any of them is an
+    /// [`Error`](MultiResult::Error), although the header says `OK`.
     Multi(Vec<MultiResult>),
-    /// Results of a multiRead.
+    /// The results of a multiRead.
     MultiRead(Vec<ReadResult>),
     /// The new configuration.
     Reconfig(DataReply),
     /// A SASL token.
     Sasl(SaslToken),
-    /// Stat after the change of the access control list.
+    /// The stat after the access control list changed.
     SetAcl(Stat),
-    /// Stat after the change of the data.
+    /// The stat after the data changed.
     SetData(Stat),
-    /// Echo of the path.
+    /// The path of the request.
     Sync(ByteString),
-    /// Identities of the connection.
+    /// The identities of the connection.
     WhoAmI(Vec<ClientInfo>),
 }
 
@@ -134,12 +117,13 @@ impl Response {
     }
 
     /// Reads the record that follows the header of a successful reply to a request with this
-    /// opcode. (A failed SASL round is the one failure with a body: a null token.)
+    /// opcode. (A failed SASL round is the only failure with a record: a null token.)
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::UnexpectedOp`] for an opcode without a known answer, at the first byte
-    /// behind the header; others for bytes that are no such record.
+    /// Returns [`UnexpectedOp`](crate::DecodeErrorKind::UnexpectedOp), with the offset of the first
+    /// byte after the header, if this crate does not know the reply to the opcode. Returns other
+    /// kinds if the bytes are not such a record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match op {
             OpCode::ADD_WATCH => Self::AddWatch(input.field("ErrorResponse", "err")?),
@@ -176,12 +160,7 @@ impl Response {
             OpCode::SET_DATA => Self::SetData(Record::decode(input)?),
             OpCode::SYNC => Self::Sync(input.field("SyncResponse", "path")?),
             OpCode::WHO_AM_I => Self::WhoAmI(input.field("WhoAmIResponse", "client_info")?),
-            _ => {
-                return Err(DecodeError::new(
-                    DecodeErrorKind::UnexpectedOp(op.0),
-                    input.position(),
-                ));
-            }
+            _ => return Err(DecodeError::unexpected_op(op.0, input.position())),
         })
     }
 }

@@ -1,79 +1,38 @@
-//! Requests: a header, then the record of the operation.
+//! Requests: a header, followed by the record of the operation.
 
-use std::fmt;
-
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use bytestring::ByteString;
 
-use crate::code::{AddWatchMode, OpCode, WatcherType};
+use crate::auth::{AuthPacket, SaslToken};
 use crate::create::CreateRequest;
 use crate::data::Acl;
-use crate::error::{DecodeError, DecodeErrorKind};
+use crate::error::DecodeError;
+use crate::ids::{Version, Zxid};
 use crate::multi::{self, MultiOp, ReadOp};
+use crate::numbers::{AddWatchMode, OpCode, WatcherType};
+use crate::operation::{DeleteRequest, ReadRequest, SetDataRequest};
 use crate::wire::{Reader, Record};
 
 record! {
-    /// Prefix of every request but the handshake.
+    /// Precedes every request except the handshake.
     #[derive(Copy)]
     pub struct RequestHeader {
-        /// Comes back in the reply; positive for ordinary requests.
+        /// Identifies the request in its reply; positive for ordinary requests.
         xid: i32,
-        /// Which record follows.
+        /// The kind of record that follows.
         op: OpCode,
-    }
-}
-
-record! {
-    /// Names a znode to read, and whether to watch it.
-    pub struct ReadRequest {
-        /// Path of the znode.
-        path: ByteString,
-        /// Whether to leave a one-shot watch.
-        watch: bool,
-    }
-}
-
-record! {
-    /// Deletes a znode.
-    pub struct DeleteRequest {
-        /// Path of the znode.
-        path: ByteString,
-        /// Expected version of the data; -1 for any.
-        version: i32,
-    }
-}
-
-record! {
-    /// Inside a multi: fails it unless the znode exists and has the version.
-    pub struct CheckRequest {
-        /// Path of the znode.
-        path: ByteString,
-        /// Expected version of the data; -1 for any.
-        version: i32,
-    }
-}
-
-record! {
-    /// Replaces the data of a znode.
-    pub struct SetDataRequest {
-        /// Path of the znode.
-        path: ByteString,
-        /// New data; null and empty are different values.
-        data: Option<Bytes>,
-        /// Expected version of the data; -1 for any.
-        version: i32,
     }
 }
 
 record! {
     /// Replaces the access control list of a znode.
     pub struct SetAclRequest {
-        /// Path of the znode.
+        /// The path of the znode.
         path: ByteString,
-        /// New list.
+        /// The new list.
         acl: Vec<Acl>,
-        /// Expected version of the list (`aversion`); -1 for any.
-        version: i32,
+        /// The expected version of the list (`aversion`); [`Version::ANY`] matches every version.
+        version: Version,
     }
 }
 
@@ -82,21 +41,21 @@ record! {
     pub struct ReconfigRequest {
         /// Servers to add or change.
         joining_servers: Option<ByteString>,
-        /// Ids of servers to remove.
+        /// The ids of servers to remove.
         leaving_servers: Option<ByteString>,
-        /// The whole new membership, instead of the two above.
+        /// The complete new membership; replaces the two fields above.
         new_members: Option<ByteString>,
-        /// Expected version of the configuration; -1 for any.
+        /// The expected version of the configuration; -1 matches every version.
         config_id: i64,
     }
 }
 
 record! {
-    /// Names watches to check or remove.
+    /// Checks or removes watches.
     pub struct WatchesRequest {
-        /// Path of the watched znode.
+        /// The path of the watched znode.
         path: ByteString,
-        /// Which of its watches.
+        /// The type of watches to check or remove.
         kind: WatcherType,
     }
 }
@@ -104,9 +63,9 @@ record! {
 record! {
     /// Adds a persistent watch.
     pub struct AddWatchRequest {
-        /// Path to watch; the znode may be missing.
+        /// The path to watch; the znode need not exist.
         path: ByteString,
-        /// Kind of watch.
+        /// The kind of watch.
         mode: AddWatchMode,
     }
 }
@@ -114,13 +73,13 @@ record! {
 record! {
     /// Restores one-shot watches on a new connection.
     pub struct SetWatches {
-        /// Changes after this zxid fire at once.
-        relative_zxid: i64,
-        /// Watches left by getData, or by exists on an existing znode.
+        /// The server sends an event at once for each change after this zxid.
+        relative_zxid: Zxid,
+        /// Watches set by getData, or by exists on an existing znode.
         data: Vec<ByteString>,
-        /// Watches left by exists on a missing znode.
+        /// Watches set by exists on a missing znode.
         exist: Vec<ByteString>,
-        /// Watches left by getChildren.
+        /// Watches set by getChildren.
         child: Vec<ByteString>,
     }
 }
@@ -128,13 +87,14 @@ record! {
 record! {
     /// Restores watches of all kinds on a new connection.
     pub struct SetWatches2 {
-        /// Changes after this zxid fire the one-shot watches at once; persistent ones miss them.
-        relative_zxid: i64,
-        /// Watches left by getData, or by exists on an existing znode.
+        /// The server sends an event at once for each change after this zxid that matches a
+        /// one-shot watch. Persistent watches miss these changes.
+        relative_zxid: Zxid,
+        /// Watches set by getData, or by exists on an existing znode.
         data: Vec<ByteString>,
-        /// Watches left by exists on a missing znode.
+        /// Watches set by exists on a missing znode.
         exist: Vec<ByteString>,
-        /// Watches left by getChildren.
+        /// Watches set by getChildren.
         child: Vec<ByteString>,
         /// Persistent watches.
         persistent: Vec<ByteString>,
@@ -143,63 +103,7 @@ record! {
     }
 }
 
-/// Adds an identity to the connection.
-#[derive(Clone, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
-pub struct AuthPacket {
-    /// Scheme, such as `digest`.
-    pub scheme: ByteString,
-    /// Credentials, such as `user:password`.
-    pub auth: Option<Bytes>,
-}
-
-impl Record for AuthPacket {
-    fn encode(&self, out: &mut BytesMut) {
-        // `type`, which servers ignore.
-        0_i32.encode(out);
-        self.scheme.encode(out);
-        self.auth.encode(out);
-    }
-
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        input.field::<i32>("AuthPacket", "type")?;
-        Ok(Self {
-            scheme: input.field("AuthPacket", "scheme")?,
-            auth: input.field("AuthPacket", "auth")?,
-        })
-    }
-}
-
-/// The credentials stay out of logs.
-impl fmt::Debug for AuthPacket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthPacket").field("scheme", &self.scheme).finish_non_exhaustive()
-    }
-}
-
-/// A token of a round of SASL; null and empty are different values.
-#[derive(Clone, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "the wire fixes the fields")]
-pub struct SaslToken(pub Option<Bytes>);
-
-impl Record for SaslToken {
-    fn encode(&self, out: &mut BytesMut) {
-        self.0.encode(out);
-    }
-
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self(Option::decode(input)?))
-    }
-}
-
-/// The token stays out of logs: it may be all that proves who somebody is.
-impl fmt::Debug for SaslToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SaslToken").finish_non_exhaustive()
-    }
-}
-
-/// Everything a client can ask for.
+/// A request of a client.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
@@ -207,7 +111,7 @@ pub enum Request {
     AddWatch(AddWatchRequest),
     /// Adds an identity to the connection.
     Auth(AuthPacket),
-    /// Asks whether a watch is registered (3.5.0).
+    /// Checks whether a watch is registered (3.5.0).
     CheckWatches(WatchesRequest),
     /// Ends the session.
     CloseSession,
@@ -225,7 +129,7 @@ pub enum Request {
     GetChildren(ReadRequest),
     /// Lists the children and reads the stat.
     GetChildren2(ReadRequest),
-    /// Reads data and stat.
+    /// Reads the data and stat.
     GetData(ReadRequest),
     /// Lists the ephemerals of the session below a prefix (3.6.0).
     GetEphemerals(Option<ByteString>),
@@ -235,11 +139,11 @@ pub enum Request {
     MultiRead(Vec<ReadOp>),
     /// Keeps the session alive.
     Ping,
-    /// Changes the ensemble (3.5.0).
+    /// Changes the members of the ensemble (3.5.0).
     Reconfig(ReconfigRequest),
     /// Removes watches (3.5.0).
     RemoveWatches(WatchesRequest),
-    /// One round of SASL; the token.
+    /// Sends the token of one SASL round.
     Sasl(SaslToken),
     /// Replaces the access control list.
     SetAcl(SetAclRequest),
@@ -255,8 +159,53 @@ pub enum Request {
     WhoAmI,
 }
 
+/// Lists the paths of a request, either shared or mutable.
+macro_rules! paths_of {
+    ($request:expr, $iter:ident $(, $mutable:tt)?) => {
+        match $request {
+            Self::AddWatch(request) => vec![&$($mutable)? request.path],
+            Self::CheckWatches(request) | Self::RemoveWatches(request) => {
+                vec![&$($mutable)? request.path]
+            }
+            Self::Create(request) => vec![&$($mutable)? request.path],
+            Self::Delete(request) => vec![&$($mutable)? request.path],
+            Self::Exists(request)
+            | Self::GetChildren(request)
+            | Self::GetChildren2(request)
+            | Self::GetData(request) => vec![&$($mutable)? request.path],
+            Self::GetAcl(path) | Self::GetAllChildrenNumber(path) | Self::Sync(path) => vec![path],
+            Self::GetEphemerals(prefix) => prefix.$iter().collect(),
+            Self::Multi(ops) => ops
+                .$iter()
+                .map(|op| match op {
+                    MultiOp::Check(op) => &$($mutable)? op.path,
+                    MultiOp::Create(op) => &$($mutable)? op.path,
+                    MultiOp::Delete(op) => &$($mutable)? op.path,
+                    MultiOp::SetData(op) => &$($mutable)? op.path,
+                })
+                .collect(),
+            Self::MultiRead(ops) => ops
+                .$iter()
+                .map(|op| match op {
+                    ReadOp::GetChildren(path) | ReadOp::GetData(path) => path,
+                })
+                .collect(),
+            Self::SetAcl(request) => vec![&$($mutable)? request.path],
+            Self::SetData(request) => vec![&$($mutable)? request.path],
+            Self::Auth(_)
+            | Self::CloseSession
+            | Self::Ping
+            | Self::Reconfig(_)
+            | Self::Sasl(_)
+            | Self::SetWatches(_)
+            | Self::SetWatches2(_)
+            | Self::WhoAmI => Vec::new(),
+        }
+    };
+}
+
 impl Request {
-    /// Opcode for the header.
+    /// Returns the opcode for the header.
     pub fn op(&self) -> OpCode {
         match self {
             Self::AddWatch(_) => OpCode::ADD_WATCH,
@@ -285,6 +234,19 @@ impl Request {
             Self::Sync(_) => OpCode::SYNC,
             Self::WhoAmI => OpCode::WHO_AM_I,
         }
+    }
+
+    /// Returns the paths of the operation, in the order of the request. The result is empty for
+    /// [`GetEphemerals`](Self::GetEphemerals) without a prefix. It omits the paths of
+    /// [`SetWatches`](Self::SetWatches) and [`SetWatches2`](Self::SetWatches2), which come from
+    /// earlier requests.
+    pub fn paths(&self) -> Vec<&ByteString> {
+        paths_of!(self, iter)
+    }
+
+    /// Returns the same paths as [`paths`](Self::paths), mutably.
+    pub fn paths_mut(&mut self) -> Vec<&mut ByteString> {
+        paths_of!(self, iter_mut, mut)
     }
 
     /// Appends the record that follows the header.
@@ -319,8 +281,9 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// [`DecodeErrorKind::UnexpectedOp`] for opcodes that no client may send, at the first byte
-    /// behind the header; others for bytes that are no such record.
+    /// Returns [`UnexpectedOp`](crate::DecodeErrorKind::UnexpectedOp), with the offset of the first
+    /// byte after the header, for an opcode that clients may not send. Returns other kinds if the
+    /// bytes are not such a record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match op {
             OpCode::ADD_WATCH => Self::AddWatch(Record::decode(input)?),
@@ -354,12 +317,7 @@ impl Request {
             OpCode::SET_WATCHES2 => Self::SetWatches2(Record::decode(input)?),
             OpCode::SYNC => Self::Sync(input.field("SyncRequest", "path")?),
             OpCode::WHO_AM_I => Self::WhoAmI,
-            _ => {
-                return Err(DecodeError::new(
-                    DecodeErrorKind::UnexpectedOp(op.0),
-                    input.position(),
-                ));
-            }
+            _ => return Err(DecodeError::unexpected_op(op.0, input.position())),
         })
     }
 }

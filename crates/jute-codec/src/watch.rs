@@ -2,19 +2,19 @@
 
 use bytestring::ByteString;
 
-use crate::code::{EventType, KeeperState};
+use crate::numbers::{EventType, KeeperState};
 
 record! {
-    /// Body of a frame with xid [`NOTIFICATION`](crate::xid::NOTIFICATION).
+    /// The record in a frame with xid [`NOTIFICATION`](crate::xid::NOTIFICATION).
     ///
-    /// The header's zxid is -1 before 3.9.0 and for events that restoring watches produced; it
-    /// must never count as a zxid seen.
+    /// The zxid in the header is -1 before 3.9.0, and for events caused by restoring watches. A
+    /// client must never count it as seen.
     pub struct WatcherEvent {
-        /// What happened.
+        /// What happened to the znode.
         kind: EventType,
         /// Always `SYNC_CONNECTED` from a server.
         state: KeeperState,
-        /// Full path on the server, without regard to a client's chroot.
+        /// The full path on the server; a client's chroot is not stripped.
         path: ByteString,
     }
 }

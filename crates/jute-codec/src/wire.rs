@@ -1,55 +1,57 @@
-//! Primitives of jute: how integers, booleans, buffers, text and vectors stand on the wire.
+//! The primitives of jute: integers, booleans, buffers, text and vectors.
 //!
 //! Everything is big-endian, without alignment or tags. Lengths and counts are signed 32-bit
-//! numbers; -1 stands for null. Source: `org.apache.jute.BinaryInputArchive`.
+//! numbers; -1 means null. Source: `org.apache.jute.BinaryInputArchive`.
+
+use std::fmt;
 
 use bytes::{Buf, Bytes, BytesMut};
 use bytestring::ByteString;
 
 use crate::error::{DecodeError, DecodeErrorKind};
 
-/// A value with a place on the wire.
+/// A value with a wire format.
 pub trait Record: Sized {
     /// Appends the value.
     fn encode(&self, out: &mut BytesMut);
 
-    /// Reads the value. Bytes behind it stay in `input`.
+    /// Reads the value. Bytes after it stay in `input`.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] says what was wrong and where.
+    /// Returns what is wrong with the bytes, and where.
     fn decode(input: &mut Reader) -> Result<Self, DecodeError>;
 }
 
-/// A payload being read.
-#[derive(Clone, Debug)]
+/// Reads a payload from front to back.
+#[derive(Clone)]
 pub struct Reader {
     rest: Bytes,
     length: usize,
 }
 
 impl Reader {
-    /// Starts at the first byte of a payload.
+    /// Creates a reader at the first byte of a payload.
     pub fn new(payload: Bytes) -> Self {
         Self { length: payload.len(), rest: payload }
     }
 
-    /// Bytes that were not read yet.
+    /// Returns how many bytes have not been read.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Bytes that were read.
+    /// Returns how many bytes have been read.
     pub fn position(&self) -> usize {
         self.length - self.rest.len()
     }
 
-    /// Takes what was not read yet.
+    /// Returns the bytes that have not been read.
     pub fn into_rest(self) -> Bytes {
         self.rest
     }
 
-    /// Reads a field and names it in an error that has no name yet.
+    /// Reads a field. An error that names no record yet gets these names.
     pub(crate) fn field<T: Record>(
         &mut self,
         record: &'static str,
@@ -67,7 +69,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads a length and then that many bytes; `None` for null.
+    /// Reads a length and that many bytes. Returns `None` for null.
     fn buffer(&mut self) -> Result<Option<Bytes>, DecodeError> {
         let offset = self.position();
         let Some(length) = self.length()? else { return Ok(None) };
@@ -75,7 +77,7 @@ impl Reader {
         Ok(Some(self.rest.split_to(length)))
     }
 
-    /// Skips bytes and reads text of a length, if it is UTF-8. Nothing is read otherwise.
+    /// Skips bytes, then reads `length` bytes of text. Reads nothing if they are not UTF-8.
     pub(crate) fn text(&mut self, skipped: usize, length: usize) -> Option<ByteString> {
         let end = skipped + length;
         let text = ByteString::try_from(self.rest.slice(skipped..end)).ok()?;
@@ -83,12 +85,12 @@ impl Reader {
         Some(text)
     }
 
-    /// What was not read yet.
+    /// Returns the bytes that have not been read, without reading them.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.rest
     }
 
-    /// Reads a length or a count; `None` for null.
+    /// Reads a length or a count. Returns `None` for null.
     pub(crate) fn length(&mut self) -> Result<Option<usize>, DecodeError> {
         self.need(4)?;
         let offset = self.position();
@@ -101,29 +103,35 @@ impl Reader {
     }
 }
 
-impl Record for i32 {
-    fn encode(&self, out: &mut BytesMut) {
-        out.extend_from_slice(&self.to_be_bytes());
-    }
-
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        input.need(4)?;
-        Ok(input.rest.get_i32())
-    }
-}
-
-impl Record for i64 {
-    fn encode(&self, out: &mut BytesMut) {
-        out.extend_from_slice(&self.to_be_bytes());
-    }
-
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        input.need(8)?;
-        Ok(input.rest.get_i64())
+// The bytes stay out of logs, because they may contain a password.
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("position", &self.position())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }
 
-/// Written as 0 or 1; any other byte is read as true, as the official reader does.
+macro_rules! integer_record {
+    ($ty:ty, $get:ident) => {
+        impl Record for $ty {
+            fn encode(&self, out: &mut BytesMut) {
+                out.extend_from_slice(&self.to_be_bytes());
+            }
+
+            fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+                input.need(size_of::<Self>())?;
+                Ok(input.rest.$get())
+            }
+        }
+    };
+}
+
+integer_record!(i32, get_i32);
+integer_record!(i64, get_i64);
+
+/// Encodes as 0 or 1. Any other byte decodes as true, as in the official implementation.
 impl Record for bool {
     fn encode(&self, out: &mut BytesMut) {
         out.extend_from_slice(&[u8::from(*self)]);
@@ -135,7 +143,7 @@ impl Record for bool {
     }
 }
 
-/// A buffer that may be null. Null and empty are different values.
+/// A nullable buffer. Null and empty are different values.
 impl Record for Option<Bytes> {
     fn encode(&self, out: &mut BytesMut) {
         encode_buffer(self.as_deref(), out);
@@ -146,7 +154,7 @@ impl Record for Option<Bytes> {
     }
 }
 
-/// A buffer where null means the same as empty.
+/// A buffer that is never null: null decodes as empty.
 impl Record for Bytes {
     fn encode(&self, out: &mut BytesMut) {
         encode_buffer(Some(self), out);
@@ -157,7 +165,7 @@ impl Record for Bytes {
     }
 }
 
-/// Text that may be null.
+/// Nullable text.
 impl Record for Option<ByteString> {
     fn encode(&self, out: &mut BytesMut) {
         encode_buffer(self.as_ref().map(|text| text.as_bytes().as_ref()), out);
@@ -177,7 +185,7 @@ impl Record for Option<ByteString> {
     }
 }
 
-/// Text; null is an error.
+/// Text. Null is an error.
 impl Record for ByteString {
     fn encode(&self, out: &mut BytesMut) {
         encode_buffer(Some(self.as_bytes()), out);
@@ -189,7 +197,7 @@ impl Record for ByteString {
     }
 }
 
-/// A vector; null is read as empty.
+/// A vector. Null decodes as empty.
 impl<T: Record> Record for Vec<T> {
     fn encode(&self, out: &mut BytesMut) {
         length_prefix(self.len()).encode(out);
@@ -200,7 +208,7 @@ impl<T: Record> Record for Vec<T> {
 
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let count = input.length()?.unwrap_or(0);
-        // The count is the peer's claim. Reserve no more than the bytes that are really there.
+        // The peer may claim any count. Reserve no more than the bytes received can contain.
         let fits = input.remaining() / size_of::<T>().max(1);
         let mut elements = Self::with_capacity(count.min(fits));
         for _ in 0..count {
@@ -220,13 +228,13 @@ pub(crate) fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
     }
 }
 
-/// Nothing longer than `i32::MAX` survives the frame limit, so saturation is never seen.
+/// Saturates. No peer sees that, because frames longer than `i32::MAX` bytes cannot be sent.
 pub(crate) fn length_prefix(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Reads the form that Java servers write for characters above U+FFFF: each half of a surrogate
-/// pair as three bytes (CESU-8).
+/// Decodes CESU-8, which Java servers write: a character above U+FFFF is a surrogate pair, with
+/// three bytes for each half.
 fn join_surrogates(mut rest: &[u8]) -> Option<String> {
     let mut joined = String::with_capacity(rest.len());
     while !rest.is_empty() {
@@ -236,9 +244,9 @@ fn join_surrogates(mut rest: &[u8]) -> Option<String> {
         };
         joined.push_str(valid);
         rest = rest.get(valid.len()..)?;
-        if let Some((pair, behind)) = rest.split_at_checked(6) {
+        if let Some((pair, after)) = rest.split_at_checked(6) {
             joined.push(surrogate_pair(pair)?);
-            rest = behind;
+            rest = after;
         } else if !rest.is_empty() {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Frames do not depend on how the stream arrives, and a bad one costs no more than it must.
+//! The decoder returns the same frames however the stream is split, and limits the cost of bad
+//! ones.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,9 +11,9 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
-    /// The payloads are up to twice as long as the limit, so about half are oversized.
+    /// Payloads are up to twice as long as the limit, so about half of them are oversized.
     #[test]
-    fn frames_are_the_same_however_the_stream_is_cut(
+    fn frames_do_not_depend_on_how_the_stream_is_split(
         payloads in vec(vec(any::<u8>(), 0..128), 0..8),
         cuts in vec(1_usize..40, 1..8),
     ) {
@@ -22,13 +23,13 @@ proptest! {
         let mut frames = Vec::new();
         let mut rest = &stream[..];
         for cut in cuts.into_iter().cycle() {
-            let (chunk, behind) = rest.split_at(cut.min(rest.len()));
+            let (chunk, later) = rest.split_at(cut.min(rest.len()));
             buffer.extend_from_slice(chunk);
             while let Some(frame) = decoder.next(&mut buffer).unwrap() {
                 frames.push(frame);
             }
-            prop_assert!(buffer.len() < 4 + LIMIT, "bytes pile up");
-            rest = behind;
+            prop_assert!(buffer.len() < 4 + LIMIT, "the buffer grows");
+            rest = later;
             if rest.is_empty() {
                 break;
             }
@@ -42,11 +43,11 @@ proptest! {
     fn a_negative_length_stays_an_error(
         payload in vec(any::<u8>(), 0..LIMIT),
         length in i32::MIN..0,
-        behind in vec(any::<u8>(), 0..20),
+        later in vec(any::<u8>(), 0..20),
     ) {
         let mut buffer = framed(&payload);
         buffer.extend_from_slice(&length.to_be_bytes());
-        buffer.extend_from_slice(&behind);
+        buffer.extend_from_slice(&later);
         let mut decoder = FrameDecoder::new(LIMIT);
         prop_assert_eq!(decoder.next(&mut buffer), Ok(Some(Frame::Complete(payload.into()))));
         for _ in 0..3 {
@@ -55,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_of_the_limit_is_written_and_one_byte_more_leaves_no_trace(
+    fn a_frame_at_the_limit_is_encoded_and_a_longer_one_leaves_the_buffer_unchanged(
         before in vec(any::<u8>(), 0..20),
         limit in 0_usize..200,
     ) {
@@ -71,7 +72,7 @@ proptest! {
 }
 
 #[test]
-fn a_frame_of_the_limit_is_whole_and_one_byte_more_is_oversized() {
+fn a_frame_at_the_limit_is_complete_and_a_longer_one_is_oversized() {
     let mut buffer = framed(&[7; LIMIT]);
     buffer.unsplit(framed(&[8; LIMIT + 1]));
     buffer.unsplit(framed(b"next"));
@@ -134,23 +135,23 @@ fn expected(payload: &[u8]) -> Frame {
 const LIMIT: usize = 64;
 
 #[test]
-fn what_a_frame_lacks_is_known_once_its_length_is() {
+fn the_missing_bytes_of_a_frame_are_known_once_its_length_has_arrived() {
     let mut frames = FrameDecoder::new(100);
     let mut buffer = BytesMut::from(&[0, 0, 0][..]);
-    assert_eq!(frames.missing(&buffer), 0, "the length is not there");
+    assert_eq!(frames.missing(&buffer), 0, "the length has not arrived");
     buffer.extend_from_slice(&[100, 7]);
     assert_eq!(frames.missing(&buffer), 99);
     buffer.resize(103, 7);
     assert_eq!(frames.missing(&buffer), 1);
     assert_eq!(frames.next(&mut buffer), Ok(None));
     buffer.extend_from_slice(&[7, 0, 0, 0, 101]);
-    assert_eq!(frames.missing(&buffer), 0, "it is whole");
+    assert_eq!(frames.missing(&buffer), 0, "the frame is complete");
     assert!(matches!(frames.next(&mut buffer), Ok(Some(Frame::Complete(_)))));
-    assert_eq!(frames.missing(&buffer), 0, "it is too long to be kept");
+    assert_eq!(frames.missing(&buffer), 0, "the frame is too long to keep");
     buffer.resize(4 + 50, 7);
     assert!(matches!(frames.next(&mut buffer), Ok(Some(Frame::Oversized { .. }))));
     buffer.clear();
     buffer.extend_from_slice(&[0, 0, 0, 50, 0]);
-    assert_eq!(frames.missing(&buffer), 0, "this is in the middle of the one that is skipped");
-    assert_eq!(frames.missing(&[0xff; 8]), 0, "a negative length is an error later");
+    assert_eq!(frames.missing(&buffer), 0, "these bytes belong to the skipped frame");
+    assert_eq!(frames.missing(&[0xff; 8]), 0, "decoding reports a negative length");
 }

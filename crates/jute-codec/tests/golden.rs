@@ -1,8 +1,9 @@
-//! Frames captured on live servers mean what their entry says, and are written byte for byte.
+//! Frames captured on live servers decode to the values in their entry, and encode to the same
+//! bytes.
 //!
-//! `golden_frames.json` was made with an encoder and a decoder that share no code with this
-//! crate. Each entry belongs to exactly one kind below; an entry of no kind fails the test, so
-//! none is skipped.
+//! `golden_frames.json` was generated with an encoder and a decoder that share no code with this
+//! crate. Each entry has exactly one of the kinds below. An entry without a known kind fails the
+//! test, so that no entry is skipped.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -24,7 +25,7 @@ fn every_captured_frame_decodes_as_stated_and_encodes_to_the_same_bytes() {
     let mut counts = BTreeMap::new();
     for entry in entries.as_array().unwrap() {
         let name = entry["name"].as_str().unwrap();
-        let kind = Kind::of(entry).unwrap_or_else(|| panic!("{name}: an entry of no known kind"));
+        let kind = Kind::of(entry).unwrap_or_else(|| panic!("{name}: unknown kind of entry"));
         kind.check(name, &unhex(entry["hex"].as_str().unwrap()), &entry["decoded"]);
         *counts.entry(kind).or_insert(0) += 1;
     }
@@ -44,23 +45,23 @@ fn every_captured_frame_decodes_as_stated_and_encodes_to_the_same_bytes() {
     assert_eq!(counts.values().sum::<i32>(), 103);
 }
 
-/// What an entry is an example of.
+/// The kind of message in an entry.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Kind {
     ConnectRequest,
     ConnectResponse,
-    /// A header and a whole record.
+    /// A header and a complete record.
     Request,
-    /// A header, and a record that ends inside its path.
+    /// A header, and a record that is cut off inside its path.
     TruncatedRequest,
     /// A header with an opcode that no server knows.
     UnknownRequest,
     /// A header that reports success, and the record of the operation.
     Reply,
-    /// A header that reports a failure, and nothing else.
+    /// A header that reports a failure, without a record.
     Refusal,
     Event,
-    /// Text without a frame.
+    /// Plain text without a frame.
     FourLetterWord,
 }
 
@@ -125,8 +126,8 @@ impl Kind {
             Self::FourLetterWord => unreachable!("returned above"),
         })
         .unwrap();
-        assert_eq!(reader.remaining(), 0, "{name}: bytes behind the record");
-        assert_eq!(again, wire, "{name}: bytes written");
+        assert_eq!(reader.remaining(), 0, "{name}: bytes after the record");
+        assert_eq!(again, wire, "{name}: encoded bytes");
     }
 }
 
@@ -139,7 +140,7 @@ fn request_as_stated(name: &str, reader: &mut Reader, decoded: &Value, out: &mut
     request.encode(out);
 }
 
-/// Checks the error, then passes the bytes of the body on as they are.
+/// Checks the error, then copies the body unchanged.
 fn refused_as(
     name: &str,
     reader: &mut Reader,
@@ -157,7 +158,7 @@ fn refused_as(
 fn reply_as_stated(name: &str, reader: &mut Reader, decoded: &Value, out: &mut BytesMut) {
     let header = reply_header(name, reader, decoded, out);
     assert_eq!(header.err, ErrorCode::OK, "{name}");
-    let op = json::op_named(decoded["op"].as_str().unwrap()).expect("an opcode of the table");
+    let op = json::op_named(decoded["op"].as_str().unwrap()).expect("the opcode is in the table");
     let response = Response::decode(op, reader).unwrap();
     assert_eq!(json::response(&response), decoded["body"], "{name}");
     if let (Response::Sasl(token), Some(text)) = (&response, decoded["token_text"].as_str()) {
@@ -186,13 +187,13 @@ fn reply_header(
     out: &mut BytesMut,
 ) -> ReplyHeader {
     let header = ReplyHeader::decode(reader).unwrap();
-    let value = json!({ "xid": header.xid, "zxid": header.zxid, "err": header.err.0 });
+    let value = json!({ "xid": header.xid, "zxid": header.zxid.0, "err": header.err.0 });
     assert_eq!(value, decoded["ReplyHeader"], "{name}");
     header.encode(out);
     header
 }
 
-/// Read as a length, the letters of such a word are far above any limit.
+/// Interpreted as a length, the letters of such a word exceed every limit.
 fn four_letter_word_is_no_frame(name: &str, wire: &[u8], decoded: &Value) {
     assert_eq!(Some(wire), decoded["text"].as_str().map(str::as_bytes), "{name}");
     let mut buffer = BytesMut::from(wire);
@@ -205,7 +206,7 @@ fn four_letter_word_is_no_frame(name: &str, wire: &[u8], decoded: &Value) {
 fn only_payload(name: &str, wire: &[u8]) -> Bytes {
     let mut buffer = BytesMut::from(wire);
     let frame = FrameDecoder::new(LIMIT).next(&mut buffer).unwrap();
-    assert!(buffer.is_empty(), "{name}: bytes behind the frame");
+    assert!(buffer.is_empty(), "{name}: bytes after the frame");
     let Some(Frame::Complete(payload)) = frame else { panic!("{name}: {frame:?}") };
     payload
 }
@@ -217,7 +218,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 
 const LIMIT: usize = 0xfffff;
 
-/// "path length says 5, only 2 bytes follow": the path begins behind the header.
+/// "path length says 5, only 2 bytes follow": the path begins after the header.
 const TRUNCATED: DecodeError = DecodeError {
     kind: DecodeErrorKind::UnexpectedEnd { need: 5, have: 2 },
     offset: 8,
@@ -225,6 +226,6 @@ const TRUNCATED: DecodeError = DecodeError {
     field: "path",
 };
 
-/// Opcode 99.
+/// The opcode 99, which no server knows.
 const UNKNOWN: DecodeError =
     DecodeError { kind: DecodeErrorKind::UnexpectedOp(99), offset: 8, record: "", field: "" };

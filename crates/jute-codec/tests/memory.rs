@@ -1,7 +1,7 @@
-//! Memory follows the bytes that are there, not the lengths and counts they claim.
+//! Memory use follows the bytes received, not the lengths and counts they claim.
 //!
-//! A counting allocator measures the peak while something is decoded, errors and dropped values
-//! included. The bound is the one that the crate promises.
+//! A counting allocator measures the peak during decoding, including errors and dropped values. The
+//! bound is the one in the documentation of the crate.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,10 +19,11 @@ use proptest::prelude::*;
 mod strategies;
 
 #[test]
-fn a_huge_length_or_count_in_a_tiny_input_reserves_next_to_nothing() {
+fn a_huge_length_or_count_in_a_tiny_input_reserves_almost_nothing() {
     for claim in [1 << 10, 1 << 20, 1 << 30, i32::MAX] {
         for before in 0..40 {
-            // Zeros are whatever comes first: empty text, null-free numbers, empty vectors.
+            // Zeros decode as empty text, numbers or empty vectors, whatever the record begins
+            // with.
             let mut input = vec![0; before];
             input.extend_from_slice(&claim.to_be_bytes());
             input.extend_from_slice(&[0; 8]);
@@ -40,12 +41,12 @@ fn the_smallest_elements_cost_the_most_and_stay_within_the_bound() {
         input.resize(input.len() + size * COUNT, 0);
         input
     };
-    // Names of no bytes; entries of an access control list; identities.
+    // Empty names, entries of an access control list, and identities.
     check_all_decoders(&elements(&[], 4));
     check_all_decoders(&elements(&[], 8));
     check_all_decoders(&elements(&[], 12));
     check_all_decoders(&elements(&[0; 8], 12));
-    // Results without a record, then operations with an empty path.
+    // Results without a record, and operations with an empty path.
     for op in [OpCode::DELETE, OpCode::CHECK] {
         let header = [&op.0.to_be_bytes()[..], &[0; 5]].concat();
         check_all_decoders(&header.repeat(COUNT));
@@ -104,5 +105,5 @@ fn check(payload: &Bytes, decode: impl FnOnce(&mut Reader)) {
     );
 }
 
-/// One more than a power of two, when a vector has just moved to twice its size.
+/// One more than a power of two: then a vector has just doubled its capacity.
 const COUNT: usize = (1 << 13) + 1;

@@ -1,4 +1,4 @@
-//! Lists of names: read as a whole, taken apart by whoever wants the names.
+//! Lists of names, which are decoded as a whole and split when a caller iterates.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 #[test]
-fn names_come_out_as_they_went_in_whatever_their_length() {
+fn names_of_any_length_survive_a_round_trip() {
     let lengths = [0, 1, 127, 128, 129, 255, 256, 16_383, 16_384, 16_385, 1, 0];
     let names: Vec<String> = lengths.iter().map(|length| "n".repeat(*length)).collect();
     check(&names);
@@ -26,7 +26,7 @@ fn names_come_out_as_they_went_in_whatever_their_length() {
 fn a_list_of_short_names_is_read_without_an_allocation() {
     let names: NameList = (0..1000).map(|number| format!("x-lock-{number:010}")).collect();
     let wire = wire(&names);
-    // The first slice of a buffer counts it.
+    // The first slice of a buffer allocates its reference count.
     let shared = wire.clone();
     let mut found = 0;
     let allocations = measure(|| {
@@ -38,7 +38,7 @@ fn a_list_of_short_names_is_read_without_an_allocation() {
 }
 
 #[test]
-fn a_name_taken_out_is_a_slice_of_the_frame() {
+fn an_owned_name_is_a_slice_of_the_frame() {
     let wire = wire(&["first", "second"].into_iter().collect());
     let names: Vec<ByteString> = read(&wire).unwrap().into();
     assert_eq!(names, ["first", "second"]);
@@ -48,7 +48,7 @@ fn a_name_taken_out_is_a_slice_of_the_frame() {
 }
 
 #[test]
-fn a_list_in_order_has_the_same_names() {
+fn a_sorted_list_has_the_same_names() {
     let names: NameList = ["b", "aa", "a", "b"].into_iter().collect();
     assert_eq!(names.sorted(), ["a", "aa", "b", "b"].into_iter().collect());
 }
@@ -61,7 +61,7 @@ fn null_is_an_empty_list_and_halves_of_surrogate_pairs_are_joined() {
 }
 
 #[test]
-fn what_is_wrong_is_found_when_the_list_is_read() {
+fn malformed_lists_are_refused_when_they_are_decoded() {
     let error = |wire: &'static [u8]| read(&Bytes::from_static(wire)).unwrap_err().to_string();
     assert_eq!(error(b""), "4 bytes needed, 0 left at byte 0");
     assert_eq!(error(b"\xff\xff\xff\xfe"), "negative length -2 at byte 0");
@@ -73,14 +73,14 @@ fn what_is_wrong_is_found_when_the_list_is_read() {
     assert_eq!(error(null), "null where a value is required at byte 9");
     assert_eq!(error(b"\0\0\0\x01\xff\xff\xff\xfe"), "negative length -2 at byte 4");
     assert_eq!(error(b"\0\0\0\x02\0\0\0\x01a\0\0\0\x01\xff"), "text is not UTF-8 at byte 9");
-    // The bytes of both names would be a character, if nothing stood between them.
+    // Without the length between them, the bytes of the two names would form a character.
     let split = b"\0\0\0\x02\0\0\0\x01\xc3\0\0\0\x01\xa9";
     assert_eq!(error(split), "text is not UTF-8 at byte 4");
 }
 
-/// The length 0xc3 and the first byte of the name behind it would be a character.
+/// The length 0xc3 and the first byte of the name after it would form a character.
 #[test]
-fn a_length_is_never_taken_for_text() {
+fn a_length_is_never_decoded_as_text() {
     let mut wire = BytesMut::from(&b"\0\0\0\x01\0\0\0\xc3\xa9"[..]);
     wire.extend_from_slice(&[b'a'; 0xc2]);
     assert_eq!(read(&wire.freeze()).unwrap_err().to_string(), "text is not UTF-8 at byte 4");
@@ -90,11 +90,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
-    fn any_bytes_are_read_as_a_vector_of_text_would_be(
+    fn any_bytes_decode_like_a_vector_of_text(
         bytes in vec(prop_oneof![4 => Just(0), 2 => 0_u8..6, 1 => any::<u8>()], 0..60),
     ) {
         let wire = Bytes::from(bytes);
-        let (mut list, mut vector) = (Reader::new(wire.clone()), Reader::new(wire));
+        let mut list = Reader::new(wire.clone());
+        let mut vector = Reader::new(wire);
         let names = NameList::decode(&mut list).map(Vec::from);
         prop_assert_eq!(&names, &Vec::<ByteString>::decode(&mut vector));
         if names.is_ok() {

@@ -1,13 +1,13 @@
 //! The numbers of the protocol, from `ZooDefs`, `KeeperException.Code` and `Watcher.Event`.
 //!
-//! Round trips cannot find a wrong number, since both directions share it.
+//! Round trips cannot find a wrong number, because both directions share it.
 
 use jute_codec::{
     AddWatchMode, ErrorCode, EventType, KeeperState, OpCode, Permissions, WatcherType, xid,
 };
 
 #[test]
-fn opcodes_are_those_of_the_protocol() {
+fn opcodes_match_the_protocol() {
     check(
         |number| OpCode(number).name(),
         &[
@@ -48,7 +48,7 @@ fn opcodes_are_those_of_the_protocol() {
 }
 
 #[test]
-fn error_codes_are_those_of_the_protocol() {
+fn error_codes_match_the_protocol() {
     check(
         |number| ErrorCode(number).name(),
         &[
@@ -93,7 +93,7 @@ fn error_codes_are_those_of_the_protocol() {
 }
 
 #[test]
-fn events_and_states_are_those_of_the_protocol() {
+fn events_and_states_match_the_protocol() {
     check(
         |number| EventType(number).name(),
         &[
@@ -122,7 +122,7 @@ fn events_and_states_are_those_of_the_protocol() {
 }
 
 #[test]
-fn kinds_of_watches_are_those_of_the_protocol() {
+fn kinds_of_watches_match_the_protocol() {
     check(|number| AddWatchMode(number).name(), &[(0, "PERSISTENT"), (1, "PERSISTENT_RECURSIVE")]);
     check(
         |number| WatcherType(number).name(),
@@ -131,7 +131,7 @@ fn kinds_of_watches_are_those_of_the_protocol() {
 }
 
 #[test]
-fn permissions_are_bits_of_which_any_grants() {
+fn any_common_permission_bit_grants_access() {
     check(
         |number| Permissions(number).name(),
         &[
@@ -151,12 +151,12 @@ fn permissions_are_bits_of_which_any_grants() {
 }
 
 #[test]
-fn reserved_xids_are_those_of_the_protocol() {
+fn reserved_xids_match_the_protocol() {
     assert_eq!([xid::NOTIFICATION, xid::PING, xid::AUTH, xid::SET_WATCHES], [-1, -2, -4, -8]);
 }
 
 #[test]
-fn system_errors_lie_between_success_and_the_mark_of_refusals() {
+fn system_errors_are_between_success_and_api_errors() {
     for number in [-1, -2, -5, -99] {
         assert!(ErrorCode(number).is_system_error(), "{number}");
     }
@@ -167,12 +167,12 @@ fn system_errors_lie_between_success_and_the_mark_of_refusals() {
 }
 
 #[test]
-fn unknown_numbers_are_shown_as_they_are() {
+fn unknown_numbers_are_printed_as_numbers() {
     assert_eq!(format!("{0} {0:?}", ErrorCode(-999)), "-999 ErrorCode(-999)");
     assert_eq!(format!("{0} {0:?}", ErrorCode::NO_NODE), "NO_NODE (-101) NO_NODE");
 }
 
-/// Exactly these numbers have a name.
+/// Checks that exactly these numbers have a name.
 #[track_caller]
 fn check(name: impl Fn(i32) -> Option<&'static str>, expected: &[(i32, &str)]) {
     let named: Vec<_> = (-1000..1000).filter_map(|n| Some((n, name(n)?))).collect();

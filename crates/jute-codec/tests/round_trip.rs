@@ -1,9 +1,9 @@
-//! What is written is read back, and nothing that is read can do harm.
+//! Encoded values decode to the same values, and no input causes a panic.
 //!
-//! Every request, answer, header, handshake record and event goes through four properties: it
-//! survives the wire, bytes behind it are left alone, each of its beginnings is an error that
-//! says where it ends, and damaged or arbitrary bytes never panic. The one record with a legal
-//! beginning is the handshake's, whose last field is optional.
+//! The tests check four properties of every request, reply, header, handshake record and event: it
+//! survives a round trip, decoding leaves the bytes after it alone, each proper prefix is an error
+//! that says where the input ends, and damaged or arbitrary bytes never panic. Only handshake
+//! records have a legal prefix, because their last field is optional.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,14 +28,14 @@ proptest! {
         let op = request.op();
         let wire = written(|out| request.encode(out));
         check_whole(&request, &wire, &tail, |input| Request::decode(op, input))?;
-        check_beginnings(&wire, |input| Request::decode(op, input))?;
+        check_prefixes(&wire, |input| Request::decode(op, input))?;
     }
 
     #[test]
-    fn answers_survive_the_wire((op, response) in strategies::responses(), tail in tail()) {
+    fn replies_survive_the_wire((op, response) in strategies::responses(), tail in tail()) {
         let wire = written(|out| response.encode(out));
         check_whole(&response, &wire, &tail, |input| Response::decode(op, input))?;
-        check_beginnings(&wire, |input| Response::decode(op, input))?;
+        check_prefixes(&wire, |input| Response::decode(op, input))?;
     }
 
     #[test]
@@ -62,7 +62,7 @@ proptest! {
         if response.read_only.is_some() {
             check_whole(&response, &written(|out| response.encode(out)), &tail, Record::decode)?;
         }
-        // Without the optional field there is no other legal beginning.
+        // Without the optional field no prefix is legal.
         let request = ConnectRequest { read_only: None, ..request };
         check_record(&request, &[], ConnectRequest::decode)?;
         let response = ConnectResponse { read_only: None, ..response };
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn a_handshake_without_its_last_byte_is_one_without_read_only(
+    fn a_handshake_without_its_last_byte_has_no_read_only_flag(
         request in strategies::connect_request(),
         response in strategies::connect_response(),
         read_only: bool,
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_answers_never_panic((op, response) in strategies::responses(), damage in damage()) {
+    fn damaged_replies_never_panic((op, response) in strategies::responses(), damage in damage()) {
         check_hostile(op, &damaged(written(|out| response.encode(out)), &damage))?;
     }
 
@@ -113,7 +113,7 @@ proptest! {
 }
 
 #[test]
-fn every_opcode_that_can_be_read_has_a_strategy() {
+fn every_decodable_opcode_has_a_strategy() {
     let unknown = |result: Result<(), DecodeError>| {
         matches!(result, Err(DecodeError { kind: DecodeErrorKind::UnexpectedOp(_), .. }))
     };
@@ -122,11 +122,11 @@ fn every_opcode_that_can_be_read_has_a_strategy() {
         let response = Response::decode(op, &mut Reader::new(Bytes::new())).map(drop);
         let covered = strategies::OPS.contains(&op);
         assert_eq!(unknown(request), !covered, "request {op}");
-        assert_eq!(unknown(response), !covered, "answer {op}");
+        assert_eq!(unknown(response), !covered, "reply {op}");
     }
 }
 
-/// All properties of a record without optional fields.
+/// Checks all properties of a record without optional fields.
 fn check_record<T: Record + Debug + PartialEq>(
     value: &T,
     tail: &[u8],
@@ -134,10 +134,10 @@ fn check_record<T: Record + Debug + PartialEq>(
 ) -> Result<(), TestCaseError> {
     let wire = written(|out| value.encode(out));
     check_whole(value, &wire, tail, &decode)?;
-    check_beginnings(&wire, &decode)
+    check_prefixes(&wire, &decode)
 }
 
-/// The value is read back, and bytes behind it stay in the input.
+/// Checks that the value is decoded, and that bytes after it stay in the input.
 fn check_whole<T: Debug + PartialEq>(
     value: &T,
     wire: &[u8],
@@ -152,8 +152,8 @@ fn check_whole<T: Debug + PartialEq>(
     Ok(())
 }
 
-/// Every beginning of the bytes is an error that says what is missing, in which field.
-fn check_beginnings<T: Debug + PartialEq>(
+/// Checks that every proper prefix is an error that says how much is missing, and in which field.
+fn check_prefixes<T: Debug + PartialEq>(
     wire: &[u8],
     decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
 ) -> Result<(), TestCaseError> {
@@ -171,7 +171,7 @@ fn check_beginnings<T: Debug + PartialEq>(
     Ok(())
 }
 
-/// Bytes of unknown worth, as the body of a request and of an answer.
+/// Decodes arbitrary bytes as the body of a request and of a reply.
 fn check_hostile(op: OpCode, bytes: &[u8]) -> Result<(), TestCaseError> {
     let decode = |input: &mut Reader| Request::decode(op, input);
     check_decoded(bytes, decode, Request::encode)?;
@@ -179,8 +179,8 @@ fn check_hostile(op: OpCode, bytes: &[u8]) -> Result<(), TestCaseError> {
     check_decoded(bytes, decode, Response::encode)
 }
 
-/// Bytes of unknown worth give an error inside the input, or a value that stays what it is when
-/// it is written and read again, and is not longer then than it was.
+/// Checks that decoding arbitrary bytes returns an error at an offset inside the input, or a value
+/// that survives a round trip and does not grow.
 fn check_decoded<T: Debug + PartialEq>(
     bytes: &[u8],
     decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
@@ -210,7 +210,7 @@ fn tail() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..20)
 }
 
-/// Places and values; small values and -1 make plausible lengths.
+/// Positions and new values. Small values and -1 make plausible lengths.
 fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     vec((any::<prop::sample::Index>(), prop_oneof![0_u8..8, Just(0xff), any::<u8>()]), 1..6)
 }

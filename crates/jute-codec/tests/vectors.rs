@@ -1,4 +1,4 @@
-//! Bytes beside the values they stand for, where the layout is easiest to get wrong.
+//! Bytes and the values they decode to, for layouts that are easy to get wrong.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,14 +9,14 @@ use bytestring::ByteString;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateMode,
     CreateRequest, DecodeError, DecodeErrorKind, ErrorCode, MultiResult, OpCode, Permissions,
-    ReadResult, Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, SaslToken, Stat,
-    Ttl,
+    ReadResult, Reader, ReconfigRequest, Record, ReplyHeader, Request, Response, SaslToken,
+    SessionId, Stat, Ttl, Version, Zxid,
 };
 
 #[test]
 fn a_reply_header_is_xid_zxid_and_code() {
     check(
-        &ReplyHeader { xid: 7, zxid: 0x1_0000_0002, err: ErrorCode::NO_NODE },
+        &ReplyHeader { xid: 7, zxid: Zxid(0x1_0000_0002), err: ErrorCode::NO_NODE },
         &[0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 2, 0xff, 0xff, 0xff, 0x9b],
     );
 }
@@ -24,17 +24,17 @@ fn a_reply_header_is_xid_zxid_and_code() {
 #[test]
 fn a_stat_is_68_bytes_in_the_order_of_the_protocol() {
     let stat = Stat {
-        czxid: 1,
-        mzxid: 2,
+        czxid: Zxid(1),
+        mzxid: Zxid(2),
         ctime: 3,
         mtime: 4,
-        version: 5,
-        cversion: 6,
-        aversion: 7,
-        ephemeral_owner: 8,
+        version: Version(5),
+        cversion: Version(6),
+        aversion: Version(7),
+        ephemeral_owner: SessionId(8),
         data_length: 9,
         num_children: 10,
-        pzxid: 11,
+        pzxid: Zxid(11),
     };
     let mut wire = Vec::new();
     for long in [1, 2, 3, 4] {
@@ -74,21 +74,21 @@ fn records_without_a_captured_frame_have_the_order_of_the_protocol() {
 }
 
 #[test]
-fn passwords_and_credentials_are_not_shown() {
+fn passwords_and_credentials_are_not_printed() {
     let secret = Bytes::from_static(b"secret");
     let auth = AuthPacket { scheme: "digest".into(), auth: Some(secret.clone()) };
     let request = ConnectRequest {
         protocol_version: 0,
-        last_zxid_seen: 0,
+        last_zxid_seen: Zxid(0),
         timeout_ms: 0,
-        session_id: 0,
+        session_id: SessionId::NONE,
         password: secret.clone(),
         read_only: None,
     };
     let response = ConnectResponse {
         protocol_version: 0,
         timeout_ms: 0,
-        session_id: 0,
+        session_id: SessionId::NONE,
         password: secret,
         read_only: None,
     };
@@ -105,7 +105,7 @@ fn null_and_empty_buffers_are_different() {
 }
 
 #[test]
-fn null_is_an_empty_vector_and_an_empty_password_but_no_text() {
+fn null_is_an_empty_vector_or_password_but_not_text() {
     assert_eq!(read::<Vec<Acl>>(&[0xff; 4]), Ok(Vec::new()));
     assert_eq!(read::<Bytes>(&[0xff; 4]), Ok(Bytes::new()));
     assert_eq!(read::<ByteString>(&[0xff; 4]), Err(error(DecodeErrorKind::Null, 0)));
@@ -135,7 +135,7 @@ fn a_connect_response_without_read_only_is_accepted() {
     let response = ConnectResponse {
         protocol_version: 0,
         timeout_ms: 9,
-        session_id: 5,
+        session_id: SessionId(5),
         password: Bytes::new(),
         read_only: None,
     };
@@ -166,7 +166,7 @@ fn text_is_written_as_utf8_and_read_as_utf8_or_cesu8() {
 }
 
 #[test]
-fn every_character_above_u_ffff_is_read_from_its_surrogate_pair() {
+fn every_character_above_u_ffff_is_decoded_from_its_surrogate_pair() {
     for number in (0x1_0000..=0x10_ffff).step_by(0x101) {
         let character = char::from_u32(number).unwrap();
         let mut cesu8 = Vec::new();
@@ -182,7 +182,7 @@ fn every_character_above_u_ffff_is_read_from_its_surrogate_pair() {
 }
 
 #[test]
-fn half_a_pair_and_other_malformed_bytes_are_no_text() {
+fn half_a_surrogate_pair_and_other_malformed_bytes_are_not_text() {
     let malformed: [&[u8]; 10] = [
         b"\xed\xa0\xb4",                     // high half alone
         b"\xed\xb4\x9e",                     // low half alone
@@ -202,7 +202,7 @@ fn half_a_pair_and_other_malformed_bytes_are_no_text() {
 }
 
 #[test]
-fn create_flags_go_with_their_opcodes_only() {
+fn create_flags_are_only_legal_with_their_opcodes() {
     let ttl = Ttl::from_millis(1).unwrap();
     let legal = [
         (OpCode::CREATE, 0, CreateMode::Persistent),
@@ -212,7 +212,7 @@ fn create_flags_go_with_their_opcodes_only() {
         (OpCode::CREATE_CONTAINER, 4, CreateMode::Container),
         (OpCode::CREATE_TTL, 5, CreateMode::PersistentTtl(ttl)),
         (OpCode::CREATE_TTL, 6, CreateMode::PersistentSequentialTtl(ttl)),
-        // What servers make of combinations that no official client sends.
+        // How servers interpret combinations that no official client sends.
         (OpCode::CREATE, 4, CreateMode::Persistent),
         (OpCode::CREATE_CONTAINER, 0, CreateMode::Container),
         (OpCode::CREATE_CONTAINER, 1, CreateMode::Container),
@@ -284,7 +284,7 @@ fn a_multi_is_a_list_without_a_count() {
 }
 
 #[test]
-fn results_of_containers_are_read_with_their_stat() {
+fn results_of_containers_contain_a_stat() {
     for op in [OpCode::CREATE2, OpCode::CREATE_CONTAINER, OpCode::CREATE_TTL] {
         let mut wire = BytesMut::new();
         Response::Multi(vec![MultiResult::Create2 { path: "/a".into(), stat: Stat::default() }])
@@ -296,9 +296,9 @@ fn results_of_containers_are_read_with_their_stat() {
     }
 }
 
-/// kazoo writes an empty text as null.
+/// kazoo writes empty text as null.
 #[test]
-fn null_in_an_identity_is_read_as_empty_and_written_as_empty() {
+fn null_in_an_identity_is_decoded_and_encoded_as_empty() {
     let empty = Acl::new(Permissions::ALL, "auth", "");
     let mut null = BytesMut::from(&[0, 0, 0, 31][..]);
     null.extend_from_slice(&prefixed(b"auth"));
@@ -307,9 +307,9 @@ fn null_in_an_identity_is_read_as_empty_and_written_as_empty() {
     assert_eq!(Acl::decode(&mut Reader::new(null.freeze())), Ok(empty.clone()));
     wire.extend_from_slice(&[0; 4]);
     check(&empty, &wire);
-    let nobody = Acl::new(Permissions::READ, "", "");
+    let empty = Acl::new(Permissions::READ, "", "");
     let nulls = Bytes::from_static(&[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
-    assert_eq!(Acl::decode(&mut Reader::new(nulls)), Ok(nobody));
+    assert_eq!(Acl::decode(&mut Reader::new(nulls)), Ok(empty));
 }
 
 #[test]
@@ -341,7 +341,8 @@ fn errors_inside_lists_name_the_result_and_not_the_list() {
         let read = Response::decode(list, &mut Reader::new(wire.into()));
         assert_eq!(read.unwrap_err().to_string(), expected);
     };
-    let (null, empty) = ([0xff; 4], [0; 4]);
+    let null = [0xff; 4];
+    let empty = [0; 4];
     let multi = OpCode::MULTI;
     let reads = OpCode::MULTI_READ;
     let at = |what: &str| format!("null where a value is required at byte 9, in {what}");
@@ -371,7 +372,7 @@ fn a_read_result_keeps_null_data() {
     assert_eq!(read, Ok(Response::MultiRead(results)));
 }
 
-/// The value is written as these bytes, and these bytes are read as the value.
+/// Checks that the value encodes to these bytes, and that they decode to the value.
 #[track_caller]
 fn check<T: Record + Debug + PartialEq>(value: &T, wire: &[u8]) {
     let mut out = BytesMut::new();
@@ -397,7 +398,7 @@ fn prefixed(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
 }
 
-/// A create of "/" with empty data and no access control list.
+/// A request that creates "/" with empty data and an empty access control list.
 fn create(flags: i32, ttl: i64) -> Bytes {
     let mut wire = BytesMut::from(&prefixed(b"/")[..]);
     wire.extend_from_slice(&[0; 8]);
@@ -407,11 +408,11 @@ fn create(flags: i32, ttl: i64) -> Bytes {
     wire.freeze()
 }
 
-/// Where the flags stand in [`create`].
+/// The offset of the flags in [`create`].
 const FLAGS: usize = 13;
 
 #[test]
-fn credentials_and_passwords_are_not_shown() {
+fn tokens_in_requests_are_not_printed() {
     let token = Request::Sasl(SaslToken(Some("secret".into())));
     let auth = AuthPacket { scheme: "digest".into(), auth: Some("user:secret".into()) };
     let shown = format!("{token:?} {:?}", Request::Auth(auth));

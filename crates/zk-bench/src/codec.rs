@@ -1,11 +1,12 @@
-//! How fast messages are written and read, beside a plain copy of the same bytes.
+//! The speed of encoding and decoding messages, compared with a plain copy of the same bytes.
 //!
-//! A copy is what any client pays at least once, so it is the measure: the ratio of two times says
-//! more than either, on whatever machine. All that is compared is measured in turns, round after
-//! round, so that noise hits everything alike; what is reported is the median of the rounds.
+//! Every client copies the bytes at least once, so a copy is the reference. The ratio of two times
+//! is meaningful on any machine, unlike the times themselves. All compared series are measured in
+//! turns, round after round, so that noise affects all of them equally. The report contains the
+//! median of the rounds.
 //!
-//! Reading begins with a whole payload, as it is cut from the stream, and ends when the message
-//! has been dropped. Writing fills a buffer that is used again, as a session does.
+//! Decoding starts with a complete payload, as taken from the stream, and ends when the message has
+//! been dropped. Encoding fills a buffer that is reused, as a session does.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,17 +14,17 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     Acl, CreateMode, CreateRequest, DataReply, Reader, Record, ReplyHeader, Request, RequestHeader,
-    Response, SetWatches, Stat, encode_frame,
+    Response, SetWatches, Stat, Zxid, encode_frame,
 };
 use serde_json::{Map, Value};
 
-/// Znodes in a list, and paths to watch.
+/// Number of znodes in a list, and of paths to watch.
 const NAMES: u64 = 1000;
-/// Bytes of data in a reply to getData.
+/// Length of the data in a reply to getData, in bytes.
 const DATA: usize = 128;
-/// How long one thing is repeated before the next one's turn.
+/// How long one series is repeated before the next one takes its turn.
 const TURN: Duration = Duration::from_micros(200);
-/// Rounds that are measured however small the budget is.
+/// Minimum number of rounds, however small the time budget is.
 const ROUNDS_MIN: usize = 5;
 
 /// Measures for about this long.
@@ -43,7 +44,7 @@ pub(crate) fn run(budget: Duration) -> Map<String, Value> {
     results
 }
 
-/// A message, and how long each round took for it.
+/// A message and the times measured for it.
 struct Case {
     name: &'static str,
     message: Message,
@@ -53,7 +54,7 @@ struct Case {
     encode: Series,
     decode: Series,
     copy: Series,
-    /// The same copy without its allocation.
+    /// The same copy, without an allocation.
     copy_into_preallocated: Series,
 }
 
@@ -62,19 +63,19 @@ enum Message {
     Reply(jute_codec::OpCode, ReplyHeader, Response),
 }
 
-/// Seconds that one repetition took, for each round.
+/// The duration of one repetition in seconds, for each round.
 struct Series {
     repetitions: u32,
     seconds: Vec<f64>,
 }
 
 fn cases() -> Vec<Case> {
-    let stat = Stat { czxid: 0x1_0000_0002, num_children: 7, ..Stat::default() };
+    let stat = Stat { czxid: Zxid(0x1_0000_0002), num_children: 7, ..Stat::default() };
     let data = DataReply { data: Some(vec![b'd'; DATA].into()), stat };
     let names = (0..NAMES).map(|number| bytestring::ByteString::from(znode(number)));
     let paths = |from: u64| (from..NAMES).step_by(3).map(|number| path(number).into()).collect();
     let watches = SetWatches {
-        relative_zxid: 0x1_0000_0002,
+        relative_zxid: Zxid(0x1_0000_0002),
         data: paths(0),
         exist: paths(1),
         child: paths(2),
@@ -102,7 +103,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A name as contenders of a fair lock bear it.
+/// A name like those of contenders of a fair lock.
 fn znode(number: u64) -> String {
     let id = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     format!("{id:032x}-lock-{number:010}")
@@ -120,7 +121,7 @@ impl Case {
 
     fn reply(name: &'static str, op: jute_codec::OpCode, response: Response) -> Self {
         let err = jute_codec::ErrorCode::OK;
-        let header = ReplyHeader { xid: 7, zxid: 0x1_0000_0002, err };
+        let header = ReplyHeader { xid: 7, zxid: Zxid(0x1_0000_0002), err };
         Self::new(name, Message::Reply(op, header, response))
     }
 
@@ -128,7 +129,7 @@ impl Case {
         let mut out = BytesMut::new();
         message.encode(&mut out);
         let payload = out.split_off(4).freeze();
-        assert!(message.is_read_from(&payload), "{name} is not read as it was written");
+        assert!(message.survives_round_trip(&payload), "{name} does not survive a round trip");
         let spare = Vec::with_capacity(payload.len());
         Self {
             name,
@@ -145,7 +146,8 @@ impl Case {
 
     fn round(&mut self) {
         let Self { out, spare, .. } = self;
-        let (message, payload) = (&self.message, &self.payload);
+        let message = &self.message;
+        let payload = &self.payload;
         self.encode.turn(|| {
             out.clear();
             black_box(message).encode(out);
@@ -201,18 +203,19 @@ impl Message {
         let mut reader = Reader::new(payload.clone());
         match self {
             Self::Request(..) => {
-                let header = RequestHeader::decode(&mut reader).expect("written here");
-                black_box(Request::decode(header.op, &mut reader)).expect("written here");
+                let header = RequestHeader::decode(&mut reader).expect("encoded by this program");
+                black_box(Request::decode(header.op, &mut reader))
+                    .expect("encoded by this program");
             }
             Self::Reply(op, ..) => {
-                black_box(ReplyHeader::decode(&mut reader)).expect("written here");
-                black_box(Response::decode(*op, &mut reader)).expect("written here");
+                black_box(ReplyHeader::decode(&mut reader)).expect("encoded by this program");
+                black_box(Response::decode(*op, &mut reader)).expect("encoded by this program");
             }
         }
     }
 
-    /// What is measured has to be right as well.
-    fn is_read_from(&self, payload: &Bytes) -> bool {
+    /// Checks that the message decodes to itself, so that the benchmark measures correct code.
+    fn survives_round_trip(&self, payload: &Bytes) -> bool {
         let mut reader = Reader::new(payload.clone());
         match self {
             Self::Request(header, request) => {
@@ -232,8 +235,8 @@ impl Series {
         Self { repetitions: 1, seconds: Vec::new() }
     }
 
-    /// Repeats something for about a turn. The first turn is a rehearsal, which finds out how often
-    /// that is.
+    /// Repeats a function for about a turn. The first turn also determines the number of
+    /// repetitions.
     fn turn(&mut self, mut what: impl FnMut()) {
         let mut elapsed = self.repeat(&mut what);
         if self.seconds.is_empty() {
@@ -257,7 +260,8 @@ impl Series {
         median(self.seconds.clone())
     }
 
-    /// The median of the ratios of rounds. Both had their turns right after each other.
+    /// Returns the median of the ratios of each round. The two series are measured right after each
+    /// other.
     fn median_over(&self, other: &Self) -> f64 {
         median(self.seconds.iter().zip(&other.seconds).map(|(own, other)| own / other).collect())
     }
@@ -265,10 +269,10 @@ impl Series {
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().expect("there was a round")
+    values.get(values.len() / 2).copied().expect("there was at least one round")
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is what measures")]
+#[expect(clippy::disallowed_methods, reason = "the benchmark measures real time")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -1,4 +1,4 @@
-//! A znode of this run, under which everything happens.
+//! The directory of a run, which contains all its znodes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use zk_session::{Client, CreateMode, ErrorCode, OpError};
 
 use crate::Outcome;
 
-/// Where this run makes its znodes; no other run uses the same.
+/// Returns the path of the directory. Each run has a different one.
 pub(crate) fn path() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!("/zk-bench-{:08x}", now.as_millis() as u32 ^ std::process::id() << 16)
@@ -18,17 +18,17 @@ pub(crate) async fn make(client: &Client) -> Outcome<String> {
     Ok(path)
 }
 
-/// Removes it, and the directories of locks in it. Ephemerals are gone by then, or go now.
+/// Removes the directory, and the directories of locks in it, including their ephemerals.
 pub(crate) async fn remove(client: &Client, path: &str) -> Outcome<()> {
     for name in client.get_children(path).await? {
         let child = format!("{path}/{name}");
         let grandchildren = client.get_children(&child).await?;
-        let gone: Vec<_> = grandchildren
+        let deletions: Vec<_> = grandchildren
             .iter()
             .map(|name| client.delete(&format!("{child}/{name}"), None))
             .collect();
-        for gone in gone {
-            missing_is_fine(gone.await)?;
+        for deletion in deletions {
+            missing_is_fine(deletion.await)?;
         }
         missing_is_fine(client.delete(&child, None).await)?;
     }

@@ -1,10 +1,10 @@
-//! The comparisons of docs/performance.md, and with another build of this program.
+//! The comparisons of docs/performance.md, and comparisons with another build of this program.
 //!
-//! Each run is a process of its own, so that none inherits another's memory. Two figures that are
-//! compared are measured right after each other, and the median of the ratios of all rounds counts.
-//! Many short rounds beat few long ones: a shared machine changes its speed by half within seconds,
-//! which two short runs in a row survive more often. While chance may still decide whether a goal
-//! is met, more rounds are measured.
+//! Each run is a separate process, so that no run inherits the memory of another one. Two figures
+//! to compare are measured right after each other, and the result is the median of the ratios of
+//! all rounds. Many short rounds are better than few long ones: the speed of a shared machine can
+//! change by half within seconds, which is less likely to happen between two short runs. As long as
+//! noise could decide whether a goal is met, more rounds are measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use crate::Outcome;
 use crate::options::Options;
 use crate::report::{Report, round};
 
-/// Rounds of a goal, in multiples of `--rounds`, before its median counts whatever the doubt.
-const PATIENCE: u32 = 4;
-/// Seconds of a round, unless told otherwise.
+/// Maximum number of rounds of a goal, in multiples of `--rounds`. After that the median decides.
+const ROUNDS_FACTOR: u32 = 4;
+/// Duration of a round in seconds, unless `--secs` is given.
 const SECS: f64 = 0.5;
-/// How much worse than another build a figure may be. Less cannot be told from chance in the time
-/// that a call may take.
-const WORSE: f64 = 0.1;
+/// How much worse than another build a figure may be. Smaller differences cannot be distinguished
+/// from noise in reasonable time.
+const WORSE_MAX: f64 = 0.1;
 
-/// What is to hold.
+/// The condition that a figure must meet.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     AtLeast(f64),
@@ -34,17 +34,18 @@ enum Bound {
 /// How much a figure differs from run to run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Noise {
-    /// Memory and requests hardly do. One round is enough, and others may use the same run.
+    /// Memory and numbers of requests hardly differ. One round suffices, and other goals may use
+    /// it.
     Steady,
-    /// Speed does.
+    /// Speed differs.
     Usual,
 }
 
-/// What a figure is compared with.
+/// The reference to which a figure is compared.
 #[derive(Clone, Copy, Debug)]
-enum To {
-    /// The bound alone.
-    Nothing,
+enum Reference {
+    /// No other figure: the bound applies to the figure itself.
+    None,
     /// The same figure of another run.
     Run(&'static str),
     /// The same figure of the same run of another build.
@@ -57,7 +58,7 @@ struct Goal {
     name: &'static str,
     run: &'static str,
     figure: &'static str,
-    to: To,
+    to: Reference,
     bound: Bound,
     noise: Noise,
 }
@@ -90,7 +91,7 @@ const GOALS: &[Goal] = &[
     single("5 KiB per idle session", "idle-sessions", "kb_per_session", Bound::AtMost(12.0)),
     single("6 KiB per waiter", "queue --n 10000", "kb_per_waiter", Bound::AtMost(2.0)),
     Goal {
-        to: To::Run("queue --n 10"),
+        to: Reference::Run("queue --n 10"),
         ..single(
             "6 requests per hand-off, 10,000 to 10",
             "queue --n 10000",
@@ -117,7 +118,7 @@ const fn ratio(
     to: &'static str,
     bound: Bound,
 ) -> Goal {
-    Goal { name, run, figure, to: To::Run(to), bound, noise: Noise::Usual }
+    Goal { name, run, figure, to: Reference::Run(to), bound, noise: Noise::Usual }
 }
 
 const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal {
@@ -125,7 +126,7 @@ const fn contended(name: &'static str, run: &'static str, at_least: f64) -> Goal
 }
 
 const fn single(name: &'static str, run: &'static str, figure: &'static str, bound: Bound) -> Goal {
-    Goal { name, run, figure, to: To::Nothing, bound, noise: Noise::Steady }
+    Goal { name, run, figure, to: Reference::None, bound, noise: Noise::Steady }
 }
 
 impl Bound {
@@ -146,7 +147,7 @@ impl std::fmt::Display for Bound {
     }
 }
 
-/// Measures all of them, shows each as it comes, and reports all.
+/// Measures all goals, prints each result immediately, and reports all of them.
 pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let mut figures = Map::new();
     let mut runs = Runs { options, own: std::env::current_exe()?, kept: BTreeMap::new() };
@@ -154,8 +155,9 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
     let goals = if options.base.is_some() { against_base() } else { GOALS.to_vec() };
     for goal in goals.iter().filter(|goal| goal.noise == Noise::Steady || !options.steady) {
         let Median { value, low, high, rounds } = goal.measure(&mut runs)?;
-        let (value, low, high) = (round(value), round(low), round(high));
-        let (bound, is_met) = (goal.bound.to_string(), goal.bound.is_met(value));
+        let [value, low, high] = [value, low, high].map(round);
+        let bound = goal.bound.to_string();
+        let is_met = goal.bound.is_met(value);
         let verdict = if is_met { "met" } else { "NOT MET" };
         let name = goal.name();
         eprintln!("{name:50} {value:>8} ({low} to {high}, n {rounds}), {bound}: {verdict}");
@@ -176,22 +178,22 @@ pub(crate) fn run(options: &Options) -> Outcome<Report> {
     Err(format!("not met: {}", missed.join("; ")).into())
 }
 
-/// Every figure of the goals, compared with that of another build.
+/// Returns goals that compare each figure with the same figure of another build.
 fn against_base() -> Vec<Goal> {
     let mut seen = BTreeSet::new();
     let mut goals = GOALS.to_vec();
     goals.retain(|goal| seen.insert((goal.run, goal.figure)));
     for goal in &mut goals {
-        goal.to = To::Base;
+        goal.to = Reference::Base;
         goal.bound = match goal.bound {
-            Bound::AtLeast(_) => Bound::AtLeast(1.0 - WORSE),
-            Bound::AtMost(_) => Bound::AtMost(1.0 + WORSE),
+            Bound::AtLeast(_) => Bound::AtLeast(1.0 - WORSE_MAX),
+            Bound::AtMost(_) => Bound::AtMost(1.0 + WORSE_MAX),
         };
     }
     goals
 }
 
-/// The middle of the rounds, and between which values that of endless rounds is, 19 times of 20.
+/// The median of the rounds, with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug)]
 struct Median {
     value: f64,
@@ -204,10 +206,12 @@ impl Median {
     fn of(values: &mut [f64]) -> Outcome<Self> {
         values.sort_by(f64::total_cmp);
         let rounds = values.len();
-        // Ranks of the binomial distribution, by its normal approximation.
+        // The interval is bounded by ranks of the binomial distribution, approximated by the normal
+        // one.
         let rank = ((rounds as f64 - 1.96 * (rounds as f64).sqrt()) / 2.0).max(0.0) as usize;
         let at = |rank: usize| values.get(rank).copied().ok_or("there were no rounds");
-        let (low, high) = (at(rank)?, at((rounds - 1).saturating_sub(rank))?);
+        let low = at(rank)?;
+        let high = at((rounds - 1).saturating_sub(rank))?;
         Ok(Self { value: at(rounds / 2)?, low, high, rounds })
     }
 }
@@ -215,15 +219,17 @@ impl Median {
 impl Goal {
     fn name(&self) -> String {
         match self.to {
-            To::Base => format!("{}, {}", self.run, self.figure),
-            To::Nothing | To::Run(_) => self.name.trim().to_owned(),
+            Reference::Base => format!("{}, {}", self.run, self.figure),
+            Reference::None | Reference::Run(_) => self.name.trim().to_owned(),
         }
     }
 
     fn measure(&self, runs: &mut Runs<'_>) -> Outcome<Median> {
         let (least, most) = match self.noise {
             Noise::Steady => (1, 1),
-            Noise::Usual => (runs.options.rounds, runs.options.rounds.saturating_mul(PATIENCE)),
+            Noise::Usual => {
+                (runs.options.rounds, runs.options.rounds.saturating_mul(ROUNDS_FACTOR))
+            }
         };
         let mut values = Vec::new();
         for index in 0..most {
@@ -243,12 +249,12 @@ impl Goal {
         let is_steady = self.noise == Noise::Steady;
         let own = (None, self.run);
         let other = match self.to {
-            To::Nothing => return runs.figure(own, self.figure, is_steady),
-            To::Run(run) => (None, run),
-            To::Base => (runs.options.base.as_deref(), self.run),
+            Reference::None => return runs.figure(own, self.figure, is_steady),
+            Reference::Run(run) => (None, run),
+            Reference::Base => (runs.options.base.as_deref(), self.run),
         };
         let mut figure = |run| runs.figure(run, self.figure, is_steady);
-        // Whoever comes first may find the server warmer, or colder.
+        // Alternate the order, because the first run may find the server warmer or colder.
         if round.is_multiple_of(2) {
             let own = figure(own)?;
             Ok(own / figure(other)?)
@@ -259,14 +265,14 @@ impl Goal {
     }
 }
 
-/// A run of this program, or of another build.
+/// A run of this program or of another build: the path of that build, and the arguments.
 type Run<'a> = (Option<&'a Path>, &'static str);
 
-/// What was measured.
+/// The runs measured so far.
 struct Runs<'a> {
     options: &'a Options,
     own: PathBuf,
-    /// Reports of steady runs, of which other goals may want another figure.
+    /// Reports of runs. Other goals may need another figure of a steady run.
     kept: BTreeMap<Run<'a>, Value>,
 }
 

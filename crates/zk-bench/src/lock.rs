@@ -1,4 +1,4 @@
-//! Locks of one session, of many, and one that is held.
+//! Uncontended and contended locks, and tries of a lock that is held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -13,9 +13,9 @@ use crate::report::{Latencies, Meter, Report};
 use crate::wire::{self, Wire};
 use crate::{Outcome, directory};
 
-/// Calls in a row, where two kinds of calls take turns.
+/// Number of consecutive calls before the other kind of call takes its turn.
 const TURN: u64 = 100;
-/// Length of a contender's name before its number, and of its data: as the library's.
+/// A name and a length of data like those of the library's contenders.
 const NAME: &str = "0123456789abcdef0123456789abcdef-lock-";
 const DATA_BYTES: usize = 32;
 
@@ -55,16 +55,16 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
     let lock = format!("{directory}/lock");
-    wire.ask(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
-    // Not a container, as the lock makes: the server deletes one that it finds empty, once a
-    // minute, and the floor makes no second one.
-    wire.ask(&wire::frame(&wire::create(&lock, "", CreateMode::Persistent)))?;
+    wire.call(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
+    // The lock creates a container. The floor creates a persistent znode, because a server deletes
+    // empty containers once a minute, and the floor would not create another one.
+    wire.call(&wire::frame(&wire::create(&lock, "", CreateMode::Persistent)))?;
     let name = format!("{lock}/{NAME}");
     let data = vec![b'x'; DATA_BYTES];
     let mut acquire = wire::frame(&wire::create(&name, data, CreateMode::EphemeralSequential));
     acquire.extend_from_slice(&wire::frame(&Request::GetChildren(wire::read(&lock))));
     let mut release = wire::frame(&wire::delete(&format!("{name}0000000000"))).to_vec();
-    // The path ends before the version.
+    // In the frame, the path is followed by the version.
     let end = release.len() - size_of::<i32>();
 
     let mut cycles = |limit: Limit| -> Outcome<Latencies> {
@@ -72,12 +72,12 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
         while !limit.is_reached(acquires.count()) {
             let began = Instant::now();
             wire.send(&acquire)?;
-            let created = wire::created_path(wire.answer()?)?;
+            let created = wire::created_path(wire.reply()?)?;
             let path = release.get_mut(end - created.len()..end);
-            path.ok_or("a path is longer than expected")?.copy_from_slice(created);
-            wire.answer()?;
+            path.ok_or("the path is longer than expected")?.copy_from_slice(created);
+            wire.reply()?;
             acquires.add(began.elapsed());
-            wire.ask(&release)?;
+            wire.call(&release)?;
         }
         Ok(acquires)
     };
@@ -85,8 +85,8 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
     let meter = Meter::start();
     let mut acquires = cycles(options.limit())?;
     let rate = meter.stop(acquires.count());
-    wire.ask(&wire::frame(&wire::delete(&lock)))?;
-    wire.ask(&wire::frame(&wire::delete(&directory)))?;
+    wire.call(&wire::frame(&wire::delete(&lock)))?;
+    wire.call(&wire::frame(&wire::delete(&directory)))?;
     wire.close()?;
     Ok(Report::new(options)
         .rate(rate)
@@ -94,13 +94,13 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
         .figure("acquire_p99_us", acquires.at_most_us(990)))
 }
 
-/// What the contenders share.
+/// State shared by the contenders.
 struct Contest {
     began: Instant,
-    /// Who holds the lock, from 1; 0 if nobody does.
+    /// The number of the contender that holds the lock, from 1; 0 if it is free.
     holder: AtomicU32,
     newest_token: AtomicI64,
-    /// When the last release was asked for, in nanoseconds.
+    /// When the last release was requested, in nanoseconds since `began`.
     released_ns: AtomicU64,
     cycles: AtomicU64,
     is_measured: AtomicBool,
@@ -128,7 +128,8 @@ pub(crate) async fn contended(options: &Options) -> Outcome<Report> {
     let timed = async {
         tokio::time::sleep(options.duration() / 10).await;
         contest.is_measured.store(true, Ordering::SeqCst);
-        let (meter, before) = (Meter::start(), contest.cycles.load(Ordering::SeqCst));
+        let meter = Meter::start();
+        let before = contest.cycles.load(Ordering::SeqCst);
         match options.n {
             None => tokio::time::sleep(options.duration()).await,
             Some(n) => {
@@ -148,7 +149,7 @@ pub(crate) async fn contended(options: &Options) -> Outcome<Report> {
         }
         Ok(())
     };
-    // A contender that fails before the end is the end.
+    // If a contender fails, the measurement ends.
     let (rate, ended) = tokio::join!(timed, async {
         let ended = ends().await;
         contest.is_over.store(true, Ordering::SeqCst);
@@ -181,7 +182,7 @@ async fn contend(
         let token = guard.fencing_token().into();
         let newest = contest.newest_token.swap(token, Ordering::SeqCst);
         if newest >= token {
-            return Err(format!("the fencing token {token} follows {newest}").into());
+            return Err(format!("fencing token {token} after {newest}").into());
         }
         let released = Duration::from_nanos(contest.released_ns.load(Ordering::SeqCst));
         if contest.is_measured.load(Ordering::SeqCst) {
@@ -206,12 +207,14 @@ pub(crate) async fn try_busy(options: &Options) -> Outcome<Report> {
     let lock = FairLock::new(&client, &path)?;
 
     let turns = async |limit: Limit| -> Outcome<(u64, Duration, Duration)> {
-        let (mut done, mut tries, mut lists) = (0, Duration::ZERO, Duration::ZERO);
+        let mut done = 0;
+        let mut tries = Duration::ZERO;
+        let mut lists = Duration::ZERO;
         while !limit.is_reached(done) {
             let began = Instant::now();
             for _ in 0..TURN {
                 if lock.try_acquire().await?.is_some() {
-                    return Err("a lock that is held was granted".into());
+                    return Err("a held lock was granted".into());
                 }
             }
             tries += began.elapsed();
@@ -240,15 +243,15 @@ pub(crate) async fn try_busy(options: &Options) -> Outcome<Report> {
 pub(crate) fn try_busy_floor(options: &Options) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
-    wire.ask(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
+    wire.call(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
     let name = format!("{directory}/{NAME}");
     let holder = wire::create(&name, vec![b'x'; DATA_BYTES], CreateMode::EphemeralSequential);
-    let created = wire::created_path(wire.ask(&wire::frame(&holder))?)?.to_vec();
+    let created = wire::created_path(wire.call(&wire::frame(&holder))?)?.to_vec();
     let list = wire::frame(&Request::GetChildren(wire::read(&directory)));
     let mut lists = |limit: Limit| -> Outcome<u64> {
         let mut done = 0;
         while !limit.is_reached(done) {
-            wire.ask(&list)?;
+            wire.call(&list)?;
             done += 1;
         }
         Ok(done)
@@ -256,8 +259,8 @@ pub(crate) fn try_busy_floor(options: &Options) -> Outcome<Report> {
     lists(options.warm_up())?;
     let meter = Meter::start();
     let rate = meter.stop(lists(options.limit())?);
-    wire.ask(&wire::frame(&wire::delete(std::str::from_utf8(&created)?)))?;
-    wire.ask(&wire::frame(&wire::delete(&directory)))?;
+    wire.call(&wire::frame(&wire::delete(std::str::from_utf8(&created)?)))?;
+    wire.call(&wire::frame(&wire::delete(&directory)))?;
     wire.close()?;
     Ok(Report::new(options).rate(rate))
 }

@@ -1,12 +1,12 @@
 //! Measures this library against a real server, and prints one line of JSON for each run.
 //!
-//! A workload is measured through the library, or, with `--floor`, from a blocking socket with
-//! frames that were built before and replies that are not decoded: what no client can beat on this
-//! machine. `goals` runs workloads and floors in turn, in processes of their own, and compares.
+//! It measures a workload through the library. With `--floor` it uses a blocking socket instead,
+//! with prepared frames and without decoding replies: no client can be faster on this machine.
+//! `goals` runs workloads and floors in turns, in separate processes, and compares them.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "real time is what is measured here, and each contender is a task"
+    reason = "the benchmark measures real time, and each contender is a task"
 )]
 
 mod codec;
@@ -15,23 +15,21 @@ mod goals;
 mod lock;
 mod metered;
 mod options;
+mod outcome;
 mod pipelined;
 mod queue;
 mod report;
 mod sessions;
 mod wire;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser as _;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::options::{Options, RuntimeKind, Workload};
+pub(crate) use crate::outcome::Outcome;
 use crate::report::Report;
-
-/// Whatever went wrong, in words.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let options = Options::parse();
@@ -48,12 +46,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A thousand sessions need more files than most shells allow.
+/// Raises the limit of open files: a thousand sessions need more than most shells allow.
 fn allow_many_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        eprintln!("zk-bench: the limit of open files stays as it is: {error}");
+        eprintln!("zk-bench: cannot raise the limit of open files: {error}");
     }
 }
 
@@ -70,7 +68,7 @@ fn measure(options: &Options) -> Outcome<Report> {
     };
     let runtime = builder.enable_all().build()?;
     let report = runtime.block_on(through_the_library(options));
-    // Sessions are closed by now, or the process ends with an error.
+    // All sessions are closed, or the process exits with an error.
     runtime.shutdown_background();
     report
 }
@@ -88,7 +86,7 @@ async fn through_the_library(options: &Options) -> Outcome<Report> {
         Workload::ReconnectWatches => sessions::reconnect(options).await,
         Workload::Queue => queue::run(options).await,
         Workload::Codec => Ok(Report::new(options).figures(codec::run(options.duration()))),
-        Workload::Goals => unreachable!("it needs no runtime"),
+        Workload::Goals => unreachable!("goals run without a runtime"),
     }
 }
 
@@ -102,11 +100,11 @@ fn floor(options: &Options) -> Outcome<Report> {
         Workload::IdleSessions => sessions::idle_floor(options),
         Workload::ReconnectWatches => sessions::reconnect_floor(options),
         Workload::HeldLocks | Workload::LockContended | Workload::Queue => Err(
-            "who waits has to read the queue, so there is no floor without decoding; compare with \
+            "a waiter must read the queue, so there is no floor without decoding; compare with \
              that of lock-uncontended"
                 .into(),
         ),
-        Workload::Codec => Err("its floor, a copy of the same bytes, is part of it".into()),
-        Workload::Goals => Err("it measures floors by itself".into()),
+        Workload::Codec => Err("codec always measures its floor, a copy of the same bytes".into()),
+        Workload::Goals => Err("goals always measure their floors".into()),
     }
 }

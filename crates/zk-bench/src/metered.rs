@@ -1,4 +1,4 @@
-//! A TCP transport that counts what goes through it, and can be cut.
+//! A TCP transport that counts its traffic and can be cut.
 
 use std::future::Future;
 use std::io;
@@ -12,13 +12,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use zk_session::Host;
 
-/// What went over the connections of one or more clients.
+/// The traffic of one or more clients.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Traffic(Arc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// How often the client has asked whether something can be read.
+    /// How often the client has polled for input.
     looks: AtomicU64,
     received: AtomicU64,
     sent: AtomicU64,
@@ -26,7 +26,7 @@ struct Counts {
     connections: Mutex<Vec<std::net::TcpStream>>,
 }
 
-/// The counts at one moment, or between two.
+/// The counts at a point in time, or between two.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) looks: u64,
@@ -53,13 +53,13 @@ impl Traffic {
         }
     }
 
-    /// Ends all connections.
+    /// Closes all connections.
     pub(crate) fn cut(&self) -> io::Result<()> {
         let mut connections = self.0.connections.lock().unwrap_or_else(PoisonError::into_inner);
         connections.drain(..).try_for_each(|connection| connection.shutdown(Shutdown::Both))
     }
 
-    /// The transport, for the builder of a client.
+    /// Returns the transport for a client's builder.
     pub(crate) fn transport(
         &self,
     ) -> impl Fn(Host) -> Pin<Box<dyn Future<Output = io::Result<Metered>> + Send>> + Send + Sync + 'static
@@ -80,7 +80,7 @@ impl Traffic {
     }
 }
 
-/// A connection that is counted.
+/// A connection with counters.
 #[derive(Debug)]
 pub(crate) struct Metered {
     stream: TcpStream,
@@ -126,18 +126,18 @@ impl AsyncWrite for Metered {
     }
 }
 
-/// Counts the frames in bytes that come in pieces.
+/// Counts the frames in a stream of bytes.
 #[derive(Debug, Default)]
 struct Frames {
     length: [u8; 4],
-    /// Bytes of the length that are there.
+    /// How many bytes of the length prefix have arrived.
     known: usize,
-    /// Bytes of the frame that are still to come.
+    /// How many bytes of the frame are missing.
     missing: usize,
 }
 
 impl Frames {
-    /// How many frames begin in these bytes.
+    /// Returns how many frames start in these bytes.
     fn pass(&mut self, mut bytes: &[u8]) -> u64 {
         let mut begun = 0;
         while let Some((first, rest)) = bytes.split_first() {
@@ -167,7 +167,7 @@ mod tests {
     use super::Frames;
 
     #[test]
-    fn frames_are_counted_wherever_they_are_cut() {
+    fn frames_are_counted_wherever_they_are_split() {
         let bytes = [0, 0, 0, 2, 9, 9, 0, 0, 0, 0, 0, 0, 0, 1, 9];
         for first in 0..=bytes.len() {
             for second in first..=bytes.len() {

@@ -11,55 +11,57 @@ use clap::{Parser, ValueEnum};
 pub(crate) struct Options {
     /// What to measure.
     pub(crate) workload: Workload,
-    /// The servers. Test traffic: znodes under /zk-bench-… are made and removed.
+    /// The servers. The benchmark creates and removes znodes below /zk-bench-….
     #[arg(long, default_value = "127.0.0.1:2181")]
     pub(crate) connect: String,
-    /// Operations, hand-offs, waiters or watches; see the workload.
+    /// Number of operations, hand-offs, waiters or watches; see the workload.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n: Option<u64>,
-    /// Seconds to measure, where no number of operations is given: 5, and 0.5 in a round of `goals`.
+    /// Seconds to measure if no number of operations is given. Default: 5, or 0.5 in a round of
+    /// `goals`.
     #[arg(long, value_parser = seconds)]
     pub(crate) secs: Option<f64>,
-    /// Contenders of `lock-contended`, each with a session of its own.
+    /// Number of contenders of `lock-contended`. Each has its own session.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) contenders: u32,
-    /// Operations outstanding at a time.
+    /// Number of operations in flight.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) inflight: u32,
-    /// Bytes of data.
+    /// Length of the data in bytes.
     #[arg(long, default_value_t = 128)]
     pub(crate) size: u32,
-    /// Sessions of `idle-sessions` and `held-locks` (default 1000); of `queue`, whose waiters are tasks of one
-    /// client without it.
+    /// Number of sessions of `idle-sessions` and `held-locks` (default 1000). With it, each waiter
+    /// of `queue` has its own session; otherwise all waiters share one client.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions: Option<u32>,
-    /// Tasks that share one client, in the pipelined workloads. They share `--inflight`, too.
+    /// Number of tasks that share one client in the pipelined workloads. They also share
+    /// `--inflight`.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tasks: u32,
-    /// Runtime of the library.
+    /// The runtime for the library.
     #[arg(long, value_enum, default_value_t = RuntimeKind::Current)]
     pub(crate) runtime: RuntimeKind,
-    /// From a blocking socket, with frames built before and replies that are not decoded.
+    /// Measure the floor: a blocking socket with prepared frames, without decoding replies.
     #[arg(long)]
     pub(crate) floor: bool,
-    /// Of `goals`, only those that do not depend on the speed of the machine: memory and requests.
+    /// Measure only the goals that do not depend on the speed of the machine: memory and requests.
     #[arg(long)]
     pub(crate) steady: bool,
-    /// Another build of this program: `goals` compares the figures of the two, in turns.
+    /// Another build of this program, with which `goals` compares this one in turns.
     #[arg(long)]
     pub(crate) base: Option<PathBuf>,
-    /// Rounds of each comparison of `goals`; up to four times as many where chance may decide.
+    /// Number of rounds of each goal; up to four times as many while noise could decide the result.
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Workload {
-    /// One session: acquire and confirmed release, again and again.
+    /// Repeated acquires and confirmed releases by one session.
     LockUncontended,
-    /// Contenders with a session each, for one lock.
+    /// Contenders for one lock, each with its own session.
     LockContended,
-    /// try_acquire of a lock that another session holds, and plain getChildren in turn.
+    /// try_acquire of a lock held by another session, in turns with plain getChildren.
     TryBusy,
     /// getData, pipelined on one session.
     GetPipelined,
@@ -67,9 +69,9 @@ pub(crate) enum Workload {
     SetPipelined,
     /// create (ephemeral, sequential), pipelined on one session.
     CreatePipelined,
-    /// Sessions that are left alone for ten seconds, or --secs if that is longer.
+    /// Sessions that are idle for ten seconds, or for --secs if that is longer.
     IdleSessions,
-    /// Sessions that hold a lock each for a minute, or --secs.
+    /// Sessions that each hold a lock for a minute, or for --secs.
     HeldLocks,
     /// --n watches, then a reconnect.
     ReconnectWatches,
@@ -77,7 +79,7 @@ pub(crate) enum Workload {
     Queue,
     /// Encoding and decoding, without a server.
     Codec,
-    /// The comparisons of docs/performance.md, each in turns; fails if one is not as it should be.
+    /// The comparisons of docs/performance.md; fails if a goal is not met.
     Goals,
 }
 
@@ -111,12 +113,12 @@ impl Limit {
 }
 
 impl Options {
-    /// Begins now.
+    /// Creates the limit of a measurement that starts now.
     pub(crate) fn limit(&self) -> Limit {
         self.n.map_or_else(|| Limit::Until(Instant::now() + self.duration()), Limit::Count)
     }
 
-    /// A tenth of it, before.
+    /// Creates the limit of the warm-up, which is a tenth as long.
     pub(crate) fn warm_up(&self) -> Limit {
         match self.n {
             Some(n) => Limit::Count(n.div_ceil(10)),

@@ -1,9 +1,9 @@
-//! One session, many operations under way.
+//! One session with many operations in flight.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use jute_codec::{CreateMode, Request, SetDataRequest};
+use jute_codec::{CreateMode, Request, SetDataRequest, Version};
 use tokio::task::JoinSet;
 use zk_session::{Client, OpError};
 
@@ -28,7 +28,7 @@ pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
     tasks(options, kind, &client, &path, options.warm_up()).await?;
     let meter = Meter::start();
     let rate = meter.stop(tasks(options, kind, &client, &path, options.limit()).await?);
-    // With it go the ephemerals, of which a create makes many.
+    // Closing the session deletes the ephemerals, of which `create` leaves many.
     client.close().await;
     let client = Client::connect(options.connect.as_str()).await?;
     directory::remove(&client, &directory).await?;
@@ -40,7 +40,8 @@ pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
         .rate(rate))
 }
 
-/// Operations of all tasks together. One task is no task, but the caller.
+/// Runs the operations of all tasks and returns their total number. A single task runs in the
+/// caller.
 async fn tasks(
     options: &Options,
     kind: Kind,
@@ -58,7 +59,9 @@ async fn tasks(
     let inflight = options.inflight.div_ceil(options.tasks);
     let mut tasks = JoinSet::new();
     for _ in 0..options.tasks {
-        let (client, path, data) = (client.clone(), path.to_owned(), data(options)?);
+        let client = client.clone();
+        let path = path.to_owned();
+        let data = data(options)?;
         tasks.spawn(async move { operations(kind, &client, &path, data, inflight, limit).await });
     }
     let mut done = 0;
@@ -87,7 +90,7 @@ async fn operations(
     }
 }
 
-/// Shared by all requests, as in a service that writes one value often.
+/// Returns the data. All requests share it, as in a service that often writes the same value.
 fn data(options: &Options) -> Outcome<Bytes> {
     Ok(vec![b'x'; usize::try_from(options.size)?].into())
 }
@@ -96,14 +99,14 @@ async fn pipelined<F, T>(inflight: u32, limit: Limit, mut begin: impl FnMut() ->
 where
     F: Future<Output = Result<T, OpError>>,
 {
-    // Answers come in the order of calls.
-    let mut under_way: VecDeque<F> = (0..inflight).map(|_| begin()).collect();
+    // Replies arrive in the order of calls.
+    let mut in_flight: VecDeque<F> = (0..inflight).map(|_| begin()).collect();
     let mut done = 0;
-    while let Some(oldest) = under_way.pop_front() {
+    while let Some(oldest) = in_flight.pop_front() {
         oldest.await?;
         done += 1;
-        if !limit.is_reached(done + u64::try_from(under_way.len())?) {
-            under_way.push_back(begin());
+        if !limit.is_reached(done + u64::try_from(in_flight.len())?) {
+            in_flight.push_back(begin());
         }
     }
     Ok(done)
@@ -112,15 +115,15 @@ where
 pub(crate) fn floor(options: &Options, kind: Kind) -> Outcome<Report> {
     let mut wire = Wire::open(&options.connect)?;
     let directory = directory::path();
-    wire.ask(&wire::frame(&wire::create(&directory, Vec::new(), CreateMode::Persistent)))?;
+    wire.call(&wire::frame(&wire::create(&directory, Vec::new(), CreateMode::Persistent)))?;
     let path = format!("{directory}/znode");
     let data = data(options)?;
-    wire.ask(&wire::frame(&wire::create(&path, data.clone(), CreateMode::Ephemeral)))?;
+    wire.call(&wire::frame(&wire::create(&path, data.clone(), CreateMode::Ephemeral)))?;
     let request = match kind {
         Kind::Get => Request::GetData(wire::read(&path)),
         Kind::Set => {
-            let (path, data) = (path.as_str().into(), Some(data));
-            Request::SetData(SetDataRequest { path, data, version: -1 })
+            let path = path.as_str().into();
+            Request::SetData(SetDataRequest { path, data: Some(data), version: Version::ANY })
         }
         Kind::Create => wire::create(&format!("{path}-"), data, CreateMode::EphemeralSequential),
     };
@@ -130,12 +133,13 @@ pub(crate) fn floor(options: &Options, kind: Kind) -> Outcome<Report> {
 
     let mut run = |limit: Limit| -> Outcome<u64> {
         wire.send(&frames)?;
-        let (mut done, mut missing) = (0, inflight);
+        let mut done = 0;
+        let mut missing = inflight;
         while missing > 0 {
-            // All that is there, then as many new ones in one write.
+            // Read all available replies, then send as many requests in one write.
             let mut taken = 0;
             while taken == 0 || (wire.has_more() && taken < missing) {
-                wire.answer()?;
+                wire.reply()?;
                 taken += 1;
             }
             done += u64::try_from(taken)?;
@@ -150,10 +154,10 @@ pub(crate) fn floor(options: &Options, kind: Kind) -> Outcome<Report> {
     run(options.warm_up())?;
     let meter = Meter::start();
     let rate = meter.stop(run(options.limit())?);
-    // The ephemerals first.
+    // Closing the session deletes the ephemerals, so that the directory is empty.
     wire.close()?;
     let mut wire = Wire::open(&options.connect)?;
-    wire.ask(&wire::frame(&wire::delete(&directory)))?;
+    wire.call(&wire::frame(&wire::delete(&directory)))?;
     wire.close()?;
     Ok(Report::new(options)
         .figure("inflight", options.inflight.into())

@@ -1,4 +1,4 @@
-//! One lock that many wait for.
+//! One lock with many waiters.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,14 @@ use crate::report::{Latencies, Meter, Report, resident_bytes};
 use crate::{Outcome, directory};
 
 const WAITERS: u64 = 1000;
-/// Hand-offs that are measured, at most.
+/// Maximum number of measured hand-offs.
 const HANDOFFS_MAX: u64 = 1000;
-/// Waiters that come at once.
+/// Number of waiters that join the queue at once.
 const AT_ONCE: u64 = 64;
-/// How often the progress is shown, and the queue looked at.
+/// How often the progress is printed.
 const PROGRESS: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(2);
+/// How often the queue is polled.
+const POLL: Duration = Duration::from_millis(2);
 
 type Granted = Result<Guard, LockError>;
 
@@ -32,7 +33,8 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
 
     let before = resident_bytes()?;
     let (granted, mut grants) = mpsc::unbounded_channel();
-    let (mut clients, mut shown) = (Vec::new(), Instant::now());
+    let mut clients = Vec::new();
+    let mut printed = Instant::now();
     for index in 1..=waiters {
         let lock = if options.sessions.is_some() {
             let own = connect(options, &traffic).await?;
@@ -41,31 +43,33 @@ pub(crate) async fn run(options: &Options) -> Outcome<Report> {
         } else {
             lock.clone()
         };
-        // It ends with its client.
+        // The task ends when its client is closed.
         tokio::spawn(wait(lock.acquire(), granted.clone()));
         if index.is_multiple_of(AT_ONCE) || index == waiters {
             queued(&client, &path, index).await?;
         }
-        if shown.elapsed() >= PROGRESS {
+        if printed.elapsed() >= PROGRESS {
             eprintln!("zk-bench queue: {index} of {waiters} wait");
-            shown = Instant::now();
+            printed = Instant::now();
         }
     }
-    // Their watches follow upon their places.
+    // Waiters set their watches after they have joined the queue.
     settle(&client, &clients).await?;
     let memory = resident_bytes()? - before;
 
     let handoffs = waiters.min(HANDOFFS_MAX);
     let mut latencies = Latencies::default();
     let mut guard = holder;
-    let (counted, meter) = (traffic.so_far(), Meter::start());
+    let counted = traffic.so_far();
+    let meter = Meter::start();
     for _ in 0..handoffs {
         let began = Instant::now();
         guard.release().await?;
-        guard = grants.recv().await.ok_or("nobody waits")??;
+        guard = grants.recv().await.ok_or("all waiters have stopped")??;
         latencies.add(began.elapsed());
     }
-    let (rate, counted) = (meter.stop(handoffs), traffic.since(counted));
+    let rate = meter.stop(handoffs);
+    let counted = traffic.since(counted);
     guard.release().await?;
     drop(grants);
     for client in clients {
@@ -91,22 +95,23 @@ async fn connect(options: &Options, traffic: &Traffic) -> Outcome<Client> {
 }
 
 async fn wait(acquire: Acquire<kind::Fair>, granted: mpsc::UnboundedSender<Granted>) {
-    // When nobody listens any more, the guard releases by being dropped.
+    // If the receiver is closed, the guard is dropped, which releases the lock.
     let _ = granted.send(acquire.await);
 }
 
-/// So many stand in the queue, behind the holder.
+/// Waits until this many waiters are in the queue behind the holder.
 async fn queued(client: &Client, path: &str, waiters: u64) -> Outcome<()> {
     loop {
-        let stat = client.exists(path).await?.ok_or("the directory of the lock is gone")?;
+        let stat = client.exists(path).await?.ok_or("the directory of the lock does not exist")?;
         if u64::try_from(stat.num_children)? > waiters {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL).await;
     }
 }
 
-/// What was asked before has been answered, twice: a list, and what follows from it.
+/// Waits until the replies to earlier requests have arrived. Twice, because waiters send requests
+/// that depend on the first reply.
 async fn settle(client: &Client, others: &[Client]) -> Outcome<()> {
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -1,4 +1,4 @@
-//! Figures, and where they come from.
+//! Reports: figures and how they are measured.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use serde_json::{Map, Number, Value};
 use crate::Outcome;
 use crate::options::Options;
 
-/// What a run has measured.
+/// The figures of one run.
 #[derive(Debug)]
 pub(crate) struct Report(Map<String, Value>);
 
 impl Report {
-    /// Begins with what was measured.
+    /// Creates a report that starts with the name of the workload.
     pub(crate) fn new(options: &Options) -> Self {
         let mut report = Map::new();
         report.insert("workload".to_owned(), options.workload.to_string().into());
@@ -22,7 +22,7 @@ impl Report {
         Self(report)
     }
 
-    /// Adds a figure, with four digits that count.
+    /// Adds a figure, rounded to four significant digits.
     pub(crate) fn figure(mut self, name: &str, value: f64) -> Self {
         self.0.insert(
             name.to_owned(),
@@ -36,7 +36,7 @@ impl Report {
         self
     }
 
-    /// How many operations in which time, and what they cost this process.
+    /// Adds the number of operations, their rate, and the processor time of this process.
     pub(crate) fn rate(self, rate: Rate) -> Self {
         self.figure("n", rate.n as f64)
             .figure("secs", rate.time.as_secs_f64())
@@ -45,14 +45,14 @@ impl Report {
     }
 
     pub(crate) fn print(&self) {
-        #[expect(clippy::print_stdout, reason = "it is what the program is for")]
+        #[expect(clippy::print_stdout, reason = "the program prints its report")]
         {
             println!("{}", Value::Object(self.0.clone()));
         }
     }
 }
 
-/// Four digits that count.
+/// Rounds to four significant digits.
 pub(crate) fn round(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
@@ -62,7 +62,7 @@ pub(crate) fn round(value: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// Operations, and what they took.
+/// A number of operations, and the time they took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     pub(crate) n: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Rate {
     pub(crate) cpu: Duration,
 }
 
-/// A measurement that has begun.
+/// A measurement in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Meter {
     began: Instant,
@@ -88,13 +88,13 @@ impl Meter {
     }
 }
 
-/// User and system time of this process so far.
+/// Returns the user and system time of this process so far.
 pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// Memory of this process that is resident, in bytes.
+/// Returns the resident memory of this process in bytes.
 pub(crate) fn resident_bytes() -> Outcome<f64> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u32>().ok());
@@ -102,7 +102,7 @@ pub(crate) fn resident_bytes() -> Outcome<f64> {
     Ok(f64::from(pages) * rustix::param::page_size() as f64)
 }
 
-/// Times of single operations.
+/// The latencies of single operations.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies(Vec<Duration>);
 
@@ -119,7 +119,8 @@ impl Latencies {
         self.0.extend(other.0);
     }
 
-    /// So many thousandths took at most this long, in microseconds; 0 if there were none.
+    /// Returns the latency in microseconds that this many thousandths of the operations do not
+    /// exceed, or 0 if there were no operations.
     pub(crate) fn at_most_us(&mut self, thousandths: usize) -> f64 {
         self.0.sort_unstable();
         let index = (self.0.len() * thousandths / 1000).min(self.0.len().saturating_sub(1));

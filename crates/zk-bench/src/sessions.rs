@@ -1,11 +1,11 @@
-//! Sessions that do nothing, sessions that hold locks, and one that has to come back.
+//! Idle sessions, sessions that hold locks, and a session that reconnects.
 
 use std::time::{Duration, Instant};
 
 use jute_codec::{Request, SetWatches};
 use tokio::task::JoinSet;
 use zk_recipes::{FairLock, Guard, LockState};
-use zk_session::{Client, SessionState};
+use zk_session::{Client, SessionState, Zxid};
 
 use crate::metered::Traffic;
 use crate::options::Options;
@@ -17,28 +17,32 @@ const SESSIONS: u32 = 1000;
 const IDLE: Duration = Duration::from_secs(10);
 const HELD: Duration = Duration::from_secs(60);
 const WATCHES: u64 = 10_000;
-/// Room for the answer to a ping.
+/// Length of the reply to a ping, with its length prefix.
 const PING: usize = 20;
-/// Sessions opened at a time.
+/// Number of sessions that are opened concurrently.
 const AT_ONCE: usize = 64;
-/// Paths in one SetWatches of the floor: as many as fit into a frame of the library.
+/// Number of paths in one SetWatches of the floor: as many as fit into a frame of the library.
 const BATCH: usize = 1000;
 
-/// Sessions left alone.
+/// Measures idle sessions.
 pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
     let sessions = options.sessions.unwrap_or(SESSIONS);
     let traffic = Traffic::default();
-    // Whatever the first of anything allocates for all.
+    // The first session allocates what all sessions share.
     let first = open(options, &traffic).await?;
     let before = resident_bytes()?;
     let clients = open_all(options, &traffic, sessions).await?;
     let idle = options.duration().max(IDLE);
-    // Until what opening has left to do is done.
+    // Opening the sessions leaves some work to finish.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let memory = resident_bytes()? - before;
-    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+    let counted = traffic.so_far();
+    let cpu = cpu_time();
+    let began = Instant::now();
     tokio::time::sleep(idle).await;
-    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
+    let counted = traffic.since(counted);
+    let cpu = cpu_time() - cpu;
+    let time = began.elapsed();
     if clients.iter().any(|client| client.state() != SessionState::Connected) {
         return Err("a session was lost while it was idle".into());
     }
@@ -54,7 +58,7 @@ pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
         .figure("looks_per_ping", counted.looks as f64 / counted.requests as f64))
 }
 
-/// Sessions that hold a lock each, of their own.
+/// Measures sessions that each hold a different lock.
 pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
     let sessions = options.sessions.unwrap_or(SESSIONS);
     let traffic = Traffic::default();
@@ -66,18 +70,23 @@ pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
         let lock = FairLock::new(client, &format!("{directory}/{number}"))?;
         guards.push(lock.acquire().await?);
     }
-    // Usually longer than the lease that comes from the creation of the sessions.
+    // Usually longer than the lease granted by the creation of the sessions.
     let held = options.secs.map_or(HELD, |_| options.duration());
-    let (mut least, mut lost) = (Duration::MAX, 0);
-    let (counted, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+    let mut least = Duration::MAX;
+    let mut lost = 0;
+    let counted = traffic.so_far();
+    let cpu = cpu_time();
+    let began = Instant::now();
     let zxid = zxid(&observer, &directory).await?;
     while began.elapsed() < held {
         tokio::time::sleep(Duration::from_millis(100)).await;
         lost = guards.iter().filter(|guard| guard.state() != LockState::Held).count().max(lost);
         least = guards.iter().filter_map(Guard::remaining).min().unwrap_or_default().min(least);
     }
-    let writes = self::zxid(&observer, &directory).await? - zxid - 1;
-    let (counted, cpu, time) = (traffic.since(counted), cpu_time() - cpu, began.elapsed());
+    let writes = self::zxid(&observer, &directory).await?.0 - zxid.0 - 1;
+    let counted = traffic.since(counted);
+    let cpu = cpu_time() - cpu;
+    let time = began.elapsed();
     drop(guards);
     close_all(clients).await;
     directory::remove(&observer, &directory).await?;
@@ -93,20 +102,22 @@ pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
         .figure("not_held_most", lost as f64))
 }
 
-/// The newest zxid, by a write.
-async fn zxid(client: &Client, directory: &str) -> Outcome<i64> {
-    Ok(client.set_data(directory, "", None).await?.mzxid.0)
+/// Returns the newest zxid, by writing.
+async fn zxid(client: &Client, directory: &str) -> Outcome<Zxid> {
+    Ok(client.set_data(directory, "", None).await?.mzxid)
 }
 
 async fn open_all(options: &Options, traffic: &Traffic, sessions: u32) -> Outcome<Vec<Client>> {
-    let (mut clients, mut opening) = (Vec::new(), JoinSet::new());
+    let mut clients = Vec::new();
+    let mut opening = JoinSet::new();
     for _ in 0..sessions {
         while opening.len() >= AT_ONCE
             && let Some(opened) = opening.join_next().await
         {
             clients.push(opened??);
         }
-        let (options, traffic) = (options.clone(), traffic.clone());
+        let options = options.clone();
+        let traffic = traffic.clone();
         opening.spawn(async move { open(&options, &traffic).await });
     }
     while let Some(opened) = opening.join_next().await {
@@ -131,7 +142,7 @@ async fn open(options: &Options, traffic: &Traffic) -> Outcome<Client> {
 pub(crate) fn idle_floor(options: &Options) -> Outcome<Report> {
     let sessions = options.sessions.unwrap_or(SESSIONS);
     let before = resident_bytes()?;
-    let wires = (0..sessions).map(|_| Wire::with_room(&options.connect, PING));
+    let wires = (0..sessions).map(|_| Wire::with_capacity(&options.connect, PING));
     let wires = wires.collect::<Outcome<Vec<_>>>()?;
     let memory = resident_bytes()? - before;
     wires.into_iter().try_for_each(Wire::close)?;
@@ -140,17 +151,17 @@ pub(crate) fn idle_floor(options: &Options) -> Outcome<Report> {
         .figure("kb_per_session", memory / 1024.0 / f64::from(sessions)))
 }
 
-/// A session with watches loses its connection.
+/// Measures how a session with watches reconnects.
 pub(crate) async fn reconnect(options: &Options) -> Outcome<Report> {
     let watches = options.n.unwrap_or(WATCHES);
     let traffic = Traffic::default();
     let client = open(options, &traffic).await?;
     let directory = directory::make(&client).await?;
-    let asked: Vec<_> =
+    let requests: Vec<_> =
         (0..watches).map(|index| client.exists_and_watch(&watched(&directory, index))).collect();
     let mut watchers = Vec::new();
-    for asked in asked {
-        watchers.push(asked.await?.1);
+    for request in requests {
+        watchers.push(request.await?.1);
     }
     let counted = traffic.so_far();
     let began = Instant::now();
@@ -159,10 +170,11 @@ pub(crate) async fn reconnect(options: &Options) -> Outcome<Report> {
     while states.current().state == SessionState::Connected {
         states.next().await.ok_or("the client has stopped")?;
     }
-    // It is sent after the watches, and answered after them.
+    // This request is sent after the watches, so its reply arrives after theirs.
     client.exists(&directory).await?;
-    let (time, counted) = (began.elapsed(), traffic.since(counted));
-    // The last one was restored, too.
+    let time = began.elapsed();
+    let counted = traffic.since(counted);
+    // Check that the last watch was restored, too.
     let last = watched(&directory, watches - 1);
     client.create(&last, "", zk_session::CreateMode::Ephemeral).await?;
     let mut last = watchers.pop().ok_or("there are no watches")?;
@@ -183,18 +195,19 @@ pub(crate) fn reconnect_floor(options: &Options) -> Outcome<Report> {
     let paths: Vec<_> = (0..watches).map(|index| watched(&directory, index).into()).collect();
     let batches = paths.chunks(BATCH).map(|paths| {
         wire::frame(&Request::SetWatches(SetWatches {
-            relative_zxid: 0,
+            relative_zxid: Zxid(0),
             data: Vec::new(),
             exist: paths.to_vec(),
             child: Vec::new(),
         }))
     });
-    let (frames, count) = (batches.clone().collect::<Vec<_>>().concat(), batches.count());
+    let frames = batches.clone().collect::<Vec<_>>().concat();
+    let count = batches.count();
     let began = Instant::now();
     let mut wire = Wire::open(&options.connect)?;
     wire.send(&frames)?;
     for _ in 0..count {
-        wire.answer()?;
+        wire.reply()?;
     }
     let time = began.elapsed();
     wire.close()?;
@@ -205,7 +218,7 @@ pub(crate) fn reconnect_floor(options: &Options) -> Outcome<Report> {
         .figure("requests", count as f64))
 }
 
-/// As long as the path of a lock's znode.
+/// Returns a path as long as that of a lock's znode.
 fn watched(directory: &str, index: u64) -> String {
     format!("{directory}/0123456789abcdef0123456789abcdef-lock-{index:010}")
 }

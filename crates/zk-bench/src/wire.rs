@@ -1,4 +1,4 @@
-//! The floor: a blocking socket, frames that were built before, replies that are not decoded.
+//! The floor: a blocking socket with prepared frames, which does not decode replies.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,38 +7,38 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     Acl, ConnectRequest, CreateMode, CreateRequest, DeleteRequest, ReadRequest, Record as _,
-    Request, RequestHeader, encode_frame,
+    Request, RequestHeader, SessionId, Version, Zxid, encode_frame,
 };
 
 use crate::Outcome;
 
-/// Longest silence of the server before a measurement fails.
+/// How long the server may be silent before the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 const READ_CHUNK: usize = 64 * 1024;
-/// Bytes of a reply before its body: xid, zxid, error code.
+/// Length of the header of a reply: xid, zxid, error code.
 const HEADER: usize = 16;
-/// Bytes of the length before a frame, and before a string.
+/// Length of the length prefix of frames and strings.
 const LENGTH: usize = 4;
 
 /// A session over a blocking socket.
 pub(crate) struct Wire {
     stream: TcpStream,
     input: Box<[u8]>,
-    /// Of `input`, what has been read and not been taken yet.
+    /// The range of `input` that has been received but not taken.
     from: usize,
     until: usize,
-    /// A reply that has not fitted.
+    /// A reply that did not fit into `input`.
     reply: Vec<u8>,
 }
 
 impl Wire {
     /// Opens a session.
     pub(crate) fn open(hosts: &str) -> Outcome<Self> {
-        Self::with_room(hosts, READ_CHUNK)
+        Self::with_capacity(hosts, READ_CHUNK)
     }
 
-    /// Opens a session that reads so many bytes at a time.
-    pub(crate) fn with_room(hosts: &str, room: usize) -> Outcome<Self> {
+    /// Opens a session that reads this many bytes at a time.
+    pub(crate) fn with_capacity(hosts: &str, room: usize) -> Outcome<Self> {
         let host = hosts.split(',').next().unwrap_or(hosts);
         let stream = TcpStream::connect(host).map_err(|error| format!("{host}: {error}"))?;
         stream.set_nodelay(true)?;
@@ -47,9 +47,9 @@ impl Wire {
         let mut wire = Self { stream, input, from: 0, until: 0, reply: Vec::new() };
         let request = ConnectRequest {
             protocol_version: 0,
-            last_zxid_seen: 0,
+            last_zxid_seen: Zxid(0),
             timeout_ms: 30_000,
-            session_id: 0,
+            session_id: SessionId::NONE,
             password: vec![0; 16].into(),
             read_only: Some(false),
         };
@@ -58,9 +58,9 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Closes the session, and with it its ephemerals.
+    /// Closes the session, which deletes its ephemerals.
     pub(crate) fn close(mut self) -> Outcome<()> {
-        self.ask(&frame(&Request::CloseSession))?;
+        self.call(&frame(&Request::CloseSession))?;
         Ok(())
     }
 
@@ -68,22 +68,22 @@ impl Wire {
         Ok(self.stream.write_all(frames)?)
     }
 
-    /// Sends one request and takes its reply.
-    pub(crate) fn ask(&mut self, frame: &[u8]) -> Outcome<&[u8]> {
+    /// Sends one request and returns its reply.
+    pub(crate) fn call(&mut self, frame: &[u8]) -> Outcome<&[u8]> {
         self.send(frame)?;
-        self.answer()
+        self.reply()
     }
 
-    /// Takes the reply to a request, which has to be a success.
-    pub(crate) fn answer(&mut self) -> Outcome<&[u8]> {
+    /// Returns the next reply. Fails unless it reports success.
+    pub(crate) fn reply(&mut self) -> Outcome<&[u8]> {
         let reply = self.take()?;
         match reply.get(HEADER - 4..HEADER) {
             Some([0, 0, 0, 0]) => Ok(reply),
-            code => Err(format!("the server refused, with the code {code:?}").into()),
+            code => Err(format!("the server refused the request with code {code:?}").into()),
         }
     }
 
-    /// Takes a frame, without its length.
+    /// Takes a frame and returns it without its length prefix.
     fn take(&mut self) -> Outcome<&[u8]> {
         let mut length = [0; LENGTH];
         self.copy(&mut length)?;
@@ -100,7 +100,8 @@ impl Wire {
         Ok(reply)
     }
 
-    /// True if the length of a reply is there, so that taking it will not wait for long.
+    /// Returns whether the length of a reply has arrived, so that taking it will not block for
+    /// long.
     pub(crate) fn has_more(&self) -> bool {
         self.until - self.from > LENGTH
     }
@@ -124,7 +125,7 @@ impl Wire {
     }
 }
 
-/// The path that a server has made of a sequential one, in the reply to create2.
+/// Returns the path in the reply to a create2.
 pub(crate) fn created_path(reply: &[u8]) -> Outcome<&[u8]> {
     let body = reply.get(HEADER..).ok_or("the create was refused")?;
     let (length, rest) = body.split_at_checked(LENGTH).ok_or("the create was refused")?;
@@ -132,7 +133,7 @@ pub(crate) fn created_path(reply: &[u8]) -> Outcome<&[u8]> {
     rest.get(..length).ok_or_else(|| "a create's reply is too short".into())
 }
 
-/// The frame of a request.
+/// Encodes the frame of a request.
 pub(crate) fn frame(request: &Request) -> BytesMut {
     framed(|out| {
         RequestHeader { xid: 1, op: request.op() }.encode(out);
@@ -147,12 +148,14 @@ fn framed(fill: impl FnOnce(&mut BytesMut)) -> BytesMut {
 }
 
 pub(crate) fn create(path: &str, data: impl Into<Bytes>, mode: CreateMode) -> Request {
-    let (data, acl, with_stat) = (Some(data.into()), Acl::open(), true);
+    let data = Some(data.into());
+    let acl = Acl::open();
+    let with_stat = true;
     Request::Create(CreateRequest { path: path.into(), data, acl, mode, with_stat })
 }
 
 pub(crate) fn delete(path: &str) -> Request {
-    Request::Delete(DeleteRequest { path: path.into(), version: -1 })
+    Request::Delete(DeleteRequest { path: path.into(), version: Version::ANY })
 }
 
 pub(crate) fn read(path: &str) -> ReadRequest {

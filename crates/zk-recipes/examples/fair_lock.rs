@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let mut tasks = Vec::new();
     for number in 1..=CONTENDERS {
-        // A session each, as separate processes would have.
+        // Each contender has a session of its own, as separate processes would have.
         let client = Client::connect(hosts.as_str()).await?;
         let lock = FairLock::new(&client, "/locks/demo")?;
         tasks.push(tokio::spawn(contend(lock, number, start)));
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for task in tasks {
         tokens.push(task.await??);
     }
-    println!("\nEverybody was served, in order; the fencing tokens only grew: {tokens:?}");
+    println!("\nAll contenders were served in order, and the fencing tokens only grew: {tokens:?}");
     assert!(tokens.is_sorted());
     Ok(())
 }
@@ -50,7 +50,7 @@ async fn contend(lock: FairLock, number: usize, start: Instant) -> Result<i64, L
             Some(Phase::Queued { ahead }) = phases.next() => say(&format!("queued, {ahead} ahead")),
         }
     };
-    let token = guard.fencing_token().as_i64();
+    let token = guard.fencing_token().get();
     say(&format!("HOLDS the lock, fencing token {token}"));
     tokio::time::sleep(WORK).await;
     guard.validate().await?;

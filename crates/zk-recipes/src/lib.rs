@@ -1,58 +1,50 @@
 //! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay of connection loss.
 //!
-//! Start with [`FairLock`]; [`RwLock`] and [`ExclusiveLock`] are its siblings. What they give is a
-//! [`Guard`]. The client they stand on is re-exported, so that one dependency is enough: what most
-//! programs name is here, the rest in [`zk_session`].
+//! Start with [`FairLock`]. [`RwLock`] and [`ExclusiveLock`] are its siblings. Acquiring a lock
+//! returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
+//! is enough; the rest are in [`zk_session`].
 //!
-//! # What is promised
+//! # Promises
 //!
-//! - At most one contender holds a lock, or readers only, as far as the ensemble can decide it.
-//!   What a holder does after it was stopped for longer than its session lives is out of reach of
-//!   any lock: see [`Guard`] and its fencing token.
-//! - A lost connection is never an error of a lock. It is replayed behind a write barrier, so that
-//!   no lock waits behind its own ghost.
-//! - A dropped future, a dropped guard, an error: whatever it was, no contender znode stays
-//!   behind. Cleanup belongs to the session, not to its caller.
-//! - Contenders of a queue are served in the order in which the ensemble created their znodes.
+//! - At most one contender holds a lock, or readers only, as far as the ensemble can decide it. No
+//!   lock can control a holder that was stopped for longer than its session lives: see [`Guard`]
+//!   and its fencing token.
+//! - Lock operations never return connection-loss errors. The loss is replayed behind a write
+//!   barrier, so that no contender waits behind its own lost znode.
+//! - No contender znode stays behind a dropped future, a dropped guard or an error. Cleanup belongs
+//!   to the session, not to the caller.
+//! - The contenders of a queue are served in the order in which the ensemble created their znodes.
 //!
 //! # Layers
 //!
-//! [`machine`] decides and does nothing. The rest, with the default feature `tokio`, feeds the
-//! machines from the client and hands cleanup to its janitor.
+//! The machines are pure decision logic without I/O. With the default feature `tokio`, the engine
+//! feeds them from the client, and hands cleanup to the janitor of the session.
 
-#![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the runner"))]
+#![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the engine"))]
 
+#[doc(hidden)]
 pub mod machine;
 
-mod error;
-mod naming;
+mod action;
+mod exclusive;
+mod lock;
+mod queue;
+mod rw;
 
 #[cfg(feature = "tokio")]
-mod contenders;
+mod acquire;
 #[cfg(feature = "tokio")]
-mod exclusive;
+mod engine;
 #[cfg(feature = "tokio")]
 mod fair;
 #[cfg(feature = "tokio")]
 mod guard;
-#[cfg(feature = "tokio")]
-pub mod kind;
-#[cfg(feature = "tokio")]
-mod lock;
-#[cfg(feature = "tokio")]
-mod phase;
-#[cfg(feature = "tokio")]
-mod run;
-#[cfg(feature = "tokio")]
-mod rw;
-#[cfg(feature = "tokio")]
-mod stats;
-#[cfg(feature = "tokio")]
-mod transaction;
 
-pub use crate::error::{LockError, LostReason, Stopped};
-pub use crate::machine::release::Released;
-pub use crate::naming::{Names, Naming, Role, RwNaming};
+pub use crate::action::FailedAction;
+pub use crate::lock::error::{LockError, LostReason, Stopped};
+pub use crate::lock::outcome::Released;
+pub use crate::lock::role::Role;
+
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
@@ -62,19 +54,16 @@ pub use zk_session::{
 
 #[cfg(feature = "tokio")]
 pub use crate::{
-    contenders::Contender,
-    exclusive::ExclusiveLock,
-    fair::FairLock,
-    guard::{
-        DowngradeError, ExclusiveGuard, FencingToken, Guard, LockState, LockStatus, ReadGuard,
-        WriteGuard,
-    },
-    lock::{Acquire, Acquiring, AtRiskPolicy, Lock, LockBuilder, TryAcquire},
-    phase::{Phase, Phases},
-    run::body::Run,
-    rw::RwLock,
-    stats::LockStats,
-    transaction::TransactionError,
+    acquire::builder::LockBuilder,
+    acquire::{Acquire, Acquiring, TryAcquire},
+    exclusive::{ExclusiveGuard, ExclusiveLock},
+    fair::{FairLock, Naming},
+    guard::{FencingToken, Guard, LockStatus, Run, TransactionError},
+    lock::contender::Contender,
+    lock::phase::{Phase, Phases},
+    lock::state::{AtRiskPolicy, LockState},
+    lock::stats::LockStats,
+    rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
@@ -82,7 +71,29 @@ pub use zk_session::{
     SessionState, StateStream,
 };
 
-/// Pages of the project, so that their code is compiled.
+/// Kinds of locks, as types: what a [`Guard`] can do depends on its kind.
+#[cfg(feature = "tokio")]
+pub mod kind {
+    pub use crate::exclusive::Exclusive;
+    pub use crate::lock::kind::{Fair, Fenced, Kind, Queued};
+    pub use crate::rw::{Read, Write};
+}
+
+/// The machines of all recipes, for tests that feed them by hand. Outside semantic versioning.
+#[doc(hidden)]
+pub mod machines {
+    pub use crate::exclusive::machine::{attempt::ExclusiveAttempt, profile::ExclusiveProfile};
+    pub use crate::lock::outcome::{
+        Changed, Held, NotChanged, NotHeld, Refusal, Restart, Tally, Znode,
+    };
+    pub use crate::lock::recipe::{Attempt, Change, Removal};
+    pub use crate::queue::machine::{attempt::QueueAttempt, removal::QueueRemoval};
+    pub use crate::queue::naming::{NameForm, QueueNames};
+    pub use crate::queue::profile::QueueProfile;
+    pub use crate::rw::machine::Downgrade;
+}
+
+/// Pages of the project, included so that their code is compiled.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

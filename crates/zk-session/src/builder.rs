@@ -1,40 +1,45 @@
-//! Options of a client, checked once.
+//! Options of a client, and starting it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Mutex};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{AuthPacket, ErrorCode};
-use tokio::sync::{mpsc, watch};
+use jute_codec::AuthPacket;
 use tracing::info_span;
 
+use crate::chroot::create::ensure_chroot;
 use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::clock::Clock;
+use crate::driver::ends::channels;
 use crate::driver::shared::Shared;
+use crate::driver::task::Driver;
 use crate::driver::transport::{Tcp, Transport};
-use crate::driver::trouble::Seen;
-use crate::driver::{Driver, Ends};
-use crate::error::{ConfigError, ConnectError, OpError};
-use crate::machine::{
-    EndCause, Lease, OUTSTANDING_MAX, Session, SessionConfig, SessionState, SplitMix,
-};
-use crate::op::Op;
+use crate::error::{ConfigError, ConnectError, OptionDefect};
+use crate::machine::{Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionState};
+use crate::random::SplitMix;
 
-/// Session timeout asked for by default.
+/// Default session timeout to request.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
-/// Longest request by default, in bytes: the servers' limit for a frame (`jute.maxbuffer`).
+/// Default limit on the length of a request, in bytes: the servers' limit on a frame
+/// (`jute.maxbuffer`).
 pub const REQUEST_LIMIT_DEFAULT: usize = 0xf_ffff;
-/// Longest reply by default, in bytes. Servers have no limit of their own: data of the largest
-/// size comes back in a longer frame than it was written with.
+/// Default limit on the length of a reply, in bytes. Servers do not limit it: data of the maximum
+/// size is read in a longer frame than it was written in.
 pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
-/// A name may stand for several servers, and one of them must not take all of the time.
+/// Minimum number of shares of the session timeout for connecting. One name may stand for several
+/// servers, and no server must use up all of the time.
 const SHARES_MIN: u32 = 3;
-/// Longer than any process lives, and short enough to be added to any moment.
+/// Stands for "no limit": longer than any process runs, but short enough to be added to any time.
 const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(10);
+/// The protocol has 31 bits for the milliseconds of a timeout.
+const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
+const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(1);
+const FRAME_LIMIT_MIN: usize = 1024;
 
-/// Describes a client; made by [`Client::builder`].
+/// Configures a client. Created by [`Client::builder`].
 #[must_use = "a builder does nothing until `connect`"]
 pub struct ClientBuilder {
     connect_string: String,
@@ -52,16 +57,6 @@ pub struct ClientBuilder {
     seed: Option<u64>,
     clock: Option<Clock>,
     transport: Arc<dyn Transport>,
-}
-
-/// Without the credentials.
-impl std::fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("connect_string", &self.connect_string)
-            .field("session_timeout", &self.session_timeout)
-            .finish_non_exhaustive()
-    }
 }
 
 impl ClientBuilder {
@@ -85,133 +80,135 @@ impl ClientBuilder {
         }
     }
 
-    /// Session timeout to ask for. Servers grant between 2 and 20 of their ticks, by default 4 s
-    /// to 40 s. Default: 30 s.
+    /// Sets the session timeout to request. Servers grant between 2 and 20 of their ticks, by
+    /// default 4 s to 40 s. Default: 30 s.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
     }
 
-    /// The longest time for one server to accept the connection and to answer the handshake.
-    /// Default: the session timeout divided by the number of servers, so that a lap over all of
-    /// them fits, or by three if there are fewer, because one name may stand for several servers.
-    /// If a server grants a shorter session timeout than was asked for, it is never longer than
-    /// that one's share.
+    /// Sets the maximum time for one server to accept a connection and reply to the handshake.
     ///
-    /// While there is something to save, such as a lock or the session, a server has less: its
-    /// share of the time that is left, but at least half a second. `Duration::MAX` is no limit.
+    /// Default: the session timeout divided by the number of servers, so that one attempt at each
+    /// of them fits, or by three if there are fewer, because one name may stand for several
+    /// servers. If a server grants a shorter session timeout than requested, it is limited to the
+    /// same share of that one. `Duration::MAX` means no limit.
+    ///
+    /// While a lock or the session can still be saved, each server gets an equal share of the
+    /// remaining time if that is less, but at least half a second.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
         self
     }
 
-    /// How long [`connect`](Self::connect) waits for the first connection. Default: the session
-    /// timeout. `Duration::MAX` is no limit.
+    /// Sets how long [`connect`](Self::connect) waits for the first connection. Default: the
+    /// session timeout. `Duration::MAX` means no limit.
     pub fn connect_within(mut self, timeout: Duration) -> Self {
         self.connect_within = Some(timeout);
         self
     }
 
-    /// Time without any server after which the session counts as expired. Until then it is
-    /// suspended and may come back. Default: twice the session timeout. It is never shorter than
-    /// the session timeout that a server has granted. `Duration::MAX` is no limit.
+    /// Sets the time without any server after which the session counts as expired. Until then it is
+    /// suspended and may be resumed. Default: twice the session timeout. It is never shorter than
+    /// the session timeout that a server has granted. `Duration::MAX` means no limit.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self
     }
 
-    /// Adds credentials, such as `("digest", "user:password")`, sent on every connection before
-    /// anything else.
+    /// Adds credentials, such as `("digest", "user:password")`. They are sent on every connection
+    /// before any other request.
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
         let auth = Some(credentials.into());
         self.auth.push(AuthPacket { scheme: scheme.into(), auth });
         self
     }
 
-    /// Longest request in bytes, without its length prefix. Default: 1,048,575, the servers'
-    /// limit; a longer one makes a server close the connection.
+    /// Sets the maximum length of a request in bytes, excluding its length prefix. Default:
+    /// 1,048,575, the servers' limit. A server closes the connection if a request is longer.
     pub fn request_limit(mut self, bytes: usize) -> Self {
         self.request_limit = bytes;
         self
     }
 
-    /// Longest reply in bytes, without its length prefix. A longer one is skipped, and fails its
-    /// own request only. Default: 4 MiB.
+    /// Sets the maximum length of a reply in bytes, excluding its length prefix. A longer reply is
+    /// skipped, and only its own request fails. Default: 4 MiB.
     pub fn response_limit(mut self, bytes: usize) -> Self {
         self.response_limit = bytes;
         self
     }
 
-    /// Operations that may wait or be in flight at a time; beyond that they fail with
-    /// [`OpError::QueueFull`]. Default: 65,536.
+    /// Sets how many operations may wait or be in flight at a time. Further ones fail with
+    /// [`OpError::QueueFull`](crate::OpError::QueueFull). Default: 65,536.
     ///
-    /// What locks and other recipes send does not count, and is never refused because of it: each
-    /// [`Lane`](crate::Lane) has a limit of its own.
+    /// Operations of locks and other recipes are neither counted nor refused, because each
+    /// [`Lane`](crate::recipe::Lane) has a limit of its own.
     pub fn outstanding_limit(mut self, operations: usize) -> Self {
         self.outstanding_limit = operations;
         self
     }
 
-    /// Whether to open another session after one has expired. Default: true. Otherwise the client
-    /// stops, and every operation fails with [`OpError::SessionExpired`].
+    /// Sets whether to open another session after one has expired. Default: true. Otherwise the
+    /// client stops, and every operation fails with
+    /// [`OpError::SessionExpired`](crate::OpError::SessionExpired).
     pub fn renew_after_expiry(mut self, renew: bool) -> Self {
         self.renew = renew;
         self
     }
 
-    /// Whether [`connect`](Self::connect) creates the chroot if it is missing. Default: true.
+    /// Sets whether [`connect`](Self::connect) creates the chroot if it is missing. Default: true.
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
         self
     }
 
-    /// What keeps the lease; `None` switches it off. Default: [`Lease::default`], which is kept by
-    /// writes, for servers with `tickTime=2000`.
+    /// Sets how to keep a lease; `None` disables it. Default: [`Lease::default`], which is kept by
+    /// writes and suits servers with `tickTime=2000`.
     ///
-    /// With a lease, [`Status::guard_deadline`](crate::Status::guard_deadline) allows for servers
-    /// that go on answering although they have lost their leader. Its price is a small write per
-    /// interval and session, while a lock needs it, and that the deadline comes earlier.
+    /// With a lease, [`Status::guard_deadline`](crate::Status::guard_deadline) accounts for servers
+    /// that keep replying although they have lost their leader. In exchange, each session commits a
+    /// small write per interval while a lock needs the lease, and the deadline is earlier.
     ///
-    /// There is a lease if the granted session timeout leaves room for it: with the default, from
-    /// 3.3 s on. Below that, everything is as without one, and a warning says so.
+    /// There is a lease if the granted session timeout is long enough for it: with the default, 3.3
+    /// s. Otherwise the client works as without a lease, and logs a warning.
     pub fn lease(mut self, config: impl Into<Option<Lease>>) -> Self {
         self.lease = config.into();
         self
     }
 
-    /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. For tests:
-    /// clients with the same seed draw the same ids.
+    /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. It is meant
+    /// for tests: clients with the same seed generate the same ids.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The clock. Default: [`Clock::system`]. Tests with paused time need [`Clock::tokio`].
+    /// Sets the clock. Default: [`Clock::system`]. Tests with paused time need [`Clock::tokio`].
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// How to reach servers. Default: [`Tcp`].
+    /// Sets how to connect to servers. Default: [`Tcp`].
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Arc::new(transport);
         self
     }
 
-    /// Starts the client without waiting for a connection. Requests wait for it. The chroot is
-    /// not created.
+    /// Starts the client without waiting for a connection. Requests wait for the first connection.
+    /// The chroot is not created.
     ///
     /// # Errors
     ///
-    /// An option cannot be used.
+    /// Fails if the connect string or an option is invalid.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn start(self) -> Result<Client, ConfigError> {
         let ConnectString { hosts, chroot } = self.connect_string.parse()?;
         self.check()?;
-        let seed = self.seed.map_or_else(random_seed, |seed| {
+        let [hosts_seed, id_seed @ ..] = self.seed.map_or_else(random_seeds, |seed| {
             let mut random = SplitMix(seed);
             [random.next(), random.next(), random.next()]
         });
@@ -221,7 +218,7 @@ impl ClientBuilder {
         let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
         let config = SessionConfig {
             hosts,
-            seed: seed[0],
+            seed: hosts_seed,
             session_timeout: self.session_timeout,
             connect_timeout,
             give_up: self.give_up.unwrap_or(self.session_timeout * 2).min(NO_LIMIT),
@@ -233,55 +230,36 @@ impl ClientBuilder {
             lease: self.lease,
         };
         let clock = self.clock.unwrap_or_else(Clock::system);
-        let machine = Session::new(config, clock.now());
-        let (commands, command_queue) = mpsc::unbounded_channel();
-        let (status_sender, status) = watch::channel(machine.status());
-        let (seen_sender, seen) = watch::channel(Seen::default());
-        let queued = Arc::new(AtomicUsize::new(0));
-        let end = Arc::new(Mutex::new(EndCause::Abandoned));
-        let ends = Ends {
-            end: Arc::clone(&end),
-            commands: command_queue,
-            queued: Arc::clone(&queued),
-            status: status_sender,
-            seen: seen_sender,
-        };
-        let driver = Driver::new(machine, clock.clone(), self.transport, ends);
+        let machine = SessionMachine::new(config, clock.now());
+        let (handle_ends, driver_ends) = channels(machine.status());
+        let driver = Driver::new(machine, clock.clone(), self.transport, driver_ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
         let janitor = driver.start(&span);
-        Ok(Client::from_shared(Arc::new(Shared {
-            chroot,
-            clock,
-            end,
-            hosts: names,
-            janitor,
-            seen,
-            status,
-            commands,
-            queued,
-            queued_max: self.outstanding_limit,
-            next_id: AtomicU64::new(1),
-            id_seed: [seed[1], seed[2]],
-        })))
+        let queued_max = self.outstanding_limit;
+        let shared = Shared::new(chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
+        Ok(Client::from_shared(Arc::new(shared)))
     }
 
     /// Starts the client, waits for its first connection, and creates the chroot if it is missing.
     ///
+    /// Dropping the future closes the client.
+    ///
     /// # Errors
     ///
-    /// An option cannot be used, no server answered in time, or the credentials were refused. The
-    /// client is then closed.
+    /// Fails if the connect string or an option is invalid, if no server completes the connection
+    /// in time, if a server refuses the credentials, or if the chroot cannot be created. The client
+    /// is then closed.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let within = self.connect_within.unwrap_or(self.session_timeout);
         let create_chroot = self.create_chroot;
         let client = self.start()?;
         let ready = async {
             first_connection(&client).await?;
-            if create_chroot { ensure_chroot(&client).await } else { Ok(()) }
+            if create_chroot { ensure_chroot(client.shared()).await } else { Ok(()) }
         };
         match tokio::time::timeout(within, ready).await {
             Ok(ready) => ready?,
@@ -290,7 +268,7 @@ impl ClientBuilder {
                 return Err(ConnectError::TimedOut {
                     hosts: shared.hosts.clone(),
                     waited: within,
-                    last_failure: shared.seen.borrow().why_not(),
+                    last_failure: shared.why_not_connected(),
                 });
             }
         }
@@ -298,41 +276,54 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let option = |option, reason| Err(ConfigError::Option { option, reason });
-        if self.session_timeout < Duration::from_millis(10) {
-            return option("session_timeout", "it is shorter than 10 ms");
+        let option = |option, defect| Err(ConfigError::Option { option, defect });
+        let is_below = |timeout: Option<Duration>, least| timeout.is_some_and(|it| it < least);
+        if self.session_timeout < SESSION_TIMEOUT_MIN {
+            return option("session_timeout", OptionDefect::ShorterThan(SESSION_TIMEOUT_MIN));
         }
-        if self.session_timeout.as_millis() > i32::MAX as u128 {
-            return option("session_timeout", "it is longer than 2^31 - 1 ms");
+        if self.session_timeout.as_millis() > SESSION_TIMEOUT_MAX.as_millis() {
+            return option("session_timeout", OptionDefect::LongerThan(SESSION_TIMEOUT_MAX));
         }
-        if self.give_up.is_some_and(|timeout| timeout < self.session_timeout) {
-            return option("give_up_after", "it is shorter than the session timeout");
+        if is_below(self.give_up, self.session_timeout) {
+            return option("give_up_after", OptionDefect::ShorterThanSessionTimeout);
         }
-        if self.connect_timeout.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
-            return option("connect_timeout", "it is shorter than 1 ms");
+        if is_below(self.connect_timeout, CONNECT_TIMEOUT_MIN) {
+            return option("connect_timeout", OptionDefect::ShorterThan(CONNECT_TIMEOUT_MIN));
         }
-        if self.connect_within.is_some_and(|timeout| timeout < Duration::from_millis(1)) {
-            return option("connect_within", "it is shorter than 1 ms");
+        if is_below(self.connect_within, CONNECT_TIMEOUT_MIN) {
+            return option("connect_within", OptionDefect::ShorterThan(CONNECT_TIMEOUT_MIN));
         }
-        if self.request_limit < 1024 {
-            return option("request_limit", "it is less than 1024 bytes");
+        if self.request_limit < FRAME_LIMIT_MIN {
+            return option("request_limit", OptionDefect::BytesBelow(FRAME_LIMIT_MIN));
         }
-        if self.response_limit < 1024 {
-            return option("response_limit", "it is less than 1024 bytes");
+        if self.response_limit < FRAME_LIMIT_MIN {
+            return option("response_limit", OptionDefect::BytesBelow(FRAME_LIMIT_MIN));
         }
         if self.outstanding_limit == 0 {
-            return option("outstanding_limit", "it is zero");
+            return option("outstanding_limit", OptionDefect::Zero);
         }
-        if let Some(reason) = self.lease.and_then(|lease| lease.defect()) {
-            return option("lease", reason);
+        if let Some(defect) = self.lease.and_then(|lease| lease.defect()) {
+            return option("lease", OptionDefect::Lease(defect));
         }
         if self.auth.iter().any(|packet| packet.scheme.is_empty()) {
-            return option("auth", "the scheme is empty");
+            return option("auth", OptionDefect::EmptyScheme);
         }
         Ok(())
     }
 }
 
+/// Omits the credentials and the seed.
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder")
+            .field("connect_string", &self.connect_string)
+            .field("session_timeout", &self.session_timeout)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until the client is connected for the first time.
 async fn first_connection(client: &Client) -> Result<(), ConnectError> {
     let mut states = client.states();
     let mut state = states.current().state;
@@ -349,43 +340,16 @@ async fn first_connection(client: &Client) -> Result<(), ConnectError> {
         };
         let Some(status) = next else {
             let shared = client.shared();
-            let last_failure = shared.seen.borrow().why_not();
-            return Err(ConnectError::Stopped { hosts: shared.hosts.clone(), last_failure });
+            return Err(ConnectError::Stopped {
+                hosts: shared.hosts.clone(),
+                last_failure: shared.why_not_connected(),
+            });
         };
         state = status.state;
     }
 }
 
-/// Creates the chroot and its ancestors, if it is missing. Nothing here needs care after a lost
-/// connection: a create that was applied twice answers `NODE_EXISTS`.
-async fn ensure_chroot(client: &Client) -> Result<(), ConnectError> {
-    let chroot = client.shared().chroot.as_str();
-    if chroot.is_empty() || replay(|| client.probe_chroot_znode(chroot)).await.is_ok() {
-        return Ok(());
-    }
-    let mut last = Ok(());
-    for end in chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]) {
-        let path = chroot.get(..end).unwrap_or(chroot);
-        // An ancestor may exist without being ours to create: servers look at the right first.
-        last = replay(|| client.create_chroot_znode(path)).await;
-    }
-    match last {
-        Ok(()) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => Ok(()),
-        Err(error) => Err(ConnectError::Chroot { path: chroot.to_owned(), error }),
-    }
-}
-
-/// Issues an operation that may be issued any number of times until it has an answer.
-async fn replay(operation: impl Fn() -> Op<()>) -> Result<(), OpError> {
-    loop {
-        match operation().await {
-            Err(error) if error.is_connection_loss() => {}
-            result => return result,
-        }
-    }
-}
-
-fn random_seed() -> [u64; 3] {
+fn random_seeds() -> [u64; 3] {
     std::array::from_fn(|_| getrandom::u64().expect("the system's random number generator works"))
 }
 
@@ -395,7 +359,7 @@ mod tests {
 
     use super::*;
 
-    /// Sets an option.
+    /// A setter of the builder.
     type Set = fn(ClientBuilder, Duration) -> ClientBuilder;
 
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
@@ -403,7 +367,7 @@ mod tests {
     async fn every_option_of_time_works_or_is_refused_from_zero_to_the_longest() {
         let second = Duration::from_secs(1);
         let options: [(&str, Set, [bool; 5]); 4] = [
-            // With 0, 1 ns, 1 ms, a century and MAX.
+            // Whether 0, 1 ns, 1 ms, a century and MAX are accepted.
             ("session_timeout", ClientBuilder::session_timeout, [false; 5]),
             ("connect_timeout", ClientBuilder::connect_timeout, [false, false, true, true, true]),
             ("connect_within", ClientBuilder::connect_within, [false, false, true, true, true]),
@@ -429,11 +393,11 @@ mod tests {
                     Err(error) => panic!("{name} {extreme:?}: {error}"),
                     Ok(client) => {
                         assert!(works, "{name} {extreme:?} is accepted");
-                        // Its task outlives an outage, and what comes after it.
+                        // The task survives an outage and the reconnect after it.
                         server.refuse_for(second * 90);
                         server.disconnect_all();
                         tokio::time::sleep(second * 100).await;
-                        client.exists("/").await.expect("the client goes on");
+                        client.exists("/").await.expect("the client still works");
                         client.close().await;
                     }
                 }
@@ -450,7 +414,7 @@ mod tests {
             .session_timeout(Duration::from_millis(i32::MAX as u64))
             .connect()
             .await
-            .expect("servers grant what they like");
+            .expect("the server grants a shorter timeout");
         client.close().await;
     }
 }

@@ -1,27 +1,24 @@
-//! The client: a cheap handle of a session, with one method for each operation.
+//! The client: a cheap handle of a session, with one method per operation.
 
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a reply of another kind is a bug, whatever the kind"
-)]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
-use std::sync::{Arc, PoisonError};
+use std::fmt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
-    Acl, CreateMode, DeleteRequest, ErrorCode, ReadRequest, Request, Response, SetAclRequest,
-    SetDataRequest,
+    Acl, DeleteRequest, ErrorCode, ReadRequest, Request, Response, SetAclRequest, SetDataRequest,
 };
 use tokio::sync::{oneshot, watch};
 
 use crate::builder::ClientBuilder;
 use crate::create::{CreateOptions, Created};
-use crate::driver::janitor::Slot;
-use crate::driver::shared::{Command, Shared};
+use crate::driver::command::Command;
+use crate::driver::shared::Shared;
 use crate::error::{ConnectError, OpError};
-use crate::lane::Lane;
-use crate::machine::{EndCause, Operation, SessionState, Status, WatchId};
+use crate::failure::ConnectionFailure;
+use crate::machine::{EndCause, Operation, SessionState, Status, WatchNumber};
 use crate::multi::{Multi, MultiError, MultiOutcome, outcomes};
 use crate::op::Op;
 use crate::path;
@@ -29,40 +26,38 @@ use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
 use crate::watcher::Watcher;
 
-/// A handle of a client; clones share its session.
+/// A handle of a client. Clones share one session.
 ///
-/// **Calls.** A method queues its request at once and returns a future of the answer
-/// ([`Op`]). Requests reach the server in the order of calls, many of them in one write, and are
-/// answered in that order.
+/// **Calls.** Each method enqueues its request at once and returns a future of the reply ([`Op`]).
+/// Requests reach the server in the order of these calls, many of them in one write, and complete
+/// in that order.
 ///
-/// **Connection loss.** When a connection ends, its unanswered requests fail with
-/// [`OpError::ConnectionLoss`], which says whether a request may have been applied. None is ever
-/// repeated here: replay is a decision, and recipes make it. Requests made without a connection
-/// wait for the next one.
+/// **Connection loss.** When a connection is lost, its pending requests fail with
+/// [`OpError::ConnectionLoss`], which tells whether a request may have been applied. The client
+/// never repeats a request; recipes decide when to do that. Requests made without a connection wait
+/// for the next one.
 ///
-/// **Sessions.** The session survives connections. After it has expired, the client opens another
-/// by itself; what belonged to the old one fails with [`OpError::SessionExpired`].
+/// **Sessions.** The session survives lost connections. After it has expired, the client opens
+/// another one, and requests of the old one fail with [`OpError::SessionExpired`].
 ///
-/// **End.** [`close`](Self::close) ends the session at once. It is also closed, in the background,
-/// when the last handle is gone; watchers, lanes and locks count as handles.
-#[derive(Clone, Debug)]
+/// **Closing.** [`close`](Self::close) ends the session at once. When the last handle is dropped,
+/// the session is closed in the background. Watchers, lanes and locks count as handles.
+#[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// How a close ended.
+/// The result of closing a client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum CloseOutcome {
-    /// A server has confirmed that the session is over; its ephemerals are gone.
+    /// A server has confirmed the end of the session, so its ephemeral znodes are deleted.
     Closed,
-    /// No server has confirmed it. The session ends by itself after its timeout.
+    /// No server has confirmed the end of the session. It expires after its timeout.
     Abandoned,
 }
 
 impl Client {
-    /// Starts to describe a client of the servers in a connect string,
-    /// `host:port,host:port/chroot`.
+    /// Configures a client for the servers in a connect string, `host:port,host:port/chroot`.
     pub fn builder(connect_string: impl Into<String>) -> ClientBuilder {
         ClientBuilder::new(connect_string.into())
     }
@@ -71,7 +66,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`ClientBuilder::connect`].
+    /// Fails like [`ClientBuilder::connect`].
     pub async fn connect(connect_string: impl Into<String>) -> Result<Self, ConnectError> {
         Self::builder(connect_string).connect().await
     }
@@ -80,19 +75,22 @@ impl Client {
         Self { shared }
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    /// Why the last connection ended, or could not be made: the server, and the cause. `None` if
-    /// none has failed so far. For messages to people; it stays after the next connection.
-    pub fn last_failure(&self) -> Option<String> {
-        self.shared.seen.borrow().last_failure.clone()
+    /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
+    /// never happened. A successful connection does not reset it.
+    pub fn last_failure(&self) -> Option<ConnectionFailure> {
+        self.shared.ends.connection.borrow().last_failure.clone()
     }
 
-    /// Creates a znode, with the path that the server made of a sequential one, and its stat.
+    /// Creates a znode. Returns its path, including the number of a sequential znode, and its
+    /// metadata.
     ///
-    /// After `ConnectionLoss(Unknown)` the znode may exist, or appear later.
+    /// Fails with `NODE_EXISTS`, with `NO_NODE` if the parent does not exist, and with
+    /// `NO_CHILDREN_FOR_EPHEMERALS` if the parent is ephemeral. After `ConnectionLoss(Unknown)` the
+    /// znode may exist, or may still be created.
     pub fn create(
         &self,
         path: &str,
@@ -109,14 +107,16 @@ impl Client {
         })
     }
 
-    /// Deletes a znode without children; with a version, only if it has that.
+    /// Deletes a znode, which must have no children. If a version is given, the znode must have it.
+    ///
+    /// Fails with `NO_NODE`, `NOT_EMPTY` or `BAD_VERSION`.
     pub fn delete(&self, path: &str, version: Option<Version>) -> Op<()> {
-        let version = Version::to_wire(version);
+        let version = version.unwrap_or(Version::ANY);
         let request = Request::Delete(DeleteRequest { path: path.into(), version });
         self.checked(path, request, |_| ())
     }
 
-    /// Reads the stat of a znode; `None` if it does not exist.
+    /// Reads the metadata of a znode. Returns `None` if it does not exist.
     pub fn exists(&self, path: &str) -> Op<Option<Stat>> {
         if let Err(error) = path::validate(path) {
             return Op::failed(error);
@@ -125,31 +125,37 @@ impl Client {
         Op::submit(&self.shared, operation, None, existence)
     }
 
-    /// Reads the stat of a znode and watches it: for its creation if it does not exist, for
-    /// changes and its deletion if it does.
+    /// Reads the metadata of a znode and watches it. If the znode exists, the watch fires when it
+    /// is changed or deleted, and otherwise when it is created.
     pub fn exists_and_watch(&self, path: &str) -> Op<(Option<Stat>, Watcher)> {
         self.watched(path, Request::Exists(read(path, true)), existence)
     }
 
-    /// Reads data and stat. Data that is null on the server reads as empty.
+    /// Reads the data and metadata of a znode. Data that is null on the server is returned as
+    /// empty. Fails with `NO_NODE` if the znode does not exist.
     pub fn get_data(&self, path: &str) -> Op<(Bytes, Stat)> {
         self.checked(path, Request::GetData(read(path, false)), data_and_stat)
     }
 
-    /// Reads data and stat and watches the znode for changes and its deletion.
+    /// Reads the data and metadata of a znode and watches it. The watch fires when the znode is
+    /// changed or deleted. If the znode does not exist, it fails with `NO_NODE` and sets no watch.
     pub fn get_data_and_watch(&self, path: &str) -> Op<((Bytes, Stat), Watcher)> {
         let convert = |result: Result<_, OpError>| result.map(data_and_stat);
         self.watched(path, Request::GetData(read(path, true)), convert)
     }
 
-    /// Replaces the data; with a version, only if the znode has that. The stat afterwards.
+    /// Replaces the data of a znode. If a version is given, the znode must have it. Returns the new
+    /// metadata.
+    ///
+    /// Fails with `NO_NODE` or `BAD_VERSION`.
     pub fn set_data(
         &self,
         path: &str,
         data: impl Into<Bytes>,
         version: Option<Version>,
     ) -> Op<Stat> {
-        let (data, version) = (Some(data.into()), Version::to_wire(version));
+        let data = Some(data.into());
+        let version = version.unwrap_or(Version::ANY);
         let request = Request::SetData(SetDataRequest { path: path.into(), data, version });
         self.checked(path, request, |response| match response {
             Response::SetData(stat) => stat.into(),
@@ -157,25 +163,26 @@ impl Client {
         })
     }
 
-    /// Lists the names of the children, in no particular order.
+    /// Lists the names of a znode's children, in no particular order. Fails with `NO_NODE` if the
+    /// znode does not exist.
     pub fn get_children(&self, path: &str) -> Op<Vec<ByteString>> {
         self.checked(path, Request::GetChildren(read(path, false)), names)
     }
 
-    /// Lists the names of the children and watches for children that come or go, and for the
-    /// deletion of the znode itself.
+    /// Lists the names of a znode's children and watches them. The watch fires when a child is
+    /// created or deleted, or the znode itself is deleted.
     pub fn get_children_and_watch(&self, path: &str) -> Op<(Vec<ByteString>, Watcher)> {
         let convert = |result: Result<_, OpError>| result.map(names);
         self.watched(path, Request::GetChildren(read(path, true)), convert)
     }
 
-    /// Lists the names of the children, and reads the stat of the znode itself.
+    /// Lists the names of a znode's children, and reads the znode's own metadata.
     pub fn get_children_with_stat(&self, path: &str) -> Op<(Vec<ByteString>, Stat)> {
         self.checked(path, Request::GetChildren2(read(path, false)), names_and_stat)
     }
 
-    /// Lists the names of the children, reads the stat of the znode itself, and watches as
-    /// [`get_children_and_watch`](Self::get_children_and_watch) does.
+    /// Lists the names of a znode's children, reads the znode's own metadata, and watches like
+    /// [`get_children_and_watch`](Self::get_children_and_watch).
     pub fn get_children_with_stat_and_watch(
         &self,
         path: &str,
@@ -184,7 +191,7 @@ impl Client {
         self.watched(path, Request::GetChildren2(read(path, true)), convert)
     }
 
-    /// Reads the access control list and the stat.
+    /// Reads the access control list and the metadata of a znode.
     pub fn get_acl(&self, path: &str) -> Op<(Vec<Acl>, Stat)> {
         self.checked(path, Request::GetAcl(path.into()), |response| match response {
             Response::GetAcl(reply) => (reply.acl, reply.stat.into()),
@@ -192,10 +199,12 @@ impl Client {
         })
     }
 
-    /// Replaces the access control list; with a version, only if the list has that
-    /// ([`Stat::aversion`]). The stat afterwards.
+    /// Replaces the access control list of a znode. If a version is given, the list must have it
+    /// ([`Stat::aversion`]). Returns the new metadata.
+    ///
+    /// Fails with `NO_NODE`, `BAD_VERSION` or `INVALID_ACL`.
     pub fn set_acl(&self, path: &str, acl: Vec<Acl>, version: Option<Version>) -> Op<Stat> {
-        let version = Version::to_wire(version);
+        let version = version.unwrap_or(Version::ANY);
         let request = Request::SetAcl(SetAclRequest { path: path.into(), acl, version });
         self.checked(path, request, |response| match response {
             Response::SetAcl(stat) => stat.into(),
@@ -203,102 +212,66 @@ impl Client {
         })
     }
 
-    /// Waits until the server has applied everything its leader had committed when the sync came
-    /// there. It is no write: a leader that was deposed without knowing it answers too
-    /// (ZOOKEEPER-1675).
+    /// Waits until the server has applied everything that its leader had committed when the sync
+    /// reached the leader. A sync is not a write: a leader that was deposed without knowing it
+    /// replies too (ZOOKEEPER-1675).
     pub fn sync(&self, path: &str) -> Op<()> {
         self.checked(path, Request::Sync(path.into()), |_| ())
     }
 
-    /// Commits writes that happen together or not at all, with one outcome for each.
+    /// Commits writes together or not at all. Returns one result per write.
+    ///
+    /// If the server refuses one of them, none is applied, and the error is
+    /// [`MultiError::Refused`].
     pub fn commit(&self, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
         self.commit_within(None, multi)
     }
 
-    /// As [`commit`](Self::commit), but for one session: when that is over, nothing is sent, and
-    /// the commit fails with [`OpError::SessionExpired`].
+    /// Like [`commit`](Self::commit), but only in the given session. If that has ended, nothing is
+    /// sent and the commit fails with [`OpError::SessionExpired`].
     pub fn commit_in(&self, session: SessionId, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
         self.commit_within(Some(session), multi)
     }
 
-    /// State of the client right now.
+    /// Returns the current state of the client.
     pub fn state(&self) -> SessionState {
         self.shared.status().state
     }
 
-    /// Everything that can be said of the session right now.
+    /// Returns a snapshot of the session.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// The session, if there is one.
+    /// Returns the current session, if there is one.
     pub fn session_id(&self) -> Option<SessionId> {
         self.shared.status().session
     }
 
-    /// The client's time.
+    /// Returns the current time of the client's clock.
     pub fn now(&self) -> Time {
         self.shared.clock.now()
     }
 
-    /// A stream of states. It yields the newest one; states in between may be skipped, but a
-    /// changed session id always shows that one session ended and another began.
+    /// Returns a stream of snapshots. It yields the newest one and may skip states in between, but
+    /// a changed session id always shows that one session has ended and another has begun.
     pub fn states(&self) -> StateStream {
-        StateStream { status: self.shared.status.clone() }
+        StateStream { status: self.shared.ends.status.clone() }
     }
 
-    /// Opens a lane: for recipes.
-    pub fn lane(&self) -> Lane {
-        Lane::open(Arc::clone(&self.shared))
-    }
-
-    /// Reserves a slot with the janitor, for cleanup that must outlive its caller; waits while
-    /// all are taken.
-    pub async fn reserve_slot(&self) -> Slot {
-        self.shared.janitor.reserve().await
-    }
-
-    /// Locks held, attempts and cleanups of this client at the moment.
-    pub fn janitor_slots_busy(&self) -> usize {
-        self.shared.janitor.busy()
-    }
-
-    /// A random 128-bit number, another one at each call.
-    pub fn unique_id(&self) -> u128 {
-        self.shared.unique_id()
-    }
-
-    /// Ends the session, and with it its ephemerals: guards are lost first, what waits is
-    /// refused, what is in flight is answered, then the session is closed. Without a server this
-    /// takes one session timeout at most.
+    /// Ends the session, which deletes its ephemeral znodes. Guards are lost first, waiting
+    /// requests are refused, requests in flight complete, and then the session is closed. If no
+    /// server can be reached, this takes at most one session timeout.
     ///
-    /// Cancel safe: the close goes on without the caller.
+    /// Cancel safe: the session is closed even if the future is dropped.
     pub async fn close(&self) -> CloseOutcome {
         let (sender, end) = oneshot::channel();
-        let end = match self.shared.commands.send(Command::Close(sender)) {
-            Ok(()) => end.await.ok(),
-            Err(_) => None,
-        };
-        // Whoever comes late is told how it ended.
-        match end.unwrap_or_else(|| *self.shared.end.lock().unwrap_or_else(PoisonError::into_inner))
-        {
+        self.shared.send(Command::Close(sender));
+        // If the task has ended before, it has left the result for later callers.
+        match end.await.unwrap_or_else(|_| self.shared.ends.last_end.get()) {
             EndCause::Closed | EndCause::Expired => CloseOutcome::Closed,
             EndCause::Abandoned | EndCause::GaveUp | EndCause::Swapped => CloseOutcome::Abandoned,
         }
-    }
-
-    /// Whether a znode exists, by its path on the server; `NO_NODE` if not.
-    pub(crate) fn probe_chroot_znode(&self, path: &str) -> Op<()> {
-        let operation = Operation::new(Request::Exists(read(path, false)));
-        Op::submit_to_server(&self.shared, operation)
-    }
-
-    /// Creates a znode by its path on the server.
-    pub(crate) fn create_chroot_znode(&self, path: &str) -> Op<()> {
-        let options = CreateOptions::from(CreateMode::Persistent);
-        let request = Request::Create(options.request(path, Bytes::new()));
-        let operation = Operation::new(request);
-        Op::submit_to_server(&self.shared, operation)
     }
 
     fn commit_within(
@@ -337,7 +310,7 @@ impl Client {
         }
     }
 
-    /// An operation that leaves a watch, and the watcher that waits for it.
+    /// Submits an operation that sets a watch. Its result includes the watcher.
     fn watched<T: 'static>(
         &self,
         path: &str,
@@ -347,35 +320,52 @@ impl Client {
         if let Err(error) = path::validate(path) {
             return Op::failed(error);
         }
-        let owner = self.shared.fresh_id();
+        let owner = self.shared.fresh_owner();
         let (sender, event) = oneshot::channel();
-        // It exists before the request does, so no event can come too early for it.
+        // Created before the request is sent, so that no event can be too early for it.
         let shared = Arc::clone(&self.shared);
         let watcher = Watcher { shared, owner, path: path.into(), event };
-        let operation = Operation::watched(request, WatchId { owner, local: 0 });
+        let operation = Operation::watched(request, WatchNumber::FIRST);
         Op::submit(&self.shared, operation, Some((owner, sender)), move |result| {
             Ok((convert(result)?, watcher))
         })
     }
 }
 
-/// A stream of states; see [`Client::states`].
-#[derive(Clone, Debug)]
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("hosts", &self.shared.hosts)
+            .field("chroot", &self.shared.chroot.as_str())
+            .field("state", &self.state())
+            .field("session", &self.session_id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A stream of snapshots of the session; see [`Client::states`].
+#[derive(Clone)]
 pub struct StateStream {
     status: watch::Receiver<Status>,
 }
 
 impl StateStream {
-    /// Waits for the next change. `None` when the client has stopped and its last state was seen.
-    /// Cancel safe.
+    /// Waits for the next change. Returns `None` when the client has stopped and its last state was
+    /// returned. Cancel safe.
     pub async fn next(&mut self) -> Option<Status> {
         self.status.changed().await.ok()?;
         Some(*self.status.borrow_and_update())
     }
 
-    /// The newest state, which counts as seen.
+    /// Returns the newest snapshot. [`next`](Self::next) does not return it again.
     pub fn current(&mut self) -> Status {
         *self.status.borrow_and_update()
+    }
+}
+
+impl fmt::Debug for StateStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateStream").field("newest", &*self.status.borrow()).finish()
     }
 }
 
@@ -413,7 +403,8 @@ fn names_and_stat(response: Response) -> (Vec<ByteString>, Stat) {
     }
 }
 
-/// Replies are decoded by the opcode of their request, so no other kind can come.
+/// Panics, because replies are decoded by the opcode of their request: a reply of any other kind is
+/// a bug.
 fn unexpected<T>(response: &Response) -> T {
-    unreachable!("the reply was decoded as another operation's: {response:?}")
+    unreachable!("the reply was decoded as that of another operation: {response:?}")
 }

@@ -1,25 +1,12 @@
 //! The connect string: `host:port,host:port/chroot`.
 
-use std::fmt;
 use std::str::FromStr;
 
-use crate::error::ConfigError;
+use crate::error::{ChrootDefect, ConfigError, HostDefect};
+use crate::host::{DEFAULT_PORT, Host};
 use crate::path::Chroot;
 
-/// Port of a host that names none.
-pub const DEFAULT_PORT: u16 = 2181;
-
-/// A server of the ensemble.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
-pub struct Host {
-    /// Name or address; an IPv6 address without its brackets.
-    pub name: String,
-    /// Client port.
-    pub port: u16,
-}
-
-/// Servers of an ensemble and the chroot of a client.
+/// The servers of an ensemble, and the chroot of a client.
 ///
 /// ```
 /// let parsed: zk_session::ConnectString = "zk1,zk2:2182,[::1]:2183/app".parse()?;
@@ -32,9 +19,9 @@ pub struct Host {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ConnectString {
-    /// The servers, in the order given.
+    /// The servers in the given order.
     pub hosts: Vec<Host>,
-    /// What the client takes for its root.
+    /// The znode that the client uses as its root.
     pub chroot: Chroot,
 }
 
@@ -44,9 +31,9 @@ impl FromStr for ConnectString {
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         if let Some(entry) = text.split(',').find(|entry| entry.contains("://")) {
             let scheme = entry.split_inclusive("://").next().unwrap_or_default().trim_start();
-            let right = text.replace(scheme, "");
-            let reason = format!("there is no {scheme} in front of a host; write {right:?}");
-            return Err(ConfigError::Host { host: entry.trim().to_owned(), reason: reason.into() });
+            let suggestion = text.replace(scheme, "");
+            let defect = HostDefect::Scheme { scheme: scheme.to_owned(), suggestion };
+            return Err(ConfigError::Host { host: entry.trim().to_owned(), defect });
         }
         let (hosts, chroot) = match text.find('/') {
             Some(at) => text.split_at(at),
@@ -56,14 +43,14 @@ impl FromStr for ConnectString {
             return Err(ConfigError::NoHosts);
         }
         if chroot.contains(',') {
-            return Err(chroot_in_the_middle(text, chroot));
+            return Err(chroot_before_hosts(text, chroot));
         }
         let entries = hosts.split(',').enumerate();
         let hosts = entries.map(|(at, entry)| host(at, entry.trim())).collect::<Result<_, _>>()?;
         let chroot = chroot.trim_end();
-        let chroot = Chroot::new(chroot).map_err(|reason| ConfigError::Chroot {
+        let chroot = Chroot::new(chroot).map_err(|defect| ConfigError::Chroot {
             path: chroot.to_owned(),
-            reason: reason.into(),
+            defect: ChrootDefect::Path(defect),
         })?;
         Ok(Self { hosts, chroot })
     }
@@ -71,77 +58,60 @@ impl FromStr for ConnectString {
 
 fn host(at: usize, entry: &str) -> Result<Host, ConfigError> {
     if entry.is_empty() {
-        let reason = format!("entry {} is empty: there is a comma too many", at + 1);
-        return Err(ConfigError::Host { host: String::new(), reason: reason.into() });
+        let defect = HostDefect::Empty { number: at + 1 };
+        return Err(ConfigError::Host { host: String::new(), defect });
     }
     entry.parse()
 }
 
-/// A chroot belongs to the whole list. Behind each host it would be read as the name of a znode,
-/// with the other hosts in it.
-fn chroot_in_the_middle(text: &str, chroot: &str) -> ConfigError {
+/// The chroot applies to the whole list. If it followed each host, the other hosts would be read as
+/// a part of it.
+fn chroot_before_hosts(text: &str, chroot: &str) -> ConfigError {
     let hosts: Vec<_> =
         text.split(',').map(|entry| entry.split('/').next().unwrap_or("").trim()).collect();
     let path = text.rsplit(',').find_map(|entry| entry.find('/').and_then(|at| entry.get(at..)));
     let first = text.split(',').find(|entry| entry.contains('/')).unwrap_or_default().trim();
-    let right = format!("{}{}", hosts.join(","), path.unwrap_or_default().trim_end());
-    let reason = format!(
-        "a comma follows the chroot of {first:?}; the chroot stands once, behind the last host, \
-         as in {right:?}"
-    );
-    ConfigError::Chroot { path: chroot.to_owned(), reason: reason.into() }
+    let suggestion = format!("{}{}", hosts.join(","), path.unwrap_or_default().trim_end());
+    let defect = ChrootDefect::BeforeHosts { host: first.to_owned(), suggestion };
+    ConfigError::Chroot { path: chroot.to_owned(), defect }
 }
 
 impl FromStr for Host {
     type Err = ConfigError;
 
     fn from_str(text: &str) -> Result<Self, ConfigError> {
-        let error = |reason: &'static str| ConfigError::Host {
-            host: text.to_owned(),
-            reason: reason.into(),
-        };
+        let error = |defect| ConfigError::Host { host: text.to_owned(), defect };
         if text.contains([';', '|']) || text.contains(char::is_whitespace) {
-            return Err(error("hosts are separated by commas, as in \"zk1:2181,zk2:2181\""));
+            return Err(error(HostDefect::Separator));
         }
         let (name, port) = if let Some(rest) = text.strip_prefix('[') {
-            let (name, behind) = rest.split_once(']').ok_or_else(|| error("] is missing"))?;
-            match behind.strip_prefix(':') {
+            let (name, after) =
+                rest.split_once(']').ok_or_else(|| error(HostDefect::MissingBracket))?;
+            match after.strip_prefix(':') {
                 Some(port) => (name, Some(port)),
-                None if behind.is_empty() => (name, None),
-                None => return Err(error("only :port may stand behind ]")),
+                None if after.is_empty() => (name, None),
+                None => return Err(error(HostDefect::AfterBracket)),
             }
         } else {
             match text.split_once(':') {
                 Some((_, port)) if port.contains(':') => {
-                    return Err(error("an IPv6 address stands in brackets"));
+                    return Err(error(HostDefect::Ipv6WithoutBrackets));
                 }
                 Some((name, port)) => (name, Some(port)),
                 None => (text, None),
             }
         };
         if name.is_empty() {
-            return Err(error("the name is empty"));
+            return Err(error(HostDefect::NoName));
         }
         let port = match port {
             None => DEFAULT_PORT,
             Some(port) => match port.parse() {
-                Ok(0) | Err(_) => {
-                    return Err(error("behind the colon stands a port between 1 and 65535"));
-                }
+                Ok(0) | Err(_) => return Err(error(HostDefect::Port)),
                 Ok(port) => port,
             },
         };
         Ok(Self { name: name.to_owned(), port })
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.name.contains(':') {
-            write!(f, "[{}]:{}", self.name, self.port)
-        } else {
-            write!(f, "{}:{}", self.name, self.port)
-        }
     }
 }
 
@@ -188,7 +158,7 @@ mod tests {
                 assert!(error.contains(part), "{text}: {error} does not say {part}");
             }
         }
-        // White space around entries does no harm.
+        // Whitespace around entries is ignored.
         let parsed: ConnectString = " h1:1 , h2:2/app \n".parse().unwrap();
         assert_eq!((parsed.hosts.len(), parsed.chroot.as_str()), (2, "/app"));
     }

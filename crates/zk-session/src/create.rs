@@ -5,7 +5,7 @@ use jute_codec::{Acl, CreateMode, CreateRequest};
 
 use crate::types::Stat;
 
-/// How to create a znode: its mode and its access control list.
+/// Options for a new znode: its mode and its access control list.
 ///
 /// ```
 /// use zk_session::{Acl, CreateMode, CreateOptions};
@@ -19,7 +19,7 @@ pub struct CreateOptions {
 }
 
 impl CreateOptions {
-    /// Access control list; by default everything to everyone ([`Acl::open`]).
+    /// Sets the access control list. By default everyone may do everything ([`Acl::open`]).
     #[must_use]
     pub fn acl(self, acl: Vec<Acl>) -> Self {
         Self { acl, ..self }
@@ -48,6 +48,6 @@ impl From<CreateMode> for CreateOptions {
 pub struct Created {
     /// Its path, with the number that a sequential mode appended.
     pub path: ByteString,
-    /// Its stat.
+    /// Its metadata.
     pub stat: Stat,
 }

@@ -1,89 +1,93 @@
-//! Why something did not work, and what is known about its effect.
+//! Why something failed, and what is known about its effect.
 
-use std::borrow::Cow;
+use std::time::Duration;
 
 use jute_codec::{DecodeError, ErrorCode};
 use thiserror::Error;
 
+use crate::failure::ConnectionFailure;
+use crate::machine::lease::LeaseDefect;
+
 /// What is known about the effect of an operation that failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum Outcome {
-    /// It had no effect and will have none: it was refused, or never wholly left this process.
+    /// It had no effect and will have none: the server refused it, or it never left this process as
+    /// a whole.
     NotApplied,
-    /// It may have taken effect, may still do so, or never will.
+    /// It may have taken effect, it may do so later, or it never will.
     Unknown,
 }
 
-/// Why an operation did not return a result.
+/// Why an operation returned no result.
 ///
-/// Ask [`outcome`](Self::outcome) before repeating a write. The client itself never repeats one.
+/// Check [`outcome`](Self::outcome) before you repeat a write. The client never repeats one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum OpError {
-    /// The credentials were refused. The client has stopped; its session ends by itself.
+    /// A server refused the credentials. The client has stopped, and its session will expire.
     #[error("authentication failed")]
     AuthFailed,
     /// The client was closed.
     #[error("client closed ({0:?})")]
     Closed(Outcome),
-    /// The connection ended before the reply came.
+    /// The connection was lost before the reply arrived.
     ///
-    /// The session, its ephemerals and its watches live on until the session timeout.
+    /// The session, its ephemeral znodes and its watches survive until the session timeout.
     #[error("connection lost ({0:?})")]
     ConnectionLoss(Outcome),
-    /// The path cannot be one. Nothing was sent.
-    #[error("invalid path {path:?}: {reason}")]
+    /// The path is not a valid absolute path of a znode. Nothing was sent.
+    #[error("invalid path {path:?}: {defect}")]
     InvalidPath {
         /// The path as given.
         path: String,
         /// What is wrong with it.
-        reason: &'static str,
+        defect: PathDefect,
     },
-    /// Too many requests are waiting already. Nothing was sent.
+    /// Too many requests are waiting or in flight. Nothing was sent.
     #[error("{0} requests are waiting already")]
     QueueFull(usize),
-    /// The caller took the request back before it was sent.
-    #[error("taken back before it was sent")]
+    /// The caller withdrew the request before it was sent.
+    #[error("withdrawn before it was sent")]
     Recalled,
-    /// The request is longer than servers accept. Nothing was sent.
+    /// The request exceeds the limit. Nothing was sent.
     #[error("a request of {length} bytes is longer than the limit of {limit}")]
     RequestTooLarge {
-        /// Length of the request.
+        /// Length of the request in bytes.
         length: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The reply was longer than the limit and was skipped. The operation succeeded or failed on
-    /// the server as if it had been read; a write has taken effect unless the server refused it.
+    /// The reply, of this many bytes, exceeded the limit and was skipped. The server executed the
+    /// operation regardless; a write has taken effect unless the server refused it.
     #[error("a reply of {0} bytes is longer than the limit")]
     ResponseTooLarge(usize),
     /// The server refused the operation.
     #[error("the server answered {0}")]
     Server(ErrorCode),
-    /// The session has expired. Its ephemerals are gone, or going; another session may be open.
+    /// The session has expired. Its ephemeral znodes are deleted, or soon will be. The client may
+    /// already have opened another session.
     #[error("session expired ({0:?})")]
     SessionExpired(Outcome),
-    /// The deadline of the operation passed. The connection is not affected.
+    /// The deadline of the operation passed. This does not affect the connection.
     #[error("timed out ({0:?})")]
     TimedOut(Outcome),
-    /// The reply cannot be understood. The connection is not affected.
+    /// The reply could not be decoded. This does not affect the connection.
     #[error("undecodable reply: {0}")]
     Undecodable(DecodeError),
-    /// The server does not know the operation, or has it disabled.
+    /// The server does not know the operation, or it is disabled.
     #[error("the server does not support the operation")]
     Unsupported,
 }
 
 impl OpError {
-    /// What is known about the effect of the operation.
+    /// Returns what is known about the effect of the operation.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Closed(outcome)
             | Self::ConnectionLoss(outcome)
             | Self::SessionExpired(outcome)
             | Self::TimedOut(outcome) => *outcome,
-            Self::Server(code) if code_leaves_doubt(*code) => Outcome::Unknown,
+            Self::Server(code) if is_effect_unknown(*code) => Outcome::Unknown,
             Self::ResponseTooLarge(_) | Self::Undecodable(_) => Outcome::Unknown,
             Self::AuthFailed
             | Self::InvalidPath { .. }
@@ -95,17 +99,19 @@ impl OpError {
         }
     }
 
-    /// True if the connection ended before the reply came: the one error that recipes replay.
+    /// Returns true if the connection was lost before the reply arrived. This is the only error
+    /// after which recipes repeat an operation.
     pub fn is_connection_loss(&self) -> bool {
         matches!(self, Self::ConnectionLoss(_))
     }
 
-    /// True if the session of the operation has ended, so that its ephemerals are gone or going.
+    /// Returns true if the session of the operation has ended, so that its ephemeral znodes are
+    /// deleted or soon will be.
     pub fn is_session_over(&self) -> bool {
         matches!(self, Self::SessionExpired(_) | Self::Closed(_))
     }
 
-    /// The code, if a server refused the operation.
+    /// Returns the error code if a server refused the operation.
     pub fn server_code(&self) -> Option<ErrorCode> {
         match self {
             Self::Server(code) => Some(*code),
@@ -125,8 +131,9 @@ impl OpError {
     }
 }
 
-/// Codes after which the request may have been applied. The others prove that it was not.
-fn code_leaves_doubt(code: ErrorCode) -> bool {
+/// Returns true for codes after which the request may have been applied. All others prove that it
+/// was not.
+fn is_effect_unknown(code: ErrorCode) -> bool {
     match code {
         ErrorCode::UNIMPLEMENTED | ErrorCode::BAD_ARGUMENTS => false,
         ErrorCode::SESSION_MOVED | ErrorCode::REQUEST_TIMEOUT => true,
@@ -134,76 +141,200 @@ fn code_leaves_doubt(code: ErrorCode) -> bool {
     }
 }
 
-/// Why options cannot be used.
+/// Why a watch ended without an event.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum WatchEnded {
+    /// The client was closed, or a server refused its credentials.
+    #[error("client closed")]
+    Closed,
+    /// The session of the watch has expired.
+    #[error("session expired")]
+    SessionExpired,
+}
+
+/// Why a path is invalid.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum PathDefect {
+    /// It has an empty component, or ends with `/`.
+    #[error("it has an empty component, or ends with /")]
+    EmptyComponent,
+    /// It has a character that servers refuse.
+    #[error("it has a character that servers refuse")]
+    ForbiddenCharacter,
+    /// It does not start with `/`.
+    #[error("it does not start with /")]
+    NotAbsolute,
+    /// It has a component `.` or `..`.
+    #[error("it has a relative component")]
+    RelativeComponent,
+}
+
+/// Why a client or a recipe cannot be built.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The chroot behind the hosts is no path.
-    #[error("invalid chroot {path:?}: {reason}")]
+    /// The chroot at the end of the connect string is invalid.
+    #[error("invalid chroot {path:?}: {defect}")]
     Chroot {
         /// The chroot as given.
         path: String,
-        /// What is wrong with it, and what to do.
-        reason: Cow<'static, str>,
+        /// What is wrong with it.
+        defect: ChrootDefect,
     },
-    /// An entry of the host list cannot be read.
-    #[error("invalid host {host:?} in the connect string: {reason}")]
+    /// An entry of the connect string is invalid.
+    #[error("invalid host {host:?} in the connect string: {defect}")]
     Host {
         /// The entry as given.
         host: String,
-        /// What is wrong with it, and what to do.
-        reason: Cow<'static, str>,
+        /// What is wrong with it.
+        defect: HostDefect,
     },
     /// The connect string names no host.
     #[error("the connect string names no host")]
     NoHosts,
-    /// An option has a value that cannot work.
-    #[error("invalid {option}: {reason}")]
+    /// The value of an option is invalid.
+    #[error("invalid {option}: {defect}")]
     Option {
-        /// Name of the option.
+        /// Name of the option: the builder's method that sets it.
         option: &'static str,
         /// What is wrong with its value.
-        reason: &'static str,
+        defect: OptionDefect,
     },
 }
 
-/// Why a client could not be connected.
+/// Why a chroot is invalid.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum ChrootDefect {
+    /// More hosts follow it.
+    #[error(
+        "a comma follows the chroot of {host:?}; write the chroot once, after the last host, as in \
+         {suggestion:?}"
+    )]
+    BeforeHosts {
+        /// The entry that contains the chroot.
+        host: String,
+        /// A connect string that may have been meant.
+        suggestion: String,
+    },
+    /// It is not a valid path.
+    #[error(transparent)]
+    Path(PathDefect),
+}
+
+/// Why an entry of a connect string is invalid.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum HostDefect {
+    /// Something other than a port follows the closing bracket.
+    #[error("only :port may follow ]")]
+    AfterBracket,
+    /// It is empty.
+    #[error("entry {number} is empty: there is a comma too many")]
+    Empty {
+        /// Its position in the list, counted from 1.
+        number: usize,
+    },
+    /// An IPv6 address has no brackets.
+    #[error("an IPv6 address needs brackets")]
+    Ipv6WithoutBrackets,
+    /// An opening bracket is not closed.
+    #[error("] is missing")]
+    MissingBracket,
+    /// It has no name before the port.
+    #[error("the name is empty")]
+    NoName,
+    /// Something other than a port follows the colon.
+    #[error("a port between 1 and 65535 must follow the colon")]
+    Port,
+    /// It starts with a scheme.
+    #[error("hosts have no scheme such as {scheme}; write {suggestion:?}")]
+    Scheme {
+        /// The scheme, with `://`.
+        scheme: String,
+        /// A connect string that may have been meant.
+        suggestion: String,
+    },
+    /// It contains a separator other than a comma.
+    #[error("hosts are separated by commas, as in \"zk1:2181,zk2:2181\"")]
+    Separator,
+}
+
+/// Why the value of an option is invalid.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum OptionDefect {
+    /// It is a limit of fewer bytes than this.
+    #[error("it is less than {0} bytes")]
+    BytesBelow(usize),
+    /// It is empty.
+    #[error("it is empty")]
+    Empty,
+    /// Its authentication scheme is empty.
+    #[error("the scheme is empty")]
+    EmptyScheme,
+    /// It is a lease that cannot be kept.
+    #[error(transparent)]
+    Lease(LeaseDefect),
+    /// It is longer than this.
+    #[error("it is longer than {0:?}")]
+    LongerThan(Duration),
+    /// It violates a rule of a recipe, which the text describes.
+    #[error("{0}")]
+    Other(&'static str),
+    /// It is shorter than this.
+    #[error("it is shorter than {0:?}")]
+    ShorterThan(Duration),
+    /// It is shorter than the session timeout.
+    #[error("it is shorter than the session timeout")]
+    ShorterThanSessionTimeout,
+    /// It is zero.
+    #[error("it is zero")]
+    Zero,
+}
+
+/// Why a client could not connect.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The credentials were refused.
+    /// A server refused the credentials.
     #[error("authentication failed")]
     AuthFailed,
     /// The chroot is missing and could not be created.
     #[error("cannot create the chroot {path:?}: {error}")]
     Chroot {
-        /// Path of the znode that could not be created.
+        /// Path of the chroot on the server.
         path: String,
-        /// Why not.
+        /// Why it could not be created.
         error: OpError,
     },
-    /// The options cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client has stopped. The session expired before it could be used, and is not to be renewed
-    /// ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the transport has
-    /// panicked in the session's task, or the runtime shuts down.
-    #[error("the client has stopped before it was connected to {hosts}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]
+    /// The client stopped before it was connected. Either the session expired and the client may
+    /// not open another ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the
+    /// transport panicked in the session's task, or the runtime shut down.
+    #[error("the client stopped before it was connected to {hosts}{}", in_parentheses(.last_failure.as_ref()))]
     Stopped {
-        /// The hosts that were tried.
+        /// The hosts of the connect string.
         hosts: String,
-        /// What went wrong last.
-        last_failure: Option<String>,
+        /// The last failure.
+        last_failure: Option<ConnectionFailure>,
     },
-    /// No server answered in time. The last failure says which server was tried last, and what
-    /// became of it; or how far the only attempt has come.
-    #[error("no server of {hosts} answered within {waited:?}{}", .last_failure.as_ref().map(|f| format!(" (last failure: {f})")).unwrap_or_default())]
+    /// No server completed the connection in time.
+    #[error("no server of {hosts} answered within {waited:?}{}", in_parentheses(.last_failure.as_ref()))]
     TimedOut {
-        /// The hosts that were tried.
+        /// The hosts of the connect string.
         hosts: String,
-        /// How long.
-        waited: std::time::Duration,
-        /// What went wrong last.
-        last_failure: Option<String>,
+        /// How long the client waited.
+        waited: Duration,
+        /// The last failure, or how far the only attempt has progressed.
+        last_failure: Option<ConnectionFailure>,
     },
+}
+
+fn in_parentheses(failure: Option<&ConnectionFailure>) -> String {
+    failure.map(|failure| format!(" (last failure: {failure})")).unwrap_or_default()
 }

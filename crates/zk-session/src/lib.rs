@@ -1,4 +1,5 @@
-//! A ZooKeeper client: sessions that survive connections, and honest outcomes when they do not.
+//! A ZooKeeper client. Its sessions survive lost connections, and each failed operation tells
+//! whether it may have taken effect.
 //!
 //! ```
 //! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,23 +20,30 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a lost connection means for each operation is told by [`OpError::outcome`]: `NotApplied`
-//! if the request never wholly left this process or was refused, `Unknown` otherwise. The client
-//! itself repeats nothing.
+//! After a lost connection, [`OpError::outcome`] tells what is known about each operation:
+//! `NotApplied` if the request never left this process as a whole or the server refused it, and
+//! `Unknown` otherwise. The client never repeats a request.
 //!
 //! # Layers
 //!
-//! [`machine`] decides everything and does nothing: bytes and time go in, bytes and events come
-//! out. With the default feature `tokio` there is a task that feeds it, and [`Client`], a handle
-//! of that task. Without the feature the crate does not depend on tokio.
+//! The session machine, a hidden module named `machine`, is pure decision logic without I/O: bytes
+//! and time go in, bytes and events come out. With the default feature `tokio`, a task drives it,
+//! and [`Client`] is a handle of that task. Without the feature, the crate does not depend on
+//! tokio. Authors of locks and other recipes find what they need in [`recipe`].
 
 #![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the driver"))]
 
+// Public for the tests of this workspace only: it is outside semver.
+#[doc(hidden)]
 pub mod machine;
 pub mod path;
+pub mod recipe;
 
 mod connect_string;
 mod error;
+mod failure;
+mod host;
+mod random;
 mod time;
 mod types;
 
@@ -60,9 +68,16 @@ mod watcher;
 
 pub use jute_codec::{Acl, CreateMode, ErrorCode, EventType, Id, Permissions, Ttl};
 
-pub use crate::connect_string::{ConnectString, DEFAULT_PORT, Host};
-pub use crate::error::{ConfigError, ConnectError, OpError, Outcome};
-pub use crate::machine::{Attempt, Change, DisconnectCause, EndCause, Lease, SessionState, Status};
+pub use crate::connect_string::ConnectString;
+pub use crate::error::{
+    ChrootDefect, ConfigError, ConnectError, HostDefect, OpError, OptionDefect, Outcome,
+    PathDefect, WatchEnded,
+};
+pub use crate::failure::{ConnectionFailure, FailureCause, TransportError};
+pub use crate::host::{DEFAULT_PORT, Host};
+pub use crate::machine::{
+    Attempt, DisconnectCause, EndCause, Lease, LeaseDefect, SessionState, Status,
+};
 pub use crate::time::Time;
 pub use crate::types::{SessionId, Stat, Version, WatchedEvent, Zxid};
 
@@ -74,11 +89,8 @@ pub use crate::{
     client::{Client, CloseOutcome, StateStream},
     create::{CreateOptions, Created},
     driver::clock::Clock,
-    driver::janitor::{JANITOR_SLOTS_MAX, Slot},
-    driver::shared::LaneEvent,
     driver::transport::{Connecting, Stream, Tcp, Transport},
-    lane::Lane,
     multi::{Multi, MultiError, MultiOutcome},
     op::Op,
-    watcher::{WatchEnded, Watcher},
+    watcher::Watcher,
 };

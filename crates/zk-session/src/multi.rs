@@ -1,4 +1,4 @@
-//! Writes that happen together or not at all.
+//! Writes that are committed together or not at all.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -10,7 +10,7 @@ use crate::error::{OpError, Outcome};
 use crate::path;
 use crate::types::{Stat, Version};
 
-/// A list of writes and checks, executed in order and atomically.
+/// A list of writes and checks that a server executes in order, as one transaction.
 ///
 /// ```
 /// use zk_session::{CreateMode, Multi, Version};
@@ -27,55 +27,55 @@ pub struct Multi {
     pub(crate) invalid: Option<OpError>,
 }
 
-/// Result of one operation of a committed multi, in the order of the operations.
+/// The result of one operation of a committed multi.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MultiOutcome {
-    /// The check held.
+    /// The check passed.
     Checked,
     /// The znode was created.
     Created {
         /// Its path, with the number that a sequential mode appended.
         path: ByteString,
-        /// Its stat right after this operation. Servers before 3.7.2 and 3.8.2 do not tell.
+        /// Its metadata right after this operation. Servers before 3.7.2 and 3.8.2 do not send it.
         stat: Option<Stat>,
     },
     /// The znode was deleted.
     Deleted,
-    /// The data was replaced; the stat right after this operation.
+    /// The data was replaced. The metadata is that right after this operation.
     DataSet(Stat),
 }
 
 /// Why a multi was not committed, or may not have been.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum MultiError {
-    /// The request as a whole failed; see [`OpError::outcome`].
+    /// The request as a whole failed. [`OpError::outcome`] tells what is known about its effect.
     #[error(transparent)]
     Op(#[from] OpError),
-    /// An operation was refused. Nothing was applied.
+    /// The server refused an operation. None of them was applied.
     #[error("operation {index} of the multi was refused: {code}")]
     Refused {
-        /// Which operation, counted from 0.
+        /// Position of the operation, counted from 0.
         index: usize,
-        /// Why.
+        /// Why it was refused.
         code: ErrorCode,
     },
 }
 
 impl Multi {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Fails the multi unless the znode exists and has the version, if one is given.
+    /// Adds a check, which fails the multi unless the znode exists and, if a version is given, has
+    /// it.
     pub fn check(self, path: &str, version: Option<Version>) -> Self {
-        let version = Version::to_wire(version);
+        let version = version.unwrap_or(Version::ANY);
         self.push(path, false, MultiOp::Check(CheckRequest { path: path.into(), version }))
     }
 
-    /// Creates a znode.
+    /// Adds the creation of a znode.
     pub fn create(
         self,
         path: &str,
@@ -86,37 +86,38 @@ impl Multi {
         self.push(path, request.mode.is_sequential(), MultiOp::Create(request))
     }
 
-    /// Deletes a znode that has the version, if one is given.
+    /// Adds the deletion of a znode. If a version is given, the znode must have it.
     pub fn delete(self, path: &str, version: Option<Version>) -> Self {
-        let version = Version::to_wire(version);
+        let version = version.unwrap_or(Version::ANY);
         self.push(path, false, MultiOp::Delete(DeleteRequest { path: path.into(), version }))
     }
 
-    /// Replaces the data of a znode that has the version, if one is given.
+    /// Adds a write of a znode's data. If a version is given, the znode must have it.
     pub fn set_data(self, path: &str, data: impl Into<Bytes>, version: Option<Version>) -> Self {
-        let (data, version) = (Some(data.into()), Version::to_wire(version));
-        let request = SetDataRequest { path: path.into(), data, version };
+        let version = version.unwrap_or(Version::ANY);
+        let request = SetDataRequest { path: path.into(), data: Some(data.into()), version };
         self.push(path, false, MultiOp::SetData(request))
     }
 
-    /// Puts the operations of another list behind these.
+    /// Appends the operations of another list.
     pub fn append(mut self, others: Self) -> Self {
         self.ops.extend(others.ops);
         self.invalid = self.invalid.or(others.invalid);
         self
     }
 
-    /// Number of operations.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// True without operations.
+    /// Returns true if there are no operations.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// The first invalid path fails the commit, because a builder has no way to say so.
+    /// Adds an operation. An invalid path is remembered and fails the commit, because the methods
+    /// of the builder return no errors.
     fn push(mut self, path: &str, is_sequential: bool, op: MultiOp) -> Self {
         if let Err(error) = path::validate_for_create(path, is_sequential) {
             self.invalid.get_or_insert(error);
@@ -127,7 +128,7 @@ impl Multi {
 }
 
 impl MultiError {
-    /// What is known about the effect of the multi.
+    /// Returns what is known about the effect of the multi.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::Op(error) => error.outcome(),
@@ -136,8 +137,8 @@ impl MultiError {
     }
 }
 
-/// A multi failed if any result is an error; the first that is not `OK` is the reason. The header
-/// of the reply says `OK` all the same.
+/// Converts the results of a multi. It failed if any result is an error, even though the header of
+/// the reply says `OK`. The first error other than `OK` is the reason.
 pub(crate) fn outcomes(results: Vec<MultiResult>) -> Result<Vec<MultiOutcome>, MultiError> {
     let mut outcomes = Vec::with_capacity(results.len());
     let mut refused = None;
@@ -151,7 +152,7 @@ pub(crate) fn outcomes(results: Vec<MultiResult>) -> Result<Vec<MultiOutcome>, M
             MultiResult::Delete => MultiOutcome::Deleted,
             MultiResult::SetData(stat) => MultiOutcome::DataSet(stat.into()),
             MultiResult::Error(code) => {
-                // `OK` only says that this one was not to blame.
+                // `OK` as an error means that a different operation failed.
                 let is_explained = refused.is_some_and(|(_, code)| code != ErrorCode::OK);
                 if !is_explained && (refused.is_none() || !code.is_ok()) {
                     refused = Some((index, code));

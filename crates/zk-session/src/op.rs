@@ -1,5 +1,6 @@
 //! The future of an operation.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,18 +9,20 @@ use std::task::{Context, Poll};
 use jute_codec::Response;
 use tokio::sync::oneshot;
 
-use crate::chroot::response_to_client;
-use crate::driver::shared::{Command, Shared, Sink, WatchSender};
+use crate::chroot::translate::response_to_client;
+use crate::driver::command::{Command, ReplySink, WatchSender};
+use crate::driver::shared::Shared;
 use crate::error::{OpError, Outcome};
-use crate::machine::{Flight, Operation, Reply, Token};
+use crate::machine::{Flight, Operation, OwnerId, Reply, Token};
 use crate::types::SessionId;
 
-/// An operation under way.
+/// A pending operation.
 ///
-/// The request was queued when the method was called, not when this is first polled: requests
-/// reach the server in the order of calls. Dropping this future gives up the answer; a request
-/// that was not sent by then is not sent, any other may take effect.
-#[derive(Debug)]
+/// The request is enqueued when the client's method is called, not when this future is first
+/// polled. Requests reach the server in the order of these calls.
+///
+/// Dropping the future discards the reply. A request that was not sent by then is never sent; any
+/// other may take effect.
 #[must_use = "the outcome is lost"]
 pub struct Op<T, E = OpError> {
     state: State<T, E>,
@@ -38,38 +41,28 @@ enum State<T, E> {
     },
 }
 
-impl<T, E> std::fmt::Debug for State<T, E> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Done => "Done",
-            Self::Ready(_) => "Ready",
-            Self::Waiting { .. } => "Waiting",
-        })
-    }
-}
-
 /// Neither the result nor the conversion is ever pinned.
 impl<T, E> Unpin for Op<T, E> {}
 
 impl<T, E: From<OpError>> Op<T, E> {
+    /// Creates an operation that fails at once.
     pub(crate) fn failed(error: impl Into<E>) -> Self {
         Self { state: State::Ready(Err(error.into())) }
     }
 
-    /// Queues an operation; `watcher` gets the event of its watch.
+    /// Submits an operation. If a watcher is given, it receives the event of the watch.
     pub(crate) fn submit(
         shared: &Arc<Shared>,
         operation: Operation,
-        watcher: Option<(u64, WatchSender)>,
+        watcher: Option<(OwnerId, WatchSender)>,
         convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
     ) -> Self {
-        let owner = watcher.as_ref().map_or(0, |(owner, _)| *owner);
         let mut flight = Flight { operations: vec![operation], session: None, deadline: None };
         shared.to_server(&mut flight);
-        Self::queue(shared, flight, owner, watcher, Box::new(convert))
+        Self::enqueue(shared, flight, watcher, Box::new(convert))
     }
 
-    /// Queues an operation that is sent in one session only, if one is given.
+    /// Submits an operation. If a session is given, the operation fails unsent in any other.
     pub(crate) fn submit_in(
         shared: &Arc<Shared>,
         session: Option<SessionId>,
@@ -78,26 +71,19 @@ impl<T, E: From<OpError>> Op<T, E> {
     ) -> Self {
         let mut flight = Flight { operations: vec![operation], session, deadline: None };
         shared.to_server(&mut flight);
-        Self::queue(shared, flight, 0, None, Box::new(convert))
+        Self::enqueue(shared, flight, None, Box::new(convert))
     }
 
-    /// Takes the request back: if it was not sent yet, it will not be, and fails with
-    /// [`OpError::Recalled`]. If it was sent, its answer comes as ever.
-    pub fn recall(&self) {
-        if let State::Waiting { shared, token, .. } = &self.state {
-            let _ = shared.commands.send(Command::Recall(*token));
-        }
-    }
-
-    fn queue(
+    fn enqueue(
         shared: &Arc<Shared>,
         flight: Flight,
-        owner: u64,
-        watcher: Option<(u64, WatchSender)>,
+        watcher: Option<(OwnerId, WatchSender)>,
         convert: Convert<T, E>,
     ) -> Self {
+        let (owner, watcher) = watcher.unzip();
+        let owner = owner.unwrap_or(OwnerId::NONE);
         let (sender, reply) = oneshot::channel();
-        match shared.submit(flight, owner, Sink::Once(sender), watcher) {
+        match shared.submit(flight, owner, ReplySink::Once(sender), watcher) {
             Err(error) => Self::failed(error),
             Ok(token) => {
                 let shared = Arc::clone(shared);
@@ -107,11 +93,20 @@ impl<T, E: From<OpError>> Op<T, E> {
     }
 }
 
+impl<T, E> Op<T, E> {
+    /// Withdraws the request; see [`recipe::Session::recall`](crate::recipe::Session::recall).
+    pub(crate) fn recall(&self) {
+        if let State::Waiting { shared, token, .. } = &self.state {
+            shared.send(Command::Recall(*token));
+        }
+    }
+}
+
 impl Op<()> {
-    /// Queues an operation whose paths are the server's.
+    /// Submits an operation whose paths are already those of the server.
     pub(crate) fn submit_to_server(shared: &Arc<Shared>, operation: Operation) -> Self {
         let flight = Flight { operations: vec![operation], session: None, deadline: None };
-        Self::queue(shared, flight, 0, None, Box::new(|result| result.map(drop)))
+        Self::enqueue(shared, flight, None, Box::new(|result| result.map(drop)))
     }
 }
 
@@ -120,15 +115,15 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Waiting { reply, .. } = &mut self.state {
-            let Poll::Ready(answer) = Pin::new(reply).poll(cx) else { return Poll::Pending };
+            let Poll::Ready(received) = Pin::new(reply).poll(cx) else { return Poll::Pending };
             let State::Waiting { shared, convert, .. } =
                 std::mem::replace(&mut self.state, State::Done)
             else {
                 unreachable!("matched above")
             };
-            let mut result = match answer {
+            let mut result = match received {
                 Ok(mut reply) => reply.results.pop().expect("one operation has one result"),
-                // The task is gone, with its runtime, and has not said whether it was sent.
+                // The task was dropped with its runtime, so whether it was sent is unknown.
                 Err(_) => Err(OpError::Closed(Outcome::Unknown)),
             };
             if let Ok(response) = &mut result {
@@ -143,10 +138,22 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
     }
 }
 
+impl<T, E> fmt::Debug for Op<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Op")
+            .field(&match &self.state {
+                State::Done => "Done",
+                State::Ready(_) => "Ready",
+                State::Waiting { .. } => "Waiting",
+            })
+            .finish()
+    }
+}
+
 impl<T, E> Drop for Op<T, E> {
     fn drop(&mut self) {
         if let State::Waiting { shared, token, .. } = &self.state {
-            let _ = shared.commands.send(Command::Cancel(*token));
+            shared.send(Command::Cancel(*token));
         }
     }
 }

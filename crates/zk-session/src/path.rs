@@ -1,79 +1,76 @@
-//! Paths of znodes, and the part of the tree a client is confined to.
+//! Paths of znodes, and the subtree that a client is confined to.
 
 use bytestring::ByteString;
 
-use crate::error::OpError;
+use crate::error::{OpError, PathDefect};
 
-/// Checks a path by the rules that servers apply to writes.
+/// Checks a path against the rules that servers apply to writes.
 ///
-/// It starts with `/` and does not end with one (but for the root), has no empty, `.` or `..`
-/// component and none of the characters U+0000 to U+001F, U+007F to U+009F, U+E000 to U+F8FF and
-/// U+FFF0 to U+FFFF. Characters above U+FFFF are refused too: Java servers see surrogates in their
-/// place. Source: `PathUtils.validatePath`.
+/// A valid path starts with `/` and, unless it is the root, does not end with it. It has no empty,
+/// `.` or `..` component and none of the characters U+0000 to U+001F, U+007F to U+009F, U+E000 to
+/// U+F8FF and U+FFF0 to U+FFFF. Characters above U+FFFF are invalid too, because Java servers see
+/// surrogates in their place. Source: `PathUtils.validatePath`.
 ///
 /// # Errors
 ///
-/// [`OpError::InvalidPath`] with the path and the reason.
+/// Returns [`OpError::InvalidPath`] with the path and what is wrong with it.
 pub fn validate(path: &str) -> Result<(), OpError> {
     validate_for_create(path, false)
 }
 
-/// Checks the path of a znode to create. A sequential mode appends a number, so the given path may
-/// end with `/`.
+/// Checks the path of a znode to create. With a sequential mode it may end with `/`, because the
+/// server appends a number.
 pub(crate) fn validate_for_create(path: &str, is_sequential: bool) -> Result<(), OpError> {
-    let problem = if is_sequential { problem(&format!("{path}1")) } else { problem(path) };
-    match problem {
+    let defect = if is_sequential { defect(&format!("{path}1")) } else { defect(path) };
+    match defect {
         None => Ok(()),
-        Some(reason) => Err(OpError::InvalidPath { path: path.to_owned(), reason }),
+        Some(defect) => Err(OpError::InvalidPath { path: path.to_owned(), defect }),
     }
 }
 
-/// What is wrong with a path.
-pub(crate) fn problem(path: &str) -> Option<&'static str> {
-    let Some(components) = path.strip_prefix('/') else { return Some("it does not start with /") };
+/// Returns what is wrong with a path.
+fn defect(path: &str) -> Option<PathDefect> {
+    let Some(components) = path.strip_prefix('/') else { return Some(PathDefect::NotAbsolute) };
     if components.is_empty() {
         return None;
     }
     for component in components.split('/') {
         match component {
-            "" => return Some("it has an empty component, or ends with /"),
-            "." | ".." => return Some("it has a relative component"),
+            "" => return Some(PathDefect::EmptyComponent),
+            "." | ".." => return Some(PathDefect::RelativeComponent),
             _ => {}
         }
     }
-    if components.chars().any(is_forbidden) {
-        return Some("it has a character that servers refuse");
-    }
-    None
+    components.chars().any(is_forbidden).then_some(PathDefect::ForbiddenCharacter)
 }
 
 fn is_forbidden(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}' | '\u{10000}'..)
 }
 
-/// The znode that a client takes for its root. Empty for the real one.
+/// The znode that a client uses as its root. Empty for the root of the server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Chroot(ByteString);
 
 impl Chroot {
-    /// A chroot; `""` and `"/"` stand for the real root.
+    /// Creates a chroot. Both `""` and `"/"` mean the root of the server.
     ///
     /// # Errors
     ///
-    /// What is wrong with the path.
-    pub fn new(path: &str) -> Result<Self, &'static str> {
+    /// Returns what is wrong with the path.
+    pub fn new(path: &str) -> Result<Self, PathDefect> {
         match path {
             "" | "/" => Ok(Self::default()),
-            path => problem(path).map_or_else(|| Ok(Self(path.into())), Err),
+            path => defect(path).map_or_else(|| Ok(Self(path.into())), Err),
         }
     }
 
-    /// The path on the server; empty for the real root.
+    /// Returns the path on the server. Empty for the root of the server.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The server's path of a path of the client's.
+    /// Translates a path of the client to the path on the server.
     pub fn to_server(&self, path: &ByteString) -> ByteString {
         if self.0.is_empty() {
             path.clone()
@@ -84,8 +81,8 @@ impl Chroot {
         }
     }
 
-    /// The client's path of a path of the server's. By components: `/application` does not lie in
-    /// `/app`. A path outside the chroot stays as it is.
+    /// Translates a path on the server to the path that the client sees. Whole components are
+    /// compared: `/application` is not inside `/app`. A path outside of the chroot is not changed.
     pub fn to_client(&self, path: &ByteString) -> ByteString {
         match path.strip_prefix(&*self.0) {
             _ if self.0.is_empty() => path.clone(),

@@ -3,25 +3,26 @@
 use std::ops::Add;
 use std::time::Duration;
 
-/// A moment, as the time since the client was made.
+/// A point in time, measured from the start of the client's clock.
 ///
-/// It counts time spent suspended, unlike [`std::time::Instant`] on Linux, because servers go on
-/// counting while a machine sleeps. Machines take it as an argument; in tests it is virtual.
+/// Unlike [`std::time::Instant`] on Linux it counts the time that the machine spends suspended,
+/// because the servers' clocks keep running meanwhile. State machines take it as an argument, so
+/// tests can use virtual time.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(Duration);
 
 impl Time {
-    /// The moment that lies `since_start` after the client was made.
+    /// Returns the point in time `since_start` after the start of the clock.
     pub const fn from_start(since_start: Duration) -> Self {
         Self(since_start)
     }
 
-    /// Time since the client was made.
+    /// Returns the time elapsed since the start of the clock.
     pub const fn since_start(self) -> Duration {
         self.0
     }
 
-    /// Time from `earlier` to this moment; zero if it is not earlier.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than `self`.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,44 +1,29 @@
-//! ZooKeeper's numbers as types, so that a zxid is not taken for a session.
+//! Metadata and events of znodes.
 
-use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytestring::ByteString;
 use jute_codec::EventType;
+pub use jute_codec::{SessionId, Version, Zxid};
 
-/// Identifies a session. Prints as servers log it, in hexadecimal.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_structs, reason = "an opaque number")]
-pub struct SessionId(pub i64);
-
-/// Identifies a transaction; ordered over the whole ensemble.
-#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_structs, reason = "a number")]
-pub struct Zxid(pub i64);
-
-/// Number of changes of a znode's data, or of its access control list.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_structs, reason = "a number")]
-pub struct Version(pub i32);
-
-/// What a server knows of a znode besides its data.
+/// The metadata of a znode.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Stat {
     /// Transaction that created the znode.
     pub czxid: Zxid,
-    /// Transaction that changed the data last; the create counts.
+    /// Transaction that last changed the data, or created the znode.
     pub mzxid: Zxid,
-    /// Transaction that created or deleted a child last.
+    /// Transaction that last created or deleted a child.
     pub pzxid: Zxid,
-    /// Time of the create, by the wall clock of the leader of that time.
+    /// When the znode was created, by the wall clock of the leader at that time.
     pub ctime: SystemTime,
-    /// Time of the last change of the data, likewise.
+    /// When the data was last changed, by the wall clock of the leader at that time.
     pub mtime: SystemTime,
-    /// Number of changes of the data.
+    /// Number of changes of the data since the znode was created.
     pub version: Version,
-    /// Number of creates and deletes of children.
-    pub cversion: i32,
+    /// Number of times that a child was created or deleted.
+    pub cversion: Version,
     /// Number of changes of the access control list.
     pub aversion: Version,
     /// Session that owns the znode, if it is ephemeral.
@@ -55,57 +40,26 @@ pub struct Stat {
 pub struct WatchedEvent {
     /// What happened.
     pub kind: EventType,
-    /// Path of the znode, as the caller knows it.
+    /// Path of the znode. A client reports it without its chroot.
     pub path: ByteString,
-}
-
-impl fmt::Debug for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl fmt::Display for SessionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
-}
-
-impl fmt::Debug for Zxid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl fmt::Display for Zxid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x}", self.0)
-    }
 }
 
 impl From<jute_codec::Stat> for Stat {
     fn from(stat: jute_codec::Stat) -> Self {
         let owner = stat.ephemeral_owner;
         Self {
-            czxid: Zxid(stat.czxid),
-            mzxid: Zxid(stat.mzxid),
-            pzxid: Zxid(stat.pzxid),
+            czxid: stat.czxid,
+            mzxid: stat.mzxid,
+            pzxid: stat.pzxid,
             ctime: wall_clock(stat.ctime),
             mtime: wall_clock(stat.mtime),
-            version: Version(stat.version),
+            version: stat.version,
             cversion: stat.cversion,
-            aversion: Version(stat.aversion),
-            ephemeral_owner: (owner != 0).then_some(SessionId(owner)),
+            aversion: stat.aversion,
+            ephemeral_owner: (owner != SessionId::NONE).then_some(owner),
             data_length: usize::try_from(stat.data_length).unwrap_or(0),
             num_children: usize::try_from(stat.num_children).unwrap_or(0),
         }
-    }
-}
-
-impl Version {
-    /// The protocol's number for an expected version; `None` matches any.
-    pub(crate) fn to_wire(version: Option<Self>) -> i32 {
-        version.map_or(-1, |version| version.0)
     }
 }
 

@@ -1,50 +1,42 @@
 //! Receivers of one-shot watches.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use thiserror::Error;
 use tokio::sync::oneshot;
 
-use crate::driver::shared::{Command, Shared};
+use crate::driver::command::Command;
+use crate::driver::shared::Shared;
+use crate::error::WatchEnded;
+use crate::machine::OwnerId;
 use crate::types::WatchedEvent;
-
-/// Why a watch ended without an event.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum WatchEnded {
-    /// The client was closed, or its credentials were refused.
-    #[error("client closed")]
-    Closed,
-    /// The session of the watch has expired.
-    #[error("session expired")]
-    SessionExpired,
-}
 
 /// Waits for the event of a one-shot watch.
 ///
-/// The watch survives the loss of its connection: it is restored on the next one, and fires if the
-/// znode changed in between. It ends with its session.
+/// The watch survives the loss of its connection: the client restores it on the next one, and it
+/// fires if the znode changed in between. It ends with its session.
 ///
-/// Dropping the watcher forgets the watch here. The server may still fire it once; that is ignored.
-#[derive(Debug)]
-#[must_use = "a dropped watcher sees no event"]
+/// Dropping the watcher removes the watch from the client. The server may still send the event; the
+/// client then ignores it. A watcher keeps the client's session open.
+#[must_use = "a dropped watcher receives no event"]
 pub struct Watcher {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) owner: u64,
+    pub(crate) owner: OwnerId,
     pub(crate) path: ByteString,
     pub(crate) event: oneshot::Receiver<Result<WatchedEvent, WatchEnded>>,
 }
 
 impl Watcher {
-    /// Waits for the event. Cancel safe. After the first answer it fails with
-    /// [`WatchEnded::Closed`].
+    /// Waits for the event. Returns it once; each later call fails with [`WatchEnded::Closed`].
+    ///
+    /// Cancel safe: the event is not lost.
     ///
     /// # Errors
     ///
-    /// The session has ended.
+    /// Fails if the session has ended.
     pub async fn changed(&mut self) -> Result<WatchedEvent, WatchEnded> {
-        // A receiver that has answered must not be polled again.
+        // A oneshot receiver panics if it is polled after completion.
         if self.event.is_terminated() {
             return Err(WatchEnded::Closed);
         }
@@ -55,14 +47,20 @@ impl Watcher {
         }
     }
 
-    /// Path of the watched znode.
+    /// Returns the path of the watched znode.
     pub fn path(&self) -> &str {
         &self.path
     }
 }
 
+impl fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watcher").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let _ = self.shared.commands.send(Command::ForgetOwner(self.owner));
+        self.shared.send(Command::RemoveOwner(self.owner));
     }
 }

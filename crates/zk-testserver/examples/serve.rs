@@ -1,13 +1,13 @@
-//! Serves on a TCP address, for any client in any language.
+//! Runs the test server on a TCP address, for clients in any language.
 //!
 //! ```text
 //! cargo run -p zk-testserver --example serve -- 127.0.0.1:2181
 //! cargo run -p zk-testserver --example serve -- 127.0.0.1:0 60
 //! ```
 //!
-//! It prints the address it got, and serves until its standard input ends, but no longer than
-//! the given number of seconds. A line on the standard input makes it fail: `cut` ends all
-//! connections, `expire` all sessions.
+//! It prints its address and runs until its standard input ends, or until the given number of
+//! seconds has passed. Lines on the standard input cause faults: `cut` closes all connections,
+//! `expire` expires all sessions.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be built");
     let result = runtime.block_on(serve(address, Duration::from_secs(seconds)));
-    // Not dropped: that would wait for the read of the standard input.
+    // Dropping the runtime would wait for the pending read of the standard input.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,24 +51,24 @@ async fn serve(address: &str, limit: Duration) -> Result<(), Box<dyn Error>> {
     let config = ServerConfig::default()
         .start_time_ms(i64::try_from(now.as_millis())?)
         .extended_types(true)
-        // Whoever leaves it running needs no protocol of all that was asked.
+        // The process may run for days, and nothing reads the records.
         .log_capacity(0);
     let server = TestServer::start(config);
     println!("{}", server.listen(address).await?);
-    // The limit may lie beyond all times; then only the input ends it.
-    let _ = tokio::time::timeout(limit, obey(&server)).await;
+    // If the limit is too large for the clock, only the end of the input stops the server.
+    let _ = tokio::time::timeout(limit, execute_commands(&server)).await;
     Ok(())
 }
 
-/// Does what the lines of the standard input say, until it ends.
-async fn obey(server: &TestServer) {
+/// Executes the commands from the standard input until it ends.
+async fn execute_commands(server: &TestServer) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         match line.trim() {
             "cut" => server.disconnect_all(),
             "expire" => server.sessions().into_iter().for_each(|session| server.expire(session)),
             "" => {}
-            other => eprintln!("serve: neither cut nor expire: {other}"),
+            other => eprintln!("serve: expected cut or expire, got: {other}"),
         }
     }
 }

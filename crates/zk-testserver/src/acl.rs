@@ -1,4 +1,4 @@
-//! Identities of connections, and what access control lists grant them.
+//! Identities of connections, and the permissions that access control lists grant them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use sha1::{Digest as _, Sha1};
 
 use crate::order::Order;
 
-/// Identities of one connection, as (scheme, id).
+/// The identities of one connection, as pairs of scheme and id.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Identities {
     address: IpAddr,
@@ -19,19 +19,19 @@ pub(crate) struct Identities {
 }
 
 impl Identities {
-    /// What a new connection has.
+    /// Returns the identities of a new connection.
     pub(crate) fn of_peer(address: IpAddr) -> Self {
         Self { address, ids: BTreeSet::from([("ip".to_owned(), java_text(address))]) }
     }
 
-    /// Passes every check.
+    /// Returns identities that pass every access check.
     pub(crate) fn administrator() -> Self {
         let mut all = Self::of_peer(IpAddr::from([127, 0, 0, 1]));
         all.ids.insert(("super".to_owned(), String::new()));
         all
     }
 
-    /// Handles an auth packet; false if the credentials are refused.
+    /// Adds the identity of an auth packet. Returns false if the credentials are refused.
     pub(crate) fn authenticate(
         &mut self,
         scheme: &str,
@@ -55,8 +55,9 @@ impl Identities {
         }
     }
 
-    /// True if the list grants one of the permissions. `None` is the list of built-in znodes.
-    pub(crate) fn may(&self, perms: Permissions, acl: Option<&[Acl]>) -> bool {
+    /// Returns whether the list grants one of the permissions. `None` is the list of built-in
+    /// znodes.
+    pub(crate) fn is_allowed(&self, perms: Permissions, acl: Option<&[Acl]>) -> bool {
         let Some(acl) = acl else { return true };
         self.ids.iter().any(|(scheme, _)| scheme == "super")
             || acl.iter().any(|entry| entry.perms.intersects(perms) && self.matches(&entry.id))
@@ -73,7 +74,7 @@ impl Identities {
         }
     }
 
-    /// Turns the list of a request into the one to store.
+    /// Converts the list of a request to the one to store.
     pub(crate) fn resolve(&self, acl: &[Acl], order: Order) -> Result<Vec<Acl>, ErrorCode> {
         let mut resolved: Vec<Acl> = Vec::with_capacity(acl.len());
         let mut add = |entry: Acl| {
@@ -108,7 +109,7 @@ impl Identities {
         if resolved.is_empty() { Err(ErrorCode::INVALID_ACL) } else { Ok(resolved) }
     }
 
-    /// What whoAmI tells: users without their secrets.
+    /// Returns the reply to whoAmI: users without their secrets.
     pub(crate) fn client_info(&self, order: Order) -> Vec<ClientInfo> {
         let user = |scheme: &str, id: &str| match id.split_once(':') {
             Some((user, _)) if scheme == "digest" => ByteString::from(user),
@@ -128,7 +129,7 @@ impl Identities {
     }
 }
 
-/// The list as shown to those who may read but not administrate: digests without their hash.
+/// Returns the list as shown to clients without the permission `ADMIN`: digests without their hash.
 pub(crate) fn redacted(acl: &[Acl]) -> Vec<Acl> {
     acl.iter()
         .map(|entry| match entry.id.id.split_once(':') {
@@ -147,13 +148,14 @@ fn digest(auth: &[u8]) -> String {
     format!("{user}:{}", STANDARD.encode(Sha1::digest(auth)))
 }
 
-/// Two parts around a colon. Java's `split` drops empty parts at the end.
+/// Returns whether the id has two parts, separated by a colon. Java's `split` drops trailing empty
+/// parts.
 fn is_digest_id(id: &str) -> bool {
     matches!(id.trim_end_matches(':').split(':').count(), 2)
 }
 
-/// A block of addresses, and how many bits they have in common. Servers 3.8 and 3.9 know IPv4
-/// only, read as Java reads numbers: with a sign or zeros in front.
+/// Parses a block of addresses and the length of its prefix in bits. Servers 3.8 and 3.9 only
+/// support IPv4. They parse numbers as Java does, which accepts a leading sign and leading zeros.
 fn ip_block(id: &str) -> Option<(Ipv4Addr, u32)> {
     let (address, bits) = id.split_once('/').map_or((id, None), |(a, bits)| (a, Some(bits)));
     let parts = address.split('.').map(|part| part.parse::<i32>().ok()?.try_into().ok());
@@ -170,7 +172,7 @@ fn masked(address: Ipv4Addr, bits: u32) -> u32 {
     u32::from(address).checked_shr(32 - bits).unwrap_or(0)
 }
 
-/// As Java writes an address: all eight groups of an IPv6 one.
+/// Formats an address as Java does, with all eight groups of an IPv6 address.
 fn java_text(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -232,15 +234,15 @@ mod tests {
             [("10.0.0.0/8", true), ("10.1.2.3", true), ("10.1.2.4", false), ("0.0.0.0/0", true)]
         {
             let acl = [Acl::new(Permissions::READ, "ip", block)];
-            assert_eq!(peer.may(Permissions::READ, Some(&acl)), is_member, "{block}");
+            assert_eq!(peer.is_allowed(Permissions::READ, Some(&acl)), is_member, "{block}");
         }
     }
 
     #[test]
-    fn a_peer_with_an_ipv6_address_is_in_no_block_and_named_as_java_does() {
+    fn a_peer_with_an_ipv6_address_is_in_no_block_and_is_printed_as_in_java() {
         let peer = Identities::of_peer("::1".parse().unwrap());
         let acl = [Acl::new(Permissions::READ, "ip", "0.0.0.0/0")];
-        assert!(!peer.may(Permissions::READ, Some(&acl)));
+        assert!(!peer.is_allowed(Permissions::READ, Some(&acl)));
         assert_eq!(&*peer.client_info(Order::Sorted)[0].user, "0:0:0:0:0:0:0:1");
     }
 
@@ -248,9 +250,9 @@ mod tests {
     fn super_may_everything() {
         let mut peer = Identities::of_peer(IpAddr::from([10, 1, 2, 3]));
         let acl = [Acl::new(Permissions::READ, "digest", "a:b")];
-        assert!(!peer.may(Permissions::READ, Some(&acl)));
+        assert!(!peer.is_allowed(Permissions::READ, Some(&acl)));
         let digest = digest(b"super:pw");
         assert!(peer.authenticate("digest", Some(b"super:pw"), Some(&digest)));
-        assert!(peer.may(Permissions::ADMIN, Some(&acl)));
+        assert!(peer.is_allowed(Permissions::ADMIN, Some(&acl)));
     }
 }

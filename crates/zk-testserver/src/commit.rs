@@ -1,34 +1,35 @@
 //! Transactions: what a write does to the tree, or why it is refused.
 //!
-//! A write is first a [`Proposal`]: accepted, in the log, not visible. Committing it validates
-//! and applies it in one go. That is the same as validating it when it was proposed, because the
-//! log is in order: nothing else is committed between a proposal and its commit.
+//! A write is first a [`Proposal`]: it is in the log but not visible. Committing validates and
+//! applies it in one step. Real servers validate when they propose. The result is the same, because
+//! commits happen in log order: nothing else is committed between a proposal and its commit.
 
 use std::sync::Arc;
 
 use jute_codec::{
     CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp,
-    MultiResult, OpCode, Permissions, SetAclRequest, SetDataRequest, Stat,
+    MultiResult, OpCode, Permissions, SessionId, SetAclRequest, SetDataRequest, Stat, Version,
+    Zxid,
 };
 
 use crate::acl::Identities;
-use crate::config::{ServerConfig, Version};
+use crate::config::{ServerConfig, ServerVersion};
 use crate::multi::Step;
 use crate::path;
 use crate::quota;
-use crate::tree::{Node, Owner, SharedAcl, Stamp, Tree, Undo};
+use crate::tree::{Change, Lifetime, Node, SharedAcl, Stamp, Tree, Undo, next_version};
 
 /// A write that has a place in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
-    /// Session that wrote, 0 for the server itself.
-    pub(crate) session: i64,
+    /// The session that wrote; [`SessionId::NONE`] for the server itself and for tests.
+    pub(crate) session: SessionId,
     pub(crate) xid: i32,
     pub(crate) op: OpCode,
     pub(crate) write: Write,
-    /// Who wrote.
+    /// The identities of the writer.
     pub(crate) identities: Identities,
-    /// Time of the transaction.
+    /// The time of the transaction, in milliseconds since 1970.
     pub(crate) time_ms: i64,
 }
 
@@ -36,47 +37,34 @@ pub(crate) struct Proposal {
 pub(crate) enum Write {
     Check(CheckRequest),
     /// Ends this session.
-    CloseSession(i64),
+    CloseSession(SessionId),
     Create(CreateRequest),
-    /// Creates an ephemeral of another session, as only a test can.
-    CreateFor(i64, CreateRequest),
+    /// Creates an ephemeral that belongs to another session. Only tests can do that.
+    CreateFor(SessionId, CreateRequest),
     CreateSession,
     Delete(DeleteRequest),
-    /// Asked for by a client, as only servers should.
+    /// Requested by a client, although only servers should send it.
     DeleteContainer(String),
     Multi(Vec<Step>),
-    /// Known to fail before anything is looked at.
+    /// Fails before the tree is read.
     Refused(ErrorCode, Option<String>),
     SetAcl(SetAclRequest),
     SetData(SetDataRequest),
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug)]
 pub(crate) struct Committed {
-    pub(crate) zxid: i64,
+    pub(crate) zxid: Zxid,
     pub(crate) error: ErrorCode,
     pub(crate) path: Option<String>,
     pub(crate) stat: Option<Stat>,
-    /// Results of a multi, failed or not.
+    /// The results of a multi, whether or not it failed.
     pub(crate) results: Option<Vec<MultiResult>>,
-    /// What watches may want to know, in order.
+    /// Changes that may trigger watches, in order.
     pub(crate) changes: Vec<Change>,
-    /// What was done to which path, in order.
+    /// The operations that were applied and their paths, in order.
     pub(crate) steps: Vec<(OpCode, Option<String>)>,
-}
-
-/// A change of one znode.
-#[derive(Debug)]
-pub(crate) struct Change {
-    pub(crate) event: EventType,
-    pub(crate) path: String,
-    /// Access control list that decides who may hear of it.
-    pub(crate) acl: SharedAcl,
-    /// The same for the parent's event.
-    pub(crate) parent_acl: SharedAcl,
-    /// By how much the data has grown.
-    pub(crate) bytes: i64,
 }
 
 /// Validates and applies a proposal.
@@ -84,7 +72,7 @@ pub(crate) fn commit(
     tree: &mut Tree,
     config: &ServerConfig,
     proposal: &Proposal,
-    zxid: i64,
+    zxid: Zxid,
 ) -> Committed {
     let stamp = Stamp { zxid, time_ms: proposal.time_ms };
     let mut txn = Transaction {
@@ -96,7 +84,7 @@ pub(crate) fn commit(
         changes: Vec::new(),
         undo: Vec::new(),
     };
-    let asked = proposal.write.path().map(str::to_owned);
+    let requested_path = proposal.write.path().map(str::to_owned);
     let mut results = None;
     let mut steps = Vec::new();
     let done = match &proposal.write {
@@ -128,12 +116,13 @@ pub(crate) fn commit(
         Write::SetData(set_data) => txn.set_data(set_data),
     };
     let changes = txn.changes;
+    // Only now: operations of a multi that fails must not count.
     for change in &changes {
         quota::account(tree, change);
     }
     let (error, path, stat) = match done {
         Ok(done) => (ErrorCode::OK, done.path, done.stat),
-        Err(error) => (error, asked, None),
+        Err(error) => (error, requested_path, None),
     };
     if steps.is_empty() {
         steps.push((proposal.op, path.clone()));
@@ -142,7 +131,7 @@ pub(crate) fn commit(
 }
 
 impl Write {
-    /// Path as asked for, if there is a single one.
+    /// Returns the path of the request, if there is exactly one.
     pub(crate) fn path(&self) -> Option<&str> {
         match self {
             Self::Check(check) => Some(&check.path),
@@ -157,7 +146,7 @@ impl Write {
     }
 }
 
-/// Success of one operation.
+/// The result of one successful operation.
 #[derive(Default)]
 struct Done {
     path: Option<String>,
@@ -174,24 +163,26 @@ struct Transaction<'a> {
     tree: &'a mut Tree,
     config: &'a ServerConfig,
     identities: &'a Identities,
-    session: i64,
+    session: SessionId,
     stamp: Stamp,
     changes: Vec<Change>,
     undo: Vec<Undo>,
 }
 
-// The order of the checks is part of the behaviour: the first one that fails is the answer.
+// The order of the checks is visible to clients: the first check that fails determines the error.
 impl Transaction<'_> {
     fn create(&mut self, create: &CreateRequest) -> Result<Done, ErrorCode> {
-        let owner = match create.mode {
-            CreateMode::Persistent | CreateMode::PersistentSequential => Owner::Nobody,
-            CreateMode::Ephemeral | CreateMode::EphemeralSequential => Owner::Session(self.session),
-            CreateMode::Container => Owner::Container,
+        let lifetime = match create.mode {
+            CreateMode::Persistent | CreateMode::PersistentSequential => Lifetime::Persistent,
+            CreateMode::Ephemeral | CreateMode::EphemeralSequential => {
+                Lifetime::Ephemeral(self.session)
+            }
+            CreateMode::Container => Lifetime::Container,
             CreateMode::PersistentTtl(ttl) | CreateMode::PersistentSequentialTtl(ttl) => {
                 if !self.config.extended_types {
                     return Err(ErrorCode::UNIMPLEMENTED);
                 }
-                Owner::Ttl(ttl.as_millis())
+                Lifetime::Ttl(ttl.as_millis())
             }
         };
         let parent_path = parent_for_change(&create.path)?;
@@ -210,12 +201,12 @@ impl Transaction<'_> {
         if self.tree.get(&path).is_some() {
             return Err(ErrorCode::NODE_EXISTS);
         }
-        if matches!(parent.owner, Owner::Session(_)) {
+        if matches!(parent.lifetime, Lifetime::Ephemeral(_)) {
             return Err(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
         }
         let acl: SharedAcl = Some(Arc::from(acl));
         let data = create.data.clone();
-        self.undo.push(self.tree.insert(&path, data, acl.clone(), owner, self.stamp));
+        self.undo.push(self.tree.insert(&path, data, acl.clone(), lifetime, self.stamp));
         self.changed(EventType::NODE_CREATED, &path, (acl, parent_acl), 0);
         let stat = self.stat(&path);
         Ok(Done { path: Some(path), stat })
@@ -235,13 +226,14 @@ impl Transaction<'_> {
         if !node.children.is_empty() {
             return Err(ErrorCode::NOT_EMPTY);
         }
-        let (acl, bytes) = (node.acl.clone(), node.data_length());
+        let acl = node.acl.clone();
+        let bytes = node.data_length();
         self.undo.push(self.tree.remove(path, self.stamp));
         self.changed(EventType::NODE_DELETED, path, (acl, parent_acl), bytes);
         Ok(Done::of(path))
     }
 
-    /// Servers trust whoever asks for this, and delete anything but ephemerals.
+    /// Servers trust the sender of this request, and delete any znode that is not ephemeral.
     fn delete_container(&mut self, path: &str) -> Result<Done, ErrorCode> {
         let parent = parent_for_change(path)?;
         if path::SPECIAL.contains(&path) {
@@ -251,11 +243,12 @@ impl Transaction<'_> {
         if !node.children.is_empty() {
             return Err(ErrorCode::NOT_EMPTY);
         }
-        if matches!(node.owner, Owner::Session(_)) {
+        if matches!(node.lifetime, Lifetime::Ephemeral(_)) {
             return Err(ErrorCode::BAD_VERSION);
         }
         let parent_acl = self.tree.get(parent).ok_or(ErrorCode::NO_NODE)?.acl.clone();
-        let (acl, bytes) = (node.acl.clone(), node.data_length());
+        let acl = node.acl.clone();
+        let bytes = node.data_length();
         self.undo.push(self.tree.remove(path, self.stamp));
         self.changed(EventType::NODE_DELETED, path, (acl, parent_acl), bytes);
         Ok(Done::of(path))
@@ -267,7 +260,8 @@ impl Transaction<'_> {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
-        let (acl, bytes) = (node.acl.clone(), node.data_length());
+        let acl = node.acl.clone();
+        let bytes = node.data_length();
         self.require(Permissions::WRITE, &acl)?;
         require_version(set_data.version, node.version)?;
         self.undo.push(self.tree.set_data(path, set_data.data.clone(), self.stamp));
@@ -275,7 +269,7 @@ impl Transaction<'_> {
         Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
     }
 
-    /// Never part of a multi, so there is nothing to undo; fires no watch.
+    /// Needs no undo entry, because a multi cannot contain it. Triggers no watch.
     fn set_acl(&mut self, set_acl: &SetAclRequest) -> Result<Done, ErrorCode> {
         let path = &*set_acl.path;
         if !path::is_valid(path) {
@@ -287,7 +281,7 @@ impl Transaction<'_> {
         require_version(set_acl.version, node.aversion)?;
         let node = self.tree.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
         node.acl = Some(Arc::from(resolved));
-        node.aversion = node.aversion.wrapping_add(1);
+        node.aversion = next_version(node.aversion);
         Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
     }
 
@@ -313,6 +307,7 @@ impl Transaction<'_> {
                     steps.push((op, path));
                 }
                 Err(error) => {
+                    // Newest first: each entry restores the state before its own operation.
                     while let Some(undo) = self.undo.pop() {
                         self.tree.undo(undo);
                     }
@@ -343,10 +338,10 @@ impl Transaction<'_> {
             MultiOp::Create(create) => {
                 let done = self.create(create)?;
                 let path = done.path.clone().unwrap_or_default().into();
-                // 3.8.0 answers create2 like create; containers it answers with their stat.
+                // 3.8.0 replies to create2 as to create, but includes the stat of containers.
                 let is_short = match self.config.version {
-                    Version::V3_8 => matches!(create.op(), OpCode::CREATE | OpCode::CREATE2),
-                    Version::V3_9 => create.op() == OpCode::CREATE,
+                    ServerVersion::V3_8 => matches!(create.op(), OpCode::CREATE | OpCode::CREATE2),
+                    ServerVersion::V3_9 => create.op() == OpCode::CREATE,
                 };
                 let result = if is_short {
                     MultiResult::Create { path }
@@ -366,7 +361,7 @@ impl Transaction<'_> {
         })
     }
 
-    fn close_session(&mut self, session: i64) -> Vec<(OpCode, Option<String>)> {
+    fn close_session(&mut self, session: SessionId) -> Vec<(OpCode, Option<String>)> {
         let paths: Vec<String> = self.tree.ephemerals_of(session).map(str::to_owned).collect();
         let mut steps = vec![(OpCode::CLOSE_SESSION, None)];
         for path in paths {
@@ -382,10 +377,15 @@ impl Transaction<'_> {
     }
 
     fn require(&self, perms: Permissions, acl: &SharedAcl) -> Result<(), ErrorCode> {
-        if self.identities.may(perms, acl.as_deref()) { Ok(()) } else { Err(ErrorCode::NO_AUTH) }
+        if self.identities.is_allowed(perms, acl.as_deref()) {
+            Ok(())
+        } else {
+            Err(ErrorCode::NO_AUTH)
+        }
     }
 
-    /// `acls` are those of the znode and of its parent; `before` is how long the data was.
+    /// Records a change. The two lists belong to the znode and to its parent. `before` is the
+    /// previous length of the data.
     fn changed(
         &mut self,
         event: EventType,
@@ -402,7 +402,7 @@ impl Transaction<'_> {
     }
 }
 
-/// Parent of a path to be created or deleted, before the path itself is looked at.
+/// Returns the parent of a path to create or delete. Runs before any other check of the path.
 fn parent_for_change(path: &str) -> Result<&str, ErrorCode> {
     match path::parent(path) {
         Some(parent) if !path.contains('\0') => Ok(parent),
@@ -410,6 +410,10 @@ fn parent_for_change(path: &str) -> Result<&str, ErrorCode> {
     }
 }
 
-fn require_version(expected: i32, actual: i32) -> Result<(), ErrorCode> {
-    if expected == -1 || expected == actual { Ok(()) } else { Err(ErrorCode::BAD_VERSION) }
+fn require_version(expected: Version, actual: Version) -> Result<(), ErrorCode> {
+    if expected == Version::ANY || expected == actual {
+        Ok(())
+    } else {
+        Err(ErrorCode::BAD_VERSION)
+    }
 }

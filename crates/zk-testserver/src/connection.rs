@@ -1,40 +1,39 @@
-//! One connection: bytes that came in and bytes to go out.
+//! One connection: its input and output buffers, and the state of faults on it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use jute_codec::{Frame, FrameDecoder, Record, encode_frame};
+use jute_codec::{Frame, FrameDecoder, Record, SessionId, Zxid, encode_frame};
 
 use crate::acl::Identities;
 use crate::tree::Tree;
 
 /// Bytes to write to a connection.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "all there is to say about it")]
 pub struct Transmit {
-    /// Where to.
+    /// The connection to write to.
     pub connection: u64,
-    /// What to write; may be empty if it is the last.
+    /// The bytes to write; may be empty if `is_last` is set.
     pub bytes: Bytes,
-    /// Whether the connection ends behind these bytes.
+    /// Whether to close the connection after these bytes.
     pub is_last: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Nothing, or not enough, has arrived yet.
+    /// The handshake has not arrived completely.
     Handshake,
-    /// Belongs to this session.
-    Session(i64),
+    /// The connection belongs to this session.
+    Session(SessionId),
 }
 
-/// What becomes of the reply to the request being processed.
+/// What happens to the reply to the request being processed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     Deliver,
-    /// The connection ends after so many bytes of it.
+    /// Only this many bytes of it are sent; then the connection is closed.
     CutAt(usize),
 }
 
@@ -43,37 +42,37 @@ pub(crate) struct Connection {
     pub(crate) identities: Identities,
     pub(crate) phase: Phase,
     pub(crate) fate: Fate,
-    /// When it is given up unless the handshake has come.
+    /// When the server closes the connection if no handshake has arrived.
     pub(crate) handshake_deadline: Duration,
     input: BytesMut,
-    /// With the time before which they must not leave, in order.
+    /// Queued bytes in order, each with the time before which it must not be sent.
     output: VecDeque<(Duration, BytesMut)>,
     stalled_until: Duration,
-    /// Nothing that arrives before is looked at.
+    /// Input is not processed before this time; zero if the connection is not paused.
     paused_until: Duration,
-    /// Its server has lost the leader.
+    /// Set once the server of this connection has lost its leader.
     pub(crate) cut_off: Option<Isolation>,
-    /// Bytes in `output`.
+    /// Number of bytes in `output`.
     unsent: usize,
-    /// Nobody takes what was written before.
+    /// The peer does not read what was transmitted before.
     is_blocked: bool,
     is_closed: bool,
     is_frozen: bool,
-    /// The peer has gone, and the server has not noticed yet.
+    /// The peer has disconnected, but the server has not noticed yet.
     is_left: bool,
 }
 
-/// What a server knows that has lost its leader.
+/// The state of a server that has lost its leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Isolation {
-    /// When it notices.
+    /// When the server notices the loss.
     pub(crate) until: Duration,
-    /// State at the cut.
+    /// The tree at the time of the loss.
     pub(crate) tree: Arc<Tree>,
-    pub(crate) zxid: i64,
+    pub(crate) zxid: Zxid,
 }
 
-/// Why no frame can be taken from a connection any more.
+/// A length prefix that is out of range: the connection must be closed.
 pub(crate) struct BadLength;
 
 impl Connection {
@@ -96,14 +95,14 @@ impl Connection {
         }
     }
 
-    pub(crate) fn session(&self) -> Option<i64> {
+    pub(crate) fn session(&self) -> Option<SessionId> {
         match self.phase {
             Phase::Handshake => None,
             Phase::Session(session) => Some(session),
         }
     }
 
-    /// False if nothing that arrives is looked at any more.
+    /// Returns whether input is still processed.
     pub(crate) fn is_open(&self) -> bool {
         !self.is_closed && !self.is_frozen
     }
@@ -114,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// A frame is to be taken again.
+    /// Puts a frame back in front of the input, so that it is processed again.
     pub(crate) fn put_back(&mut self, payload: &[u8]) {
         let rest = std::mem::take(&mut self.input);
         self.input.extend_from_slice(&u32::try_from(payload.len()).unwrap_or(0).to_be_bytes());
@@ -122,7 +121,7 @@ impl Connection {
         self.input.extend_from_slice(&rest);
     }
 
-    /// First four bytes that were not taken yet.
+    /// Returns the first four bytes of the input without taking them.
     pub(crate) fn peek_word(&self) -> Option<[u8; 4]> {
         self.input.first_chunk::<4>().copied()
     }
@@ -133,7 +132,7 @@ impl Connection {
             return Ok(None);
         }
         let Some(prefix) = self.peek_word() else { return Ok(None) };
-        // Longer ones are refused before they arrive.
+        // Refuse a frame that is too long before it arrives.
         if !usize::try_from(i32::from_be_bytes(prefix))
             .is_ok_and(|length| (1..=limit).contains(&length))
         {
@@ -146,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// The peer has gone. False if nothing that it has sent is left to be processed.
+    /// Records that the peer has disconnected. Returns whether input remains to be processed.
     pub(crate) fn leave(&mut self) -> bool {
         self.is_left = self.is_open() && !self.input.is_empty();
         self.is_blocked = false;
@@ -155,12 +154,12 @@ impl Connection {
         self.is_left
     }
 
-    /// The peer has gone, and what it had sent was processed.
+    /// Returns whether the peer has disconnected and all its input has been processed.
     pub(crate) fn is_over(&self) -> bool {
         self.is_left && self.paused_until().is_none()
     }
 
-    /// Queues bytes.
+    /// Enqueues bytes.
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         if !self.is_open() || self.is_left {
             return;
@@ -172,34 +171,35 @@ impl Connection {
         }
     }
 
-    /// More waits to leave than a server can keep.
+    /// Returns whether too many bytes are queued.
     pub(crate) fn is_flooded(&self) -> bool {
-        self.unsent > UNSENT_LIMIT
+        self.unsent > FLOOD_LIMIT
     }
 
-    /// Nothing queued from now on leaves before `until`.
+    /// Delays all bytes enqueued from now on until `until`.
     pub(crate) fn stall(&mut self, until: Duration) {
         self.stalled_until = self.stalled_until.max(until);
     }
 
-    /// Nothing is read or written before `until`.
+    /// Stops processing input and sending output until `until`.
     pub(crate) fn pause(&mut self, until: Duration) {
         self.paused_until = self.paused_until.max(until);
         self.stall(until);
     }
 
-    /// When to look at what has arrived, if the connection stands still.
+    /// Returns when processing input resumes, if the connection is paused.
     pub(crate) fn paused_until(&self) -> Option<Duration> {
         (!self.paused_until.is_zero()).then_some(self.paused_until)
     }
 
-    /// When its server notices that it has lost the leader, if it stands and runs.
+    /// Returns when the server of this connection notices that it has lost its leader. A paused
+    /// server notices after the pause.
     pub(crate) fn notices_at(&self) -> Option<Duration> {
         let until = self.cut_off.as_ref().filter(|_| self.is_open())?.until;
         Some(until.max(self.paused_until))
     }
 
-    /// True once for each pause, as soon as it is over.
+    /// Ends a pause that is over. Returns true once for each pause.
     pub(crate) fn wake(&mut self, now: Duration) -> bool {
         let is_over = self.paused_until().is_some_and(|until| until <= now);
         if is_over {
@@ -213,7 +213,8 @@ impl Connection {
         self.input.clear();
     }
 
-    /// Ends the connection behind what is queued; false if it has ended or is frozen.
+    /// Closes the connection after the queued bytes. Returns false if it is already closed, or
+    /// frozen.
     pub(crate) fn close(&mut self) -> bool {
         let is_closing = self.is_open();
         self.is_closed |= is_closing;
@@ -221,8 +222,9 @@ impl Connection {
         is_closing
     }
 
-    /// False as long as too many replies have not left: then requests wait.
-    pub(crate) fn may_process(&self) -> bool {
+    /// Returns whether requests may be processed. They wait while the peer does not read its
+    /// replies.
+    pub(crate) fn can_process(&self) -> bool {
         !self.is_blocked && self.unsent < UNSENT_MAX
     }
 
@@ -230,12 +232,12 @@ impl Connection {
         self.is_blocked = is_blocked;
     }
 
-    /// Bytes that were not looked at yet.
+    /// Returns how many bytes of input wait to be processed.
     pub(crate) fn unread(&self) -> usize {
         self.input.len()
     }
 
-    /// Ends the connection behind what may leave now, even if it is frozen.
+    /// Closes the connection after the bytes that may be sent now, even if it is frozen.
     pub(crate) fn abort(&mut self, now: Duration) {
         self.output.retain(|(due, _)| *due <= now);
         self.unsent = self.output.iter().map(|(_, queued)| queued.len()).sum();
@@ -246,9 +248,9 @@ impl Connection {
         self.input.clear();
     }
 
-    /// When there is something to transmit; `None` if there is nothing.
+    /// Returns when there is something to transmit.
     pub(crate) fn next_transmit(&self) -> Option<Duration> {
-        // One that has ended leaves with all it has.
+        // A closed connection flushes its output even if the peer does not read.
         if self.is_blocked && !self.is_closed {
             return None;
         }
@@ -258,8 +260,8 @@ impl Connection {
         }
     }
 
-    /// When there is something else to do: the handshake is late, a pause is over, or the server of
-    /// the connection notices that it has lost its leader.
+    /// Returns when there is something else to do: the handshake is overdue, a pause ends, or the
+    /// server of the connection notices that it has lost its leader.
     pub(crate) fn next_chore(&self) -> Option<Duration> {
         let handshake = self.awaits_handshake().then_some(self.handshake_deadline);
         handshake.into_iter().chain(self.paused_until()).chain(self.notices_at()).min()
@@ -269,14 +271,14 @@ impl Connection {
         self.is_open() && self.session().is_none()
     }
 
-    /// Takes what may leave now, and whether it is the last.
+    /// Takes the bytes that may be sent now. The flag says whether they are the last.
     pub(crate) fn transmit(&mut self, now: Duration) -> Option<(Bytes, bool)> {
         if self.next_transmit()? > now {
             return None;
         }
         let mut bytes = BytesMut::new();
         while self.output.front().is_some_and(|(due, _)| *due <= now) {
-            let (_, queued) = self.output.pop_front().expect("there is a first one");
+            let (_, queued) = self.output.pop_front().expect("the loop condition found an element");
             self.unsent -= queued.len();
             if bytes.is_empty() {
                 bytes = queued;
@@ -289,14 +291,14 @@ impl Connection {
     }
 }
 
-/// A frame; `None` if it would be longer than a frame can be.
+/// Encodes a frame. Returns `None` if it would be too long for a frame.
 pub(crate) fn frame(write: impl FnOnce(&mut BytesMut)) -> Option<Bytes> {
     let mut out = BytesMut::new();
     encode_frame(&mut out, usize::MAX, write).ok()?;
     Some(out.freeze())
 }
 
-/// A frame with two records.
+/// Encodes a frame with two records.
 pub(crate) fn frame_of(first: &impl Record, second: &impl Record) -> Option<Bytes> {
     frame(|out| {
         first.encode(out);
@@ -304,7 +306,7 @@ pub(crate) fn frame_of(first: &impl Record, second: &impl Record) -> Option<Byte
     })
 }
 
-/// At most the first `length` bytes.
+/// Truncates bytes to at most `length`.
 pub(crate) fn head(mut bytes: Bytes, length: usize) -> Bytes {
     if length < bytes.remaining() {
         bytes.truncate(length);
@@ -312,10 +314,9 @@ pub(crate) fn head(mut bytes: Bytes, length: usize) -> Bytes {
     bytes
 }
 
-/// How many bytes of replies and events of one connection wait to be taken before requests wait,
-/// too.
+/// With more unsent bytes than this, a connection processes no further requests.
 pub(crate) const UNSENT_MAX: usize = 4 << 20;
 
-/// How many bytes may wait in all. Requests have to wait long before; events of persistent watches
-/// do not.
-const UNSENT_LIMIT: usize = 64 << 20;
+/// With more unsent bytes than this, a connection is closed. Requests stop at [`UNSENT_MAX`], but
+/// events of persistent watches are still enqueued.
+const FLOOD_LIMIT: usize = 64 << 20;

@@ -1,8 +1,8 @@
-//! All connections of a server, and which of them has something to do, and when.
+//! All connections of a server, and when each of them has something to do.
 //!
-//! A request must not cost more because others are connected. So nothing looks at all connections
-//! to find the few that matter: [`Connections::get_mut`] marks a connection as changed, and it is
-//! filed again in two calendars, one for what is to be written and one for the rest.
+//! The cost of a request must not depend on the number of connections, so nothing scans all of
+//! them. [`Connections::get_mut`] marks a connection as touched. Two sorted sets, one for transmits
+//! and one for other chores, are updated from the touched connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::connection::Connection;
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
     all: BTreeMap<u64, Entry>,
-    /// When something is to be written, and where.
+    /// When a connection has something to transmit.
     transmits: BTreeSet<(Duration, u64)>,
-    /// When something else is due, and where.
+    /// When a connection has something else to do.
     chores: BTreeSet<(Duration, u64)>,
-    /// Whose place in the calendars is out of date.
+    /// Connections whose entries in the two sets are out of date.
     touched: Vec<u64>,
-    /// How many connections were looked at or changed so far.
+    /// How many connections have been read or changed.
     #[cfg(test)]
     pub(crate) visits: std::cell::Cell<usize>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 struct Entry {
     connection: Connection,
-    /// Where it stands in the calendars.
+    /// The entries of the connection in the two sets.
     transmit: Option<Duration>,
     chore: Option<Duration>,
     is_touched: bool,
@@ -54,7 +54,7 @@ impl Connections {
         self.all.get(&id).map(|entry| &entry.connection)
     }
 
-    /// To change it.
+    /// Returns a connection to change, and marks it as touched.
     pub(crate) fn get_mut(&mut self, id: u64) -> Option<&mut Connection> {
         self.count_visit();
         let entry = self.all.get_mut(&id)?;
@@ -65,7 +65,7 @@ impl Connections {
         Some(&mut entry.connection)
     }
 
-    /// Every one, in order of their numbers: for what is rare.
+    /// Returns all connections in the order of their numbers. Only rare operations may use this.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Connection)> {
         self.all.iter().map(|(id, entry)| {
             self.count_visit();
@@ -73,7 +73,7 @@ impl Connections {
         })
     }
 
-    /// Takes what is to be written next, and whether it is the last.
+    /// Takes the next bytes to transmit. The flag says whether they are the last of the connection.
     pub(crate) fn transmit(&mut self, now: Duration) -> Option<(u64, Bytes, bool)> {
         self.settle();
         let (_, id) = self.transmits.first().filter(|(due, _)| *due <= now).copied()?;
@@ -84,7 +84,7 @@ impl Connections {
         Some((id, bytes, is_last))
     }
 
-    /// Those for which something else is due, in order of their numbers.
+    /// Returns the connections that have chores to do by now, in the order of their numbers.
     pub(crate) fn due(&mut self, now: Duration) -> Vec<u64> {
         self.settle();
         let due = self.chores.iter().take_while(|(due, _)| *due <= now);
@@ -93,7 +93,7 @@ impl Connections {
         ids
     }
 
-    /// When anything is due next.
+    /// Returns when any connection has something to do next.
     pub(crate) fn next(&self) -> Option<Duration> {
         let is_right = |(_, id): &&(Duration, u64)| {
             self.count_visit();
@@ -106,7 +106,7 @@ impl Connections {
         known.map(|(due, _)| *due).chain(touched).min()
     }
 
-    /// Brings the calendars up to date.
+    /// Updates the two sets.
     fn settle(&mut self) {
         while let Some(id) = self.touched.pop() {
             self.count_visit();

@@ -1,170 +1,167 @@
-//! Faults as data: when something goes wrong, and what.
+//! Faults as data: what goes wrong, and when.
 //!
-//! A fault fires once and is gone. It can be cloned, compared and printed, so that a harness can
-//! enumerate faults and show the one that broke its subject.
+//! A fault fires once. It can be cloned, compared and printed, so that a harness can enumerate
+//! faults and report the one that broke its subject.
 
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 
-/// Something that will go wrong once.
+/// A fault that will fire once.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
 pub struct Fault {
-    /// When.
+    /// When it fires.
     pub at: At,
-    /// What.
+    /// What goes wrong.
     pub action: Action,
-    /// For how long new connections are refused after it.
+    /// How long the server refuses new connections after the fault.
     pub refuse_for: Option<Duration>,
 }
 
-/// When a fault fires: at the thing that follows `nth` others of its kind, counted from the
-/// moment the fault was injected.
+/// When a fault fires. `nth` counts the requests, events or handshakes that pass before, from the
+/// injection of the fault.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "complete: all a server takes in or gives out")]
 pub enum At {
-    /// A request.
+    /// When a request is processed.
     Request {
-        /// How many requests pass before.
+        /// How many matching requests pass before.
         nth: usize,
         /// Which requests count.
         filter: Filter,
     },
-    /// A watch event about to be sent. One withheld by an access control list does not count.
+    /// When a watch event is sent. Events withheld because of an access control list do not count.
     Event {
-        /// How many events pass before.
+        /// How many matching events pass before.
         nth: usize,
-        /// Which events count; none if it asks for an opcode.
+        /// Which events count; a filter with an opcode matches no event.
         filter: Filter,
     },
-    /// A handshake.
+    /// When a handshake is processed.
     Connect {
         /// How many handshakes pass before.
         nth: usize,
     },
 }
 
-/// Which requests or events count. The default is all of them, pings excepted.
+/// Which requests or events count. By default all of them except pings.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
 pub struct Filter {
-    /// Only those of this session.
-    pub session: Option<i64>,
-    /// Only those with this opcode; `PING` is the one way to count pings.
+    /// Counts only those of this session.
+    pub session: Option<SessionId>,
+    /// Counts only those with this opcode. Pings count only if this is `PING`.
     pub op: Option<OpCode>,
-    /// Only those with a path that begins so. In a multi, one such path suffices.
+    /// Counts only those with a path that starts with this. In a multi, one such path suffices.
     pub path_prefix: Option<String>,
 }
 
 /// What goes wrong.
 ///
-/// Replies to earlier requests still arrive, whatever happens.
+/// Replies to earlier requests still arrive.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The connection ends, and the request was never processed. The event is not delivered.
+    /// The server closes the connection without processing the request, or without delivering the
+    /// event.
     CutBefore,
-    /// The request is processed, and the connection ends before the reply leaves. The event is
-    /// delivered, then the connection ends.
+    /// The server processes the request and closes the connection without replying. An event is
+    /// delivered before the connection is closed.
     CutAfter,
-    /// The write is in the log, the connection ends, and the commit comes later. For anything
-    /// but a write the same as [`CutAfter`](Self::CutAfter). Requests only.
+    /// The server logs the write, closes the connection, and commits the write later. For anything
+    /// but a write this is the same as [`CutAfter`](Self::CutAfter). Requests only.
     LateCommit(Until),
-    /// The connection ends after this many bytes of the reply or event, counted with the length
-    /// in front of it.
+    /// The server closes the connection after this many bytes of the reply or event, including its
+    /// length prefix.
     CutAtReplyByte(usize),
-    /// The session expires instead of the request being processed or the event delivered.
+    /// The session expires. The request is not processed, the event is not delivered.
     Expire,
-    /// Nothing leaves the server on this connection for that long, beginning with this reply or
-    /// event. Requests are processed, until 4 MiB wait to leave.
+    /// The server sends nothing on this connection for this long, starting with this reply or
+    /// event. It still processes requests until 4 MiB of output are queued.
     Delay(Duration),
-    /// The connection stays open, but nothing is read or written any more, beginning with this
-    /// request or event: a black hole. Not even the end of the session closes it.
+    /// The connection stays open, but the server reads and writes nothing any more, starting with
+    /// this request or event. Not even the end of the session closes the connection.
     Freeze,
-    /// The request is answered with this error and not processed. Requests only.
+    /// The server replies with this error without processing the request. Requests only.
     Error(ErrorCode),
-    /// A resumed session is answered with a new session under another id. Handshakes only.
+    /// The server replies to a resumed session with a new session. Handshakes only.
     SwapSession,
     /// The server of this connection loses its leader, just before this request. Requests only.
     CutOff(CutOff),
-    /// The server of this connection stands still for that long, beginning with this request: it
-    /// reads and writes nothing, and does what has arrived afterwards. The leader goes on.
+    /// The server of this connection pauses for this long, starting with this request. It reads and
+    /// writes nothing, and processes what has arrived after the pause. The leader keeps running.
     /// Requests only.
     Pause(Duration),
 }
 
-/// How a follower goes on that has lost its leader.
+/// How a follower that has lost its leader behaves.
 ///
-/// Its connection looks healthy for a while. Pings are acknowledged, and reads are answered from
-/// the state at the cut. Writes, syncs and the end of the session are never answered. No later
-/// change is told to anybody. The session is not touched: the leader ends it when its time has
-/// come, and this connection learns nothing of it.
+/// The connection looks healthy for a while. The follower acknowledges pings and serves reads from
+/// its state at the time of the loss. It never replies to writes, syncs, or requests to close the
+/// session, and sends no events for later changes. Requests do not renew the session: the leader
+/// expires it when its timeout has passed, and this connection does not learn of that.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
 pub struct CutOff {
-    /// After that long the follower notices, and closes the connection. Real ones take up to
-    /// `syncLimit` ticks.
+    /// After this time the follower notices the loss and closes the connection. Real followers take
+    /// up to `syncLimit` ticks.
     pub notices_after: Duration,
-    /// What was heard from the session in this time before the cut has not reached the leader.
-    /// Real followers pass it on every half a tick. Not more than a tick.
-    pub unlearned: Duration,
+    /// The leader did not learn of activity of the session within this time before the loss. Real
+    /// followers report activity every half a tick. At most one tick.
+    pub unreported: Duration,
 }
 
 /// When a late commit becomes visible.
 ///
-/// Whatever it says: never later than the next write of anybody is processed, or the next sync,
-/// because the log is in order.
+/// It always becomes visible before the server processes the next write or sync of any session,
+/// because commits happen in log order.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Until {
-    /// With the next write or sync.
+    /// At the next write or sync.
     NextWrite,
-    /// After that many reads of the same session, on its later connections, have missed it.
+    /// Once this many reads of the same session, on later connections, have not seen it.
     Reads(usize),
-    /// After that long.
+    /// After this time.
     After(Duration),
 }
 
-/// How a server treats new connections, until told otherwise.
+/// How a server treats new connections.
 ///
-/// Existing connections are unaffected.
+/// Existing connections are not affected.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reception {
-    /// Sessions begin and continue.
+    /// Sessions can start and resume.
     #[default]
     Open,
-    /// Every handshake, of a new session too, is answered with *expired* (a timeout of 0), and the
-    /// connection ends. Sessions that live go on living, until their time has come.
+    /// The server replies to every handshake, even for a new session, with *expired* (a timeout of
+    /// 0) and closes the connection. Existing sessions continue until their timeout passes.
     Expired,
-    /// Handshakes are answered as they should be, then the connection ends. Nothing that comes
-    /// behind a handshake is looked at.
+    /// The server replies to handshakes normally and then closes the connection. It ignores
+    /// requests after the handshake.
     HangUp,
-    /// Connections are accepted, and nothing is read or written on them, ever: later receptions
-    /// do not wake them. [`disconnect_all`](crate::Server::disconnect_all) ends them.
+    /// The server accepts connections but never reads or writes on them, even if the reception
+    /// changes. [`disconnect_all`](crate::Server::disconnect_all) closes them.
     Silent,
-    /// Nothing is accepted and nothing refused, as behind a network that loses every packet. A
-    /// connect that waits is accepted when the reception changes.
+    /// The server neither accepts nor refuses connections, like a network that drops every packet.
+    /// It accepts pending connects when the reception changes.
     BlackHole,
-    /// Connections are refused.
+    /// The server refuses connections.
     Refused,
 }
 
 impl Fault {
-    /// A fault after which connections are accepted at once.
+    /// Creates a fault after which the server accepts new connections at once.
     pub fn new(at: At, action: Action) -> Self {
         Self { at, action, refuse_for: None }
     }
 
-    /// Refuses new connections for that long after the fault.
+    /// Makes the server refuse new connections for this long after the fault.
     #[must_use]
     pub fn refuse_for(mut self, duration: Duration) -> Self {
         self.refuse_for = Some(duration);
         self
     }
 
-    /// Catches mistakes of tests early.
+    /// Panics if the action does not apply to the moment: a mistake in the test.
     fn assert_meaningful(&self) {
         let is_request = matches!(self.at, At::Request { .. });
         let is_connect = matches!(self.at, At::Connect { .. });
@@ -184,26 +181,26 @@ impl Fault {
 }
 
 impl At {
-    /// At the request after `nth` others; all count, pings excepted.
+    /// Fires at the request after `nth` others. All requests count, except pings.
     pub fn request(nth: usize) -> Self {
         Self::Request { nth, filter: Filter::default() }
     }
 
-    /// At the first request with this opcode.
+    /// Fires at the first request with this opcode.
     ///
-    /// Clients have several for one thing. `zk-session` creates with `CREATE2`, containers with
-    /// `CREATE_CONTAINER`, and znodes that have a time to live with `CREATE_TTL`; others send
-    /// `CREATE` as well.
+    /// Several opcodes create znodes. `zk-session` sends `CREATE_CONTAINER` for containers,
+    /// `CREATE_TTL` for znodes with a time to live, and `CREATE2` for all others. Other clients
+    /// also send `CREATE`.
     pub fn op(op: OpCode) -> Self {
         Self::Request { nth: 0, filter: Filter { op: Some(op), ..Filter::default() } }
     }
 
-    /// At the watch event after `nth` others.
+    /// Fires at the watch event after `nth` others.
     pub fn event(nth: usize) -> Self {
         Self::Event { nth, filter: Filter::default() }
     }
 
-    /// At the handshake after `nth` others.
+    /// Fires at the handshake after `nth` others.
     pub fn connect(nth: usize) -> Self {
         Self::Connect { nth }
     }
@@ -216,7 +213,7 @@ impl At {
 }
 
 impl Filter {
-    fn matches(&self, session: i64, op: Option<OpCode>, paths: &[&str]) -> bool {
+    fn matches(&self, session: SessionId, op: Option<OpCode>, paths: &[&str]) -> bool {
         let is_op = match self.op {
             Some(wanted) => op == Some(wanted),
             None => op != Some(OpCode::PING),
@@ -231,7 +228,7 @@ impl Filter {
 /// Faults that have not fired yet.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// With the number of things that each has let pass.
+    /// Each fault with the number of matches that it has let pass.
     armed: Vec<(Fault, usize)>,
 }
 
@@ -249,13 +246,18 @@ impl Faults {
         self.armed.iter().map(|(fault, _)| fault.clone()).collect()
     }
 
-    pub(crate) fn at_request(&mut self, session: i64, op: OpCode, paths: &[&str]) -> Option<Fault> {
+    pub(crate) fn at_request(
+        &mut self,
+        session: SessionId,
+        op: OpCode,
+        paths: &[&str],
+    ) -> Option<Fault> {
         self.fire(
             |at| matches!(at, At::Request { filter, .. } if filter.matches(session, Some(op), paths)),
         )
     }
 
-    pub(crate) fn at_event(&mut self, session: i64, path: &str) -> Option<Fault> {
+    pub(crate) fn at_event(&mut self, session: SessionId, path: &str) -> Option<Fault> {
         self.fire(
             |at| matches!(at, At::Event { filter, .. } if filter.matches(session, None, &[path])),
         )
@@ -265,7 +267,8 @@ impl Faults {
         self.fire(|at| matches!(at, At::Connect { .. }))
     }
 
-    /// All matching faults count; the first that is due fires, others wait for the next match.
+    /// Counts a match for all matching faults. The first fault that is due fires; others that are
+    /// due wait for their next match.
     fn fire(&mut self, is_match: impl Fn(&At) -> bool) -> Option<Fault> {
         let mut fired = None;
         self.armed.retain_mut(|(fault, passed)| {

@@ -1,68 +1,70 @@
-//! What happened, for tests to look at: requests in order of arrival, commits in order of zxid.
+//! Records for tests: requests in the order of arrival, commits in the order of their zxid.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId, Zxid};
 
-/// A request that arrived. Pings and handshakes are left out.
+/// A request that arrived. Pings and handshakes are not recorded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RequestRecord {
-    /// Session that asked.
-    pub session: i64,
-    /// Connection it came on; connections are numbered from 1.
+    /// The session that sent it.
+    pub session: SessionId,
+    /// The connection on which it arrived; connections are numbered from 1.
     pub connection: u64,
     /// Its xid.
     pub xid: i32,
     /// Its opcode.
     pub op: OpCode,
-    /// Its path as asked for; the first one of a multi.
+    /// The path in the request; the first one of a multi.
     pub path: Option<String>,
-    /// What became of it.
+    /// What happened to it.
     pub outcome: Outcome,
-    /// Its transaction, if it was a write that is committed.
-    pub zxid: Option<i64>,
-    /// When it arrived, since the start of the server.
+    /// Its transaction, if it was a write and was committed.
+    pub zxid: Option<Zxid>,
+    /// When it arrived: the time since the start of the server.
     pub at: Duration,
 }
 
-/// What became of a request.
+/// What happened to a request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Processed with this result, and answered.
+    /// The server processed it with this result, and replied.
     Applied(ErrorCode),
-    /// Processed with this result, but a fault kept the reply, or a part of it, from leaving.
+    /// The server processed it with this result, but a fault suppressed the reply or a part of it.
     AppliedUnanswered(ErrorCode),
-    /// Never processed: the connection was cut or frozen before, or the session is over.
+    /// The server did not process it: the connection was cut or frozen before, or the session had
+    /// expired.
     Dropped,
-    /// In the log, to be committed later; the reply never leaves.
+    /// The server logged it and commits it later. It never replies.
     Held,
-    /// Answered with an error by a fault, and not processed.
+    /// A fault made the server reply with this error without processing the request.
     Refused(ErrorCode),
 }
 
-/// A transaction that was applied, or was refused by validation and took a zxid all the same.
+/// A transaction that was applied, or that failed validation. Both take a zxid.
 ///
 /// A successful multi has one record per operation, all with the same zxid. The end of a session
-/// has one record without a path and one per ephemeral that went with it.
+/// has one record without a path, and one for each ephemeral that it deleted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CommitRecord {
     /// Its zxid.
-    pub zxid: i64,
-    /// Session that wrote; 0 for the server itself and for edits by the test.
-    pub session: i64,
-    /// What was done.
+    pub zxid: Zxid,
+    /// The session that wrote; [`SessionId::NONE`] for the server itself and for edits by the test.
+    pub session: SessionId,
+    /// The operation.
     pub op: OpCode,
-    /// Path, with the number that a sequential mode appended. `None` if there is no single path.
+    /// The path, with the number that the server appended for a sequential mode. `None` if there is
+    /// no single path.
     pub path: Option<String>,
-    /// `OK`, or why it was refused.
+    /// `OK`, or why the transaction failed.
     pub error: ErrorCode,
 }
 
-/// Both logs, bounded: the oldest records go first.
+/// Both logs. When they are full, the oldest records are discarded.
 #[derive(Debug)]
 pub(crate) struct Journal {
     capacity: usize,

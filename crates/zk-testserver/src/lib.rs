@@ -1,21 +1,21 @@
 //! A ZooKeeper server for tests.
 //!
-//! It speaks the protocol of real servers, so real clients work against it; it lives in the
-//! process of the test, in memory, and answers deterministically; and it fails on demand, in the
-//! ways that are hard to provoke from a real one ([`Fault`]).
+//! It speaks the protocol of real servers, so real clients work with it. It runs in memory, in the
+//! process of the test, and behaves deterministically. And it fails on demand, in ways that are
+//! hard to provoke on a real server ([`Fault`]).
 //!
-//! **It is no production server.** Nothing is stored, there is no ensemble, and every connection
-//! may make it fail.
+//! **Do not use it in production.** It stores nothing on disk, it has no ensemble, and tests can
+//! make it fail.
 //!
 //! Two layers:
 //!
 //! - [`Server`] is a state machine without sockets and without a clock: bytes in, bytes out.
-//! - `TestServer` (feature `tokio`, on by default) runs it on in-memory pipes and on loopback
-//!   TCP, in real time or in tokio's paused time.
+//! - `TestServer` (feature `tokio`, on by default) runs it on in-memory pipes and on loopback TCP,
+//!   in real time or in tokio's paused time.
 //!
-//! What it answers was compared with servers 3.8.0 and 3.9.3; [`Version`] chooses where they
-//! differ. Not imitated: the enforcing of quotas, throttling, read-only mode, local sessions,
-//! reconfiguration, SASL mechanisms, TLS.
+//! Its replies were compared with those of servers 3.8.0 and 3.9.3. [`ServerVersion`] selects one
+//! where they differ. It does not imitate the enforcement of quotas, throttling, read-only mode,
+//! local sessions, reconfiguration, SASL mechanisms, or TLS.
 //!
 //! # Quick start
 //!
@@ -25,13 +25,13 @@
 //! use zk_testserver::{Action, At, Fault, OpCode, ServerConfig, TestServer};
 //!
 //! let server = TestServer::start(ServerConfig::default());
-//! let address = server.listen("127.0.0.1:0").await?; // for any client
-//! let pipe = server.connect()?; // or in memory
+//! let address = server.listen("127.0.0.1:0").await?; // over TCP, for any client
+//! let pipe = server.connect()?; // in memory
 //!
-//! // The next create takes effect, but its reply is lost.
+//! // The next create is applied, but its reply is lost.
 //! server.inject(Fault::new(At::op(OpCode::CREATE2), Action::CutAfter));
 //!
-//! // ... let the client create something ...
+//! // ... let the client create a znode ...
 //! # server.clear_faults();
 //!
 //! assert!(server.pending_faults().is_empty(), "the fault has not fired");
@@ -62,7 +62,7 @@ mod tree;
 mod watch;
 mod words;
 
-pub use crate::config::{SequenceOverflow, ServerConfig, Version};
+pub use crate::config::{SequenceOverflow, ServerConfig, ServerVersion};
 pub use crate::connection::Transmit;
 pub use crate::fault::{Action, At, CutOff, Fault, Filter, Reception, Until};
 pub use crate::journal::{CommitRecord, Outcome, RequestRecord};

@@ -1,8 +1,8 @@
-//! The operations of a multi, read as servers read them.
+//! The operations of a multi, decoded as servers decode them.
 //!
-//! Inside a multi, the opcode of a create says only which record follows: what is created is for
-//! the flags to say. Flags and times to live that are illegal fail the operation, and not the
-//! whole request, as long as the record can be read.
+//! Inside a multi, the opcode of a create only determines which record follows; the flags determine
+//! what is created. Illegal flags and times to live fail the operation instead of the whole
+//! request, as long as the record can be decoded.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -10,13 +10,13 @@ use jute_codec::{
     Acl, CreateMode, CreateRequest, DecodeError, ErrorCode, MultiOp, OpCode, Reader, Record, Ttl,
 };
 
-use crate::config::{ServerConfig, Version};
+use crate::config::{ServerConfig, ServerVersion};
 
 /// One operation of a multi.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Op(MultiOp),
-    /// Fails with this error when its turn comes; the path is as asked for.
+    /// Fails with this error when it is applied. The path is the one in the request.
     Refused(ErrorCode, ByteString),
 }
 
@@ -32,7 +32,7 @@ impl Step {
     }
 }
 
-/// Reads all of them; `None` if the whole request is to be refused as garbled.
+/// Decodes all operations. Returns `None` if the server refuses the whole request as malformed.
 pub(crate) fn decode(input: &mut Reader, config: &ServerConfig) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     loop {
@@ -60,7 +60,7 @@ fn create(op: OpCode, input: &mut Reader, config: &ServerConfig) -> Option<Step>
     let path = ByteString::decode(input).ok()?;
     let data = Option::<Bytes>::decode(input).ok()?;
     let is_null = i32::decode(&mut input.clone()).ok()? == -1;
-    if is_null && config.version == Version::V3_9 {
+    if is_null && config.version == ServerVersion::V3_9 {
         return None;
     }
     let acl = Vec::<Acl>::decode(input).ok()?;
@@ -85,10 +85,10 @@ fn create(op: OpCode, input: &mut Reader, config: &ServerConfig) -> Option<Step>
             }
             None => return Some(Step::Refused(ErrorCode::UNIMPLEMENTED, path)),
         },
-        // The time to live is missing.
+        // The record has no time to live.
         (5 | 6, None) => return None,
-        // From 3.7.2 and 3.8.2 on there is no such operation.
-        _ if config.version == Version::V3_9 => return None,
+        // Since 3.7.2 and 3.8.2 the whole request is malformed.
+        _ if config.version == ServerVersion::V3_9 => return None,
         _ => return Some(Step::Refused(ErrorCode::BAD_ARGUMENTS, path)),
     };
     Some(Step::Op(MultiOp::Create(CreateRequest { path, data, acl, mode, with_stat })))

@@ -1,12 +1,13 @@
-//! The server on tokio: in-memory pipes and loopback TCP.
+//! Runs the server on tokio: on in-memory pipes and loopback TCP.
 //!
-//! The state machine stands behind one mutex, shared by the handle, a task per connection, a
-//! task per listener and one for the time. After every call into it, whatever it has to say is
-//! routed to the tasks of the connections. Nobody holds the mutex across an await.
+//! One mutex protects the state machine. The handle, one task per connection, one task per listener
+//! and one task for timeouts share it. After every call into the state machine, its output is
+//! routed to the tasks of the connections. No task holds the mutex across an await.
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::Stat;
+use jute_codec::{SessionId, Stat, Zxid};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -28,69 +29,66 @@ use crate::fault::{CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, RequestRecord};
 use crate::server::Server;
 
-/// What a connector returns.
+/// The future that a connector returns.
 type Connecting = Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>;
 
-/// Bytes in flight in each direction of an in-memory connection.
+/// Capacity in bytes of each direction of an in-memory connection.
 const PIPE: usize = 256 * 1024;
 
-/// How many bytes the task of a connection has that its peer does not take, before the server
-/// gives it no more, and lets the requests of that connection wait.
+/// If the task of a connection has more bytes than this that its peer does not read, the server
+/// sends it no more and processes no requests of that connection.
 const UNTAKEN_MAX: usize = 4 << 20;
 
-/// How long to wait before accepting is tried again, at first and at most.
+/// The first and the longest pause before the listener retries accepting.
 const ACCEPT_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ACCEPT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// How long to wait for the peer of a TCP connection after the last byte, so that what it sends
-/// meanwhile does not reset the connection before it has read everything.
+/// How long to keep reading from a TCP connection after the last byte was written. Closing a socket
+/// with unread input would reset the connection before the peer has read everything.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A running server.
 ///
-/// Clones are handles to the same server. It stops when the last handle and the last connection
-/// are gone.
-#[derive(Clone, Debug)]
+/// Clones are handles to the same server. It stops when the last handle is dropped and the last
+/// connection is closed.
+#[derive(Clone)]
 pub struct TestServer {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
     start: Instant,
     runtime: Handle,
-    /// When the time task has to act next.
+    /// When the task for timeouts has to act next.
     deadline: watch::Sender<Option<Duration>>,
-    /// Told when the reception changes.
+    /// Notified when the reception changes.
     reception: watch::Sender<()>,
-    /// Gone when the server is.
+    /// Closed when the server stops, which ends the listeners.
     alive: watch::Sender<()>,
 }
 
-#[derive(Debug)]
 struct State {
     server: Server,
-    /// Dropping one ends its connection.
+    /// Routes to the tasks of connections. Dropping one closes its connection.
     routes: BTreeMap<u64, Route>,
-    /// Who does not read until the server is receptive again; told by being dropped.
+    /// Tasks that do not read until the server is receptive again. Dropping the sender wakes them.
     waiting: BTreeMap<u64, oneshot::Sender<Infallible>>,
 }
 
-/// Where the bytes of a connection go.
-#[derive(Debug)]
+/// Sends bytes to the task of a connection.
 struct Route {
     output: mpsc::UnboundedSender<Bytes>,
-    /// Bytes that were sent there, and not taken by the peer.
+    /// How many of these bytes the peer has not read.
     untaken: Arc<AtomicUsize>,
 }
 
 impl TestServer {
-    /// Starts a server that nobody can connect to but through this handle.
+    /// Starts a server. It listens on no address until [`listen`](Self::listen) is called.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or in one without a timer.
+    /// Panics outside of a tokio runtime, and in a runtime without a timer.
     pub fn start(config: ServerConfig) -> Self {
         let runtime = Handle::current();
         let (deadline, deadlines) = watch::channel(None);
@@ -114,8 +112,8 @@ impl TestServer {
     ///
     /// # Errors
     ///
-    /// `ConnectionRefused` while the server refuses connections; `TimedOut` while it is a
-    /// [`Reception::BlackHole`].
+    /// Returns `ConnectionRefused` while the server refuses connections, and `TimedOut` while its
+    /// reception is a [`BlackHole`](Reception::BlackHole).
     pub fn connect(&self) -> io::Result<DuplexStream> {
         if self.with(|server, now| server.reception(now)) == Reception::BlackHole {
             return Err(io::ErrorKind::TimedOut.into());
@@ -127,9 +125,9 @@ impl TestServer {
         Ok(client)
     }
 
-    /// Connects in memory whenever it is called. This is what the client's
-    /// `ClientBuilder::transport` wants; the host that it asks for does not matter. Its future
-    /// waits as long as the server is a [`Reception::BlackHole`].
+    /// Returns a function that connects in memory, as the client's `ClientBuilder::transport` needs
+    /// it. The function ignores the requested host. Its future waits while the reception is a
+    /// [`BlackHole`](Reception::BlackHole).
     ///
     /// ```text
     /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
@@ -145,15 +143,16 @@ impl TestServer {
         }
     }
 
-    /// Listens on a TCP address; port 0 takes any free one. Returns the address it got.
+    /// Listens on a TCP address and returns the address with the actual port. Port 0 selects a free
+    /// one.
     ///
-    /// The listener does not keep the server alive: hold on to a handle. While the server is a
-    /// [`Reception::BlackHole`], the system still completes connects, as many as its queue takes,
-    /// and nothing comes of them before the reception changes.
+    /// The listener does not keep the server alive, so keep a handle. While the reception is a
+    /// [`BlackHole`](Reception::BlackHole), the operating system still completes connects, up to
+    /// the length of its queue. The server serves them when the reception changes.
     ///
     /// # Errors
     ///
-    /// As binding the address fails.
+    /// Returns the error of binding the address.
     pub async fn listen(&self, addr: &str) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(addr).await?;
         let bound = listener.local_addr()?;
@@ -166,7 +165,7 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// If the action has no meaning where the fault is to fire.
+    /// Panics if the action does not apply where the fault is to fire.
     pub fn inject(&self, fault: Fault) {
         self.with(|server, _| server.inject(fault));
     }
@@ -176,121 +175,123 @@ impl TestServer {
         self.with(|server, _| server.clear_faults());
     }
 
-    /// Faults that have not fired.
+    /// Returns the faults that have not fired.
     pub fn pending_faults(&self) -> Vec<Fault> {
         self.with(|server, _| server.pending_faults())
     }
 
-    /// Refuses new connections for that long.
+    /// Refuses new connections for this long.
     pub fn refuse_for(&self, duration: Duration) {
         self.with(|server, now| server.refuse_for(duration, now));
     }
 
-    /// Receives clients like this from now on, until told otherwise.
+    /// Sets how the server treats new connections from now on.
     pub fn set_reception(&self, reception: Reception) {
         self.with(|server, _| server.set_reception(reception));
         self.shared.reception.send_replace(());
     }
 
-    /// Receives clients like this for that long, and then as [`Reception::Open`].
+    /// Sets how the server treats new connections for this long. After that they are
+    /// [`Open`](Reception::Open).
     pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
         self.with(|server, now| server.set_reception_for(reception, duration, now));
         self.shared.reception.send_replace(());
     }
 
-    /// Ends all connections, frozen ones too. The sessions go on.
+    /// Closes all connections, including frozen ones. The sessions continue.
     pub fn disconnect_all(&self) {
         self.with(Server::disconnect_all);
     }
 
-    /// Ends a session as its timeout would.
-    pub fn expire(&self, session: i64) {
+    /// Expires a session, as when its timeout passes.
+    pub fn expire(&self, session: SessionId) {
         self.with(|server, now| server.expire(session, now));
     }
 
-    /// The server that this session is connected to loses its leader. Other connections are to
-    /// other servers. Nothing happens if the session is not connected.
+    /// Makes the server of this session's connection lose its leader. Other connections are not
+    /// affected: they are treated as connections to other servers. Does nothing if the session is
+    /// not connected.
     ///
     /// # Panics
     ///
-    /// If more is to be unlearned than servers can have missed, which is a tick.
-    pub fn cut_off(&self, session: i64, cut_off: CutOff) {
+    /// Panics if [`CutOff::unreported`] is longer than a tick.
+    pub fn cut_off(&self, session: SessionId, cut_off: CutOff) {
         self.with(|server, now| server.cut_off(session, cut_off, now));
     }
 
-    /// The server that this session is connected to stands still for that long. Requests that
-    /// arrive are looked at afterwards. The leader goes on, and ends sessions of which it hears
-    /// nothing. Nothing happens if the session is not connected.
-    pub fn pause_connection(&self, session: i64, duration: Duration) {
+    /// Pauses the server of this session's connection for this long. It processes requests that
+    /// arrive afterwards. The leader keeps running, and expires sessions whose timeout passes. Does
+    /// nothing if the session is not connected.
+    pub fn pause_connection(&self, session: SessionId, duration: Duration) {
         self.with(|server, now| server.pause_connection(session, duration, now));
     }
 
-    /// Everything stands still for that long. Afterwards sessions whose time has come end first,
-    /// and then requests are looked at: on real servers this is a race.
+    /// Pauses the whole server for this long. Afterwards it first expires the sessions that are
+    /// due, and then processes requests. On real servers this is a race.
     pub fn pause(&self, duration: Duration) {
         self.with(|server, now| server.pause(duration, now));
     }
 
-    /// Sessions that have not ended.
-    pub fn sessions(&self) -> Vec<i64> {
+    /// Returns the sessions that have not ended.
+    pub fn sessions(&self) -> Vec<SessionId> {
         self.with(|server, _| server.sessions())
     }
 
-    /// Last transaction that was applied.
-    pub fn zxid(&self) -> i64 {
+    /// Returns the last transaction that was applied.
+    pub fn zxid(&self) -> Zxid {
         self.with(|server, _| server.zxid())
     }
 
-    /// Requests in order of arrival, without pings and handshakes.
+    /// Returns the recorded requests in the order of arrival, without pings and handshakes.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.with(|server, _| server.requests())
     }
 
-    /// Forgets the requests so far.
+    /// Discards the requests recorded so far.
     pub fn clear_requests(&self) {
         self.with(|server, _| server.clear_requests());
     }
 
-    /// Transactions in order of their zxid.
+    /// Returns the recorded transactions in the order of their zxid.
     pub fn commits(&self) -> Vec<CommitRecord> {
         self.with(|server, _| server.commits())
     }
 
-    /// Names of the children, in order of their names.
+    /// Returns the sorted names of the children, or `None` if the znode does not exist.
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
         self.with(|server, _| server.children(path))
     }
 
-    /// Stat of a znode.
+    /// Returns the stat of a znode, or `None` if it does not exist.
     pub fn stat(&self, path: &str) -> Option<Stat> {
         self.with(|server, _| server.stat(path))
     }
 
-    /// Data of a znode; empty for null.
+    /// Returns the data of a znode, or `None` if it does not exist. Null data is returned as empty.
     pub fn data(&self, path: &str) -> Option<Bytes> {
         self.with(|server, _| server.data(path))
     }
 
-    /// All ephemerals and the sessions that own them.
-    pub fn ephemerals(&self) -> Vec<(String, i64)> {
+    /// Returns all ephemerals and the sessions that own them, sorted by path.
+    pub fn ephemerals(&self) -> Vec<(String, SessionId)> {
         self.with(|server, _| server.ephemerals())
     }
 
-    /// Number of watches; a persistent one counts once.
+    /// Returns the number of watches. A persistent watch counts once.
     pub fn watch_count(&self) -> usize {
         self.with(|server, _| server.watch_count())
     }
 
-    /// Creates a znode, as an ephemeral if it has an owner.
+    /// Creates a persistent znode, or an ephemeral if there is an owner.
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
-    pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<i64>) {
+    /// Panics if the server refuses it.
+    pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<SessionId>) {
         self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
     }
 
-    /// Deletes a znode; false if the server refuses it.
+    /// Deletes a znode. Returns false if the server refuses it.
     pub fn admin_delete(&self, path: &str) -> bool {
         self.with(|server, now| server.admin_delete(path, now))
     }
@@ -299,22 +300,22 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
+    /// Panics if the server refuses it.
     pub fn admin_set_data(&self, path: &str, data: &[u8]) {
         self.with(|server, now| server.admin_set_data(path, data, now));
     }
 
-    /// Makes a znode believe that it had so many children in its life.
+    /// Sets how many children a znode had in its lifetime, which is the next sequence number.
     ///
     /// # Panics
     ///
-    /// If there is no such znode.
+    /// Panics if the znode does not exist.
     pub fn set_create_count(&self, path: &str, creates: i32) {
         self.with(|server, now| server.set_create_count(path, creates, now));
     }
 
-    /// Deletes containers and znodes with a time to live that are due, as happens every
-    /// [`reap_interval`](ServerConfig::reap_interval).
+    /// Deletes the containers and znodes with a time to live that are due. The server also does
+    /// this every [`reap_interval`](ServerConfig::reap_interval).
     pub fn reap(&self) {
         self.with(Server::reap);
     }
@@ -324,9 +325,16 @@ impl TestServer {
     }
 }
 
+// Printing the state would lock the mutex.
+impl fmt::Debug for TestServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestServer").finish_non_exhaustive()
+    }
+}
+
 impl Shared {
-    /// Calls the server, then routes what it has to say. What is due by now happens before, so
-    /// that nobody can see that the time task has not run yet.
+    /// Calls the server and routes its output. Everything that is due happens before the call, so
+    /// that it makes no difference whether the task for timeouts has already run.
     fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
         let mut state = self.lock();
         let now = self.start.elapsed();
@@ -336,7 +344,8 @@ impl Shared {
         result
     }
 
-    /// A panic under the mutex is a test's own mistake; other tests' clean-up still has to work.
+    /// Ignores poisoning: a call with illegal arguments panics, and the test's cleanup must still
+    /// work.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -348,7 +357,7 @@ impl Shared {
             {
                 let length = transmit.bytes.len();
                 let untaken = route.untaken.fetch_add(length, Ordering::AcqRel) + length;
-                // A closed route means that the task is about to report the disconnect.
+                // If the channel is closed, the task is about to report the disconnect.
                 let _ = route.output.send(transmit.bytes);
                 if untaken >= UNTAKEN_MAX && !transmit.is_last {
                     state.server.set_writable(transmit.connection, false, now);
@@ -368,7 +377,7 @@ impl Shared {
         });
     }
 
-    /// Starts the task of a connection; false if the server refuses it.
+    /// Starts the task of a connection. Returns false if the server refuses the connection.
     fn accept<S>(shared: &Arc<Self>, stream: S, peer: IpAddr, is_tcp: bool) -> bool
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -387,12 +396,12 @@ impl Shared {
         accepted.is_some()
     }
 
-    /// Waits until the server is no [`Reception::BlackHole`], without keeping it alive; `None` if
-    /// it has gone.
+    /// Waits until the reception is not a [`Reception::BlackHole`], without keeping the server
+    /// alive. Returns `None` if the server has stopped.
     async fn leave_black_hole(shared: &Weak<Self>) -> Option<Arc<Self>> {
         loop {
             let server = shared.upgrade()?;
-            // Before the look, so that no change is missed.
+            // Subscribe before reading the reception, so that no change is missed.
             let mut changes = server.reception.subscribe();
             let (reception, until) =
                 server.with(|server, now| (server.reception(now), server.reception_until()));
@@ -403,14 +412,14 @@ impl Shared {
             drop(server);
             match until {
                 None => changes.changed().await.ok()?,
-                // Either way it is looked at again.
+                // Check again, whether the time has passed or the reception has changed.
                 Some(until) => drop(timeout_at(until, changes.changed()).await),
             }
         }
     }
 
-    /// Hands over bytes that have arrived. Something to wait for before more are read, if the
-    /// server has enough.
+    /// Passes bytes to the server. If it accepts no more, returns a receiver to await before
+    /// reading on.
     fn receive(&self, id: u64, bytes: &[u8]) -> Option<oneshot::Receiver<Infallible>> {
         let mut state = self.lock();
         let now = self.start.elapsed();
@@ -430,7 +439,7 @@ impl Shared {
     }
 }
 
-/// Carries the bytes of one connection.
+/// Copies bytes between the server and one connection.
 async fn serve<S>(
     shared: Arc<Shared>,
     id: u64,
@@ -447,7 +456,7 @@ async fn serve<S>(
             let waiting = shared.receive(id, &buffer);
             buffer.clear();
             if let Some(waiting) = waiting {
-                // Nothing is ever sent: it ends.
+                // Nothing is ever sent. The receiver returns when the sender is dropped.
                 let _ = waiting.await;
             }
         }
@@ -457,8 +466,8 @@ async fn serve<S>(
         while let Some(bytes) = output.recv().await {
             writer.write_all(&bytes).await?;
             let before = untaken.fetch_sub(bytes.len(), Ordering::AcqRel);
-            // Only what crosses the limit is told, and that always: the number grows under the
-            // mutex alone.
+            // Report only the transition below the limit. It cannot be missed, because the number
+            // grows only while the mutex is held.
             if before >= UNTAKEN_MAX && before - bytes.len() < UNTAKEN_MAX {
                 shared.with(|server, now| server.set_writable(id, true, now));
             }
@@ -476,13 +485,13 @@ async fn serve<S>(
             }
         }
         () = &mut read => {
-            // The peer may have closed one direction only, and still read.
+            // The peer may have closed only its sending direction, and may still be reading.
             let _ = write.await;
         }
     }
 }
 
-/// Where connections come from.
+/// A source of connections.
 trait Source: Send {
     type Stream: AsyncRead + AsyncWrite + Send + 'static;
 
@@ -494,14 +503,14 @@ impl Source for TcpListener {
 
     async fn accept(&mut self) -> io::Result<(TcpStream, IpAddr)> {
         let (stream, peer) = Self::accept(self).await?;
-        // It is only slower without.
+        // Without this the connection works, but is slower.
         let _ = stream.set_nodelay(true);
         Ok((stream, peer.ip()))
     }
 }
 
-/// Accepts connections as long as the server lives. What cannot be accepted now, for want of file
-/// descriptors, is tried again after a pause that grows.
+/// Accepts connections until the server stops. If accepting fails, for example for lack of file
+/// descriptors, it retries after a growing pause.
 async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch::Receiver<()>) {
     let mut pause = Duration::ZERO;
     loop {
@@ -512,14 +521,14 @@ async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch:
         let stream = match accepted {
             Ok(accepted) => {
                 if !pause.is_zero() {
-                    tracing::info!("connections can be accepted again");
+                    tracing::info!("accepting connections works again");
                 }
                 pause = Duration::ZERO;
                 accepted
             }
             Err(error) => {
                 if pause.is_zero() {
-                    tracing::warn!(%error, "connections cannot be accepted");
+                    tracing::warn!(%error, "accepting a connection failed; retrying");
                 }
                 pause = (pause * 2).clamp(ACCEPT_PAUSE_MIN, ACCEPT_PAUSE_MAX);
                 tokio::select! {
@@ -534,7 +543,7 @@ async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch:
     }
 }
 
-/// Wakes the server when it has asked for it.
+/// Calls the server at its deadlines.
 async fn keep_time(
     shared: Weak<Shared>,
     start: Instant,
@@ -571,7 +580,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails so many times, then brings one connection, and so on.
+    /// Fails a number of times, then returns one connection, and starts over.
     struct Exhausted {
         failures: usize,
         left: usize,
@@ -595,7 +604,7 @@ mod tests {
         }
     }
 
-    /// Counts events by their level.
+    /// Counts log events by level.
     #[derive(Clone, Default)]
     struct Lines {
         warnings: Arc<AtomicU64>,
@@ -627,7 +636,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn accepting_that_fails_is_tried_again_after_pauses_and_told_once() {
+    async fn failed_accepts_are_retried_after_pauses_and_logged_once() {
         let lines = Lines::default();
         let _guard = tracing::subscriber::set_default(lines.clone());
         let server = TestServer::start(ServerConfig::default());
@@ -643,16 +652,19 @@ mod tests {
         assert_eq!(lines.warnings.load(Ordering::Relaxed), 1);
         assert_eq!(lines.others.load(Ordering::Relaxed), 0);
 
-        // 92 pauses of a second; the connection works, and the next failures begin anew.
+        // After 92 pauses of a second the connection works, and the next series of failures starts.
         let mut client = timeout(Duration::from_secs(100), accepted.recv()).await.unwrap().unwrap();
         client.write_all(b"ruok").await.unwrap();
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).await.unwrap();
-        assert_eq!(answer, b"imok");
+        let mut reply = Vec::new();
+        client.read_to_end(&mut reply).await.unwrap();
+        assert_eq!(reply, b"imok");
         sleep(Duration::from_secs(10)).await;
         assert_eq!(lines.warnings.load(Ordering::Relaxed), 2);
         assert_eq!(lines.others.load(Ordering::Relaxed), 1);
         drop(server);
-        timeout(Duration::from_secs(2), listening).await.expect("it ends in the pause").unwrap();
+        timeout(Duration::from_secs(2), listening)
+            .await
+            .expect("the listener ends during the pause")
+            .unwrap();
     }
 }

@@ -1,21 +1,21 @@
-//! The order of what has none: children, ephemerals, identities.
+//! The order of lists without a defined order: children, ephemerals, identities.
 //!
-//! Real servers list them as their hash tables have them. A client that forgets to sort works as
-//! long as the order happens to suit it, so here it never is that of the names.
+//! Real servers return them in the order of their hash tables. A client that forgets to sort works
+//! as long as they happen to be sorted. Here they never are.
 
 use std::collections::BTreeSet;
 
-/// In which order a server lists what has no order: children, the ephemerals of a session, the
-/// identities of a connection, and the events when several ephemerals end with their session.
+/// The order of lists without a defined order: children, the ephemerals of a session, the
+/// identities of a connection, and the watch events for the ephemerals that are deleted with their
+/// session.
 ///
-/// What a test asks of the server itself is sorted, whatever this says.
+/// Lists that a test requests from the server itself are always sorted.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(clippy::exhaustive_enums, reason = "as servers do, or as readers like it")]
 pub enum Order {
-    /// As chance has it, as on real servers, but the same for the same seed and the same names.
-    /// Two names or more never come sorted.
+    /// Pseudo-random, but the same for the same seed and the same names. Two names or more are
+    /// never sorted.
     Seeded(u64),
-    /// Sorted by name, as no real server does.
+    /// Sorted by name. No real server does this.
     Sorted,
 }
 
@@ -26,7 +26,7 @@ impl Default for Order {
 }
 
 impl Order {
-    /// Puts things into this order, by their names.
+    /// Sorts items into this order, by their names.
     pub(crate) fn arrange<T: Ord>(self, things: &mut [T], name: impl Fn(&T) -> String) {
         things.sort();
         if let Self::Seeded(_) = self {
@@ -37,24 +37,25 @@ impl Order {
         }
     }
 
-    /// Where a name stands among others: FNV-1a, and a final stir so that the last byte matters.
+    /// Returns the sort key of a name: FNV-1a with a final mix, so that the last byte affects all
+    /// bits.
     fn rank(self, name: &str) -> u64 {
         let Self::Seeded(seed) = self else { return 0 };
-        let stir = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-        let hash = name.as_bytes().iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, stir);
+        let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        let hash = name.as_bytes().iter().fold(seed ^ 0xcbf2_9ce4_8422_2325, mix);
         let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
         hash ^ (hash >> 33)
     }
 }
 
-/// Names in such an order.
+/// NameSet in such an order.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameSet {
     order: Order,
     names: BTreeSet<(u64, String)>,
 }
 
-impl Names {
+impl NameSet {
     pub(crate) fn new(order: Order) -> Self {
         Self { order, names: BTreeSet::new() }
     }
@@ -75,11 +76,12 @@ impl Names {
         self.names.is_empty()
     }
 
-    /// The same order until a name comes or goes.
+    /// Returns the names. Their order stays the same until a name is inserted or removed.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
         let names = || self.names.iter().map(|(_, name)| name.as_str());
-        let is_by_chance = self.order != Order::Sorted && self.len() > 1 && names().is_sorted();
-        let first = usize::from(is_by_chance);
+        let is_sorted_by_chance =
+            self.order != Order::Sorted && self.len() > 1 && names().is_sorted();
+        let first = usize::from(is_sorted_by_chance);
         names().skip(first).chain(names().take(first))
     }
 }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     fn listed(order: Order, names: &[&str]) -> Vec<String> {
-        let mut all = Names::new(order);
+        let mut all = NameSet::new(order);
         for name in names {
             all.insert(name);
         }
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn two_names_or_more_never_come_sorted() {
+    fn two_names_or_more_are_never_sorted() {
         let names: Vec<String> = (0..8).map(|number| format!("lock-{number:010}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         for seed in 0..200 {
@@ -112,8 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_that_of_the_seed_and_not_that_of_coming() {
-        let (names, back) = (["a", "b", "c", "d", "e"], ["e", "d", "c", "b", "a"]);
+    fn the_order_depends_on_the_seed_and_not_on_insertion() {
+        let names = ["a", "b", "c", "d", "e"];
+        let back = ["e", "d", "c", "b", "a"];
         let mut orders = BTreeSet::new();
         for seed in 0..20 {
             let order = Order::Seeded(seed);
@@ -128,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_goes_leaves_the_others_where_they_are() {
-        let mut names = Names::new(Order::Sorted);
+    fn removing_a_name_keeps_the_order_of_the_others() {
+        let mut names = NameSet::new(Order::Sorted);
         for name in ["b", "a", "c"] {
             names.insert(name);
         }

@@ -1,9 +1,9 @@
-//! Paths of znodes: what is legal, and what lies above.
+//! Paths of znodes: validation, parents and ancestors.
 
-/// Paths that exist from the start and cannot be deleted.
+/// Built-in znodes, which cannot be deleted.
 pub(crate) const SPECIAL: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
 
-/// True if a znode may have this path.
+/// Returns whether a znode may have this path.
 pub(crate) fn is_valid(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('/') else { return false };
     rest.is_empty()
@@ -13,11 +13,12 @@ pub(crate) fn is_valid(path: &str) -> bool {
 }
 
 fn is_forbidden_character(c: char) -> bool {
-    // Java looks at UTF-16 units, so everything above U+FFFF is a pair of forbidden surrogates.
+    // Java checks UTF-16 code units, so a character above U+FFFF is a pair of forbidden surrogates.
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
-/// Parent as servers derive it, legal or not; `None` without any `/`.
+/// Returns the parent as servers derive it, even for illegal paths. Returns `None` if there is no
+/// `/`.
 pub(crate) fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/')? {
         ("", _) => Some("/"),
@@ -25,12 +26,12 @@ pub(crate) fn parent(path: &str) -> Option<&str> {
     }
 }
 
-/// Last component.
+/// Returns the last component.
 pub(crate) fn name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The path itself, then everything above it.
+/// Returns the path itself, then its ancestors from the bottom up.
 pub(crate) fn ancestry(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| if *path == "/" { None } else { parent(path) })
 }
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn components_must_be_real_and_printable() {
+    fn components_must_be_printable_and_not_dots() {
         for path in ["/", "/a", "/a/b", "/a.b/..c", "/ä", "/\u{d7ff}", "/\u{ffef}"] {
             assert!(is_valid(path), "{path:?}");
         }

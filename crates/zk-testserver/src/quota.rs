@@ -1,18 +1,17 @@
-//! Quotas: how many znodes there are below a path, and how many bytes.
+//! Quotas: the number of znodes and bytes below a path.
 //!
-//! A znode `/zookeeper/quota/<path>/zookeeper_limits` sets a quota; beside it, in
-//! `zookeeper_stats`, the server counts. The count is no transaction: it changes the data of that
-//! znode and nothing of its stat but the length. Limits are not enforced, as on real servers
-//! without `enforceQuota`.
+//! A znode `/zookeeper/quota/<path>/zookeeper_limits` sets a quota. Next to it, in
+//! `zookeeper_stats`, the server maintains the count. Updating the count is not a transaction: it
+//! changes the data of that znode, and nothing in its stat except the length. Limits are not
+//! enforced, as on real servers without `enforceQuota`.
 
 use bytes::Bytes;
 use jute_codec::EventType;
 
-use crate::commit::Change;
 use crate::path;
-use crate::tree::Tree;
+use crate::tree::{Change, Tree};
 
-/// Counts a change that was applied.
+/// Updates the counts after a change.
 pub(crate) fn account(tree: &mut Tree, change: &Change) {
     if tree.get(QUOTAS).is_none_or(|quotas| quotas.children.is_empty()) {
         return;
@@ -38,7 +37,8 @@ pub(crate) fn account(tree: &mut Tree, change: &Change) {
     write(tree, subject, (count + created, bytes + change.bytes));
 }
 
-/// `None` if there is nothing to count in. What is no number counts from zero.
+/// Returns the current count, or `None` if there is no znode for it. Fields that are not numbers
+/// read as zero.
 fn read(tree: &Tree, subject: &str) -> Option<(i64, i64)> {
     let stats = tree.get(&format!("{QUOTAS}{subject}{STATS}"))?;
     let text = String::from_utf8_lossy(stats.data.as_deref().unwrap_or_default());

@@ -1,56 +1,58 @@
 //! The server as a state machine: bytes in, bytes out, time as an argument.
 //!
-//! It owns no socket, no clock and no random numbers. A driver calls `handle_*` with the time
-//! since the start, and after every call drains [`poll_transmit`](Server::poll_transmit) and
-//! asks [`poll_timeout`](Server::poll_timeout) when to call
+//! It uses no sockets, no clock and no random numbers. A driver calls `handle_*` with the time
+//! since the start. After every call it drains [`poll_transmit`](Server::poll_transmit), and calls
+//! [`poll_timeout`](Server::poll_timeout) to find out when to call
 //! [`handle_timeout`](Server::handle_timeout).
 //!
-//! Requests are processed one at a time, in order of arrival: the session is touched, a write is
-//! validated and applied, its events go to the connections that watch, then the reply goes to
-//! the connection that asked. So an event precedes every reply that reflects its change.
+//! The server processes requests one at a time, in the order of arrival: it renews the session,
+//! validates and applies a write, sends the events to the connections that watch, and then replies.
+//! Therefore an event precedes every reply that reflects its change.
 //!
-//! Replies that nobody takes hold up the requests behind them, and no others: a connection has a
-//! bound of unsent replies, and of requests that wait. A session whose pings wait there expires;
-//! real servers go on reading them. A connection whose events pile up beyond another bound is
-//! closed.
+//! If a client does not read its replies, the server stops processing requests of that connection,
+//! and only of that one: the number of unsent and of unprocessed bytes per connection is bounded.
+//! Pings wait in the same queue, so the session of such a client can expire; real servers keep
+//! reading them. A connection with too many unsent events is closed.
 
 mod admin;
+mod body;
 #[cfg(test)]
 mod costs;
 mod follower;
 mod handshake;
+mod held;
 mod read;
 mod request;
 mod write;
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, SessionId, Zxid};
 
 use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
-use crate::config::{ServerConfig, Version};
+use crate::config::ServerConfig;
 use crate::connection::{Connection, Phase, Transmit};
 use crate::connections::Connections;
 use crate::fault::{Action, Fault, Faults, Reception};
 use crate::journal::Journal;
 use crate::session::Sessions;
-use crate::tree::{Owner, Tree};
+use crate::tree::{Lifetime, Tree};
 use crate::watch::Watches;
-use crate::words;
+use crate::words::{self, Figures};
 
-use self::write::Held;
+use self::held::Held;
 
-/// How long a connection may take for its handshake, at least; and at most twice that.
+/// Minimum time a connection has for its handshake. The maximum is twice that.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many bytes of one connection wait to be looked at before no more are asked for. More than
-/// clients have under way that write much before they read.
+/// How many unprocessed bytes a connection may have before the driver should stop reading from it.
+/// It exceeds what clients send that write many requests before they read the first reply.
 const UNREAD_MAX: usize = 16 << 20;
 
 /// A ZooKeeper server without sockets and without a clock.
-#[derive(Debug)]
 pub struct Server {
     config: ServerConfig,
     tree: Tree,
@@ -58,27 +60,27 @@ pub struct Server {
     watches: Watches,
     faults: Faults,
     journal: Journal,
-    /// Last transaction that was applied.
-    zxid: i64,
-    /// A proposal whose commit is late.
+    /// The last transaction that was applied.
+    zxid: Zxid,
+    /// A proposal whose commit a fault delays.
     held: Option<Held>,
     connections: Connections,
     last_connection: u64,
-    /// Whose output was taken just now, so that requests may go on.
+    /// The connection whose output was taken last, so that its requests may continue.
     drained: Option<u64>,
     refuse_until: Duration,
     reception: Reception,
-    /// When it is [`Reception::Open`] again; `None` if only a test says so.
+    /// When `reception` becomes [`Reception::Open`] again; `None` if only a test changes it.
     reception_until: Option<Duration>,
-    /// Nothing happens before.
+    /// The server does nothing before this time.
     paused_until: Duration,
     next_reap: Duration,
-    /// Sessions that a fault ends as soon as the current request is done.
-    condemned: Vec<i64>,
+    /// Sessions that a fault expires as soon as the current request has been processed.
+    to_expire: Vec<SessionId>,
 }
 
 impl Server {
-    /// A server with an empty tree.
+    /// Creates a server that contains only the built-in znodes.
     pub fn new(config: ServerConfig) -> Self {
         Self {
             tree: Tree::new(config.sequence_overflow, config.order),
@@ -86,7 +88,7 @@ impl Server {
             watches: Watches::new(config.version),
             faults: Faults::default(),
             journal: Journal::new(config.log_capacity),
-            zxid: 0,
+            zxid: Zxid(0),
             held: None,
             connections: Connections::default(),
             last_connection: 0,
@@ -96,13 +98,13 @@ impl Server {
             reception_until: None,
             paused_until: Duration::ZERO,
             next_reap: config.reap_interval,
-            condemned: Vec::new(),
+            to_expire: Vec::new(),
             config,
         }
     }
 
-    /// A client wants to connect; `None` if it is refused. In a [`Reception::BlackHole`] it is for
-    /// the driver to let the client wait instead of asking.
+    /// Accepts a connection and returns its number, or returns `None` to refuse it. During a
+    /// [`Reception::BlackHole`] the driver should make the client wait instead of calling this.
     pub fn handle_connect(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
         self.handle_timeout(now);
         let reception = self.reception(now);
@@ -120,7 +122,7 @@ impl Server {
         Some(self.last_connection)
     }
 
-    /// Bytes have arrived.
+    /// Handles bytes that have arrived on a connection.
     pub fn handle_bytes(&mut self, id: u64, bytes: &[u8], now: Duration) {
         self.handle_timeout(now);
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -128,17 +130,18 @@ impl Server {
         self.take_frames(id, now);
     }
 
-    /// True if the driver should go on reading from this connection. Otherwise it has sent much
-    /// that waits, because its replies are not taken or it stands still.
+    /// Returns whether the driver should keep reading from this connection. If not, too many of its
+    /// bytes are unprocessed, because the client does not read its replies or the connection is
+    /// paused.
     #[must_use]
     pub fn is_receptive(&self, id: u64) -> bool {
         let limit = UNREAD_MAX.max(self.config.max_frame.saturating_add(4));
         self.connections.get(id).is_none_or(|connection| connection.unread() < limit)
     }
 
-    /// What was transmitted on this connection is not taken, or is taken again. In between,
-    /// nothing is transmitted, and requests wait, as they do while 4 MiB of output wait here.
-    /// A driver that never says so takes everything.
+    /// Sets whether the client reads what was transmitted on this connection. While it does not,
+    /// the server transmits nothing and processes no requests of this connection. Requests also
+    /// wait while 4 MiB of output are queued. A driver that never calls this accepts all output.
     pub fn set_writable(&mut self, id: u64, is_writable: bool, now: Duration) {
         self.handle_timeout(now);
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -146,20 +149,20 @@ impl Server {
         self.take_frames(id, now);
     }
 
-    /// Handles what has arrived on a connection.
+    /// Processes the input of a connection.
     fn take_frames(&mut self, id: u64, now: Duration) {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.phase == Phase::Handshake
             && let Some(word) = connection.peek_word()
-            && let Some(answer) = words::answer(self, word)
+            && let Some(reply) = words::reply(word, || self.figures())
         {
-            self.send(id, answer.as_bytes());
+            self.send(id, reply.as_bytes());
             self.close(id);
             return;
         }
         while let Some(connection) = self.connections.get_mut(id)
             && connection.paused_until().is_none()
-            && connection.may_process()
+            && connection.can_process()
             && now >= self.paused_until
         {
             let phase = connection.phase;
@@ -167,16 +170,17 @@ impl Server {
                 Ok(None) => break,
                 Err(_) => self.close(id),
                 Ok(Some(payload)) => match phase {
-                    Phase::Handshake => self.shake_hands(id, payload, now),
+                    Phase::Handshake => self.handle_handshake(id, payload, now),
                     Phase::Session(session) => self.handle_request(id, session, payload, now),
                 },
             }
-            self.end_condemned(now);
+            self.expire_marked(now);
         }
     }
 
-    /// The client has closed the connection, or it broke. The session goes on. A server that
-    /// stands still notices later: what has arrived is processed first, as TCP has it.
+    /// Handles the end of a connection that the client has closed or that broke. The session
+    /// continues. A paused server notices later and first processes the input, which TCP has
+    /// already received.
     pub fn handle_disconnect(&mut self, id: u64, now: Duration) {
         self.handle_timeout(now);
         let is_paused = now < self.paused_until;
@@ -194,7 +198,7 @@ impl Server {
         self.connections.remove(id);
     }
 
-    /// Does everything that is due by now.
+    /// Does everything that is due at `now`.
     pub fn handle_timeout(&mut self, now: Duration) {
         if now < self.paused_until {
             return;
@@ -210,11 +214,11 @@ impl Server {
             self.next_reap = next_multiple(now, self.config.reap_interval);
             self.reap(now);
         }
-        self.end_condemned(now);
+        self.expire_marked(now);
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout) and
-    /// [`poll_transmit`](Self::poll_transmit) next. `None` as long as nothing is to be waited for.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) and
+    /// [`poll_transmit`](Self::poll_transmit) next. Returns `None` if nothing is scheduled.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         Some(self.next_timeout()?.max(self.paused_until))
@@ -223,11 +227,11 @@ impl Server {
     fn next_timeout(&self) -> Option<Duration> {
         let held = self.held.as_ref().and_then(Held::due);
         let expiry = self.sessions.next_expiry().map(|(due, _)| due);
-        let reap = self.tree.mortals().next().map(|_| self.next_reap);
+        let reap = self.tree.reapable().next().map(|_| self.next_reap);
         self.connections.next().into_iter().chain(held).chain(expiry).chain(reap).min()
     }
 
-    /// Takes the next bytes to write.
+    /// Takes the next bytes to write to a connection.
     #[must_use = "dropped bytes desynchronize the connection"]
     pub fn poll_transmit(&mut self, now: Duration) -> Option<Transmit> {
         if now < self.paused_until {
@@ -241,9 +245,10 @@ impl Server {
         Some(Transmit { connection, bytes, is_last })
     }
 
-    /// Ends a session as its timeout would.
-    pub fn expire(&mut self, session: i64, now: Duration) {
+    /// Expires a session, as when its timeout passes.
+    pub fn expire(&mut self, session: SessionId, now: Duration) {
         let Some(known) = self.sessions.get_mut(session) else { return };
+        // From here on the session cannot be renewed or resumed.
         known.is_closing = true;
         let connection = known.connection;
         if let Some(connection) = connection.filter(|_| !self.config.events_at_expiry) {
@@ -255,54 +260,68 @@ impl Server {
         }
     }
 
-    /// Deletes containers and znodes with a time to live that are due, as happens every
-    /// [`reap_interval`](ServerConfig::reap_interval).
+    /// Deletes the containers and znodes with a time to live that are due. The server also does
+    /// this every [`reap_interval`](ServerConfig::reap_interval).
     pub fn reap(&mut self, now: Duration) {
         let time_ms = self.time_ms(now);
         let is_due = |node: &crate::tree::Node| {
             let age = Duration::from_millis(u64::try_from(time_ms - node.mtime).unwrap_or(0));
             node.children.is_empty()
-                && match node.owner {
-                    Owner::Container if node.creates > 0 => true,
-                    Owner::Container => {
+                && match node.lifetime {
+                    Lifetime::Container if node.creates > 0 => true,
+                    Lifetime::Container => {
                         self.config.container_max_never_used.is_some_and(|max| age > max)
                     }
-                    Owner::Ttl(ttl) => i128::from(time_ms) - i128::from(node.mtime) > ttl.into(),
-                    Owner::Nobody | Owner::Session(_) => false,
+                    Lifetime::Ttl(ttl) => i128::from(time_ms) - i128::from(node.mtime) > ttl.into(),
+                    Lifetime::Persistent | Lifetime::Ephemeral(_) => false,
                 }
         };
         let due: Vec<String> = self
             .tree
-            .mortals()
+            .reapable()
             .filter(|(_, node)| is_due(node))
             .map(|(path, _)| path.to_owned())
             .collect();
         for path in due {
-            let delete = jute_codec::DeleteRequest { path: path.into(), version: -1 };
-            self.propose_as_server(OpCode::DELETE_CONTAINER, 0, Write::Delete(delete), now);
+            let delete =
+                jute_codec::DeleteRequest { path: path.into(), version: jute_codec::Version::ANY };
+            self.propose_as_server(
+                OpCode::DELETE_CONTAINER,
+                SessionId::NONE,
+                Write::Delete(delete),
+                now,
+            );
         }
     }
 
-    /// Last transaction that was applied.
-    pub fn zxid(&self) -> i64 {
+    /// Returns the last transaction that was applied.
+    pub fn zxid(&self) -> Zxid {
         self.zxid
     }
 
-    pub(crate) fn tree(&self) -> &Tree {
-        &self.tree
+    fn figures(&self) -> Figures {
+        let is_open = |(_, connection): &(u64, &Connection)| connection.is_open();
+        Figures {
+            version: self.config.version,
+            zxid: self.zxid,
+            connections: self.connections.iter().filter(is_open).count(),
+            sessions: self.sessions.ids().len(),
+            watches: self.watches.count(),
+            // Real servers count the root twice.
+            nodes: self.tree.len() + 1,
+            ephemerals: self.tree.ephemerals().count(),
+            data_size: self.tree.data_size(),
+        }
     }
 
-    pub(crate) fn version(&self) -> Version {
-        self.config.version
-    }
-
-    /// Open connections, with a session or without.
-    pub(crate) fn connection_count(&self) -> usize {
-        self.connections.iter().filter(|(_, connection)| connection.is_open()).count()
-    }
-
-    /// A write by the server itself or by a test.
-    fn propose_as_server(&mut self, op: OpCode, session: i64, write: Write, now: Duration) -> i64 {
+    /// Commits a write by the server itself or by a test.
+    fn propose_as_server(
+        &mut self,
+        op: OpCode,
+        session: SessionId,
+        write: Write,
+        now: Duration,
+    ) -> Zxid {
         let proposal = Proposal {
             session,
             xid: 0,
@@ -311,6 +330,7 @@ impl Server {
             identities: Identities::administrator(),
             time_ms: self.time_ms(now),
         };
+        // Commits happen in log order, so a delayed one comes first.
         self.release(None, now);
         self.commit(&proposal, now).zxid
     }
@@ -325,14 +345,14 @@ impl Server {
         }
     }
 
-    /// Ends a connection behind what is queued.
+    /// Closes a connection after its queued output.
     fn close(&mut self, id: u64) {
         if self.connections.get_mut(id).is_some_and(Connection::close) {
             self.detach(id);
         }
     }
 
-    /// Forgets what belongs to a connection that has ended.
+    /// Removes the watches of a closed connection, and its link from the session.
     fn detach(&mut self, id: u64) {
         self.watches.forget(id);
         let session = self.connections.get(id).and_then(Connection::session);
@@ -343,7 +363,7 @@ impl Server {
         }
     }
 
-    /// The part of a fault that is the same wherever it fires.
+    /// Applies what all faults have in common, and returns the action.
     fn begin_fault(&mut self, fault: Option<Fault>, now: Duration) -> Option<Action> {
         let fault = fault?;
         tracing::debug!(?fault, "fault fires");
@@ -353,8 +373,8 @@ impl Server {
         Some(fault.action)
     }
 
-    fn end_condemned(&mut self, now: Duration) {
-        while let Some(session) = self.condemned.pop() {
+    fn expire_marked(&mut self, now: Duration) {
+        while let Some(session) = self.to_expire.pop() {
             self.expire(session, now);
         }
     }
@@ -365,7 +385,17 @@ impl Server {
     }
 }
 
-/// First multiple of `unit` after `time`.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("zxid", &self.zxid)
+            .field("sessions", &self.sessions.ids())
+            .field("nodes", &self.tree.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the first multiple of `unit` after `time`.
 fn next_multiple(time: Duration, unit: Duration) -> Duration {
     let units = time.as_nanos() / unit.as_nanos() + 1;
     unit * u32::try_from(units).unwrap_or(u32::MAX)

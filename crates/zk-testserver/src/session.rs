@@ -3,40 +3,47 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// What the server knows of a session.
+use jute_codec::SessionId;
+
+/// The state of a session on the server.
 #[derive(Debug)]
 pub(crate) struct Session {
     timeout: Duration,
     deadline: Duration,
-    /// Its end is in the log but not applied yet.
+    /// The close of the session is in the log but not applied yet.
     pub(crate) is_closing: bool,
-    /// Where its client is connected.
+    /// The connection of its client.
     pub(crate) connection: Option<u64>,
-    /// When it was heard of: the last times, within a tick, and no two of them within a
-    /// millisecond.
+    /// The most recent times at which the client was active, covering a tick and at most one per
+    /// millisecond. [`Sessions::forget`] needs them.
     touches: VecDeque<Duration>,
-    /// When the leader itself last heard of it.
+    /// When the leader itself last learned of the session: at its start, or when it was resumed.
     known_since: Duration,
 }
 
-/// All sessions that have not ended.
+/// All sessions that have not been closed.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     tick: Duration,
-    next_id: i64,
-    sessions: BTreeMap<i64, Session>,
-    deadlines: BTreeSet<(Duration, i64)>,
+    next_id: SessionId,
+    sessions: BTreeMap<SessionId, Session>,
+    deadlines: BTreeSet<(Duration, SessionId)>,
 }
 
 impl Sessions {
-    pub(crate) fn new(first_id: i64, tick: Duration) -> Self {
+    pub(crate) fn new(first_id: SessionId, tick: Duration) -> Self {
         Self { tick, next_id: first_id, sessions: BTreeMap::new(), deadlines: BTreeSet::new() }
     }
 
     /// Starts a session.
-    pub(crate) fn create(&mut self, timeout: Duration, connection: u64, now: Duration) -> i64 {
+    pub(crate) fn create(
+        &mut self,
+        timeout: Duration,
+        connection: u64,
+        now: Duration,
+    ) -> SessionId {
         let id = self.next_id;
-        self.next_id = self.next_id.checked_add(1).unwrap_or(1);
+        self.next_id = SessionId(id.0.checked_add(1).unwrap_or(1));
         let session = Session {
             timeout,
             deadline: self.deadline(timeout, now),
@@ -50,10 +57,11 @@ impl Sessions {
         id
     }
 
-    /// Continues a session on a new connection; false if there is nothing to continue.
+    /// Resumes a session on a new connection. Returns false if the session does not exist or is
+    /// closing.
     pub(crate) fn resume(
         &mut self,
-        id: i64,
+        id: SessionId,
         timeout: Duration,
         connection: u64,
         now: Duration,
@@ -68,12 +76,15 @@ impl Sessions {
         self.touch(id, now)
     }
 
-    /// Forgets what was heard of a session in the last while.
-    pub(crate) fn forget(&mut self, id: i64, unlearned: Duration, now: Duration) {
+    /// Discards the activity of a session within `unreported` before `now`, which moves its
+    /// deadline back.
+    pub(crate) fn forget(&mut self, id: SessionId, unreported: Duration, now: Duration) {
         let Some(session) = self.sessions.get(&id).filter(|session| !session.is_closing) else {
             return;
         };
-        let known = now.saturating_sub(unlearned);
+        // Only activity before this moment was reported to the leader. `known_since` is a lower
+        // bound: the leader itself took part in starting or resuming the session.
+        let known = now.saturating_sub(unreported);
         let last = session.touches.iter().rev().find(|touch| **touch <= known).copied();
         let last = last.unwrap_or_default().max(session.known_since);
         let deadline = self.deadline(session.timeout, last);
@@ -84,8 +95,9 @@ impl Sessions {
         }
     }
 
-    /// Starts the timeout anew; false if the session has ended or is about to.
-    pub(crate) fn touch(&mut self, id: i64, now: Duration) -> bool {
+    /// Restarts the timeout of a session. Returns false if the session does not exist or is
+    /// closing.
+    pub(crate) fn touch(&mut self, id: SessionId, now: Duration) -> bool {
         let Some(timeout) = self.sessions.get(&id).map(|session| session.timeout) else {
             return false;
         };
@@ -95,7 +107,7 @@ impl Sessions {
         };
         if session.touches.back().is_none_or(|last| *last + Duration::from_millis(1) <= now) {
             session.touches.push_back(now);
-            // The newest one that is older than a tick stays.
+            // Keep one that is older than a tick: `forget` may discard a whole tick.
             let is_old = |touch: &Duration| *touch + self.tick <= now;
             while session.touches.get(1).is_some_and(is_old) {
                 session.touches.pop_front();
@@ -109,26 +121,27 @@ impl Sessions {
         true
     }
 
-    pub(crate) fn get_mut(&mut self, id: i64) -> Option<&mut Session> {
+    pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
         self.sessions.get_mut(&id)
     }
 
-    pub(crate) fn remove(&mut self, id: i64) {
+    pub(crate) fn remove(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {
             self.deadlines.remove(&(session.deadline, id));
         }
     }
 
-    /// When the next session expires, and which.
-    pub(crate) fn next_expiry(&self) -> Option<(Duration, i64)> {
+    /// Returns the session that expires next, and when.
+    pub(crate) fn next_expiry(&self) -> Option<(Duration, SessionId)> {
         self.deadlines.first().copied()
     }
 
-    pub(crate) fn ids(&self) -> Vec<i64> {
+    pub(crate) fn ids(&self) -> Vec<SessionId> {
         self.sessions.keys().copied().collect()
     }
 
-    /// End of the tick in which the timeout lapses.
+    /// Returns the deadline of a session that was active at `now`. As on real servers, sessions
+    /// expire at the end of the tick in which their timeout passes.
     fn deadline(&self, timeout: Duration, now: Duration) -> Duration {
         let tick = self.tick.as_nanos();
         let nanos = ((now + timeout).as_nanos() / tick + 1) * tick;
@@ -136,11 +149,12 @@ impl Sessions {
     }
 }
 
-/// Password of a session: what `java.util.Random` yields from its id. A checksum, no secret.
-pub(crate) fn password(id: i64) -> [u8; 16] {
+/// Returns the password of a session: the output of `java.util.Random` for its id. It is a checksum
+/// and no secret.
+pub(crate) fn password(id: SessionId) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;
-    let mut state = ((id as u64 ^ 0xB341_5C00) ^ MULTIPLIER) & MASK;
+    let mut state = ((id.0 as u64 ^ 0xB341_5C00) ^ MULTIPLIER) & MASK;
     let mut password = [0; 16];
     for word in password.chunks_exact_mut(4) {
         state = state.wrapping_mul(MULTIPLIER).wrapping_add(0xB) & MASK;
@@ -154,15 +168,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn password_is_the_one_of_real_servers() {
+    fn passwords_equal_those_of_real_servers() {
         let expected: u128 = 0xfb87_11b0_6c99_9b89_d126_a822_9595_c670;
-        assert_eq!(password(0x0100_000d_a097_0000), expected.to_be_bytes());
+        assert_eq!(password(SessionId(0x0100_000d_a097_0000)), expected.to_be_bytes());
     }
 
     #[test]
-    fn expiry_comes_at_the_end_of_a_tick() {
+    fn sessions_expire_at_the_end_of_a_tick() {
         let ms = Duration::from_millis;
-        let mut sessions = Sessions::new(1, ms(500));
+        let mut sessions = Sessions::new(SessionId(1), ms(500));
         let id = sessions.create(ms(1000), 0, ms(0));
         assert_eq!(sessions.next_expiry(), Some((ms(1500), id)));
         assert!(sessions.touch(id, ms(499)));

@@ -1,35 +1,33 @@
-//! The tree of znodes: state and its primitive changes. Who may change what is decided in
-//! `commit`.
+//! The tree of znodes and its primitive changes. `commit` decides which changes are allowed.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jute_codec::{Acl, NameList, Stat};
+use jute_codec::{Acl, EventType, NameList, SessionId, Stat, Version, Zxid};
 
 use crate::config::SequenceOverflow;
-use crate::order::{Names, Order};
+use crate::order::{NameSet, Order};
 use crate::path;
 
-/// An access control list; `None` is the one of built-in znodes, which grants everything.
+/// An access control list. `None` is the list of built-in znodes, which grants everything.
 pub(crate) type SharedAcl = Option<Arc<[Acl]>>;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Owner {
-    /// Persistent.
-    Nobody,
-    /// Ephemeral of this session.
-    Session(i64),
+pub(crate) enum Lifetime {
+    Persistent,
+    /// Ends with this session.
+    Ephemeral(SessionId),
     Container,
-    /// With a time to live, in milliseconds.
+    /// Ends when the znode has not changed for this many milliseconds.
     Ttl(i64),
 }
 
-/// Identity of a transaction: its zxid and its time, in milliseconds since 1970.
+/// The zxid of a transaction, and its time in milliseconds since 1970.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp {
-    pub(crate) zxid: i64,
+    pub(crate) zxid: Zxid,
     pub(crate) time_ms: i64,
 }
 
@@ -37,28 +35,34 @@ pub(crate) struct Stamp {
 pub(crate) struct Node {
     pub(crate) data: Option<Bytes>,
     pub(crate) acl: SharedAcl,
-    pub(crate) owner: Owner,
-    pub(crate) version: i32,
-    pub(crate) aversion: i32,
-    pub(crate) children: Names,
-    /// Number of children ever created: the sequence.
+    pub(crate) lifetime: Lifetime,
+    pub(crate) version: Version,
+    pub(crate) aversion: Version,
+    pub(crate) children: NameSet,
+    /// Number of children ever created; the next sequence number.
     pub(crate) creates: i32,
     pub(crate) mtime: i64,
     ctime: i64,
-    czxid: i64,
-    mzxid: i64,
-    pzxid: i64,
+    czxid: Zxid,
+    mzxid: Zxid,
+    pzxid: Zxid,
 }
 
 impl Node {
-    fn new(data: Option<Bytes>, acl: SharedAcl, owner: Owner, stamp: Stamp, order: Order) -> Self {
+    fn new(
+        data: Option<Bytes>,
+        acl: SharedAcl,
+        lifetime: Lifetime,
+        stamp: Stamp,
+        order: Order,
+    ) -> Self {
         Self {
             data,
             acl,
-            owner,
-            version: 0,
-            aversion: 0,
-            children: Names::new(order),
+            lifetime,
+            version: Version(0),
+            aversion: Version(0),
+            children: NameSet::new(order),
             creates: 0,
             mtime: stamp.time_ms,
             ctime: stamp.time_ms,
@@ -76,11 +80,11 @@ impl Node {
             ctime: self.ctime,
             mtime: self.mtime,
             version: self.version,
-            cversion: self.creates.wrapping_mul(2).wrapping_sub(num_children),
+            cversion: Version(self.creates.wrapping_mul(2).wrapping_sub(num_children)),
             aversion: self.aversion,
-            ephemeral_owner: match self.owner {
-                Owner::Session(session) => session,
-                Owner::Nobody | Owner::Container | Owner::Ttl(_) => 0,
+            ephemeral_owner: match self.lifetime {
+                Lifetime::Ephemeral(session) => session,
+                Lifetime::Persistent | Lifetime::Container | Lifetime::Ttl(_) => SessionId::NONE,
             },
             data_length: count(self.data.as_ref().map_or(0, Bytes::len)),
             num_children,
@@ -92,11 +96,11 @@ impl Node {
         i64::from(count(self.data.as_ref().map_or(0, Bytes::len)))
     }
 
-    pub(crate) fn mzxid(&self) -> i64 {
+    pub(crate) fn mzxid(&self) -> Zxid {
         self.mzxid
     }
 
-    pub(crate) fn pzxid(&self) -> i64 {
+    pub(crate) fn pzxid(&self) -> Zxid {
         self.pzxid
     }
 
@@ -105,31 +109,44 @@ impl Node {
     }
 }
 
-/// Takes back one primitive change, which has to be the last one that is not taken back.
+/// A change that was applied to one znode.
+#[derive(Debug)]
+pub(crate) struct Change {
+    pub(crate) event: EventType,
+    pub(crate) path: String,
+    /// Access control list that decides which connections may see the event.
+    pub(crate) acl: SharedAcl,
+    /// The same for the event of the parent.
+    pub(crate) parent_acl: SharedAcl,
+    /// Growth of the data in bytes; negative if it shrank.
+    pub(crate) bytes: i64,
+}
+
+/// Reverts one primitive change. Changes must be reverted in reverse order.
 #[derive(Clone, Debug)]
 pub(crate) enum Undo {
-    Create { path: String, parent_creates: i32, parent_pzxid: i64 },
-    Delete { path: String, node: Box<Node>, parent_pzxid: i64 },
-    SetData { path: String, data: Option<Bytes>, version: i32, mtime: i64, mzxid: i64 },
+    Create { path: String, parent_creates: i32, parent_pzxid: Zxid },
+    Delete { path: String, node: Box<Node>, parent_pzxid: Zxid },
+    SetData { path: String, data: Option<Bytes>, version: Version, mtime: i64, mzxid: Zxid },
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: BTreeMap<String, Node>,
-    ephemerals: BTreeMap<i64, Names>,
-    /// Containers and znodes with a time to live.
-    mortals: Names,
+    ephemerals: BTreeMap<SessionId, NameSet>,
+    /// Paths of containers and znodes with a time to live.
+    reapable: NameSet,
     overflow: SequenceOverflow,
     order: Order,
 }
 
 impl Tree {
-    /// A tree with the built-in znodes.
+    /// Creates a tree with the built-in znodes.
     pub(crate) fn new(overflow: SequenceOverflow, order: Order) -> Self {
-        let start = Stamp { zxid: 0, time_ms: 0 };
+        let start = Stamp { zxid: Zxid(0), time_ms: 0 };
         let mut nodes = BTreeMap::new();
         for path in path::SPECIAL {
-            let mut node = Node::new(Some(Bytes::new()), None, Owner::Nobody, start, order);
+            let mut node = Node::new(Some(Bytes::new()), None, Lifetime::Persistent, start, order);
             match path {
                 "/" => node.children.insert("zookeeper"),
                 "/zookeeper" => {
@@ -138,16 +155,16 @@ impl Tree {
                 }
                 "/zookeeper/config" => {
                     node.acl = Some(Acl::read().into());
-                    node.aversion = -1;
+                    node.aversion = Version(-1);
                 }
                 _ => {}
             }
             nodes.insert(path.to_owned(), node);
         }
-        Self { nodes, ephemerals: BTreeMap::new(), mortals: Names::new(order), overflow, order }
+        Self { nodes, ephemerals: BTreeMap::new(), reapable: NameSet::new(order), overflow, order }
     }
 
-    /// The empty path is another name of the root.
+    /// Returns the znode at a path. The empty path is an alias of the root.
     pub(crate) fn get(&self, path: &str) -> Option<&Node> {
         self.nodes.get(if path.is_empty() { "/" } else { path })
     }
@@ -160,13 +177,13 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Bytes of all paths and data.
+    /// Returns the number of bytes in all paths and data.
     pub(crate) fn data_size(&self) -> usize {
         let nodes = self.nodes.iter();
         nodes.map(|(path, node)| path.len() + node.data.as_ref().map_or(0, Bytes::len)).sum()
     }
 
-    /// All descendants of a path.
+    /// Returns the number of descendants of a path.
     pub(crate) fn count_below(&self, path: &str) -> usize {
         if matches!(path, "" | "/") {
             return self.nodes.len() - 1;
@@ -177,7 +194,7 @@ impl Tree {
         below.take_while(|(path, _)| path.starts_with(&prefix)).count()
     }
 
-    /// Number of znodes and bytes of data, of a path and everything below it.
+    /// Returns the number of znodes and of bytes of data, of a path and all its descendants.
     pub(crate) fn usage(&self, path: &str) -> (i64, i64) {
         let below = format!("{path}/");
         let nodes = self.nodes.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));
@@ -186,30 +203,32 @@ impl Tree {
         nodes.fold((0, 0), |(count, bytes), node| (count + 1, bytes + node.data_length()))
     }
 
-    pub(crate) fn ephemerals_of(&self, session: i64) -> impl Iterator<Item = &str> {
-        self.ephemerals.get(&session).into_iter().flat_map(Names::iter)
+    pub(crate) fn ephemerals_of(&self, session: SessionId) -> impl Iterator<Item = &str> {
+        self.ephemerals.get(&session).into_iter().flat_map(NameSet::iter)
     }
 
-    pub(crate) fn ephemerals(&self) -> impl Iterator<Item = (&str, i64)> {
+    pub(crate) fn ephemerals(&self) -> impl Iterator<Item = (&str, SessionId)> {
         let owned = self.ephemerals.iter();
         owned.flat_map(|(session, paths)| paths.iter().map(|path| (path, *session)))
     }
 
-    /// Containers and znodes with a time to live.
-    pub(crate) fn mortals(&self) -> impl Iterator<Item = (&str, &Node)> {
-        self.mortals.iter().filter_map(|path| Some((path, self.nodes.get(path)?)))
+    /// Returns the containers and the znodes with a time to live.
+    pub(crate) fn reapable(&self) -> impl Iterator<Item = (&str, &Node)> {
+        self.reapable.iter().filter_map(|path| Some((path, self.nodes.get(path)?)))
     }
 
-    /// Adds a znode. The caller has checked that the parent exists and the path does not.
+    /// Adds a znode. The caller must have checked that the parent exists and the path does not.
     pub(crate) fn insert(
         &mut self,
         path: &str,
         data: Option<Bytes>,
         acl: SharedAcl,
-        owner: Owner,
+        lifetime: Lifetime,
         stamp: Stamp,
     ) -> Undo {
-        let (overflow, order) = (self.overflow, self.order);
+        debug_assert!(!self.nodes.contains_key(path), "{path} exists already");
+        let overflow = self.overflow;
+        let order = self.order;
         let parent = self.parent_of(path);
         let undo = Undo::Create {
             path: path.to_owned(),
@@ -222,22 +241,23 @@ impl Tree {
         };
         parent.pzxid = stamp.zxid;
         parent.children.insert(path::name(path));
-        self.enter(path.to_owned(), Node::new(data, acl, owner, stamp, order));
+        self.attach(path.to_owned(), Node::new(data, acl, lifetime, stamp, order));
         undo
     }
 
-    /// Removes a znode. The caller has checked that it exists and has no children.
+    /// Removes a znode. The caller must have checked that it exists and has no children.
     pub(crate) fn remove(&mut self, path: &str, stamp: Stamp) -> Undo {
-        let node = self.leave(path);
+        let node = self.detach(path);
+        debug_assert!(node.children.is_empty(), "removing {path} would orphan its children");
         let parent = self.parent_of(path);
         let parent_pzxid = std::mem::replace(&mut parent.pzxid, stamp.zxid);
         parent.children.remove(path::name(path));
         Undo::Delete { path: path.to_owned(), node: Box::new(node), parent_pzxid }
     }
 
-    /// Replaces the data of a znode. The caller has checked that it exists.
+    /// Replaces the data of a znode. The caller must have checked that it exists.
     pub(crate) fn set_data(&mut self, path: &str, data: Option<Bytes>, stamp: Stamp) -> Undo {
-        let node = self.nodes.get_mut(path).expect("the caller found the znode");
+        let node = self.nodes.get_mut(path).expect("the caller checked that the znode exists");
         let undo = Undo::SetData {
             path: path.to_owned(),
             data: std::mem::replace(&mut node.data, data),
@@ -245,7 +265,7 @@ impl Tree {
             mtime: node.mtime,
             mzxid: node.mzxid,
         };
-        node.version = node.version.wrapping_add(1);
+        node.version = next_version(node.version);
         node.mtime = stamp.time_ms;
         node.mzxid = stamp.zxid;
         undo
@@ -254,7 +274,7 @@ impl Tree {
     pub(crate) fn undo(&mut self, undo: Undo) {
         match undo {
             Undo::Create { path, parent_creates, parent_pzxid } => {
-                self.leave(&path);
+                self.detach(&path);
                 let parent = self.parent_of(&path);
                 parent.children.remove(path::name(&path));
                 parent.creates = parent_creates;
@@ -264,10 +284,10 @@ impl Tree {
                 let parent = self.parent_of(&path);
                 parent.children.insert(path::name(&path));
                 parent.pzxid = parent_pzxid;
-                self.enter(path, *node);
+                self.attach(path, *node);
             }
             Undo::SetData { path, data, version, mtime, mzxid } => {
-                let node = self.nodes.get_mut(&path).expect("it was there for the change");
+                let node = self.nodes.get_mut(&path).expect("later changes were reverted before");
                 node.data = data;
                 node.version = version;
                 node.mtime = mtime;
@@ -277,28 +297,28 @@ impl Tree {
     }
 
     fn parent_of(&mut self, path: &str) -> &mut Node {
-        let parent = path::parent(path).expect("a checked path has a parent");
-        self.nodes.get_mut(parent).expect("a znode has its parent as long as it lives")
+        let parent = path::parent(path).expect("a valid path has a parent");
+        self.nodes.get_mut(parent).expect("a znode with children cannot be deleted")
     }
 
-    fn enter(&mut self, path: String, node: Node) {
-        match node.owner {
-            Owner::Session(session) => {
+    fn attach(&mut self, path: String, node: Node) {
+        match node.lifetime {
+            Lifetime::Ephemeral(session) => {
                 let order = self.order;
                 let paths = self.ephemerals.entry(session);
-                paths.or_insert_with(|| Names::new(order)).insert(&path);
+                paths.or_insert_with(|| NameSet::new(order)).insert(&path);
             }
-            Owner::Container | Owner::Ttl(_) => {
-                self.mortals.insert(&path);
+            Lifetime::Container | Lifetime::Ttl(_) => {
+                self.reapable.insert(&path);
             }
-            Owner::Nobody => {}
+            Lifetime::Persistent => {}
         }
         self.nodes.insert(path, node);
     }
 
-    fn leave(&mut self, path: &str) -> Node {
-        let node = self.nodes.remove(path).expect("the caller found the znode");
-        if let Owner::Session(session) = node.owner
+    fn detach(&mut self, path: &str) -> Node {
+        let node = self.nodes.remove(path).expect("the caller checked that the znode exists");
+        if let Lifetime::Ephemeral(session) = node.lifetime
             && let Some(paths) = self.ephemerals.get_mut(&session)
         {
             paths.remove(path);
@@ -306,12 +326,17 @@ impl Tree {
                 self.ephemerals.remove(&session);
             }
         }
-        self.mortals.remove(path);
+        self.reapable.remove(path);
         node
     }
 }
 
-/// Saturates far beyond what memory holds.
+/// Returns the version after one more change. It wraps around, as on real servers.
+pub(crate) fn next_version(version: Version) -> Version {
+    Version(version.0.wrapping_add(1))
+}
+
+/// Converts a length to the wire type. More than `i32::MAX` would not fit into memory anyway.
 pub(crate) fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -1,7 +1,7 @@
-//! Watches: who wants to know about which path.
+//! Watches: which connections watch which path.
 //!
-//! Two tables, as in real servers. *data* holds what getData, exists and the persistent modes
-//! leave, *child* what getChildren and the persistent modes leave. A registration belongs to a
+//! There are two tables, as in real servers. *data* contains the watches set by getData and exists,
+//! *child* those set by getChildren; persistent watches can be in both. A watch belongs to a
 //! connection, not to a session.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jute_codec::{EventType, WatcherType};
 
-use crate::config::Version;
+use crate::config::ServerVersion;
 use crate::path;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,7 +25,7 @@ pub(crate) enum Table {
     Child,
 }
 
-/// Kinds that one connection has on one path of one table.
+/// The kinds of watches that one connection has on one path in one table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Kinds {
     one_shot: bool,
@@ -38,18 +38,18 @@ type Registrations = BTreeMap<Arc<str>, BTreeMap<u64, Kinds>>;
 /// All watches of a server.
 #[derive(Debug)]
 pub(crate) struct Watches {
-    version: Version,
+    version: ServerVersion,
     data: Registrations,
     child: Registrations,
-    /// What each connection has left where, so that its end costs no more than its own watches.
+    /// Where each connection has watches, so that closing it costs no more than its own watches.
     places: BTreeMap<u64, BTreeSet<(Table, Arc<str>)>>,
-    /// How many places were looked at so far because a connection ended.
+    /// How many places have been visited because a connection was closed.
     #[cfg(test)]
     pub(crate) visits: usize,
 }
 
 impl Watches {
-    pub(crate) fn new(version: Version) -> Self {
+    pub(crate) fn new(version: ServerVersion) -> Self {
         Self {
             version,
             data: BTreeMap::new(),
@@ -67,27 +67,28 @@ impl Watches {
         }
     }
 
-    /// Leaves a one-shot watch.
+    /// Adds a one-shot watch.
     pub(crate) fn add_one_shot(&mut self, table: Table, path: &str, connection: u64) {
         self.add(table, path, connection, Kind::OneShot);
     }
 
-    /// Leaves a persistent watch.
+    /// Adds a persistent watch.
     pub(crate) fn add_persistent(&mut self, path: &str, connection: u64, is_recursive: bool) {
         let kind = if is_recursive { Kind::Recursive } else { Kind::Persistent };
         self.add(Table::Data, path, connection, kind);
-        // From 3.9.0 a recursive watch needs one table only.
-        if !is_recursive || self.version == Version::V3_8 {
+        // Since 3.9.0 a recursive watch is in one table only.
+        if !is_recursive || self.version == ServerVersion::V3_8 {
             self.add(Table::Child, path, connection, kind);
         }
     }
 
     fn add(&mut self, table: Table, path: &str, connection: u64, kind: Kind) {
-        let is_exclusive = self.version == Version::V3_8;
+        let is_exclusive = self.version == ServerVersion::V3_8;
         let path: Arc<str> = path.into();
         self.places.entry(connection).or_default().insert((table, Arc::clone(&path)));
         let kinds = self.table(table).entry(path).or_default().entry(connection).or_default();
-        // Before 3.9.0 a path has one mode per connection, and the last one set wins.
+        // Before 3.9.0 a connection has one kind of watch per path, and the last one replaces the
+        // others.
         if is_exclusive {
             *kinds = Kinds::default();
         }
@@ -98,9 +99,9 @@ impl Watches {
         }
     }
 
-    /// Uses up what fires at this change, and tells who is to be notified.
+    /// Returns the connections to notify of an event, and removes their one-shot watches.
     pub(crate) fn trigger(&mut self, table: Table, at: &str, event: EventType) -> BTreeSet<u64> {
-        let mut gone = Vec::new();
+        let mut used_up = Vec::new();
         let registrations = self.table(table);
         let mut notified = BTreeSet::new();
         if let Some(watchers) = registrations.get_mut(at) {
@@ -110,7 +111,7 @@ impl Watches {
                 }
                 kinds.one_shot = false;
                 let is_used_up = *kinds == Kinds::default();
-                gone.extend(is_used_up.then_some(*connection));
+                used_up.extend(is_used_up.then_some(*connection));
                 !is_used_up
             });
             if watchers.is_empty() {
@@ -123,17 +124,18 @@ impl Watches {
                 notified.extend(watchers.filter(|(_, kinds)| kinds.recursive).map(|(c, _)| *c));
             }
         }
-        for connection in gone {
-            self.leave(table, at, connection);
+        for connection in used_up {
+            self.remove_place(table, at, connection);
         }
         notified
     }
 
-    /// True if there is such a watch. Servers before 3.9.0 do not care whose it is.
+    /// Returns whether there is such a watch. Servers before 3.9.0 ignore which connection it
+    /// belongs to.
     pub(crate) fn contains(&self, path: &str, connection: u64, which: WatcherType) -> bool {
         let has = |table: &Registrations, wanted: fn(&Kinds) -> bool| match self.version {
-            Version::V3_8 => table.contains_key(path),
-            Version::V3_9 => {
+            ServerVersion::V3_8 => table.contains_key(path),
+            ServerVersion::V3_9 => {
                 table.get(path).and_then(|watchers| watchers.get(&connection)).is_some_and(wanted)
             }
         };
@@ -146,9 +148,9 @@ impl Watches {
         }
     }
 
-    /// Removes such watches of the connection; false if there was none.
+    /// Removes such watches of the connection. Returns false if there were none.
     pub(crate) fn remove(&mut self, path: &str, connection: u64, which: WatcherType) -> bool {
-        let is_coarse = self.version == Version::V3_8;
+        let is_coarse = self.version == ServerVersion::V3_8;
         let mut clear = |table: Table, kind: Option<Kind>| {
             self.clear(table, path, connection, kind.filter(|_| !is_coarse))
         };
@@ -176,21 +178,21 @@ impl Watches {
             Some(Kind::Recursive) => kinds.recursive = false,
         }
         let is_removed = *kinds != before;
-        let is_gone = *kinds == Kinds::default();
-        if is_gone {
+        let is_used_up = *kinds == Kinds::default();
+        if is_used_up {
             watchers.remove(&connection);
         }
         if watchers.is_empty() {
             registrations.remove(path);
         }
-        if is_gone {
-            self.leave(table, path, connection);
+        if is_used_up {
+            self.remove_place(table, path, connection);
         }
         is_removed
     }
 
-    /// The connection has no watch left at this place.
-    fn leave(&mut self, table: Table, path: &str, connection: u64) {
+    /// Records that the connection has no watch left at this place.
+    fn remove_place(&mut self, table: Table, path: &str, connection: u64) {
         let Some(places) = self.places.get_mut(&connection) else { return };
         places.remove(&(table, Arc::from(path)));
         if places.is_empty() {
@@ -198,7 +200,7 @@ impl Watches {
         }
     }
 
-    /// The connection has ended.
+    /// Removes all watches of a connection.
     pub(crate) fn forget(&mut self, connection: u64) {
         for (table, path) in self.places.remove(&connection).into_iter().flatten() {
             #[cfg(test)]
@@ -214,7 +216,7 @@ impl Watches {
         }
     }
 
-    /// Number of watches; a persistent one counts once.
+    /// Returns the number of watches. A persistent watch counts once.
     pub(crate) fn count(&self) -> usize {
         let data = self.data.values().flat_map(BTreeMap::values).map(|kinds| {
             usize::from(kinds.one_shot)
@@ -223,5 +225,16 @@ impl Watches {
         });
         let child = self.child.values().flat_map(BTreeMap::values);
         data.sum::<usize>() + child.filter(|kinds| kinds.one_shot).count()
+    }
+}
+
+/// Returns whether the server knows this type. It refuses requests with other types.
+pub(crate) fn is_watcher_type(kind: WatcherType, version: ServerVersion) -> bool {
+    match kind {
+        WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => true,
+        WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE => {
+            version == ServerVersion::V3_9
+        }
+        _ => false,
     }
 }

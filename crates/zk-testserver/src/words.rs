@@ -1,26 +1,40 @@
-//! Four-letter words: questions in plain text, asked with the first four bytes of a connection.
+//! Four-letter words: plain-text commands that a client sends as the first four bytes of a
+//! connection.
 
-use crate::config::Version;
-use crate::server::Server;
+use jute_codec::Zxid;
 
-/// Words that real servers know but this one does not answer.
-const UNANSWERED: [&[u8; 4]; 13] = [
+use crate::config::ServerVersion;
+
+/// What the replies report about a server.
+pub(crate) struct Figures {
+    pub(crate) version: ServerVersion,
+    pub(crate) zxid: Zxid,
+    /// Open connections, with a session or without.
+    pub(crate) connections: usize,
+    pub(crate) sessions: usize,
+    pub(crate) watches: usize,
+    pub(crate) nodes: usize,
+    pub(crate) ephemerals: usize,
+    /// Bytes of all paths and data.
+    pub(crate) data_size: usize,
+}
+
+/// Words that real servers know but this one refuses.
+const REFUSED: [&[u8; 4]; 13] = [
     b"conf", b"cons", b"crst", b"dirs", b"dump", b"gtmk", b"hash", b"lead", b"srst", b"stmk",
     b"wchc", b"wchp", b"wchs",
 ];
 
-/// The answer, after which the connection ends; `None` if this is no word.
-pub(crate) fn answer(server: &Server, word: [u8; 4]) -> Option<String> {
+/// The reply to a word, after which the connection ends; `None` if the bytes are no such word.
+pub(crate) fn reply(word: [u8; 4], figures: impl FnOnce() -> Figures) -> Option<String> {
     Some(match &word {
         b"ruok" => "imok".to_owned(),
         b"isro" => "rw".to_owned(),
-        b"envi" => format!("Environment:\nzookeeper.version={}\n", version(server)),
-        b"srvr" => format!("Zookeeper version: {}\n{}", version(server), figures(server)),
-        b"stat" => {
-            format!("Zookeeper version: {}\nClients:\n\n{}", version(server), figures(server))
-        }
-        b"mntr" => monitor(server),
-        word if UNANSWERED.contains(&word) => format!(
+        b"envi" => format!("Environment:\nzookeeper.version={}\n", version(&figures())),
+        b"srvr" => summary("", &figures()),
+        b"stat" => summary("Clients:\n\n", &figures()),
+        b"mntr" => monitor(&figures()),
+        word if REFUSED.contains(&word) => format!(
             "{} is not executed because it is not in the whitelist.\n",
             String::from_utf8_lossy(word)
         ),
@@ -28,49 +42,45 @@ pub(crate) fn answer(server: &Server, word: [u8; 4]) -> Option<String> {
     })
 }
 
-/// In the form of real servers, since clients and tools read numbers out of it.
-fn version(server: &Server) -> String {
-    let number = match server.version() {
-        Version::V3_8 => "3.8.0",
-        Version::V3_9 => "3.9.3",
+/// In the format of real servers, because clients and tools parse numbers from it.
+fn version(figures: &Figures) -> String {
+    let number = match figures.version {
+        ServerVersion::V3_8 => "3.8.0",
+        ServerVersion::V3_9 => "3.9.3",
     };
     format!("{number}-zk-testserver, built on 1970-01-01 00:00 UTC")
 }
 
-fn figures(server: &Server) -> String {
+fn summary(clients: &str, figures: &Figures) -> String {
     format!(
-        "Latency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\nConnections: {}\nOutstanding: 0\n\
-         Zxid: {:#x}\nMode: standalone\nNode count: {}\n",
-        server.connection_count(),
-        server.zxid(),
-        node_count(server),
+        "Zookeeper version: {}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\n\
+         Connections: {}\nOutstanding: 0\nZxid: {}\nMode: standalone\nNode count: {}\n",
+        version(figures),
+        figures.connections,
+        figures.zxid,
+        figures.nodes,
     )
 }
 
-/// What common monitors ask for. They add up packets and latencies, which are not measured here.
-fn monitor(server: &Server) -> String {
-    let tree = server.tree();
+/// What common monitors read. Latencies and packets are not measured; they are there because
+/// monitors add them up.
+fn monitor(figures: &Figures) -> String {
     let lines = [
-        ("version", version(server)),
+        ("version", version(figures)),
         ("server_state", "standalone".to_owned()),
-        ("ephemerals_count", tree.ephemerals().count().to_string()),
-        ("num_alive_connections", server.connection_count().to_string()),
+        ("ephemerals_count", figures.ephemerals.to_string()),
+        ("num_alive_connections", figures.connections.to_string()),
         ("avg_latency", "0.0".to_owned()),
         ("min_latency", "0".to_owned()),
         ("max_latency", "0".to_owned()),
         ("outstanding_requests", "0".to_owned()),
         ("packets_received", "0".to_owned()),
         ("packets_sent", "0".to_owned()),
-        ("znode_count", node_count(server).to_string()),
-        ("watch_count", server.watch_count().to_string()),
-        ("approximate_data_size", tree.data_size().to_string()),
-        ("global_sessions", server.sessions().len().to_string()),
+        ("znode_count", figures.nodes.to_string()),
+        ("watch_count", figures.watches.to_string()),
+        ("approximate_data_size", figures.data_size.to_string()),
+        ("global_sessions", figures.sessions.to_string()),
         ("local_sessions", "0".to_owned()),
     ];
     lines.into_iter().map(|(key, value)| format!("zk_{key}\t{value}\n")).collect()
-}
-
-/// Real servers count the root twice.
-fn node_count(server: &Server) -> usize {
-    server.tree().len() + 1
 }

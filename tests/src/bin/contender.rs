@@ -1,9 +1,8 @@
-//! One process of the contention suite: takes a lock again and again until its standard input
-//! ends, and writes down what it sees.
+//! One process of the contention suite. It acquires a lock again and again until its standard input
+//! ends, and appends to a log.
 //!
-//! Arguments: number of the process, connect string, file of the log, seed, and what it fights for:
-//! `fair`, `read-write` or `exclusive`. What is not expected goes to standard error, and the process
-//! fails.
+//! Arguments: number of the process, connect string, file of the log, seed, and the name of the
+//! case. Unexpected events are reported on standard error, and the process fails.
 #![expect(
     clippy::disallowed_methods,
     reason = "a process under test lives in real time; its log shows the wall clock to people"
@@ -20,12 +19,13 @@ use tokio::io::AsyncReadExt as _;
 use tokio::time::{sleep, timeout};
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Client, CloseOutcome, ConfigError, ExclusiveLock, FairLock, Guard, LockError, LockState,
-    LockStats, LostReason, Released, RwLock, SessionId, Time, WriteGuard,
+    Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionId, Time,
 };
-use zk_tests::grants::{Contest, Event, LOCK, Record};
+use zk_tests::case::{Case, Downgrading};
+use zk_tests::grants::{Event, Record};
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
+use zk_tests::with_case;
 
 fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -44,30 +44,23 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &[String]) -> Result<(), String> {
-    let [process, hosts, log, seed, contest] = arguments else {
-        return Err("five arguments, please".to_owned());
+    let [process, hosts, log, seed, case] = arguments else {
+        return Err("five arguments are needed".to_owned());
     };
-    // The session is short, so that one that is cut off is over soon. A lease would be a second of
-    // it, and every reconnect a loss.
+    // The session is short, so that a client that is cut off loses it soon. The lease of such a
+    // session would last a second, and every reconnect would lose the lock.
     let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).lease(None);
     let builder = builder.connect_within(PATIENCE);
     let client = builder.connect().await.map_err(|error| format!("cannot connect: {error}"))?;
-    let lock = lock(&client, contest.parse()?).map_err(|error| error.to_string())?;
     let log = OpenOptions::new().append(true).open(log);
-    let mut contender = Contender {
+    let base = Base {
         process: process.parse().map_err(|error| format!("{process}: {error}"))?,
         client: client.clone(),
-        lock,
         log: log.map_err(|error| format!("cannot open the log: {error}"))?,
         random: SplitMix64::new(seed.parse().map_err(|error| format!("{seed}: {error}"))?),
-        round: 0,
     };
-    contender.write(Event::Start, 0, "-")?;
-    let mut ended = std::pin::pin!(end_of_input());
-    while !is_over(ended.as_mut()).await {
-        contender.round += 1;
-        contender.contend().await.map_err(|error| format!("round {}: {error}", contender.round))?;
-    }
+    let fought = with_case!(case.as_str(), C => fight::<C>(base).await);
+    fought.ok_or_else(|| format!("no such case: {case}"))??;
     match timeout(PATIENCE, client.close()).await {
         // It holds nothing, so a session that ends by itself leaves nothing behind.
         Ok(CloseOutcome::Closed | CloseOutcome::Abandoned) => Ok(()),
@@ -75,20 +68,20 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-// Without the safety timer, which would hide a lost wake-up.
-fn lock(client: &Client, contest: Contest) -> Result<Lock, ConfigError> {
-    Ok(match contest {
-        Contest::Fair => Lock::Fair(FairLock::builder(client, LOCK)?.safety_relist(None).build()?),
-        Contest::ReadWrite => {
-            Lock::ReadWrite(RwLock::builder(client, LOCK)?.safety_relist(None).build()?)
-        }
-        Contest::Exclusive => {
-            Lock::Exclusive(ExclusiveLock::builder(client, LOCK)?.safety_relist(None).build()?)
-        }
-    })
+/// Takes the lock again and again, until the standard input ends.
+async fn fight<C: Case>(base: Base) -> Result<(), String> {
+    let (lock, rival) = (C::of(&base.client), C::Rival::of(&base.client));
+    let mut contender = Contender { base, lock, rival, round: 0 };
+    contender.write(Event::Start, 0, "-")?;
+    let mut ended = std::pin::pin!(end_of_input());
+    while !is_over(ended.as_mut()).await {
+        contender.round += 1;
+        contender.contend().await.map_err(|error| format!("round {}: {error}", contender.round))?;
+    }
+    Ok(())
 }
 
-/// Waits until whoever has started this process lets go of it, or is no more.
+/// Waits until the parent process closes the pipe, or ends.
 async fn end_of_input() {
     let mut bytes = [0; 16];
     let mut input = tokio::io::stdin();
@@ -103,7 +96,7 @@ async fn is_over(ended: Pin<&mut impl Future<Output = ()>>) -> bool {
     }
 }
 
-/// Goes on holding a lock that is at risk, until it is held for certain or lost.
+/// Waits until a lock that is at risk is held again, or lost.
 async fn until_certain<K: Kind>(guard: &Guard<K>) -> Result<(), String> {
     let is_certain = timeout(PATIENCE, async {
         while guard.state() == LockState::AtRisk {
@@ -113,115 +106,95 @@ async fn until_certain<K: Kind>(guard: &Guard<K>) -> Result<(), String> {
     is_certain.await.map_err(|_| format!("at risk for too long: {guard:?}"))
 }
 
-#[derive(Clone)]
-enum Lock {
-    Fair(FairLock),
-    ReadWrite(RwLock),
-    Exclusive(ExclusiveLock),
-}
-
-impl Lock {
-    fn stats(&self) -> LockStats {
-        match self {
-            Self::Fair(lock) => lock.stats(),
-            Self::ReadWrite(lock) => lock.stats(),
-            Self::Exclusive(lock) => lock.stats(),
-        }
-    }
-}
-
-struct Contender {
+/// The parts of a contender that do not depend on the case.
+struct Base {
     process: usize,
     client: Client,
-    lock: Lock,
     log: File,
     random: SplitMix64,
+}
+
+/// A contender of a case. If the case is shared, it is its rival in some of the rounds.
+struct Contender<C: Case> {
+    base: Base,
+    lock: C,
+    rival: C::Rival,
     round: u64,
 }
 
-impl Contender {
+impl<C: Case> Contender<C> {
     /// One round: wait, hold, release.
     async fn contend(&mut self) -> Result<(), String> {
-        let since = self.client.now();
-        let session = self.client.session_id();
-        // Now and then one gives up, so that there are places in the queue to be cleaned up.
-        let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
-        let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
+        let since = self.base.client.now();
+        let session = self.base.client.session_id();
+        // Now and then an acquire gives up, so that its place in the queue has to be cleaned up.
+        let is_impatient = self.base.random.below(IMPATIENT_ONE_IN) == 0;
+        let patience =
+            if is_impatient { self.base.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
         match self.try_to_hold(patience, since).await? {
             Ok(()) => Ok(()),
             Err(LockError::TimedOut) if is_impatient => self.write(Event::Missed, 0, "-"),
             Err(LockError::Lost(LostReason::SessionExpired))
-                if session != self.client.session_id() =>
+                if session != self.base.client.session_id() =>
             {
                 self.write(Event::Expired, 0, "-")
             }
             Err(error) => Err(format!("acquire: {error}")),
         }?;
-        match self.lock.stats().watches_missed {
+        match self.lock.stats().watches_missed + self.rival.stats().watches_missed {
             0 => Ok(()),
             missed => Err(format!("{missed} watches were missed")),
         }
     }
 
-    /// Waits and holds, or says why it did not get the lock.
+    /// Acquires and holds the lock, or returns the error of the acquire.
     async fn try_to_hold(
         &mut self,
         patience: Duration,
         since: Time,
     ) -> Result<Result<(), LockError>, String> {
-        let refused = match self.lock.clone() {
-            Lock::Fair(lock) => match lock.acquire().timeout(patience).await {
-                Ok(guard) => {
-                    let token = guard.fencing_token().as_i64();
-                    return self.hold(token, guard, since).await.map(Ok);
-                }
-                Err(error) => error,
-            },
-            Lock::Exclusive(lock) => match lock.acquire().timeout(patience).await {
-                Ok(guard) => {
-                    let token = guard.fencing_token().as_i64();
-                    return self.hold(token, guard, since).await.map(Ok);
-                }
-                Err(error) => error,
-            },
-            Lock::ReadWrite(lock) if self.random.below(READER_ONE_IN) == 0 => {
-                match lock.read().timeout(patience).await {
-                    Ok(guard) => return self.hold(0, guard, since).await.map(Ok),
-                    Err(error) => error,
-                }
-            }
-            Lock::ReadWrite(lock) => match lock.write().timeout(patience).await {
-                Ok(guard) if self.random.below(DOWNGRADED_ONE_IN) == 0 => {
-                    return self.downgrade(guard, since).await.map(Ok);
-                }
-                Ok(guard) => {
-                    let token = guard.fencing_token().as_i64();
-                    return self.hold(token, guard, since).await.map(Ok);
-                }
-                Err(error) => error,
-            },
-        };
-        Ok(Err(refused))
+        if C::IS_SHARED && self.base.random.below(RIVAL_ONE_IN) == 0 {
+            let rival = self.rival.clone();
+            return self.try_to_hold_as(rival, patience, since).await;
+        }
+        let lock = self.lock.clone();
+        self.try_to_hold_as(lock, patience, since).await
     }
 
-    async fn hold<K: Kind>(
+    async fn try_to_hold_as<D: Case>(
+        &mut self,
+        lock: D,
+        patience: Duration,
+        since: Time,
+    ) -> Result<Result<(), LockError>, String> {
+        let guard = match lock.acquire().timeout(patience).await {
+            Ok(guard) => guard,
+            Err(error) => return Ok(Err(error)),
+        };
+        let token = D::token(&guard).map_or(0, |token| token.get());
+        self.write(Event::Grant, token, guard.path())?;
+        if D::HAS_DOWNGRADE && self.base.random.below(DOWNGRADED_ONE_IN) == 0 {
+            self.work(&guard).await;
+            self.write(Event::Share, token, "-")?;
+            let session = guard.session();
+            if let Ok(downgrading) = D::downgrade(guard) {
+                self.downgrade(token, session, downgrading, since).await?;
+            }
+        } else {
+            self.work_and_release(token, guard, since).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Continues as a reader, which has the token of the writer in the log.
+    async fn downgrade(
         &mut self,
         token: i64,
-        guard: Guard<K>,
+        session: SessionId,
+        downgrading: Downgrading,
         since: Time,
     ) -> Result<(), String> {
-        self.write(Event::Grant, token, guard.path())?;
-        self.work_and_release(token, guard, since).await
-    }
-
-    /// Holds for writing, and goes on as a reader.
-    async fn downgrade(&mut self, guard: WriteGuard, since: Time) -> Result<(), String> {
-        let token = guard.fencing_token().as_i64();
-        self.write(Event::Grant, token, guard.path())?;
-        self.work(&guard).await;
-        self.write(Event::Share, token, "-")?;
-        let session = guard.session();
-        let downgraded = timeout(PATIENCE, guard.downgrade()).await;
+        let downgraded = timeout(PATIENCE, downgrading).await;
         match downgraded.map_err(|_| format!("the downgrade of {token} hangs"))? {
             Ok(guard) => self.work_and_release(token, guard, since).await,
             Err(failed) => match (failed.error, failed.guard) {
@@ -236,7 +209,7 @@ impl Contender {
     }
 
     async fn work<K: Kind>(&mut self, guard: &Guard<K>) {
-        let work = HOLD_MIN + Duration::from_millis(self.random.below(HOLD_SPREAD_MS));
+        let work = HOLD_MIN + Duration::from_millis(self.base.random.below(HOLD_SPREAD_MS));
         tokio::select! {
             () = sleep(work) => {}
             _ = guard.lost() => {}
@@ -250,13 +223,13 @@ impl Contender {
         since: Time,
     ) -> Result<(), String> {
         self.work(&guard).await;
-        if self.random.below(STUBBORN_ONE_IN) == 0 {
+        if self.base.random.below(STUBBORN_ONE_IN) == 0 {
             until_certain(&guard).await?;
         }
         let mut state = guard.state();
         self.write(Event::Release, token, &format!("{state:?}"))?;
         if !matches!(state, LockState::Lost(_)) {
-            // Lost while the line was written: what others wrote before it is no offence.
+            // Lost while the line was written, so an earlier grant in the log is legal.
             state = guard.state();
             if let LockState::Lost(reason) = state {
                 self.write(Event::Lost, token, &format!("{reason:?}"))?;
@@ -272,8 +245,8 @@ impl Contender {
             .map_err(|error| format!("release of {token}: {error}"))?;
         let is_legal = match released {
             Released::Released => true,
-            Released::EndedWithSession => self.client.session_id() != Some(session),
-            // Nobody else deletes here.
+            Released::EndedWithSession => self.base.client.session_id() != Some(session),
+            // No other process deletes znodes.
             Released::AlreadyGone => false,
         };
         if !is_legal {
@@ -282,16 +255,16 @@ impl Contender {
         self.write(Event::Done, token, &format!("{released:?}"))
     }
 
-    /// A lock may be lost only if its session is over, or was without a server's word for its
-    /// whole timeout. The create of this round was such a word.
+    /// A lock may be lost only if its session is over, or has got no reply for its whole timeout. The
+    /// create of this round got one.
     fn check_loss(
         &self,
         reason: LostReason,
         session: SessionId,
         since: Time,
     ) -> Result<(), String> {
-        let elapsed = self.client.now().saturating_since(since);
-        let status = self.client.status();
+        let elapsed = self.base.client.now().saturating_since(since);
+        let status = self.base.client.status();
         let is_legal = match reason {
             LostReason::SessionExpired => status.session != Some(session),
             LostReason::DeadlinePassed => elapsed >= status.timeout,
@@ -305,26 +278,26 @@ impl Contender {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = Record {
             event,
-            process: self.process,
+            process: self.base.process,
             round: self.round,
             token,
             detail: detail.to_owned(),
-            connection: self.client.status().connection,
+            connection: self.base.client.status().connection,
             ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         };
-        // One write appends one line, whoever else appends.
+        // One write appends one line, whatever other processes append.
         let line = format!("{record}\n");
-        let written = self.log.write(line.as_bytes()).map_err(|error| error.to_string())?;
+        let written = self.base.log.write(line.as_bytes()).map_err(|error| error.to_string())?;
         if written == line.len() { Ok(()) } else { Err(format!("written in part: {line}")) }
     }
 }
 
-/// Asked for; servers may grant another.
+/// Requested session timeout. Servers may grant another one.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
 const HOLD_MIN: Duration = Duration::from_millis(5);
 const HOLD_SPREAD_MS: u64 = 16;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-const READER_ONE_IN: u64 = 2;
+const RIVAL_ONE_IN: u64 = 2;
 const DOWNGRADED_ONE_IN: u64 = 3;
 const STUBBORN_ONE_IN: u64 = 2;
 const IMPATIENT_ONE_IN: u64 = 8;

@@ -1,20 +1,19 @@
-//! Records what passes between clients and a server; the form is told in `zk_tests::capture`.
+//! Records conversations between clients and a server, in the format of `zk_tests::capture`.
 //!
 //! ```text
 //! record SERVER:PORT FILE TITLE
 //! ```
 //!
-//! It prints the address that clients shall connect to, and records until its standard input
-//! ends or has the line `end`. The line `cut` on its standard input ends all connections.
+//! It prints the address for clients, and records until its standard input ends or has the line
+//! `end`. The line `cut` on its standard input ends all connections.
 //!
-//! One request is let through at a time: the next one waits, on whatever connection it comes,
-//! until the one before is answered and the server has nothing more to say. So the order of the
-//! lines is the order in which the server has worked, and events stand behind the request that
-//! caused them.
+//! It forwards one request at a time. The next one waits, on any connection, until the previous one
+//! has its reply and the server is silent. So the order of the lines is the order in which the
+//! server has processed the requests, and events follow the request that has caused them.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a program that stands between processes lives in real time"
+    reason = "a program between processes lives in real time"
 )]
 
 use std::collections::{BTreeMap, VecDeque};
@@ -31,11 +30,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, timeout_at};
 use zk_tests::capture::{Conversation, Entry, Side};
 
-/// A server that is silent for so long has said everything.
+/// Silence after which the server has certainly sent everything.
 const SETTLED: Duration = Duration::from_millis(25);
-/// Some requests are never answered.
+/// Maximum wait for a reply. Some requests never get one.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
-/// Longer frames do not belong into a repository.
+/// Longer frames are too large for the repository.
 const FRAME_MAX: usize = 16 * 1024;
 
 #[tokio::main(flavor = "current_thread")]
@@ -46,7 +45,7 @@ async fn main() -> ExitCode {
         _ => Err("usage: record SERVER:PORT FILE TITLE".to_owned()),
     };
     match result {
-        // At once: the runtime would wait for the read of the standard input.
+        // Exit at once, since the runtime would wait for the read of the standard input.
         Ok(()) => std::process::exit(0),
         Err(problem) => {
             eprintln!("record: {problem}");
@@ -75,7 +74,7 @@ async fn run(server: &str, file: &str, title: &str) -> Result<(), String> {
     recorder.run().await
 }
 
-/// What happens outside.
+/// An event.
 enum Event {
     Open(u64, Box<Connection>),
     Heard(u64, Side, Heard),
@@ -143,12 +142,12 @@ async fn obey(events: UnboundedSender<Event>) {
 struct Recorder {
     file: File,
     inbox: UnboundedReceiver<Event>,
-    /// What clients have done and the server has not been told yet.
+    /// Actions of clients that were not forwarded to the server yet.
     waiting: VecDeque<Event>,
     connections: BTreeMap<u64, Connection>,
     start: Option<Instant>,
     seconds: u64,
-    /// Between a request and the last of what it causes, where no time is told.
+    /// True between a request and its last effect. No time is recorded in between.
     working: bool,
 }
 
@@ -157,7 +156,7 @@ impl Recorder {
         loop {
             let event = match self.waiting.pop_front() {
                 Some(event) => event,
-                None => self.inbox.recv().await.ok_or("nobody is left")?,
+                None => self.inbox.recv().await.ok_or("all senders are gone")?,
             };
             match event {
                 Event::End => return Ok(()),
@@ -184,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// True if there may be an answer.
+    /// True if there may be a reply.
     async fn asked(&mut self, number: u64, heard: Heard) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         match heard {
@@ -198,7 +197,7 @@ impl Recorder {
                 let gloss = connection.conversation.asked(&bytes).to_string();
                 let entry =
                     Entry::Frame { connection: number, from: Side::Client, bytes: bytes.clone() };
-                // Before the server can answer; if it is gone, its end of file is on its way.
+                // Recorded before the server can reply. If it is gone, its end of file follows.
                 let _ = connection.to_server.write_all(&bytes).await;
                 self.write(&entry, &gloss)?;
                 self.working = true;
@@ -207,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// True if it answers a request.
+    /// True if the frame is the reply to a request.
     async fn answered(&mut self, number: u64, heard: Heard) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         match heard {
@@ -218,7 +217,7 @@ impl Recorder {
             }
             Heard::Frame(bytes) => {
                 let gloss = connection.conversation.answered(&bytes).to_string();
-                // If the client is gone, its end of file is on its way.
+                // If the client is gone, its end of file follows.
                 let _ = connection.to_client.write_all(&bytes).await;
                 let is_event = bytes.get(4..8) == Some(&[0xff; 4][..]);
                 let entry = Entry::Frame { connection: number, from: Side::Server, bytes };

@@ -4,21 +4,22 @@
 //! referee SERVER:PORT DIRECTORY exclusive|shared CONTENDERS HAND_OFFS SECONDS
 //! ```
 //!
-//! It prints the address where it listens. Every contender connects there, says a line at a time
-//! and waits for the answer; what they say is told in `zk_tests::referee`.
+//! It prints the address on which it listens. Every contender connects to it, sends a line at a
+//! time, and waits for the reply. `zk_tests::referee` describes the messages.
 //!
-//! | word | answer |
+//! | message | reply |
 //! |---|---|
-//! | `hello IMPLEMENTATION` | `go`, when all are there |
+//! | `hello IMPLEMENTATION` | `go`, when all are connected |
 //! | `enter exclusive ZNODE`, `enter shared ZNODE`, `downgrade` | `ok` |
 //! | `leave`, `missed` | `on`, or `enough` |
-//! | `done` | `bye`, when all are done and the directory was looked at |
+//! | `done` | `bye`, when all are done and the directory was checked |
 //!
-//! In the end it prints the figures, or on standard error what is wrong, and then it fails.
+//! In the end it prints the figures. If a rule was violated, it prints the problems on standard
+//! error, and fails.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a program that stands between processes lives in real time"
+    reason = "a program between processes lives in real time"
 )]
 
 use std::process::ExitCode;
@@ -66,7 +67,7 @@ async fn referee(arguments: &[String]) -> Result<Figures, Vec<String>> {
     tokio::spawn(accept(listener, table.clone()));
     let over = timeout(limit, async {
         table.reached(Stage::Contended).await;
-        // Sessions live on, so that what is left behind is seen.
+        // The contenders' sessions are still alive, so that znodes that they left are visible.
         if let Err(problem) = is_empty(&client, &directory).await {
             table.referee().problem(problem);
         }
@@ -77,7 +78,7 @@ async fn referee(arguments: &[String]) -> Result<Figures, Vec<String>> {
         referee.problem(format!("not over after {limit:?}, missing: {missing:?}"));
     }
     table.reach(Stage::Over);
-    // Their answers are on their way.
+    // The last replies are in flight.
     let _ = timeout(FAREWELL_MAX, table.reached(Stage::Left)).await;
     client.close().await;
     table.referee().verdict()
@@ -104,7 +105,7 @@ fn read(arguments: &[String]) -> Result<(&str, Rules, Duration), String> {
     Ok((server, rules, Duration::from_secs(seconds as u64)))
 }
 
-/// Where all connections meet.
+/// State that all connections share.
 struct Table {
     referee: Mutex<Referee>,
     stage: watch::Sender<Stage>,
@@ -112,20 +113,20 @@ struct Table {
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Stage {
-    /// Some are not there yet.
+    /// Some contenders are not connected yet.
     Gathering,
     Contending,
-    /// All are done.
+    /// All contenders are done.
     Contended,
-    /// The directory was looked at.
+    /// The directory was checked.
     Over,
-    /// All have gone away.
+    /// All contenders have disconnected.
     Left,
 }
 
 impl Table {
     fn referee(&self) -> MutexGuard<'_, Referee> {
-        self.referee.lock().expect("nobody panics with it")
+        self.referee.lock().expect("no thread panics while it has the lock")
     }
 
     async fn reached(&self, stage: Stage) {
@@ -133,7 +134,7 @@ impl Table {
         stages.wait_for(|now| *now >= stage).await.expect("the sender lives as long as the table");
     }
 
-    /// Wakes those who wait for all others.
+    /// Wakes the connections that wait for all others.
     fn advance(&self) {
         let referee = self.referee();
         let stage = if referee.all_are_gone() {
@@ -148,7 +149,7 @@ impl Table {
         self.reach(stage);
     }
 
-    /// Stages never go back.
+    /// Advances the stage, which never goes back.
     fn reach(&self, stage: Stage) {
         self.stage.send_if_modified(|now| {
             let is_later = *now < stage;
@@ -180,7 +181,7 @@ async fn serve(stream: TcpStream, table: Arc<Table>) {
     table.advance();
 }
 
-/// Until the contender, or its turn, is no more.
+/// Serves a contender until it disconnects, or the queue ends.
 async fn talk(
     number: usize,
     lines: &mut Lines<BufReader<OwnedReadHalf>>,
@@ -212,12 +213,13 @@ async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Result<Word
     Some(lines.next_line().await.ok()??.parse())
 }
 
-/// What was given up is deleted in the background, so this looks until it is.
+/// Contenders that gave up are removed in the background, so this reads the directory until they
+/// are.
 async fn is_empty(client: &Client, directory: &str) -> Result<(), String> {
     let end = Instant::now() + DELETION_MAX;
     loop {
         let names = match client.get_children(directory).await {
-            // An empty container is removed by the server in the end.
+            // Servers delete empty containers.
             Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
             Err(error) => return Err(format!("cannot list {directory}: {error}")),
             Ok(names) if names.is_empty() => return Ok(()),

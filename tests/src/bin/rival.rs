@@ -1,10 +1,10 @@
-//! One contender of ours in a mixed queue, which tells the referee what it does.
+//! A contender of this project in a mixed queue, which reports to the referee.
 //!
 //! ```text
 //! rival REFEREE:PORT SERVER:PORT DIRECTORY curator|kazoo lock|read-write SEED
 //! ```
 //!
-//! What is not expected goes to standard error, and the process fails.
+//! Unexpected events are reported on standard error, and the process fails.
 #![expect(clippy::disallowed_methods, reason = "a process under test lives in real time")]
 
 use std::process::ExitCode;
@@ -55,11 +55,11 @@ fn lock(client: &Client, directory: &str, naming: &str, kind: &str) -> Result<Lo
     let is_kazoo = naming == "kazoo";
     if kind == "lock" {
         let naming = if is_kazoo { Naming::kazoo() } else { Naming::curator() };
-        let lock = FairLock::builder(client, directory)?.naming(naming).safety_relist(None);
+        let lock = FairLock::builder(client, directory)?.naming(naming).watch_check(None);
         lock.build().map(Lock::Fair)
     } else {
         let naming = if is_kazoo { RwNaming::kazoo() } else { RwNaming::curator() };
-        let lock = RwLock::builder(client, directory)?.naming(naming).safety_relist(None);
+        let lock = RwLock::builder(client, directory)?.naming(naming).watch_check(None);
         lock.build().map(Lock::ReadWrite)
     }
 }
@@ -77,9 +77,10 @@ struct Rival {
 }
 
 impl Rival {
-    /// One round: wait, hold, release. False if that was the last.
+    /// One round: wait, hold, release. Returns false if it was the last.
     async fn contend(&mut self) -> Result<bool, String> {
-        // Now and then one gives up, so that those behind are woken, and it is not their turn.
+        // Now and then an acquire gives up, so that contenders behind it are woken although it is
+        // not their turn.
         let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
         let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
         let refused = match self.lock.clone() {
@@ -127,7 +128,7 @@ impl Rival {
             return Err(format!("it is not held: {guard:?}"));
         }
         let goes_on = self.referee.leave().await?;
-        // Nobody else deletes here, and no session ends.
+        // No other process deletes znodes, and no session expires.
         match guard.release().await {
             Ok(Released::Released) => Ok(goes_on),
             other => Err(format!("released: {other:?}")),
@@ -139,7 +140,7 @@ impl Rival {
     }
 }
 
-/// Hears what the rival does.
+/// Connection to the referee.
 struct Referee {
     stream: BufReader<TcpStream>,
 }
@@ -174,7 +175,7 @@ impl Referee {
         if answers.contains(&answer) {
             Ok(answer.to_owned())
         } else {
-            Err(format!("referee, {word}: answered {answer:?}"))
+            Err(format!("referee, {word}: the reply is {answer:?}"))
         }
     }
 }

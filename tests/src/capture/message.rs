@@ -1,4 +1,4 @@
-//! What a captured frame says, which for replies depends on what was asked before.
+//! The message in a captured frame. Decoding a reply takes the request that it belongs to.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a gloss need not tell everything")]
 
 use std::collections::VecDeque;
@@ -7,10 +7,10 @@ use std::fmt;
 use bytes::{Buf as _, Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, ErrorCode, MultiOp, MultiResult, OpCode, Reader, Record as _,
-    ReplyHeader, Request, RequestHeader, Response, WatcherEvent, xid,
+    ReplyHeader, Request, RequestHeader, Response, SessionId, WatcherEvent, xid,
 };
 
-/// A frame that was understood, as far as it could be.
+/// A frame, decoded as far as possible.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Message {
     /// First frame of a client.
@@ -19,13 +19,13 @@ pub enum Message {
     Connected(ConnectResponse),
     /// Any other frame of a client.
     Request(RequestHeader, Request),
-    /// Answer to a request.
+    /// Reply to a request.
     Reply(ReplyHeader, Response),
-    /// Answer to a request that failed.
+    /// Reply to a request that failed.
     Failure(ReplyHeader),
-    /// A watch has fired.
+    /// A watch event.
     Event(ReplyHeader, WatcherEvent),
-    /// Not what the codec expects there.
+    /// Bytes that the codec cannot decode.
     Unknown(Bytes),
 }
 
@@ -34,12 +34,12 @@ pub enum Message {
 pub struct Conversation {
     asked: bool,
     answered: bool,
-    /// Requests without an answer.
+    /// Pending requests.
     pending: VecDeque<(i32, OpCode)>,
 }
 
 impl Conversation {
-    /// Reads the next frame of the client.
+    /// Decodes the next frame of the client.
     pub fn asked(&mut self, frame: &Bytes) -> Message {
         let payload = payload(frame);
         let mut reader = Reader::new(payload.clone());
@@ -58,7 +58,7 @@ impl Conversation {
         whole(request.map(|request| Message::Request(header, request)), &reader, frame)
     }
 
-    /// Reads the next frame of the server.
+    /// Decodes the next frame of the server.
     pub fn answered(&mut self, frame: &Bytes) -> Message {
         let payload = payload(frame);
         let mut reader = Reader::new(payload.clone());
@@ -91,7 +91,7 @@ fn payload(frame: &Bytes) -> Bytes {
     payload
 }
 
-/// Bytes behind a record would be lost, so what has some is not understood.
+/// `None` if bytes follow the record, since they would be lost.
 fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Message {
     match message {
         Ok(message) if reader.remaining() == 0 => message,
@@ -100,7 +100,7 @@ fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Mess
 }
 
 impl Message {
-    /// The frame that says this, with its length.
+    /// The frame with this message, and its length.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         let limit = i32::MAX as usize;
@@ -127,13 +127,15 @@ impl Message {
     }
 }
 
-/// In a few words, for people.
+/// A short form for people.
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connect(request) if request.session_id == 0 => f.write_str("connect"),
-            Self::Connect(request) => write!(f, "resume {:#x}", request.session_id),
-            Self::Connected(response) => write!(f, "session {:#x}", response.session_id),
+            Self::Connect(request) if request.session_id == SessionId::NONE => {
+                f.write_str("connect")
+            }
+            Self::Connect(request) => write!(f, "resume {}", request.session_id),
+            Self::Connected(response) => write!(f, "session {}", response.session_id),
             Self::Request(header, request) => {
                 write!(f, "{:?}", header.op)?;
                 match path(request) {

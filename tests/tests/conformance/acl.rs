@@ -8,7 +8,7 @@ use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
-/// What the server makes of [`CREDENTIALS`]: the name, and a hash of both.
+/// The id that the server derives from [`CREDENTIALS`]: the name, and a hash of name and password.
 const DIGEST_ID: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
 
 fn locked() -> CreateOptions {
@@ -175,7 +175,7 @@ async fn a_znode_is_deleted_by_leave_of_its_parent() {
     assert_eq!(other.delete("/a", None).await, Ok(()));
 }
 
-/// What is missing is told before permissions are looked at, and these before all else.
+/// Servers report a missing znode first, then missing permissions, then anything else.
 #[tokio::test]
 async fn permissions_have_their_place_among_the_refusals() {
     let fixture = Fixture::start().await;
@@ -208,7 +208,7 @@ async fn identities_that_cannot_be_are_refused() {
         ("ip", "not-an-address"),
         ("ip", "10.0.0.0/64"),
         ("nosuchscheme", "x"),
-        // Nobody has logged in.
+        // The client has no credentials.
         ("auth", ""),
     ] {
         let list = vec![Acl::new(Permissions::ALL, scheme, id)];

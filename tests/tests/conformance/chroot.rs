@@ -1,4 +1,4 @@
-//! The part of the tree that a client takes for all of it, and the connect string that names it.
+//! The subtree that a client sees as the whole tree, and the connect string that names it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use zk_tests::wait::event;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// An address at which nobody listens.
+/// An address at which no server listens.
 async fn dead_host() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().to_string()
@@ -76,7 +76,7 @@ async fn paths_begin_at_the_chroot_in_both_directions() {
     let paths: Vec<_> = outcomes.iter().filter_map(created).collect();
     assert_eq!(paths, ["/a/b", "/a/s-0000000002"]);
 
-    // The observer may be with a server that lags behind.
+    // The observer may be connected to a server that lags behind.
     fixture.observer.sync("/").await.unwrap();
     let (data, _) = fixture.observer.get_data(&fixture.full("/a/b")).await.unwrap();
     assert_eq!(data, "y");
@@ -116,7 +116,7 @@ async fn events_name_the_path_as_the_client_knows_it() {
 async fn a_dead_host_in_the_list_does_no_harm() {
     let fixture = Fixture::start().await;
     let hosts = format!("{},{}", dead_host().await, fixture.target.hosts());
-    // The list is shuffled; these seeds begin with either.
+    // The list is shuffled. With these seeds either address comes first.
     for seed in 0..4 {
         let client = fixture.builder_at(&hosts).seed(seed).connect().await.unwrap();
         assert!(client.exists("/").await.unwrap().is_some());

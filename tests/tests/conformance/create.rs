@@ -1,4 +1,4 @@
-//! Creating znodes: modes, numbers, stats, refusals.
+//! Creating znodes: modes, sequence numbers, stats, refusals.
 
 use zk_session::{
     Acl, Client, CreateMode, CreateOptions, Created, ErrorCode, OpError, Permissions, Ttl, Version,
@@ -28,7 +28,7 @@ async fn a_new_znode_has_the_stat_of_its_transaction() {
     let stat = created.stat;
     assert_eq!((stat.mzxid, stat.pzxid), (stat.czxid, stat.czxid));
     assert_eq!(stat.mtime, stat.ctime);
-    assert_eq!((stat.version, stat.cversion, stat.aversion), (Version(0), 0, Version(0)));
+    assert_eq!((stat.version, stat.cversion, stat.aversion), (Version(0), Version(0), Version(0)));
     assert_eq!((stat.data_length, stat.num_children), (5, 0));
     assert_eq!(stat.ephemeral_owner, None);
     assert_eq!(client.exists("/a").await, Ok(Some(stat)));
@@ -42,7 +42,7 @@ async fn a_create_and_a_delete_change_the_parents_count_of_children() {
     let before = create(&client, "/p", PERSISTENT).await.stat;
     let child = create(&client, "/p/a", PERSISTENT).await.stat;
     let parent = client.exists("/p").await.unwrap().unwrap();
-    assert_eq!((parent.cversion, parent.num_children, parent.pzxid), (1, 1, child.czxid));
+    assert_eq!((parent.cversion, parent.num_children, parent.pzxid), (Version(1), 1, child.czxid));
     assert_eq!(
         (parent.version, parent.mzxid, parent.mtime),
         (Version(0), before.mzxid, before.mtime)
@@ -50,7 +50,7 @@ async fn a_create_and_a_delete_change_the_parents_count_of_children() {
 
     client.delete("/p/a", None).await.unwrap();
     let parent = client.exists("/p").await.unwrap().unwrap();
-    assert_eq!((parent.cversion, parent.num_children), (2, 0));
+    assert_eq!((parent.cversion, parent.num_children), (Version(2), 0));
     assert!(parent.pzxid > child.czxid);
     assert_eq!((parent.czxid, parent.mzxid), (before.czxid, before.mzxid));
 }
@@ -64,7 +64,7 @@ async fn later_transactions_have_greater_zxids() {
     let third = client.set_data("/a", "x", None).await.unwrap().mzxid;
     assert!(first < second && second < third);
     assert_eq!(refusal(&client, "/a", PERSISTENT).await, server(ErrorCode::NODE_EXISTS));
-    // The refused create has taken a zxid as well.
+    // The refused create has used up a zxid as well.
     let fourth = create(&client, "/c", PERSISTENT).await.stat.czxid;
     assert!(fourth.0 >= third.0 + 2, "{third} then {fourth}");
 }
@@ -92,7 +92,7 @@ async fn sequence_numbers_count_the_creates_of_the_parent() {
     assert_eq!(create(&client, "/q/a-", sequential).await.path, "/q/a-0000000000");
     let ephemeral = CreateMode::EphemeralSequential;
     assert_eq!(create(&client, "/q/b-", ephemeral).await.path, "/q/b-0000000001");
-    // Other kinds count too, deletes give nothing back, refused creates take nothing.
+    // Creates of other modes count too, deletes do not count back, and refused creates do not count.
     create(&client, "/q/plain", PERSISTENT).await;
     client.delete("/q/a-0000000000", None).await.unwrap();
     client.delete("/q/plain", None).await.unwrap();
@@ -100,7 +100,7 @@ async fn sequence_numbers_count_the_creates_of_the_parent() {
     assert_eq!(refusal(&client, "/q/plain", PERSISTENT).await, server(ErrorCode::NODE_EXISTS));
     assert_eq!(create(&client, "/q/a-", sequential).await.path, "/q/a-0000000004");
     let stat = client.exists("/q").await.unwrap().unwrap();
-    assert_eq!((stat.cversion, stat.num_children), (7, 3));
+    assert_eq!((stat.cversion, stat.num_children), (Version(7), 3));
 }
 
 #[tokio::test]
@@ -135,10 +135,10 @@ async fn a_container_looks_like_a_persistent_znode() {
         create(&client, "/c/child", mode).await;
         let _ = client.delete("/c/child", None).await;
     }
-    assert_eq!(client.exists("/c").await.unwrap().unwrap().cversion, 5);
+    assert_eq!(client.exists("/c").await.unwrap().unwrap().cversion, Version(5));
 }
 
-/// Servers have this switched off unless told otherwise, and then say so.
+/// Servers have this switched off by default, and refuse it with an error of its own.
 #[tokio::test]
 async fn a_znode_with_a_time_to_live_is_created_or_declared_unsupported() {
     let fixture = Fixture::start().await;

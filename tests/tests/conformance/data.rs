@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use jute_codec::{CreateRequest, ReadRequest, Request, Response, SetDataRequest};
-use zk_session::machine::{Flight, Operation};
-use zk_session::{Acl, Client, CreateMode, ErrorCode, LaneEvent, OpError, Version};
+use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
+use zk_session::{Acl, Client, CreateMode, ErrorCode, OpError, Version};
 use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
@@ -67,7 +67,7 @@ async fn deletes_are_refused_for_the_reason() {
     client.create("/a", "", PERSISTENT).await.unwrap();
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "", None).await.unwrap();
-    // The version is looked at before the children.
+    // The server checks the version before the children.
     assert_eq!(client.delete("/a", Some(Version(0))).await, server(ErrorCode::BAD_VERSION));
     assert_eq!(client.delete("/a", Some(Version(1))).await, server(ErrorCode::NOT_EMPTY));
     assert_eq!(client.delete("/a", None).await, server(ErrorCode::NOT_EMPTY));
@@ -87,7 +87,7 @@ async fn a_znode_made_again_starts_anew() {
     client.delete("/a", None).await.unwrap();
     let second = client.create("/a", "x", PERSISTENT).await.unwrap().stat;
     assert!(second.czxid > first.czxid);
-    assert_eq!((second.version, second.cversion), (Version(0), 0));
+    assert_eq!((second.version, second.cversion), (Version(0), Version(0)));
     let sequential = client.create("/a/s", "", CreateMode::PersistentSequential).await.unwrap();
     assert_eq!(sequential.path, "/a/s0000000000");
 }
@@ -108,7 +108,7 @@ async fn children_are_listed_with_and_without_the_stat() {
     same.sort();
     assert_eq!((names, &same), (same.clone(), &vec!["x".into(), "y".into(), "z".into()]));
     assert_eq!(client.exists("/a").await, Ok(Some(stat)));
-    assert_eq!((stat.num_children, stat.cversion, stat.data_length), (3, 3, 4));
+    assert_eq!((stat.num_children, stat.cversion, stat.data_length), (3, Version(3), 4));
 }
 
 #[tokio::test]
@@ -135,12 +135,12 @@ async fn what_one_client_wrote_another_reads_after_a_sync() {
     }
 }
 
-/// Sends one request as it is, and gives back what it was answered.
+/// Sends one request as it is, and returns the reply.
 async fn ask(client: &Client, request: Request) -> Response {
-    let mut lane = client.lane();
+    let mut lane = Session::of(client).lane();
     let operations = vec![Operation::new(request)];
     lane.submit(Flight { operations, session: None, deadline: None }).unwrap();
-    soon("an answer", async {
+    soon("a reply", async {
         loop {
             if let LaneEvent::Reply { mut reply, .. } = lane.next().await {
                 return reply.results.pop().unwrap().unwrap();
@@ -170,12 +170,12 @@ async fn null_and_empty_data_are_kept_apart() {
     assert_eq!(raw_data(&client, "/null").await, None);
     assert_eq!(raw_data(&client, "/empty").await, Some(Bytes::new()));
 
-    let set = |data| SetDataRequest { path: "/empty".into(), data, version: -1 };
+    let set = |data| SetDataRequest { path: "/empty".into(), data, version: Version::ANY };
     ask(&client, Request::SetData(set(None))).await;
     assert_eq!(raw_data(&client, "/empty").await, None);
     ask(&client, Request::SetData(set(Some(Bytes::from_static(b"x"))))).await;
     assert_eq!(raw_data(&client, "/empty").await, Some(Bytes::from_static(b"x")));
-    // The client's own methods do not tell the two apart.
+    // The client's own methods do not distinguish the two.
     assert_eq!(client.get_data("/null").await.unwrap().0, "");
 }
 

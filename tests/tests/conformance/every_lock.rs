@@ -1,5 +1,5 @@
 //! What holds for every lock. A scenario has a holder and a waiter that it keeps out. In a queue
-//! there may be a rival between them, who excludes both.
+//! there may be a rival between them, which excludes both.
 
 use std::cmp::Reverse;
 use std::future::IntoFuture as _;
@@ -7,119 +7,79 @@ use std::time::Duration;
 
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    Acl, Client, ExclusiveLock, FairLock, LockError, LockState, LostReason, Multi, Outcome,
-    Permissions, Phase, Released, Version,
+    Acl, Client, FailedAction, LockError, LockState, LostReason, Multi, Outcome, Permissions,
+    Phase, Released, Version,
 };
+use zk_session::recipe::Session;
 use zk_session::{CreateMode, CreateOptions, ErrorCode};
-use zk_tests::lock::{
-    LOCK, Reader, Side, Waiter, Writer, acquire, cancelled_after, settle, until_znodes, znodes,
-};
+use zk_tests::case::{Case, LOCK, number};
+use zk_tests::for_each_lock;
+use zk_tests::lock::{Waiter, acquire, settle, until_znodes, znodes};
+use zk_tests::scene::poll_times;
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{PATIENCE, reconnected, soon};
 
 use crate::expiry::{NEVER, Victim};
 
-/// Who takes part.
-trait Constellation {
-    type Holder: Side;
-    type Rival: Side;
-    type Waiter: Side;
-}
-
-impl<H: Side, R: Side, W: Side> Constellation for (H, R, W) {
-    type Holder = H;
-    type Rival = R;
-    type Waiter = W;
-}
-
-/// A module for each constellation, with the scenarios as its tests.
-macro_rules! constellations {
-    ($($name:ident: $parts:ty),+; $scenarios:tt) => {
-        $(constellations!(@one $name: $parts; $scenarios);)+
-    };
-    (@one $name:ident: $parts:ty; [$($scenario:ident,)+]) => {
-        mod $name {
-            #[allow(unused_imports, reason = "each constellation needs some of them")]
-            use super::{ExclusiveLock, FairLock, Reader, Writer};
-            $(#[tokio::test]
-            async fn $scenario() {
-                super::$scenario::<$parts>().await;
-            })+
-        }
-    };
-}
-
-constellations! {
-    fair: (FairLock, FairLock, FairLock),
-    reader_behind_writer: (Writer, Writer, Reader),
-    writer_behind_reader: (Reader, Writer, Writer),
-    writer_behind_writer: (Writer, Writer, Writer),
-    exclusive: (ExclusiveLock, ExclusiveLock, ExclusiveLock);
-    [
+for_each_lock! {
+    #[tokio::test] locks: [
         a_free_lock_is_acquired_and_released,
         a_missing_directory_is_made_with_its_ancestors,
+        an_acquire_may_be_dropped_at_every_await_point,
+        a_try_may_be_dropped_at_every_await_point,
+        a_validation_notices_that_the_znode_is_gone,
+        a_directory_that_cannot_be_is_refused_with_the_reason,
+    ]
+    #[tokio::test] pairs: [
         the_holder_keeps_the_other_out_until_it_releases,
         a_try_takes_a_free_lock_and_leaves_a_busy_one,
         a_wait_ends_at_its_timeout_and_leaves_nothing,
-        an_acquire_may_be_dropped_at_every_await_point,
         a_wait_may_be_dropped_at_every_await_point,
-        a_try_may_be_dropped_at_every_await_point,
         a_release_may_be_dropped_at_every_await_point,
         dropping_a_guard_releases,
         closing_the_holder_passes_the_lock_on,
         closing_the_waiter_ends_its_wait,
         a_guard_is_lost_when_somebody_deletes_its_znode,
-        a_validation_notices_that_the_znode_is_gone,
         a_deleted_directory_is_made_again_by_who_waits,
         a_session_that_expires_while_waiting_is_followed_by_another_wait,
         a_session_that_expires_while_holding_loses_the_lock_and_the_next_may_have_it,
         a_directory_that_may_not_be_written_refuses_and_nothing_is_left,
-        a_directory_that_cannot_be_is_refused_with_the_reason,
         a_lock_is_held_over_the_loss_of_a_connection,
         a_waiter_goes_on_waiting_over_the_loss_of_a_connection,
         a_lost_reply_leaves_no_ghost,
     ]
-}
-
-mod queues {
-    use super::*;
-
-    constellations! {
-        fair: (FairLock, FairLock, FairLock),
-        reader_behind_writer: (Writer, Writer, Reader),
-        writer_behind_reader: (Reader, Writer, Writer),
-        writer_behind_writer: (Writer, Writer, Writer);
-        [
-            contenders_are_served_in_the_order_of_their_znodes,
-            a_contender_that_gives_up_in_the_middle_is_passed_over,
-            a_contender_that_loses_its_znode_in_the_middle_goes_to_the_end,
-            a_waiter_that_loses_its_znode_goes_to_the_end,
-            a_holder_that_may_not_be_read_is_waited_for,
-            who_may_not_list_is_refused_and_nothing_is_left,
-            a_transaction_of_a_session_that_expires_changes_nothing,
-        ]
-    }
+    #[tokio::test] queue_pairs: [
+        a_contender_that_gives_up_in_the_middle_is_passed_over,
+        a_holder_that_may_not_be_read_is_waited_for,
+        who_may_not_list_is_refused_and_nothing_is_left,
+        a_transaction_of_a_session_that_expires_changes_nothing,
+    ]
+    #[tokio::test] fifo_pairs: [
+        contenders_are_served_in_the_order_of_their_znodes,
+        a_contender_that_loses_its_znode_in_the_middle_goes_to_the_end,
+        a_waiter_that_loses_its_znode_goes_to_the_end,
+    ]
 }
 
 async fn owner(fixture: &Fixture) -> Client {
     fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
 }
 
-/// Makes the directory of the contender znodes, which is the owner's. What everybody may do is
-/// another thing.
-async fn directory<S: Side>(owner: &Client, everybody: Permissions) {
+/// Creates the directory of the contender znodes. Its creator may do everything, and all other
+/// clients have these permissions.
+async fn directory<C: Case>(owner: &Client, everybody: Permissions) {
     let list = Acl::creator_all().into_iter().chain([Acl::new(everybody, "world", "anyone")]);
     let options = CreateOptions::from(CreateMode::Persistent).acl(list.collect());
-    if S::DIRECTORY == LOCK {
+    if C::MARK.is_some() {
         owner.create("/locks", "", CreateMode::Persistent).await.unwrap();
     }
-    owner.create(S::DIRECTORY, "", options).await.unwrap();
+    owner.create(C::directory(), "", options).await.unwrap();
 }
 
-/// The work that is left to do in the background is done.
+/// Waits for the end of all cleanup in the background.
 async fn cleaned_up(client: &Client) {
-    soon("the end of the clean-up", async {
-        while client.janitor_slots_busy() > 0 {
+    soon("the end of the cleanup", async {
+        while Session::of(client).janitor_slots_busy() > 0 {
             client.sync("/").await.unwrap();
         }
     })
@@ -131,42 +91,42 @@ async fn czxid(client: &Client, path: &str) -> i64 {
     client.exists(path).await.unwrap().expect("its holder holds").czxid.0
 }
 
-fn is_refused(error: &LockError, what: &str) -> bool {
-    matches!(error, LockError::Refused { code: ErrorCode::NO_AUTH, operation, .. } if *operation == what)
+fn is_refused(error: &LockError, what: FailedAction) -> bool {
+    matches!(error, LockError::Refused { code: ErrorCode::NO_AUTH, action, .. } if *action == what)
 }
 
-async fn a_free_lock_is_acquired_and_released<C: Constellation>() {
+async fn a_free_lock_is_acquired_and_released<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let guard = acquire(&C::Waiter::of(&client)).await;
+    let guard = acquire(&C::of(&client)).await;
     assert_eq!((guard.state(), guard.session()), (LockState::Held, client.session_id().unwrap()));
     let stat = client.exists(guard.path()).await.unwrap().expect("the guard's znode exists");
     assert_eq!(stat.ephemeral_owner, Some(guard.session()));
     for _ in 0..3 {
         assert_eq!(guard.validate().await, Ok(()));
     }
-    assert_eq!(znodes::<C::Waiter>(&client).await.0, [guard.path()]);
+    assert_eq!(znodes::<C>(&client).await.0, [guard.path()]);
     assert_eq!(guard.release().await, Ok(Released::Released));
-    assert_eq!(znodes::<C::Waiter>(&client).await.0, [""; 0]);
+    assert_eq!(znodes::<C>(&client).await.0, [""; 0]);
 }
 
-async fn a_missing_directory_is_made_with_its_ancestors<C: Constellation>() {
+async fn a_missing_directory_is_made_with_its_ancestors<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     assert_eq!(client.exists("/locks").await, Ok(None));
-    let guard = C::Waiter::of(&client).trying().await.unwrap().expect("nobody holds it");
-    for path in ["/locks", C::Waiter::DIRECTORY] {
+    let guard = C::of(&client).try_acquire().await.unwrap().expect("the lock is free");
+    for path in ["/locks", C::directory()] {
         let stat = client.exists(path).await.unwrap().unwrap();
         assert_eq!((stat.ephemeral_owner, stat.data_length), (None, 0), "{path}");
     }
     guard.release().await.unwrap();
 }
 
-async fn the_holder_keeps_the_other_out_until_it_releases<C: Constellation>() {
+async fn the_holder_keeps_the_other_out_until_it_releases<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let holder = acquire(&C::Holder::of(&client)).await;
-    let mut next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let holder = acquire(&H::of(&client)).await;
+    let mut next = Waiter::queue(&W::of(&other)).await;
     settle(&other).await;
     assert!(next.is_waiting());
     assert_eq!(holder.validate().await, Ok(()));
@@ -175,71 +135,71 @@ async fn the_holder_keeps_the_other_out_until_it_releases<C: Constellation>() {
     assert_eq!((next.state(), next.session()), (LockState::Held, other.session_id().unwrap()));
     assert_eq!(next.validate().await, Ok(()));
     assert_eq!(next.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-async fn a_try_takes_a_free_lock_and_leaves_a_busy_one<C: Constellation>() {
+async fn a_try_takes_a_free_lock_and_leaves_a_busy_one<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = C::Holder::of(&client).trying().await.unwrap().expect("nobody holds it");
-    let before = client.exists(C::Holder::DIRECTORY).await.unwrap().unwrap();
+    let guard = H::of(&client).try_acquire().await.unwrap().expect("the lock is free");
+    let before = client.exists(H::directory()).await.unwrap().unwrap();
     other.sync(LOCK).await.unwrap();
-    assert!(C::Waiter::of(&other).trying().await.unwrap().is_none());
-    assert!(C::Waiter::of(&client).trying().await.unwrap().is_none(), "it is not reentrant");
-    // Reads only: nothing was created.
-    assert_eq!(client.exists(C::Holder::DIRECTORY).await.unwrap().unwrap(), before);
+    assert!(W::of(&other).try_acquire().await.unwrap().is_none());
+    assert!(W::of(&client).try_acquire().await.unwrap().is_none(), "it is not reentrant");
+    // A try only reads, and nothing was created.
+    assert_eq!(client.exists(H::directory()).await.unwrap().unwrap(), before);
     guard.release().await.unwrap();
     other.sync(LOCK).await.unwrap();
-    let guard = C::Waiter::of(&other).trying().await.unwrap().expect("it is free again");
+    let guard = W::of(&other).try_acquire().await.unwrap().expect("it is free again");
     guard.release().await.unwrap();
-    until_znodes::<C::Waiter>(&other, 0).await;
+    until_znodes::<W>(&other, 0).await;
 }
 
-async fn a_wait_ends_at_its_timeout_and_leaves_nothing<C: Constellation>() {
+async fn a_wait_ends_at_its_timeout_and_leaves_nothing<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&C::Holder::of(&client)).await;
+    let guard = acquire(&H::of(&client)).await;
     for timeout in [Duration::ZERO, Duration::from_millis(50)] {
-        let error = C::Waiter::of(&other).acquiring().timeout(timeout).await.unwrap_err();
+        let error = W::of(&other).acquire().timeout(timeout).await.unwrap_err();
         assert_eq!(error, LockError::TimedOut);
     }
     cleaned_up(&other).await;
-    until_znodes::<C::Waiter>(&client, 1).await;
+    until_znodes::<W>(&client, 1).await;
     assert_eq!(guard.validate().await, Ok(()));
     guard.release().await.unwrap();
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-async fn an_acquire_may_be_dropped_at_every_await_point<C: Constellation>() {
+async fn an_acquire_may_be_dropped_at_every_await_point<C: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     for polls in 0.. {
-        let acquiring = C::Waiter::of(&client).acquiring().timeout(PATIENCE).into_future();
-        let acquired = cancelled_after(polls, acquiring).await;
+        let acquiring = C::of(&client).acquire().timeout(PATIENCE).into_future();
+        let acquired = poll_times(acquiring, polls, || {}).await;
         let is_complete = acquired.is_some();
         if let Some(guard) = acquired {
             guard.unwrap().release().await.unwrap();
         }
-        until_znodes::<C::Waiter>(&other, 0).await;
+        until_znodes::<C>(&other, 0).await;
         cleaned_up(&client).await;
         if is_complete {
             break;
         }
-        assert!(polls < POLLS_MAX, "it does not come to its end");
+        assert!(polls < POLLS_MAX, "the future does not complete");
     }
-    let guard = C::Waiter::of(&other).trying().await.unwrap().expect("nobody holds it");
+    let guard = C::of(&other).try_acquire().await.unwrap().expect("the lock is free");
     guard.release().await.unwrap();
 }
 
-/// The holder lets go as soon as the other one waits, so the last of these waits are granted.
-async fn a_wait_may_be_dropped_at_every_await_point<C: Constellation>() {
+/// The holder releases as soon as the other contender waits, so the last of these waits are granted.
+async fn a_wait_may_be_dropped_at_every_await_point<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     let mut dropped_waiting = 0;
     for polls in 0.. {
-        let holder = acquire(&C::Holder::of(&other)).await;
-        let (acquire, mut phases) = C::Waiter::of(&client).acquiring().timeout(PATIENCE).phases();
-        let acquiring = cancelled_after(polls, acquire.into_future());
+        let holder = acquire(&H::of(&other)).await;
+        let (acquire, mut phases) = W::of(&client).acquire().timeout(PATIENCE).phases();
+        let acquiring = poll_times(acquire.into_future(), polls, || {});
         let hand_over = async {
             let mut phase = Some(phases.current());
             while matches!(phase, Some(Phase::Claiming)) {
@@ -255,92 +215,92 @@ async fn a_wait_may_be_dropped_at_every_await_point<C: Constellation>() {
         if let Some(guard) = acquired {
             assert_eq!(guard.unwrap().release().await, Ok(Released::Released));
         }
-        until_znodes::<C::Waiter>(&other, 0).await;
+        until_znodes::<W>(&other, 0).await;
         cleaned_up(&client).await;
         if is_complete {
             break;
         }
-        assert!(polls < POLLS_MAX, "it does not come to its end");
+        assert!(polls < POLLS_MAX, "the future does not complete");
     }
     assert!(dropped_waiting > 0, "no wait was dropped");
 }
 
-async fn a_try_may_be_dropped_at_every_await_point<C: Constellation>() {
+async fn a_try_may_be_dropped_at_every_await_point<C: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     for polls in 0.. {
-        let trying = C::Waiter::of(&client).trying().into_future();
-        let tried = cancelled_after(polls, trying).await;
+        let trying = C::of(&client).try_acquire().into_future();
+        let tried = poll_times(trying, polls, || {}).await;
         let is_complete = tried.is_some();
         if let Some(guard) = tried {
-            guard.unwrap().expect("nobody holds it").release().await.unwrap();
+            guard.unwrap().expect("the lock is free").release().await.unwrap();
         }
-        until_znodes::<C::Waiter>(&other, 0).await;
+        until_znodes::<C>(&other, 0).await;
         cleaned_up(&client).await;
         if is_complete {
             break;
         }
-        assert!(polls < POLLS_MAX, "it does not come to its end");
+        assert!(polls < POLLS_MAX, "the future does not complete");
     }
 }
 
-async fn a_release_may_be_dropped_at_every_await_point<C: Constellation>() {
+async fn a_release_may_be_dropped_at_every_await_point<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     for polls in 0.. {
-        let guard = acquire(&C::Holder::of(&client)).await;
-        let next = Waiter::queue(&C::Waiter::of(&other)).await;
-        let released = cancelled_after(polls, guard.release()).await;
+        let guard = acquire(&H::of(&client)).await;
+        let next = Waiter::queue(&W::of(&other)).await;
+        let released = poll_times(guard.release(), polls, || {}).await;
         assert_eq!(next.guard().await.release().await, Ok(Released::Released));
-        until_znodes::<C::Waiter>(&other, 0).await;
+        until_znodes::<W>(&other, 0).await;
         if let Some(released) = released {
             assert_eq!(released, Ok(Released::Released));
             break;
         }
-        assert!(polls < POLLS_MAX, "it does not come to its end");
+        assert!(polls < POLLS_MAX, "the future does not complete");
     }
 }
 
-async fn dropping_a_guard_releases<C: Constellation>() {
+async fn dropping_a_guard_releases<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&C::Holder::of(&client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let guard = acquire(&H::of(&client)).await;
+    let next = Waiter::queue(&W::of(&other)).await;
     drop(guard);
     next.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-async fn closing_the_holder_passes_the_lock_on<C: Constellation>() {
+async fn closing_the_holder_passes_the_lock_on<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&C::Holder::of(&client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let guard = acquire(&H::of(&client)).await;
+    let next = Waiter::queue(&W::of(&other)).await;
     let lost = guard.lost();
     client.close().await;
     assert_eq!(soon("the loss", lost).await, LostReason::Closed);
     assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
     next.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&other, 0).await;
+    until_znodes::<W>(&other, 0).await;
 }
 
-async fn closing_the_waiter_ends_its_wait<C: Constellation>() {
+async fn closing_the_waiter_ends_its_wait<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&C::Holder::of(&client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let guard = acquire(&H::of(&client)).await;
+    let next = Waiter::queue(&W::of(&other)).await;
     other.close().await;
     assert_eq!(next.result().await.unwrap_err(), LockError::Closed);
-    until_znodes::<C::Waiter>(&client, 1).await;
+    until_znodes::<W>(&client, 1).await;
     assert_eq!(guard.validate().await, Ok(()));
     guard.release().await.unwrap();
 }
 
-async fn a_guard_is_lost_when_somebody_deletes_its_znode<C: Constellation>() {
+async fn a_guard_is_lost_when_somebody_deletes_its_znode<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&C::Holder::of(&client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let guard = acquire(&H::of(&client)).await;
+    let next = Waiter::queue(&W::of(&other)).await;
     let lost = guard.lost();
     fixture.observer.delete(&fixture.full(guard.path()), None).await.unwrap();
     assert_eq!(soon("the loss", lost).await, LostReason::ZnodeDeleted);
@@ -349,34 +309,36 @@ async fn a_guard_is_lost_when_somebody_deletes_its_znode<C: Constellation>() {
     let error = guard.validate().await.unwrap_err();
     assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
     assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
-    assert_eq!(next.validate().await, Ok(()), "the loser has removed nobody else's znode");
+    assert_eq!(next.validate().await, Ok(()), "the loser has removed another holder's znode");
     assert_eq!(next.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
 /// Whether or not its event has come yet.
-async fn a_validation_notices_that_the_znode_is_gone<C: Constellation>() {
+async fn a_validation_notices_that_the_znode_is_gone<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let guard = acquire(&C::Waiter::of(&client)).await;
+    let guard = acquire(&C::of(&client)).await;
     client.delete(guard.path(), None).await.unwrap();
     let error = guard.validate().await.unwrap_err();
     assert_eq!(error, LockError::Lost(LostReason::ZnodeDeleted));
     assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
 }
 
-async fn a_deleted_directory_is_made_again_by_who_waits<C: Constellation>() {
+async fn a_deleted_directory_is_made_again_by_who_waits<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let holder = acquire(&C::Holder::of(&client)).await;
+    let holder = acquire(&H::of(&client)).await;
     let before = czxid(&client, holder.path()).await;
-    let next = Waiter::queue(&C::Waiter::of(&other)).await;
-    let (mut paths, _) = znodes::<C::Waiter>(&client).await;
-    // Who waits hears of its own znode first. The other way round it may take the deletion of the
-    // one ahead for its turn, hold, and learn a moment later that its own znode went with it.
-    paths.sort_unstable_by_key(|path| Reverse(path[path.len() - 10..].to_owned()));
+    let next = Waiter::queue(&W::of(&other)).await;
+    let (mut paths, _) = znodes::<W>(&client).await;
+    // The waiter gets the event of its own znode first. In the opposite order it may take the
+    // deletion ahead for its turn, hold the lock, and then learn that its own znode is gone too.
+    if W::MARK.is_some() {
+        paths.sort_unstable_by_key(|path| Reverse(number(path)));
+    }
     let mut all = paths.iter().fold(Multi::new(), |multi, path| multi.delete(path, None));
-    if C::Waiter::DIRECTORY == LOCK {
+    if W::MARK.is_some() {
         all = all.delete(LOCK, None);
     }
     client.commit(all.delete("/locks", None)).await.unwrap();
@@ -386,20 +348,20 @@ async fn a_deleted_directory_is_made_again_by_who_waits<C: Constellation>() {
     assert_eq!(holder.release().await, Ok(Released::AlreadyGone));
     assert_eq!(next.validate().await, Ok(()));
     assert_eq!(next.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-async fn a_session_that_expires_while_waiting_is_followed_by_another_wait<C: Constellation>() {
+async fn a_session_that_expires_while_waiting_is_followed_by_another_wait<H: Case, W: Case>() {
     let victim = Victim::start(NEVER, true).await;
     let client = victim.fixture.client().await;
-    let holder = acquire(&C::Holder::of(&client)).await;
-    let mut waiter = Waiter::queue(&C::Waiter::of(&victim.client)).await;
+    let holder = acquire(&H::of(&client)).await;
+    let mut waiter = Waiter::queue(&W::of(&victim.client)).await;
     victim.expire().await;
-    until_znodes::<C::Waiter>(&client, 1).await;
+    until_znodes::<W>(&client, 1).await;
     victim.proxy.resume();
     let after = victim.next_session().await;
-    if C::Waiter::DIRECTORY == LOCK {
-        until_znodes::<C::Waiter>(&client, 2).await;
+    if W::MARK.is_some() {
+        until_znodes::<W>(&client, 2).await;
     }
     settle(&victim.client).await;
     assert!(waiter.is_waiting());
@@ -409,24 +371,25 @@ async fn a_session_that_expires_while_waiting_is_followed_by_another_wait<C: Con
     assert_eq!(Some(guard.session()), after.session);
     assert_eq!(guard.validate().await, Ok(()));
     assert_eq!(guard.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
 async fn a_session_that_expires_while_holding_loses_the_lock_and_the_next_may_have_it<
-    C: Constellation,
+    H: Case,
+    W: Case,
 >() {
     let victim = Victim::start(NEVER, true).await;
     let client = victim.fixture.client().await;
-    let holder = acquire(&C::Holder::of(&victim.client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&client)).await;
+    let holder = acquire(&H::of(&victim.client)).await;
+    let next = Waiter::queue(&W::of(&client)).await;
     victim.expire().await;
-    // Nobody has told the holder, who knows by itself.
+    // No event reaches the holder, which knows by its deadline.
     let next = next.guard().await;
     let reason = soon("the loss", holder.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
     victim.proxy.resume();
     victim.next_session().await;
-    // Lost is lost, also when a server can be reached again.
+    // The lock stays lost when a server can be reached again.
     assert_eq!(holder.validate().await, Err(LockError::Lost(reason)));
     let released = soon("the release", holder.release()).await;
     assert!(
@@ -434,55 +397,55 @@ async fn a_session_that_expires_while_holding_loses_the_lock_and_the_next_may_ha
         "{released:?}"
     );
     assert_eq!(next.validate().await, Ok(()));
-    // Its client goes on in the new session.
-    let again = Waiter::queue(&C::Holder::of(&victim.client)).await;
+    // Its client continues in the new session.
+    let again = Waiter::queue(&H::of(&victim.client)).await;
     assert_eq!(next.release().await, Ok(Released::Released));
     assert_eq!(again.guard().await.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-async fn a_directory_that_may_not_be_written_refuses_and_nothing_is_left<C: Constellation>() {
+async fn a_directory_that_may_not_be_written_refuses_and_nothing_is_left<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
-    directory::<C::Waiter>(&owner, Permissions::READ).await;
+    directory::<W>(&owner, Permissions::READ).await;
     other.sync(LOCK).await.unwrap();
-    let waiter = C::Waiter::of(&other);
+    let waiter = W::of(&other);
     for _ in 0..2 {
-        let error = waiter.acquiring().timeout(PATIENCE).await.unwrap_err();
-        assert!(is_refused(&error, "create"), "{error}");
-        let error = waiter.trying().await.unwrap_err();
-        assert!(is_refused(&error, "create"), "{error}");
+        let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
+        assert!(is_refused(&error, FailedAction::Create), "{error}");
+        let error = waiter.try_acquire().await.unwrap_err();
+        assert!(is_refused(&error, FailedAction::Create), "{error}");
     }
     cleaned_up(&other).await;
-    until_znodes::<C::Waiter>(&owner, 0).await;
-    let holder = acquire(&C::Holder::of(&owner)).await;
+    until_znodes::<W>(&owner, 0).await;
+    let holder = acquire(&H::of(&owner)).await;
     other.sync(LOCK).await.unwrap();
-    // It is taken, and that may be read.
-    assert!(waiter.trying().await.unwrap().is_none());
-    let error = waiter.acquiring().timeout(PATIENCE).await.unwrap_err();
-    assert!(is_refused(&error, "create"), "{error}");
+    // The lock is held, and the client may read that.
+    assert!(waiter.try_acquire().await.unwrap().is_none());
+    let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
+    assert!(is_refused(&error, FailedAction::Create), "{error}");
     assert_eq!(holder.validate().await, Ok(()));
     assert_eq!(holder.release().await, Ok(Released::Released));
-    until_znodes::<C::Waiter>(&owner, 0).await;
+    until_znodes::<W>(&owner, 0).await;
 }
 
-async fn a_directory_that_cannot_be_is_refused_with_the_reason<C: Constellation>() {
+async fn a_directory_that_cannot_be_is_refused_with_the_reason<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     client.create("/locks", "", CreateMode::Ephemeral).await.unwrap();
-    let error = C::Waiter::of(&client).acquiring().timeout(PATIENCE).await.unwrap_err();
+    let error = C::of(&client).acquire().timeout(PATIENCE).await.unwrap_err();
     let LockError::Refused { code, .. } = &error else { panic!("{error}") };
     assert_eq!(*code, ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
-    // The clean-up finds nothing to do, and ends.
+    // The cleanup finds nothing to do, and ends.
     cleaned_up(&client).await;
 }
 
-async fn a_lock_is_held_over_the_loss_of_a_connection<C: Constellation>() {
+async fn a_lock_is_held_over_the_loss_of_a_connection<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (proxy, client) = fixture.proxied().await;
     let other = fixture.client().await;
-    let guard = acquire(&C::Holder::of(&client)).await;
-    let mut next = Waiter::queue(&C::Waiter::of(&other)).await;
+    let guard = acquire(&H::of(&client)).await;
+    let mut next = Waiter::queue(&W::of(&other)).await;
     for _ in 0..3 {
         let before = client.status();
         proxy.cut_all();
@@ -493,16 +456,16 @@ async fn a_lock_is_held_over_the_loss_of_a_connection<C: Constellation>() {
     assert!(next.is_waiting());
     assert_eq!(guard.release().await, Ok(Released::Released));
     next.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&other, 0).await;
+    until_znodes::<W>(&other, 0).await;
 }
 
-async fn a_waiter_goes_on_waiting_over_the_loss_of_a_connection<C: Constellation>() {
+async fn a_waiter_goes_on_waiting_over_the_loss_of_a_connection<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (proxy, client) = fixture.proxied().await;
     let other = fixture.client().await;
-    let holder = acquire(&C::Holder::of(&other)).await;
-    let mut waiter = Waiter::queue(&C::Waiter::of(&client)).await;
-    let (before, _) = znodes::<C::Waiter>(&other).await;
+    let holder = acquire(&H::of(&other)).await;
+    let mut waiter = Waiter::queue(&W::of(&client)).await;
+    let (before, _) = znodes::<W>(&other).await;
     for _ in 0..3 {
         let status = client.status();
         proxy.cut_all();
@@ -510,53 +473,53 @@ async fn a_waiter_goes_on_waiting_over_the_loss_of_a_connection<C: Constellation
         settle(&client).await;
         assert!(waiter.is_waiting());
     }
-    let (mut after, _) = znodes::<C::Waiter>(&other).await;
+    let (mut after, _) = znodes::<W>(&other).await;
     after.sort_by_key(|path| before.iter().position(|other| other == path));
     assert_eq!(after, before, "it has kept its place");
     holder.release().await.unwrap();
     let guard = waiter.guard().await;
     assert_eq!(guard.validate().await, Ok(()));
     guard.release().await.unwrap();
-    until_znodes::<C::Waiter>(&other, 0).await;
+    until_znodes::<W>(&other, 0).await;
 }
 
-async fn a_lost_reply_leaves_no_ghost<C: Constellation>() {
+async fn a_lost_reply_leaves_no_ghost<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (proxy, client) = fixture.proxied().await;
     let other = fixture.client().await;
-    let lock = C::Waiter::of(&client);
+    let lock = W::of(&client);
     acquire(&lock).await.release().await.unwrap();
     for _ in 0..3 {
         proxy.lose_replies();
         let guard = acquire(&lock).await;
-        assert_eq!(znodes::<C::Waiter>(&other).await.0, [guard.path()]);
+        assert_eq!(znodes::<W>(&other).await.0, [guard.path()]);
         assert_eq!(guard.validate().await, Ok(()));
         proxy.lose_replies();
         guard.release().await.unwrap();
-        assert_eq!(znodes::<C::Waiter>(&other).await.0, [""; 0]);
+        assert_eq!(znodes::<W>(&other).await.0, [""; 0]);
     }
-    // And of one who waits.
+    // The same with a waiter.
     for _ in 0..3 {
-        let holder = acquire(&C::Holder::of(&other)).await;
+        let holder = acquire(&H::of(&other)).await;
         proxy.lose_replies();
         let waiter = Waiter::queue(&lock).await;
         assert_eq!(holder.release().await, Ok(Released::Released));
         waiter.guard().await.release().await.unwrap();
-        until_znodes::<C::Waiter>(&other, 0).await;
+        until_znodes::<W>(&other, 0).await;
     }
 }
 
-async fn contenders_are_served_in_the_order_of_their_znodes<C: Constellation>() {
+async fn contenders_are_served_in_the_order_of_their_znodes<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let mut clients = Vec::new();
     for _ in 0..5 {
         clients.push(fixture.client().await);
     }
-    let first = acquire(&C::Holder::of(&clients[0])).await;
-    let second = Waiter::queue(&C::Rival::of(&clients[1])).await;
-    let mut third = Waiter::queue(&C::Waiter::of(&clients[2])).await;
-    let mut fourth = Waiter::queue(&C::Rival::of(&clients[3])).await;
-    let mut fifth = Waiter::queue(&C::Waiter::of(&clients[4])).await;
+    let first = acquire(&H::of(&clients[0])).await;
+    let second = Waiter::queue(&W::Rival::of(&clients[1])).await;
+    let mut third = Waiter::queue(&W::of(&clients[2])).await;
+    let mut fourth = Waiter::queue(&W::Rival::of(&clients[3])).await;
+    let mut fifth = Waiter::queue(&W::of(&clients[4])).await;
 
     let mut served = vec![czxid(&clients[0], first.path()).await];
     first.release().await.unwrap();
@@ -583,29 +546,29 @@ async fn contenders_are_served_in_the_order_of_their_znodes<C: Constellation>() 
     served.push(czxid(&clients[4], fifth.path()).await);
     fifth.release().await.unwrap();
     assert!(served.is_sorted_by(|earlier, later| earlier < later), "{served:?}");
-    until_znodes::<C::Waiter>(&clients[0], 0).await;
+    until_znodes::<W>(&clients[0], 0).await;
 }
 
-async fn a_contender_that_gives_up_in_the_middle_is_passed_over<C: Constellation>() {
+async fn a_contender_that_gives_up_in_the_middle_is_passed_over<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
-    let holder = acquire(&C::Holder::of(&clients[0])).await;
-    let middle = Waiter::queue(&C::Rival::of(&clients[1])).await;
-    let mut last = Waiter::queue(&C::Waiter::of(&clients[2])).await;
-    until_znodes::<C::Waiter>(&clients[0], 3).await;
+    let holder = acquire(&H::of(&clients[0])).await;
+    let middle = Waiter::queue(&W::Rival::of(&clients[1])).await;
+    let mut last = Waiter::queue(&W::of(&clients[2])).await;
+    until_znodes::<W>(&clients[0], 3).await;
     drop(middle);
-    until_znodes::<C::Waiter>(&clients[0], 2).await;
+    until_znodes::<W>(&clients[0], 2).await;
     settle(&clients[2]).await;
     assert!(last.is_waiting(), "the holder holds it still");
     holder.release().await.unwrap();
     last.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&clients[0], 0).await;
+    until_znodes::<W>(&clients[0], 0).await;
 }
 
 /// Path of the znode of a client.
-async fn znode_of<S: Side>(fixture: &Fixture, client: &Client) -> String {
-    for path in znodes::<S>(client).await.0 {
-        let stat = client.exists(&path).await.unwrap().expect("it stands there");
+async fn znode_of<C: Case>(fixture: &Fixture, client: &Client) -> String {
+    for path in znodes::<C>(client).await.0 {
+        let stat = client.exists(&path).await.unwrap().expect("the contender has a znode");
         if stat.ephemeral_owner == client.session_id() {
             return fixture.full(&path);
         }
@@ -613,93 +576,90 @@ async fn znode_of<S: Side>(fixture: &Fixture, client: &Client) -> String {
     panic!("it has none");
 }
 
-async fn a_contender_that_loses_its_znode_in_the_middle_goes_to_the_end<C: Constellation>() {
+async fn a_contender_that_loses_its_znode_in_the_middle_goes_to_the_end<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
-    let holder = acquire(&C::Holder::of(&clients[0])).await;
-    let mut middle = Waiter::queue(&C::Rival::of(&clients[1])).await;
-    let mut last = Waiter::queue(&C::Waiter::of(&clients[2])).await;
-    let doomed = znode_of::<C::Waiter>(&fixture, &clients[1]).await;
+    let holder = acquire(&H::of(&clients[0])).await;
+    let mut middle = Waiter::queue(&W::Rival::of(&clients[1])).await;
+    let mut last = Waiter::queue(&W::of(&clients[2])).await;
+    let doomed = znode_of::<W>(&fixture, &clients[1]).await;
     fixture.observer.delete(&doomed, None).await.unwrap();
     soon("another place", async {
-        // It has neither its old place nor none.
-        while znodes::<C::Waiter>(&clients[0]).await.0.len() < 3 {}
+        // The contender gives up its old place, and gets a new one.
+        while znodes::<W>(&clients[0]).await.0.len() < 3 {}
     })
     .await;
     settle(&clients[2]).await;
-    assert!(last.is_waiting(), "who stood before it has gone, but the holder holds");
+    assert!(last.is_waiting(), "its predecessor is gone, but the holder still holds the lock");
     assert_eq!(holder.validate().await, Ok(()));
     holder.release().await.unwrap();
     let last = last.guard().await;
     settle(&clients[1]).await;
-    assert!(middle.is_waiting(), "it stands behind the last by now");
+    assert!(middle.is_waiting(), "it is behind the last one by now");
     last.release().await.unwrap();
     middle.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&clients[0], 0).await;
+    until_znodes::<W>(&clients[0], 0).await;
 }
 
-async fn a_waiter_that_loses_its_znode_goes_to_the_end<C: Constellation>() {
+async fn a_waiter_that_loses_its_znode_goes_to_the_end<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let clients = [fixture.client().await, fixture.client().await, fixture.client().await];
-    let holder = acquire(&C::Holder::of(&clients[0])).await;
-    let mut waiter = Waiter::queue(&C::Waiter::of(&clients[1])).await;
-    let rival = Waiter::queue(&C::Rival::of(&clients[2])).await;
-    let doomed = znode_of::<C::Waiter>(&fixture, &clients[1]).await;
+    let holder = acquire(&H::of(&clients[0])).await;
+    let mut waiter = Waiter::queue(&W::of(&clients[1])).await;
+    let rival = Waiter::queue(&W::Rival::of(&clients[2])).await;
+    let doomed = znode_of::<W>(&fixture, &clients[1]).await;
     fixture.observer.delete(&doomed, None).await.unwrap();
-    soon("another place", async { while znodes::<C::Waiter>(&clients[0]).await.0.len() < 3 {} })
-        .await;
+    soon("another place", async { while znodes::<W>(&clients[0]).await.0.len() < 3 {} }).await;
     holder.release().await.unwrap();
     let rival = rival.guard().await;
     settle(&clients[1]).await;
     assert!(waiter.is_waiting());
     rival.release().await.unwrap();
     waiter.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&clients[0], 0).await;
+    until_znodes::<W>(&clients[0], 0).await;
 }
 
-/// The directory is watched instead.
-async fn a_holder_that_may_not_be_read_is_waited_for<C: Constellation>() {
+/// The waiter watches the directory instead.
+async fn a_holder_that_may_not_be_read_is_waited_for<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
-    let secret = C::Holder::build(&owner, Acl::creator_all()).unwrap();
+    let secret = H::with(&owner, |lock| lock.acl(Acl::creator_all()));
     let holder = acquire(&secret).await;
-    let mut waiter = Waiter::queue(&C::Waiter::of(&other)).await;
-    // Something changes, but not for us.
-    let passer_by = Waiter::queue(&C::Waiter::of(&fixture.client().await)).await;
+    let mut waiter = Waiter::queue(&W::of(&other)).await;
+    // The directory changes, but the holder stays.
+    let passer_by = Waiter::queue(&W::of(&fixture.client().await)).await;
     drop(passer_by);
-    until_znodes::<C::Waiter>(&owner, 2).await;
+    until_znodes::<W>(&owner, 2).await;
     settle(&other).await;
     assert!(waiter.is_waiting());
     holder.release().await.unwrap();
     waiter.guard().await.release().await.unwrap();
-    until_znodes::<C::Waiter>(&owner, 0).await;
+    until_znodes::<W>(&owner, 0).await;
 }
 
-async fn who_may_not_list_is_refused_and_nothing_is_left<C: Constellation>() {
+async fn who_may_not_list_is_refused_and_nothing_is_left<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
-    directory::<C::Waiter>(&owner, Permissions::CREATE | Permissions::DELETE).await;
+    directory::<W>(&owner, Permissions::CREATE | Permissions::DELETE).await;
     other.sync(LOCK).await.unwrap();
-    let waiter = C::Waiter::of(&other);
-    let error = waiter.acquiring().timeout(PATIENCE).await.unwrap_err();
-    assert!(is_refused(&error, "list"), "{error}");
-    let error = waiter.trying().await.unwrap_err();
-    assert!(is_refused(&error, "list"), "{error}");
+    let waiter = W::of(&other);
+    let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
+    assert!(is_refused(&error, FailedAction::List), "{error}");
+    let error = waiter.try_acquire().await.unwrap_err();
+    assert!(is_refused(&error, FailedAction::List), "{error}");
     cleaned_up(&other).await;
-    until_znodes::<C::Waiter>(&owner, 0).await;
-    acquire(&C::Holder::of(&owner)).await.release().await.unwrap();
+    until_znodes::<W>(&owner, 0).await;
+    acquire(&H::of(&owner)).await.release().await.unwrap();
 }
 
-async fn a_transaction_of_a_session_that_expires_changes_nothing<
-    C: Constellation<Holder: Side<Kind: Queued>>,
->() {
+async fn a_transaction_of_a_session_that_expires_changes_nothing<H: Case<Kind: Queued>, W: Case>() {
     let victim = Victim::start(NEVER, true).await;
     let client = victim.fixture.client().await;
     client.create("/paid", "", CreateMode::Persistent).await.unwrap();
-    let holder = acquire(&C::Holder::of(&victim.client)).await;
-    let next = Waiter::queue(&C::Waiter::of(&client)).await;
+    let holder = acquire(&H::of(&victim.client)).await;
+    let next = Waiter::queue(&W::of(&client)).await;
     let pay = || holder.transaction(Multi::new().set_data("/paid", "late", None));
-    // Of one that is on its way when the session expires, nothing more is known at first.
+    // The outcome of a transaction that is in flight when the session expires is unknown at first.
     victim.proxy.pause();
     let (early, ()) = tokio::join!(pay(), async {
         victim.expire_while_blocked().await;
@@ -715,8 +675,8 @@ async fn a_transaction_of_a_session_that_expires_changes_nothing<
     assert_eq!((data, stat.version), ("".into(), Version(0)));
     drop(holder);
     next.release().await.unwrap();
-    until_znodes::<C::Waiter>(&client, 0).await;
+    until_znodes::<W>(&client, 0).await;
 }
 
-/// Far more than any of them needs.
+/// Far more polls than any of these futures needs.
 const POLLS_MAX: usize = 300;

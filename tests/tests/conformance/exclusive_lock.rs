@@ -1,14 +1,15 @@
-//! The exclusive lock: one znode of a fixed name, and no queue.
+//! The exclusive lock: one znode with a fixed name, and no queue.
 
 use std::future::IntoFuture as _;
 
 use tokio::task::JoinSet;
 use zk_recipes::{
-    Acl, Client, CreateMode, ErrorCode, ExclusiveLock, FairLock, LockError, LockState, LostReason,
-    Permissions, Released, Role,
+    Acl, Client, CreateMode, ErrorCode, ExclusiveLock, FailedAction, FairLock, LockError,
+    LockState, LostReason, Permissions, Released, Role,
 };
 use zk_session::{CreateOptions, OpError};
-use zk_tests::lock::{LOCK, Side, Waiter, acquire, settle, until_znodes};
+use zk_tests::case::{Case as _, LOCK};
+use zk_tests::lock::{Waiter, acquire, settle, until_znodes};
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{PATIENCE, soon};
 
@@ -52,11 +53,11 @@ async fn the_holder_can_be_seen() {
     assert_eq!(seen.holder().await, Ok(None));
     let guard = acquire(&lock).await;
     other.sync(LOCK).await.unwrap();
-    let holder = seen.holder().await.unwrap().expect("it is held");
+    let holder = seen.holder().await.unwrap().expect("the lock is held");
     assert_eq!((holder.position, holder.role, holder.path.as_str()), (0, Role::Exclusive, LOCK));
     assert_eq!((holder.identity.as_ref(), holder.session), (&b"me, 17"[..], guard.session()));
     let stat = client.exists(LOCK).await.unwrap().unwrap();
-    assert_eq!(guard.fencing_token().as_i64(), stat.czxid.0);
+    assert_eq!(guard.fencing_token().get(), stat.czxid.0);
     guard.release().await.unwrap();
     other.sync(LOCK).await.unwrap();
     assert_eq!(seen.holder().await, Ok(None));
@@ -70,7 +71,7 @@ async fn what_does_not_go_away_is_no_lock() {
     for mode in [CreateMode::Persistent, CreateMode::Container] {
         client.create(LOCK, "", mode).await.unwrap();
         let lock = ExclusiveLock::of(&client);
-        let mixed = LockError::MixedKinds { name: "billing".to_owned() };
+        let mixed = LockError::MixedKinds { name: "x".to_owned() };
         assert_eq!(lock.acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
         assert_eq!(lock.try_acquire().await.unwrap_err(), mixed);
         client.delete(LOCK, None).await.unwrap();
@@ -78,7 +79,7 @@ async fn what_does_not_go_away_is_no_lock() {
     acquire(&ExclusiveLock::of(&client)).await.release().await.unwrap();
 }
 
-/// A queue is a directory, and an exclusive lock has no room for one.
+/// A queue is a directory, and the znode of an exclusive lock cannot have children.
 #[tokio::test]
 async fn a_queue_and_an_exclusive_lock_do_not_share_a_path() {
     let fixture = Fixture::start().await;
@@ -115,7 +116,7 @@ async fn a_holder_whose_znode_is_changed_holds_on() {
     until_znodes::<ExclusiveLock>(&client, 0).await;
 }
 
-/// The znode of another holder at the same path is not ours, and stays.
+/// The znode of another holder at the same path is left alone.
 #[tokio::test]
 async fn a_holder_that_was_replaced_knows_it_and_removes_nothing() {
     let fixture = Fixture::start().await;
@@ -132,7 +133,7 @@ async fn a_holder_that_was_replaced_knows_it_and_removes_nothing() {
     assert_eq!(next.release().await, Ok(Released::Released));
 }
 
-/// The session is the same, and yet it is not its znode.
+/// The znode belongs to the same session, but to another guard.
 #[tokio::test]
 async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothing() {
     let fixture = Fixture::start().await;
@@ -140,7 +141,7 @@ async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothi
     let lock = ExclusiveLock::of(&client);
     acquire(&lock).await.release().await.unwrap();
     let guard = acquire(&lock).await;
-    // Long before the znode of a new holder is watched.
+    // Long before the new holder watches its znode.
     client.delete(LOCK, None).await.unwrap();
     let next = acquire(&lock).await;
     assert_eq!(next.session(), guard.session());
@@ -155,11 +156,14 @@ async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothi
 async fn who_may_not_read_the_holder_is_refused() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
-    let holder = acquire(&ExclusiveLock::build(&owner, Acl::creator_all()).unwrap()).await;
+    let holder = acquire(&ExclusiveLock::with(&owner, |lock| lock.acl(Acl::creator_all()))).await;
     other.sync(LOCK).await.unwrap();
     let lock = ExclusiveLock::of(&other);
-    let refused =
-        LockError::Refused { code: ErrorCode::NO_AUTH, operation: "read", path: LOCK.to_owned() };
+    let refused = LockError::Refused {
+        code: ErrorCode::NO_AUTH,
+        action: FailedAction::Read,
+        path: LOCK.to_owned(),
+    };
     assert_eq!(lock.acquire().timeout(PATIENCE).await.unwrap_err(), refused);
     assert_eq!(lock.try_acquire().await.unwrap_err(), refused);
     assert_eq!(lock.holder().await.unwrap_err(), refused);
@@ -168,7 +172,7 @@ async fn who_may_not_read_the_holder_is_refused() {
     acquire(&lock).await.release().await.unwrap();
 }
 
-/// Nothing is listed, so the directory need not be readable.
+/// The lock lists nothing, so clients need no permission to read the directory.
 #[tokio::test]
 async fn create_and_delete_are_enough_in_the_directory() {
     let fixture = Fixture::start().await;

@@ -1,13 +1,13 @@
-//! The end of a session that no server hears of any more.
+//! The expiry of a session whose client is cut off.
 //!
-//! The client is kept from its server by a proxy that forwards nothing; an observer's watch tells
-//! when the server has expired the session. Nothing here depends on how long that takes.
+//! A proxy that forwards nothing separates the client from its server, and the watch of an observer
+//! fires when the server has expired the session. No test depends on how long that takes.
 
 use std::time::Duration;
 
+use zk_session::recipe::{Change, LaneEvent, Session};
 use zk_session::{
-    Change, Client, CreateMode, EventType, LaneEvent, OpError, Outcome, SessionState, Status,
-    WatchEnded,
+    Client, CreateMode, EventType, OpError, Outcome, SessionState, Status, WatchEnded,
 };
 use zk_tests::proxy::Proxy;
 use zk_tests::target::{Fixture, SHORT_SESSION};
@@ -16,10 +16,10 @@ use zk_tests::wait::{kind, soon, status};
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// Longer than any test runs: the server's word is waited for.
+/// Longer than any test runs, so the client waits for a server to end its session.
 pub(super) const NEVER: Duration = Duration::from_secs(600);
 
-/// A client that is to lose its session.
+/// A client that is about to lose its session.
 pub(super) struct Victim {
     pub(super) fixture: Fixture,
     pub(super) proxy: Proxy,
@@ -28,7 +28,8 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// A client with an ephemeral `/e`; `give_up` is when it stops believing in its session.
+    /// A client with an ephemeral znode `/e`. After `give_up` without a server it treats its session
+    /// as expired.
     pub(super) async fn start(give_up: Duration, renew: bool) -> Self {
         Self::with_timeout(SHORT_SESSION, give_up, renew).await
     }
@@ -61,7 +62,7 @@ impl Victim {
         assert_eq!(observer.exists(&path).await, Ok(None));
     }
 
-    /// As [`Victim::expire`], when the client is blocked already.
+    /// As [`Victim::expire`], if the client is blocked already.
     pub(super) async fn expire_while_blocked(&self) {
         let path = self.fixture.full("/e");
         self.fixture.observer.sync("/").await.unwrap();
@@ -111,7 +112,7 @@ async fn nothing_crosses_into_the_next_session() {
     assert_eq!(soon("the end", existence.changed()).await, Err(WatchEnded::SessionExpired));
     victim.next_session().await;
     assert_eq!(client.exists("/waiting").await, Ok(None));
-    // Watches are set anew, in the new session.
+    // Watches can be set again in the new session.
     let (_, mut again) = client.exists_and_watch("/again").await.unwrap();
     client.create("/again", "", PERSISTENT).await.unwrap();
     assert_eq!(kind(&mut again).await, EventType::NODE_CREATED);
@@ -120,7 +121,7 @@ async fn nothing_crosses_into_the_next_session() {
 #[tokio::test]
 async fn a_lane_is_told_which_session_ended_and_which_began() {
     let victim = Victim::start(NEVER, true).await;
-    let mut lane = victim.client.lane();
+    let mut lane = Session::of(&victim.client).lane();
     victim.expire().await;
     victim.proxy.resume();
     let after = victim.next_session().await;
@@ -158,7 +159,7 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
     status(client, "the giving up", |now| now.session.is_none()).await;
     victim.proxy.resume();
     let after = victim.next_session().await;
-    // Whether the server had expired the old session or not, it is over now.
+    // Whether or not the server had expired the old session, it is over now.
     client.sync("/").await.unwrap();
     assert_eq!(client.exists("/e").await, Ok(None));
     assert_eq!(client.session_id(), after.session);
@@ -166,13 +167,13 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
 
 #[tokio::test]
 async fn idle_sessions_are_kept_alive() {
-    // Long enough for a few pings that come late.
+    // Long enough for a few late pings.
     let timeout = 2 * SHORT_SESSION;
     let victim = Victim::with_timeout(timeout, NEVER, true).await;
     let idle = victim.fixture.builder().session_timeout(timeout);
     let idle = idle.connect_within(Duration::from_secs(30)).connect().await.unwrap();
     let stat = idle.create("/idle", "", EPHEMERAL).await.unwrap().stat;
-    // The victim has the same timeout, and was last heard of after the idle one's last request.
+    // The victim has the same timeout, and its last request came after the idle client's.
     victim.client.sync("/").await.unwrap();
     victim.expire().await;
     let seen = victim.fixture.observer.exists(&victim.fixture.full("/idle")).await.unwrap();

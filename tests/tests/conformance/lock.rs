@@ -1,4 +1,4 @@
-//! The fair lock, besides what it has in common with [every lock](super::every_lock).
+//! The fair lock, besides the properties of [every lock](super::every_lock).
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use zk_recipes::{
     TransactionError, Version,
 };
 use zk_session::{CreateMode, ErrorCode, EventType};
-use zk_tests::lock::{LOCK, Waiter, acquire, lock, until_contenders};
+use zk_tests::case::{Case as _, LOCK};
+use zk_tests::lock::{Waiter, acquire, until_znodes};
 use zk_tests::target::{Fixture, SHORT_SESSION};
 use zk_tests::wait::{PATIENCE, event, soon};
 
 #[tokio::test]
 async fn one_client_may_stand_in_the_queue_often() {
     let fixture = Fixture::start().await;
-    let lock = lock(&fixture.client().await);
+    let lock = FairLock::of(&fixture.client().await);
     let holder = acquire(&lock).await;
     let mut next = Waiter::queue(&lock).await;
     let mut last = Waiter::queue(&lock).await;
@@ -29,7 +30,7 @@ async fn one_client_may_stand_in_the_queue_often() {
 async fn a_transaction_is_committed_while_the_lock_is_held() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let guard = acquire(&lock(&client)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
     let multi = Multi::new()
         .create("/paid", "17", CreateMode::Persistent)
         .create("/log-", "", CreateMode::PersistentSequential)
@@ -52,7 +53,7 @@ async fn a_transaction_is_committed_while_the_lock_is_held() {
 async fn a_refused_transaction_names_the_operation_and_applies_nothing() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let guard = acquire(&lock(&client)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
     for failing in 0..3 {
         let multi = (0..3).fold(Multi::new(), |multi, index| match index == failing {
             true => multi.delete("/missing", None),
@@ -72,10 +73,10 @@ async fn a_refused_transaction_names_the_operation_and_applies_nothing() {
 async fn a_transaction_after_the_znode_is_gone_applies_nothing() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&other)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
+    let next = Waiter::queue(&FairLock::of(&other)).await;
     client.create("/paid", "", CreateMode::Persistent).await.unwrap();
-    // Queued at once, before anybody can tell of the deletion.
+    // Both are submitted at once, before the event of the deletion can arrive.
     let deleted = client.delete(guard.path(), None);
     let late = guard.transaction(Multi::new().set_data("/paid", "late", None));
     deleted.await.unwrap();
@@ -93,12 +94,12 @@ async fn a_transaction_after_the_znode_is_gone_applies_nothing() {
 async fn a_lost_reply_of_a_transaction_leaves_a_doubt_that_repeating_it_resolves() {
     let fixture = Fixture::start().await;
     let (proxy, client) = fixture.proxied().await;
-    let guard = acquire(&lock(&client)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
     let unique = || Multi::new().create("/paid-17", "", CreateMode::Persistent);
     proxy.lose_replies();
     let unknown = guard.transaction(unique()).await.unwrap_err();
     assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
-    // Applied, or not, if another reply was the first to be lost. Now it is, once.
+    // It was applied, unless the lost reply was that of another request. Now it is, exactly once.
     let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
     let repeated = guard.transaction(unique()).await;
     assert!(repeated.is_ok() || repeated == Err(exists), "{repeated:?}");
@@ -112,7 +113,7 @@ async fn tokens_grow_even_when_the_directory_is_made_again() {
     let client = fixture.client().await;
     let mut tokens = Vec::new();
     for _ in 0..5 {
-        let guard = acquire(&lock(&client)).await;
+        let guard = acquire(&FairLock::of(&client)).await;
         tokens.push(guard.fencing_token());
         guard.release().await.unwrap();
         client.delete(LOCK, None).await.unwrap();
@@ -124,24 +125,24 @@ async fn tokens_grow_even_when_the_directory_is_made_again() {
 async fn a_lock_of_another_kind_in_the_directory_is_an_error() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    acquire(&lock(&client)).await.release().await.unwrap();
+    acquire(&FairLock::of(&client)).await.release().await.unwrap();
     let other = "a-__WRIT__0000000001";
     client.create(&format!("{LOCK}/{other}"), "", CreateMode::Ephemeral).await.unwrap();
     let mixed = LockError::MixedKinds { name: other.to_owned() };
-    assert_eq!(lock(&client).acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
-    assert_eq!(lock(&client).try_acquire().await.unwrap_err(), mixed);
-    until_contenders(&client, 1).await;
+    assert_eq!(FairLock::of(&client).acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
+    assert_eq!(FairLock::of(&client).try_acquire().await.unwrap_err(), mixed);
+    until_znodes::<FairLock>(&client, 1).await;
 }
 
 #[tokio::test]
 async fn what_is_no_lock_is_ignored() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    acquire(&lock(&client)).await.release().await.unwrap();
+    acquire(&FairLock::of(&client)).await.release().await.unwrap();
     for name in ["config", "unlock-0000000001", "lock-12"] {
         client.create(&format!("{LOCK}/{name}"), "", CreateMode::Persistent).await.unwrap();
     }
-    let guard = lock(&client).try_acquire().await.unwrap().expect("nobody holds it");
+    let guard = FairLock::of(&client).try_acquire().await.unwrap().expect("the lock is free");
     guard.release().await.unwrap();
 }
 
@@ -153,7 +154,7 @@ async fn contenders_of_the_same_naming_exclude_each_other() {
     let guard = acquire(&kazoo).await;
     assert!(guard.path().contains("__lock__"), "{}", guard.path());
     assert!(kazoo.try_acquire().await.unwrap().is_none());
-    let error = lock(&client).try_acquire().await.unwrap_err();
+    let error = FairLock::of(&client).try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
     guard.release().await.unwrap();
 }
@@ -165,8 +166,8 @@ async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
     let builder = fixture.builder_at(proxy.addr()).session_timeout(SHORT_SESSION);
     let builder = builder.connect_timeout(Duration::from_millis(500));
     let client = builder.connect_within(PATIENCE).connect().await.unwrap();
-    let guard = acquire(&lock(&client)).await;
-    let next = Waiter::queue(&lock(&fixture.client().await)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
+    let next = Waiter::queue(&FairLock::of(&fixture.client().await)).await;
     proxy.pause();
     let reason = soon("the loss", guard.lost()).await;
     assert_eq!(guard.state(), LockState::Lost(reason));
@@ -174,7 +175,7 @@ async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
     let successor = next.guard().await;
     assert!(successor.fencing_token() > token);
     proxy.resume();
-    // Lost is lost, also when a server can be reached again.
+    // The lock stays lost when a server can be reached again.
     assert_eq!(guard.validate().await, Err(LockError::Lost(reason)));
     let released = soon("the release", guard.release()).await;
     assert!(
@@ -188,10 +189,10 @@ async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
 async fn an_observer_can_watch_the_queue() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    acquire(&lock(&client)).await.release().await.unwrap();
+    acquire(&FairLock::of(&client)).await.release().await.unwrap();
     let (names, mut watcher) = client.get_children_and_watch(LOCK).await.unwrap();
     assert_eq!(names, Vec::<&str>::new());
-    let guard = acquire(&lock(&client)).await;
+    let guard = acquire(&FairLock::of(&client)).await;
     assert_eq!(event(&mut watcher).await.kind, EventType::NODE_CHILDREN_CHANGED);
     guard.release().await.unwrap();
 }

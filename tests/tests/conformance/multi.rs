@@ -1,4 +1,4 @@
-//! Writes that happen together or not at all.
+//! Writes that are applied together or not at all.
 
 use zk_session::{
     Client, CreateMode, ErrorCode, Multi, MultiError, MultiOutcome, OpError, Version,
@@ -39,7 +39,7 @@ async fn every_operation_has_its_outcome() {
         (checked, deleted, checked_too),
         (&MultiOutcome::Checked, &MultiOutcome::Deleted, &MultiOutcome::Checked)
     );
-    // The stat is of the moment after the operation, and not every server tells it.
+    // The stat is that after the operation, and not every server returns it.
     let MultiOutcome::Created { path, stat } = created else { panic!("{created:?}") };
     assert_eq!(path, "/p/a");
     assert!(stat.is_none_or(|stat| stat.czxid == now.czxid && stat.version == Version(0)));
@@ -61,11 +61,11 @@ async fn all_operations_share_one_transaction() {
     let outcomes = client.commit(multi).await.unwrap();
     let parent = client.exists("/a").await.unwrap().unwrap();
     assert_eq!((parent.mzxid, parent.pzxid), (parent.czxid, parent.czxid));
-    assert_eq!((parent.mtime, parent.cversion), (parent.ctime, 2));
+    assert_eq!((parent.mtime, parent.cversion), (parent.ctime, Version(2)));
     for path in ["/a/b", "/a/c"] {
         assert_eq!(client.exists(path).await.unwrap().unwrap().czxid, parent.czxid);
     }
-    // Containers answer with their stat on every server.
+    // For containers every server returns the stat.
     let container = outcomes.get(1);
     assert!(
         matches!(container, Some(MultiOutcome::Created { stat: Some(stat), .. }) if stat.czxid == parent.czxid),
@@ -89,8 +89,8 @@ async fn a_refusal_at_any_index_undoes_everything() {
         assert_eq!(client.commit(multi).await, refused(failing, ErrorCode::BAD_VERSION));
     }
     let stat = client.exists("/q").await.unwrap().unwrap();
-    assert_eq!((stat.cversion, stat.num_children, stat.pzxid), (0, 0, stat.czxid));
-    // Not even numbers were used up.
+    assert_eq!((stat.cversion, stat.num_children, stat.pzxid), (Version(0), 0, stat.czxid));
+    // Not even sequence numbers were used up.
     let created = client.create("/q/n-", "", CreateMode::PersistentSequential).await.unwrap();
     assert_eq!(created.path, "/q/n-0000000000");
 }
@@ -150,9 +150,9 @@ async fn operations_see_the_effect_of_earlier_ones() {
     names.sort();
     assert_eq!(names, ["a-0000000001", "a-0000000002"]);
     let (data, stat) = client.get_data("/q").await.unwrap();
-    assert_eq!((data, stat.version, stat.cversion), ("2".into(), Version(2), 4));
+    assert_eq!((data, stat.version, stat.cversion), ("2".into(), Version(2), Version(4)));
 
-    // What was deleted is gone for the rest, and what was created can be in the way.
+    // Later operations see the effects of earlier ones: deletes as well as creates.
     let multi = Multi::new().create("/x", "", PERSISTENT).create("/x", "", PERSISTENT);
     assert_eq!(client.commit(multi).await, refused(1, ErrorCode::NODE_EXISTS));
     let multi = Multi::new().delete("/q/a-0000000001", None).check("/q/a-0000000001", None);
@@ -197,7 +197,7 @@ async fn an_empty_multi_succeeds() {
     assert_eq!(client.status().connection, 1);
 }
 
-/// What locks use as a write barrier: a check that says yes or no, and is committed either way.
+/// Locks use this as a write barrier: a check that is committed whether it succeeds or fails.
 #[tokio::test]
 async fn a_lone_check_takes_a_zxid_whether_it_holds_or_not() {
     let fixture = Fixture::start().await;

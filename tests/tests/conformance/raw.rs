@@ -1,15 +1,15 @@
-//! Frames as they stand on the wire, without the client: the requests captured from a session
-//! with a real server, sent again, must be answered as they were then.
+//! Raw frames, without the client: the requests of a captured session with a real server are sent
+//! again, and must get the same replies.
 //!
-//! What cannot be the same twice (zxids, times, session ids) is masked; everything else is
-//! compared, whole replies where one was captured, error codes everywhere.
+//! Values that cannot be the same twice (zxids, times, session ids) are masked, everything else is
+//! compared: whole replies where they were captured, and error codes everywhere.
 
 use bytes::Bytes;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, CheckRequest, ConnectRequest, ConnectResponse, CreateMode,
     CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp, MultiResult, OpCode, ReadRequest,
-    ReadResult, Reader, Record, ReplyHeader, Request, RequestHeader, Response, SetAclRequest,
-    SetDataRequest, Stat, WatcherType, WatchesRequest,
+    ReadResult, Reader, Record, ReplyHeader, Request, RequestHeader, Response, SessionId,
+    SetAclRequest, SetDataRequest, Stat, Version, WatcherType, WatchesRequest, Zxid,
 };
 use serde_json::Value;
 use tokio::io::AsyncReadExt as _;
@@ -17,7 +17,8 @@ use zk_session::Client;
 use zk_tests::target::{Fixture, remove};
 use zk_tests::wire::{self, Connection, frame, new_session};
 
-/// The version whose replies are compared; where none was kept, that of the other serves.
+/// The server version whose replies are compared. Where a reply was not kept, that of the other
+/// version is used.
 const VERSIONS: [&str; 3] = ["@zk-3.8.0", "@zk-3.9.3", ""];
 
 /// Captured frames by name.
@@ -52,15 +53,15 @@ async fn connect(fixture: &Fixture) -> Connection {
     Connection::open(fixture.target.address().await).await
 }
 
-/// Hides what differs from run to run.
+/// Masks values that differ between runs.
 fn masked(response: Response) -> Response {
     let stat = |stat: Stat| Stat {
-        czxid: 0,
-        mzxid: 0,
+        czxid: Zxid(0),
+        mzxid: Zxid(0),
         ctime: 0,
         mtime: 0,
-        ephemeral_owner: i64::from(stat.ephemeral_owner != 0),
-        pzxid: 0,
+        ephemeral_owner: SessionId(i64::from(stat.ephemeral_owner != SessionId::NONE)),
+        pzxid: Zxid(0),
         ..stat
     };
     match response {
@@ -87,7 +88,7 @@ fn masked(response: Response) -> Response {
         }
         Response::Multi(results) => {
             let result = |result| match result {
-                // Servers differ in which of the two they answer.
+                // Servers differ in which of the two they return.
                 MultiResult::Create2 { path, .. } => MultiResult::Create { path },
                 MultiResult::SetData(reply) => MultiResult::SetData(stat(reply)),
                 other => other,
@@ -104,7 +105,7 @@ fn masked(response: Response) -> Response {
             Response::MultiRead(results.into_iter().map(result).collect())
         }
         Response::WhoAmI(mut identities) => {
-            // The address is that of the network between here and there.
+            // The address depends on the network between client and server.
             identities.retain(|identity| identity.auth_scheme != "ip");
             Response::WhoAmI(identities)
         }
@@ -112,8 +113,8 @@ fn masked(response: Response) -> Response {
     }
 }
 
-/// A request of the captured session: the frame itself where it was kept, the same bytes made
-/// anew where not.
+/// A request of the captured session: the captured frame if it was kept, otherwise the same bytes,
+/// encoded again.
 enum Send {
     Captured,
     Made(i32, Request),
@@ -141,7 +142,7 @@ impl Step {
         Self { events, ..self }
     }
 
-    /// Sends it, and compares the answer.
+    /// Sends the request, and compares the reply.
     async fn run(&self, connection: &mut Connection, golden: &Golden) -> ErrorCode {
         let name = self.name;
         let sent = match &self.send {
@@ -153,7 +154,8 @@ impl Step {
         let asked = RequestHeader::decode(&mut Reader::new(sent.slice(4..))).unwrap();
         assert_eq!((header.xid, header.err), (asked.xid, self.code), "{name}");
         let events: Vec<_> = events.iter().map(|(kind, path)| (*kind, path.as_str())).collect();
-        // At a zxid beyond 2^31 the restored watches of the captured frame count as outdated.
+        // On a server with a zxid beyond 2^31, the restored watches of the captured frame are
+        // outdated.
         if name != "setwatches" {
             assert_eq!(events, self.events, "{name}");
         }
@@ -217,15 +219,16 @@ fn first_half() -> Vec<Step> {
 fn second_half() -> Vec<Step> {
     let made = Step::made;
     let captured = Step::captured;
-    let set = SetDataRequest { path: "/g/m".into(), data: Some(Bytes::from("mm")), version: 0 };
+    let set =
+        SetDataRequest { path: "/g/m".into(), data: Some(Bytes::from("mm")), version: Version(0) };
     let create2 =
         CreateRequest { with_stat: true, ..create("/g/m2", b"", Acl::open(), PERSISTENT) };
     let multi = vec![
-        MultiOp::Check(CheckRequest { path: "/g".into(), version: 1 }),
+        MultiOp::Check(CheckRequest { path: "/g".into(), version: Version(1) }),
         MultiOp::Create(create("/g/m", b"m", Acl::open(), PERSISTENT)),
         MultiOp::Create(create2),
         MultiOp::SetData(set),
-        MultiOp::Delete(DeleteRequest { path: "/g/m2".into(), version: -1 }),
+        MultiOp::Delete(DeleteRequest { path: "/g/m2".into(), version: Version::ANY }),
     ];
     let recursive = AddWatchMode::PERSISTENT_RECURSIVE;
     let add_watch = AddWatchRequest { path: "/g".into(), mode: recursive };
@@ -257,17 +260,18 @@ fn second_half() -> Vec<Step> {
     ]
 }
 
-/// What earlier runs may have left. The session of the captured frames works right below the
-/// root, so this is the one test without a part of the tree to itself.
+/// Removes znodes of earlier runs. The captured session works directly below the root, so this is
+/// the only test without a subtree of its own.
 async fn clean(client: &Client) {
     for path in ["/g", "/nope"] {
-        // The captured list denies everything but reading to those who come from elsewhere.
+        // The captured list allows clients with another address only to read.
         let _ = client.set_acl(path, Acl::open(), None).await;
         remove(client, path).await.unwrap();
     }
 }
 
-/// The captured list grants everything to `127.0.0.1`. From elsewhere it would lock us out.
+/// The captured list grants everything to `127.0.0.1`. A client with another address would lose
+/// its access.
 async fn set_acl(connection: &mut Connection, golden: &Golden) {
     let (xid, request) = (15, Request::WhoAmI);
     let who = wire::request(xid, &request);
@@ -279,7 +283,7 @@ async fn set_acl(connection: &mut Connection, golden: &Golden) {
     if identities.iter().any(|identity| identity.user == "127.0.0.1") {
         Step::captured("setacl", OpCode::SET_ACL, OK).run(connection, golden).await;
     } else {
-        let request = SetAclRequest { path: "/g".into(), acl: Acl::open(), version: -1 };
+        let request = SetAclRequest { path: "/g".into(), acl: Acl::open(), version: Version::ANY };
         let step = Step::made("setacl", xid, Request::SetAcl(request), OK);
         step.run(connection, golden).await;
     }
@@ -296,7 +300,7 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     let captured = golden.reply("connect_response_ok").unwrap();
     assert_eq!(payload.len(), captured.len());
     let response = ConnectResponse::decode(&mut Reader::new(payload)).unwrap();
-    assert!(response.timeout_ms > 0 && response.session_id != 0);
+    assert!(response.timeout_ms > 0 && response.session_id != SessionId::NONE);
     assert_eq!((response.password.len(), response.read_only), (16, Some(false)));
 
     let mut steps = first_half().into_iter();
@@ -315,7 +319,7 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     let (_, header, body) = connection.reply().await;
     let undecodable = ErrorCode::MARSHALLING_ERROR;
     assert_eq!((header.xid, header.err, body.remaining()), (34, undecodable, 0));
-    // The session's own ephemeral goes first, and it has a watch on the parent.
+    // The session's own ephemeral is deleted first, and the session watches the parent.
     let close = Step::made("closesession", 35, Request::CloseSession, OK)
         .events(&[(EventType::NODE_CHILDREN_CHANGED, "/g")]);
     close.run(&mut connection, &golden).await;
@@ -323,7 +327,8 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     clean(&fixture.observer).await;
 }
 
-/// Where znodes cannot have a time to live, one without stands in for the rest of the session.
+/// On servers without znodes with a time to live, an ordinary one replaces it in the rest of the
+/// session.
 async fn create_ttl(fixture: &Fixture, connection: &mut Connection, golden: &Golden) {
     connection.send(&golden.request("create_ttl_request")).await;
     let (_, header, mut body) = connection.reply().await;
@@ -338,7 +343,7 @@ async fn create_ttl(fixture: &Fixture, connection: &mut Connection, golden: &Gol
     let Ok(Response::Create2(reply)) = Response::decode(OpCode::CREATE_TTL, &mut body) else {
         panic!("no stat");
     };
-    assert_eq!((reply.path.as_ref(), reply.stat.ephemeral_owner), ("/g/t", 0));
+    assert_eq!((reply.path.as_ref(), reply.stat.ephemeral_owner), ("/g/t", SessionId::NONE));
 }
 
 #[tokio::test]
@@ -349,7 +354,7 @@ async fn an_unknown_opcode_is_refused_and_ends_the_connection() {
     connection.connect(&new_session(8000)).await.expect("a session");
     connection.send(&golden.request("unknown_opcode_request")).await;
     let (_, header, body) = connection.reply().await;
-    assert_eq!((header.xid, header.zxid, header.err), (1, -1, ErrorCode::UNIMPLEMENTED));
+    assert_eq!((header.xid, header.zxid, header.err), (1, Zxid::NONE, ErrorCode::UNIMPLEMENTED));
     assert_eq!((body.remaining(), connection.receive().await), (0, None));
 }
 
@@ -398,14 +403,14 @@ async fn a_session_moves_with_its_password_and_not_without() {
     let mut second = connect(&fixture).await;
     let resumed = second.connect(&resume).await.expect("the same session");
     assert_eq!((resumed.session_id, &resumed.password), (session_id, &session.password));
-    // The older connection is closed, and nothing is said on it.
+    // The older connection is closed without another frame.
     assert_eq!(first.receive().await, None);
 
     let mut third = connect(&fixture).await;
     let password = Bytes::from_static(&[0x11; 16]);
     let refused = third.connect(&ConnectRequest { password, ..resume.clone() }).await;
-    let refused = refused.expect("an answer");
-    assert_eq!((refused.session_id, refused.timeout_ms), (0, 0));
+    let refused = refused.expect("a reply");
+    assert_eq!((refused.session_id, refused.timeout_ms), (SessionId::NONE, 0));
     assert_eq!(third.receive().await, None);
 
     let mut fourth = connect(&fixture).await;
@@ -417,7 +422,7 @@ async fn a_session_moves_with_its_password_and_not_without() {
 async fn a_client_that_has_seen_more_than_the_server_is_turned_away() {
     let fixture = Fixture::start().await;
     let mut connection = connect(&fixture).await;
-    let ahead = ConnectRequest { last_zxid_seen: i64::MAX, ..new_session(8000) };
+    let ahead = ConnectRequest { last_zxid_seen: Zxid(i64::MAX), ..new_session(8000) };
     assert!(connection.connect(&ahead).await.is_none());
 }
 
@@ -450,14 +455,17 @@ async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
     }
 }
 
-/// The barrier of the locks: even a multi that fails moves the zxid that replies carry.
+/// The barrier of the locks: even a multi that fails advances the zxid in replies.
 #[tokio::test]
 async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
     let fixture = Fixture::start().await;
     let mut connection = connect(&fixture).await;
     connection.connect(&new_session(8000)).await.expect("a session");
     let check = |path: &str| {
-        Request::Multi(vec![MultiOp::Check(CheckRequest { path: path.into(), version: -1 })])
+        Request::Multi(vec![MultiOp::Check(CheckRequest {
+            path: path.into(),
+            version: Version::ANY,
+        })])
     };
     let mut zxids = Vec::new();
     let requests = [
@@ -476,7 +484,7 @@ async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
     let [before, held, between, failed, after] = zxids[..] else { panic!("{zxids:?}") };
     assert!(before < held && held <= between && between < failed && failed <= after, "{zxids:?}");
     if !fixture.target.is_external() {
-        assert_eq!([held, between, failed, after], [1, 1, 2, 2].map(|more| before + more));
+        assert_eq!([held, between, failed, after], [1, 1, 2, 2].map(|more| Zxid(before.0 + more)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Watches over the loss of a connection: what changed meanwhile is told, and nothing else.
+//! Watches across a lost connection: they report changes during the outage, and nothing else.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use zk_tests::wait::{assert_silent, kind, reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// Keeps the client from its server until [`Outage::end`].
+/// Separates the client from its server until [`Outage::end`].
 struct Outage<'a> {
     proxy: &'a Proxy,
     client: &'a Client,
@@ -130,7 +130,7 @@ async fn a_znode_made_again_meanwhile_counts_as_changed() {
     assert_eq!(kind(&mut data).await, EventType::NODE_DATA_CHANGED);
 }
 
-/// The zxid from which changes count must be that of before the first loss.
+/// Changes count from the zxid before the first loss.
 #[tokio::test]
 async fn a_change_is_told_although_the_next_connections_are_lost_too() {
     let fixture = Fixture::start().await;
@@ -141,7 +141,7 @@ async fn a_change_is_told_although_the_next_connections_are_lost_too() {
     let mut outage = Outage::begin(&proxy, &client).await;
     other.set_data("/a", "x", None).await.unwrap();
     proxy.resume();
-    // Some of these hit between the handshake and the answer to the restored watches.
+    // Some of these cuts hit between the handshake and the reply to the restored watches.
     for _ in 0..10 {
         outage.before = reconnected(&client, outage.before).await;
         proxy.cut_all();
@@ -184,7 +184,7 @@ async fn a_watcher_dropped_during_the_loss_is_not_missed() {
 async fn thousands_of_watches_are_restored() {
     let fixture = Fixture::start().await;
     let proxy = fixture.proxy().await;
-    // A server may be busy with them for longer than with a handshake.
+    // A server may need more time for them than for a handshake.
     let builder = fixture.builder_at(proxy.addr()).connect_timeout(Duration::from_secs(2));
     let client = builder.connect().await.unwrap();
     let padding = "x".repeat(150);

@@ -1,19 +1,19 @@
-//! The read/write lock: who shares it, how a writer becomes a reader, and names.
+//! The read/write lock: sharing, downgrades, and names.
 
 use zk_recipes::{
     Acl, Client, CreateMode, ErrorCode, FairLock, LockError, LockState, LostReason, Multi, Naming,
     Outcome, Permissions, Released, Role, RwLock, RwNaming, Version,
 };
 use zk_session::EventType;
-use zk_tests::lock::{
-    LOCK, Reader, Side, Waiter, Writer, acquire, cancelled_after, settle, until_contenders, znodes,
-};
+use zk_tests::case::{Case, LOCK, Reader, Writer};
+use zk_tests::lock::{Waiter, acquire, settle, until_znodes, znodes};
+use zk_tests::scene::poll_times;
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{PATIENCE, assert_silent, now, soon};
 
 use crate::expiry::{NEVER, Victim};
 
-/// What a server has appended.
+/// The sequence number that a server has appended.
 fn sequence(path: &str) -> &str {
     path.get(path.len().saturating_sub(10)..).unwrap()
 }
@@ -23,8 +23,8 @@ async fn readers_share_and_writers_do_not() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     let readers = [acquire(&Reader::of(&client)).await, acquire(&Reader::of(&other)).await];
-    let third = Reader::of(&other).trying().await.unwrap().expect("readers share");
-    assert!(Writer::of(&other).trying().await.unwrap().is_none());
+    let third = Reader::of(&other).try_acquire().await.unwrap().expect("readers share");
+    assert!(Writer::of(&other).try_acquire().await.unwrap().is_none());
     for reader in readers.iter().chain([&third]) {
         assert_eq!((reader.state(), reader.validate().await), (LockState::Held, Ok(())));
     }
@@ -39,10 +39,10 @@ async fn readers_share_and_writers_do_not() {
     third.release().await.unwrap();
     let writer = writer.guard().await;
     other.sync(LOCK).await.unwrap();
-    assert!(Reader::of(&other).trying().await.unwrap().is_none());
-    assert!(Writer::of(&other).trying().await.unwrap().is_none());
+    assert!(Reader::of(&other).try_acquire().await.unwrap().is_none());
+    assert!(Writer::of(&other).try_acquire().await.unwrap().is_none());
     assert_eq!(writer.release().await, Ok(Released::Released));
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn nobody_passes_anybody_and_readers_who_stand_together_enter_together() {
         readers.push(Waiter::queue(&Reader::of(client)).await);
     }
     let mut last = Waiter::queue(&Writer::of(&client)).await;
-    // A reader holds it, but a writer waits.
-    assert!(Reader::of(&other).trying().await.unwrap().is_none());
+    // A reader holds the lock, but a writer waits.
+    assert!(Reader::of(&other).try_acquire().await.unwrap().is_none());
     settle(&client).await;
     settle(&other).await;
     assert!(writer.is_waiting() && readers.iter_mut().all(Waiter::is_waiting));
@@ -81,7 +81,7 @@ async fn nobody_passes_anybody_and_readers_who_stand_together_enter_together() {
     let last = last.guard().await;
     assert!(last.fencing_token() > token);
     last.release().await.unwrap();
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
 #[tokio::test]
@@ -123,11 +123,11 @@ async fn a_writer_that_becomes_a_reader_keeps_its_place() {
     assert!(late.is_waiting());
     writer.release().await.unwrap();
     late.guard().await.release().await.unwrap();
-    until_contenders(&clients[0], 0).await;
+    until_znodes::<Writer>(&clients[0], 0).await;
 }
 
-/// The znode of the writer is watched by then, and its deletion is told before the downgrade is
-/// answered.
+/// The writer's znode is watched by then, and the event of its deletion comes before the reply to
+/// the downgrade.
 #[tokio::test]
 async fn the_end_of_the_writers_znode_is_not_the_loss_of_the_reader() {
     let fixture = Fixture::start().await;
@@ -140,16 +140,16 @@ async fn the_end_of_the_writers_znode_is_not_the_loss_of_the_reader() {
     assert_silent(&client, &mut watcher).await;
     let lost = writing.lost();
     let reading = writing.downgrade().await.unwrap();
-    let event = now(watcher.changed()).expect("the event precedes the answer");
+    let event = now(watcher.changed()).expect("the event precedes the reply");
     assert_eq!(event.map(|event| event.kind), Ok(EventType::NODE_DELETED));
     settle(&client).await;
     assert_eq!((reading.state(), now(lost)), (LockState::Held, None));
     assert_eq!(reading.validate().await, Ok(()));
-    // The reader's znode is watched as the writer's was.
+    // The reader's znode is watched, as the writer's was.
     client.delete(reading.path(), None).await.unwrap();
     assert_eq!(soon("the loss", reading.lost()).await, LostReason::ZnodeDeleted);
     assert_eq!(reading.release().await, Ok(Released::AlreadyGone));
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
 #[tokio::test]
@@ -165,10 +165,10 @@ async fn a_downgrade_survives_a_lost_reply() {
         assert_eq!(reading.validate().await, Ok(()));
         settle(&other).await;
         assert!(writer.is_waiting());
-        until_contenders(&other, 2).await;
+        until_znodes::<Writer>(&other, 2).await;
         assert_eq!(reading.release().await, Ok(Released::Released));
         writer.guard().await.release().await.unwrap();
-        until_contenders(&other, 0).await;
+        until_znodes::<Writer>(&other, 0).await;
     }
 }
 
@@ -179,13 +179,13 @@ async fn a_downgrade_may_be_dropped_at_every_await_point() {
     for polls in 0..300 {
         let writing = acquire(&Writer::of(&client)).await;
         let next = Waiter::queue(&Writer::of(&other)).await;
-        let downgraded = cancelled_after(polls, writing.downgrade()).await;
+        let downgraded = poll_times(writing.downgrade(), polls, || {}).await;
         let is_complete = downgraded.is_some();
         if let Some(reading) = downgraded {
             assert_eq!(reading.unwrap().release().await, Ok(Released::Released));
         }
         next.guard().await.release().await.unwrap();
-        until_contenders(&other, 0).await;
+        until_znodes::<Writer>(&other, 0).await;
         if is_complete {
             return;
         }
@@ -198,14 +198,14 @@ async fn a_writer_whose_znode_is_gone_does_not_become_a_reader() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let writing = acquire(&Writer::of(&client)).await;
-    // Queued at once, before anybody can tell of the deletion.
+    // Both are submitted at once, before the event of the deletion can arrive.
     let deleted = client.delete(writing.path(), None);
     let downgrade = writing.downgrade();
     deleted.await.unwrap();
     let failed = downgrade.await.unwrap_err();
     assert_eq!(failed.error, LockError::Lost(LostReason::ZnodeDeleted));
     assert!(failed.guard.is_none());
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
 #[tokio::test]
@@ -222,7 +222,7 @@ async fn a_writer_whose_session_has_expired_does_not_become_a_reader() {
     assert!(matches!(failed.error, LockError::Lost(_)), "{failed}");
     drop(failed);
     victim.next_session().await;
-    until_contenders(&client, 1).await;
+    until_znodes::<Writer>(&client, 1).await;
     assert_eq!(next.release().await, Ok(Released::Released));
 }
 
@@ -244,7 +244,7 @@ async fn a_refused_downgrade_gives_the_writer_back() {
     let writing = failed.guard.expect("nothing has changed");
     assert_eq!((writing.fencing_token(), writing.validate().await), (token, Ok(())));
     assert_eq!(writing.release().await, Ok(Released::Released));
-    until_contenders(&owner, 0).await;
+    until_znodes::<Writer>(&owner, 0).await;
 }
 
 #[tokio::test]
@@ -295,14 +295,14 @@ async fn the_contenders_can_be_seen_in_their_order() {
     );
     assert_eq!(seen[0].path, first.path());
     assert!(seen.is_sorted_by_key(|one| one.since));
-    // A lock of another kind does not know what they are.
+    // To another kind of lock, these contenders are unknown.
     let error = FairLock::of(&client).contenders().await.unwrap_err();
     assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
     drop((second, third));
     first.release().await.unwrap();
 }
 
-/// Each of the two sees the other's holder, or that of the other kind, and takes nothing.
+/// Each of the two locks sees a holder with names of the other kind, and refuses to contend.
 #[tokio::test]
 async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     let fixture = Fixture::start().await;
@@ -312,13 +312,13 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     assert_mixed(&Reader::of(&other), fair.path()).await;
     assert_mixed(&Writer::of(&other), fair.path()).await;
     assert_eq!(fair.validate().await, Ok(()));
-    until_contenders(&client, 1).await;
+    until_znodes::<Writer>(&client, 1).await;
     fair.release().await.unwrap();
 
     let reading = acquire(&Reader::of(&client)).await;
     other.sync(LOCK).await.unwrap();
     assert_mixed(&FairLock::of(&other), reading.path()).await;
-    until_contenders(&client, 1).await;
+    until_znodes::<Writer>(&client, 1).await;
     reading.release().await.unwrap();
 
     let writing = acquire(&Writer::of(&client)).await;
@@ -327,20 +327,20 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     let kazoo = RwLock::builder(&other, LOCK).unwrap().naming(RwNaming::kazoo()).build().unwrap();
     assert_mixed(&Reader(kazoo.clone()), writing.path()).await;
     assert_mixed(&Writer(kazoo), writing.path()).await;
-    until_contenders(&client, 1).await;
+    until_znodes::<Writer>(&client, 1).await;
     assert_eq!(writing.validate().await, Ok(()));
     writing.release().await.unwrap();
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
-async fn assert_mixed<S: Side>(side: &S, holder: &str) {
+async fn assert_mixed<C: Case>(lock: &C, holder: &str) {
     let name = holder.rsplit_once('/').unwrap().1.to_owned();
     let mixed = LockError::MixedKinds { name };
-    assert_eq!(side.acquiring().timeout(PATIENCE).await.unwrap_err(), mixed);
-    assert_eq!(side.trying().await.unwrap_err(), mixed);
+    assert_eq!(lock.acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
+    assert_eq!(lock.try_acquire().await.unwrap_err(), mixed);
 }
 
-/// A waiter that lists while a stranger stands there would be refused too; here none does.
+/// A waiter that lists while a foreign contender is there would be refused too. Here none lists.
 #[tokio::test]
 async fn strangers_who_are_refused_leave_the_queue_as_it_was() {
     let fixture = Fixture::start().await;
@@ -349,10 +349,10 @@ async fn strangers_who_are_refused_leave_the_queue_as_it_was() {
     let waiter = Waiter::queue(&FairLock::of(&client)).await;
     other.sync(LOCK).await.unwrap();
     for _ in 0..3 {
-        let error = Writer::of(&other).acquiring().timeout(PATIENCE).await.unwrap_err();
+        let error = Writer::of(&other).acquire().timeout(PATIENCE).await.unwrap_err();
         assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
     }
-    until_contenders(&client, 2).await;
+    until_znodes::<Writer>(&client, 2).await;
     holder.release().await.unwrap();
     waiter.guard().await.release().await.unwrap();
 }
@@ -365,7 +365,7 @@ async fn what_is_no_lock_is_ignored_by_readers_and_writers() {
     for name in ["config", "__READ__", "a-__READ__12", "a-__WRIT__000000000x"] {
         client.create(&format!("{LOCK}/{name}"), "", CreateMode::Persistent).await.unwrap();
     }
-    let reading = Reader::of(&client).trying().await.unwrap().expect("nobody holds it");
+    let reading = Reader::of(&client).try_acquire().await.unwrap().expect("the lock is free");
     let writer = Waiter::queue(&Writer::of(&client)).await;
     reading.release().await.unwrap();
     let writing = writer.guard().await;
@@ -379,7 +379,7 @@ async fn contenders_with_names_of_ones_own_exclude_each_other_across_clients() {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let fair = |client: &Client| {
         let naming = Naming::custom("x-{id}-{sequence}").unwrap();
-        FairLock::builder(client, LOCK).unwrap().naming(naming).safety_relist(None).build().unwrap()
+        FairLock::builder(client, LOCK).unwrap().naming(naming).watch_check(None).build().unwrap()
     };
     let holder = acquire(&fair(&client)).await;
     let name = holder.path().strip_prefix(&format!("{LOCK}/x-")).expect("the form begins with x-");
@@ -392,16 +392,16 @@ async fn contenders_with_names_of_ones_own_exclude_each_other_across_clients() {
     assert_eq!(fair(&other).contenders().await.unwrap().len(), 2);
     holder.release().await.unwrap();
     next.guard().await.release().await.unwrap();
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
-/// A client of the lock with names of any form: in turns a reader, a writer that becomes a reader,
-/// and a writer.
+/// A client of the lock with this naming. It acquires in turns as a reader, as a writer that becomes
+/// a reader, and as a writer.
 async fn take_turns(naming: impl Fn() -> RwNaming, marks: [&str; 2]) {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     let lock = |client: &Client| {
-        let lock = RwLock::builder(client, LOCK).unwrap().naming(naming()).safety_relist(None);
+        let lock = RwLock::builder(client, LOCK).unwrap().naming(naming()).watch_check(None);
         lock.build().unwrap()
     };
     let (own, theirs) = (lock(&client), lock(&other));
@@ -432,7 +432,7 @@ async fn take_turns(naming: impl Fn() -> RwNaming, marks: [&str; 2]) {
     reading.release().await.unwrap();
     joined.release().await.unwrap();
     last.guard().await.release().await.unwrap();
-    until_contenders(&client, 0).await;
+    until_znodes::<Writer>(&client, 0).await;
 }
 
 #[tokio::test]
@@ -448,8 +448,8 @@ async fn readers_and_writers_with_kazoos_names_respect_each_other() {
     take_turns(RwNaming::kazoo, ["__rlock__", "__lock__"]).await;
 }
 
-/// Both znodes of a writer of Curator's that becomes a reader have one sequence. Whichever of them
-/// goes first, nobody behind them may enter too early.
+/// While a writer of Curator's becomes a reader, its two znodes have the same sequence number.
+/// Whichever of them is deleted first, no contender behind them may get the lock too early.
 struct Pair {
     _fixture: Fixture,
     curator: Client,
@@ -458,7 +458,7 @@ struct Pair {
 
 const PASSED: usize = 3;
 
-/// One of the two.
+/// One of the two znodes.
 #[derive(Clone, Copy)]
 enum Half {
     Read,
@@ -473,8 +473,8 @@ impl Half {
         }
     }
 
-    /// The id that stands in front is not the same either, so that no order of names says which of
-    /// the two is found first.
+    /// The ids in front of the marks differ too, so that the order of names does not determine which
+    /// of the two is found first.
     fn path(self, is_swapped: bool) -> String {
         let (id, mark) = match self {
             Self::Read => (if is_swapped { "b" } else { "a" }, "READ"),
@@ -485,7 +485,8 @@ impl Half {
 }
 
 impl Pair {
-    /// The numbers of ours are above that of the pair, because others have used them up.
+    /// Contenders of this project get higher numbers than the pair, because other creates have used
+    /// up the lower ones.
     async fn start(is_swapped: bool) -> Self {
         let fixture = Fixture::start().await;
         let (curator, client) = (fixture.client().await, fixture.client().await);
@@ -519,14 +520,14 @@ async fn a_reader_behind_a_pair_of_one_number_waits_for_the_writer_alone() {
         for first in [Half::Read, Half::Write] {
             let pair = Pair::start(is_swapped).await;
             let reader = Reader::of(&pair.ours[0]);
-            assert!(reader.trying().await.unwrap().is_none());
+            assert!(reader.try_acquire().await.unwrap().is_none());
             let mut waiter = Waiter::queue(&reader).await;
             pair.settle().await;
             assert!(waiter.is_waiting());
             pair.curator.delete(&first.path(is_swapped), None).await.unwrap();
             if matches!(first, Half::Read) {
                 pair.settle().await;
-                assert!(waiter.is_waiting(), "the writer stands there still");
+                assert!(waiter.is_waiting(), "the writer's znode still exists");
                 pair.curator.delete(&Half::Write.path(is_swapped), None).await.unwrap();
             }
             let guard = waiter.guard().await;
@@ -542,14 +543,14 @@ async fn a_writer_behind_a_pair_of_one_number_waits_for_both() {
         for first in [Half::Read, Half::Write] {
             let pair = Pair::start(is_swapped).await;
             let writer = Writer::of(&pair.ours[0]);
-            assert!(writer.trying().await.unwrap().is_none());
+            assert!(writer.try_acquire().await.unwrap().is_none());
             let mut waiter = Waiter::queue(&writer).await;
             pair.settle().await;
             assert!(waiter.is_waiting());
             pair.curator.delete(&first.path(is_swapped), None).await.unwrap();
             pair.settle().await;
-            assert!(waiter.is_waiting(), "the other one stands there still");
-            assert!(writer.trying().await.unwrap().is_none());
+            assert!(waiter.is_waiting(), "the other znode still exists");
+            assert!(writer.try_acquire().await.unwrap().is_none());
             pair.curator.delete(&first.other().path(is_swapped), None).await.unwrap();
             let guard = waiter.guard().await;
             assert_eq!(guard.validate().await, Ok(()));
@@ -558,7 +559,7 @@ async fn a_writer_behind_a_pair_of_one_number_waits_for_both() {
     }
 }
 
-/// Reader and writer wait together, and the second half goes with its session.
+/// Reader and writer wait together, and the second znode is deleted with its session.
 #[tokio::test]
 async fn a_queue_behind_a_pair_of_one_number_keeps_its_order() {
     for first in [Half::Read, Half::Write] {
@@ -586,7 +587,7 @@ async fn a_queue_behind_a_pair_of_one_number_keeps_its_order() {
         assert!(late.is_waiting());
         writing.release().await.unwrap();
         late.guard().await.release().await.unwrap();
-        // Nothing but what has used up the numbers.
-        until_contenders(&pair.ours[0], PASSED).await;
+        // Only the znodes that have used up the numbers.
+        until_znodes::<Writer>(&pair.ours[0], PASSED).await;
     }
 }

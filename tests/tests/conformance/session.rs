@@ -1,4 +1,4 @@
-//! Sessions and their connections: what survives, what ends, what is told.
+//! Sessions and their connections: what survives a lost connection, what ends, and what is reported.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ async fn requests_without_a_connection_wait_for_the_next_in_order() {
         assert_eq!(write.await.unwrap().version, Version(version));
     }
     assert_eq!(read.await.unwrap().0, "19");
-    // What nobody waited for any more was not sent.
+    // Operations whose futures were dropped were not sent.
     assert_eq!(client.exists("/dropped").await, Ok(None));
     assert_eq!(client.session_id(), before.session);
 }
@@ -131,7 +131,7 @@ async fn a_write_whose_reply_was_lost_has_an_unknown_outcome() {
     let error = client.set_data("/a", "x", None).await.unwrap_err();
     assert_eq!(error, OpError::ConnectionLoss(Outcome::Unknown));
     assert_eq!(error.outcome(), Outcome::Unknown);
-    // In this case it was applied, exactly once.
+    // In this case the write was applied, exactly once.
     let (data, stat) = client.get_data("/a").await.unwrap();
     assert_eq!((data, stat.version), ("x".into(), Version(1)));
 }
@@ -158,7 +158,7 @@ async fn all_that_is_under_way_when_a_connection_ends_is_answered() {
     let writes: Vec<_> = (0..200).map(|_| client.set_data("/a", "x", None)).collect();
     let (mut applied, mut unknown) = (0, 0);
     for write in writes {
-        match soon("an answer", write).await {
+        match soon("a reply", write).await {
             Ok(_) => applied += 1,
             Err(OpError::ConnectionLoss(Outcome::Unknown)) => unknown += 1,
             Err(error) => assert_eq!(error, OpError::ConnectionLoss(Outcome::NotApplied)),
@@ -180,7 +180,7 @@ async fn a_close_without_a_server_says_so() {
     drop(proxy);
     let closed = soon("the end of the close", client.close()).await;
     assert_eq!(closed, CloseOutcome::Abandoned);
-    // The server ends the session when it has waited long enough.
+    // The server expires the session after its timeout.
     assert_eq!(kind(&mut watcher).await, EventType::NODE_DELETED);
 }
 

@@ -1,10 +1,9 @@
 //! One-shot watches: what fires them, what does not, and in which order.
 
-use jute_codec::{ReadRequest, Request, SetDataRequest};
-use zk_session::machine::{Flight, Operation, Token, WatchId};
+use jute_codec::{ReadRequest, Request, SetDataRequest, Version};
+use zk_session::recipe::{Flight, Lane, LaneEvent, Operation, Session, Token, WatchNumber};
 use zk_session::{
-    Acl, Client, CreateMode, ErrorCode, EventType, Lane, LaneEvent, Multi, OpError, WatchEnded,
-    Watcher,
+    Acl, Client, CreateMode, ErrorCode, EventType, Multi, OpError, WatchEnded, Watcher,
 };
 use zk_tests::target::Fixture;
 use zk_tests::wait::{assert_silent, event, kind, soon};
@@ -111,7 +110,7 @@ async fn refused_writes_do_not_fire() {
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut data = on_data(&client, "/a").await;
     let mut children = on_children(&client, "/a").await;
-    let wrong = Some(zk_session::Version(9));
+    let wrong = Some(Version(9));
     client.set_data("/a", "", wrong).await.unwrap_err();
     client.delete("/a", wrong).await.unwrap_err();
     client.create("/a", "", PERSISTENT).await.unwrap_err();
@@ -131,7 +130,7 @@ async fn a_watch_fires_once() {
     client.set_data("/a", "2", None).await.unwrap();
     assert_eq!(kind(&mut watcher).await, CHANGED);
     assert_eq!(watcher.changed().await, Err(WatchEnded::Closed));
-    // Another read, another watch.
+    // Another read leaves another watch.
     let mut again = on_data(&client, "/a").await;
     assert_silent(&client, &mut again).await;
     client.set_data("/a", "3", None).await.unwrap();
@@ -185,7 +184,7 @@ async fn a_deletion_ends_the_watches_on_data_and_on_children() {
     for watcher in &mut watchers {
         assert_eq!(kind(watcher).await, DELETED);
     }
-    // Nothing is left that the next life of the znode could fire.
+    // No watch is left that another znode of this name could fire.
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut next = on_children(&client, "/a").await;
     assert_silent(&client, &mut next).await;
@@ -203,7 +202,7 @@ async fn a_dropped_watcher_takes_nothing_from_the_others() {
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "x", None).await.unwrap();
     assert_eq!(kind(&mut kept).await, CHANGED);
-    // The server's events for those that were dropped have disturbed nothing.
+    // The events of the dropped watches have disturbed nothing.
     let mut after = on_children(&client, "/a").await;
     client.delete("/a/b", None).await.unwrap();
     assert_eq!(kind(&mut after).await, CHILDREN);
@@ -237,19 +236,19 @@ async fn watches_end_with_their_client() {
     assert_eq!(watcher.changed().await, Err(WatchEnded::Closed));
 }
 
-/// Submits requests as one flight; those with a number leave a watch of that number.
+/// Submits requests as one flight. Those with a number leave a watch with that number.
 fn submit(lane: &mut Lane, requests: Vec<(Request, Option<u64>)>) -> Token {
-    let operation = |(request, local): (Request, Option<u64>)| Operation {
+    let operation = |(request, number): (Request, Option<u64>)| Operation {
         request,
-        watch: local.map(|local| WatchId { owner: 0, local }),
+        watch: number.map(|number| WatchNumber::new(number).expect("it is not zero")),
         is_shared: false,
     };
     let operations = requests.into_iter().map(operation).collect();
     lane.submit(Flight { operations, session: None, deadline: None }).unwrap()
 }
 
-/// The next events but for those of the session: `"reply"`, or the number of the watch and what
-/// happened.
+/// The next events, without those of the session: `"reply"`, or the number of the watch and the
+/// event.
 async fn story(lane: &mut Lane, length: usize) -> Vec<String> {
     let mut story = Vec::new();
     while story.len() < length {
@@ -258,7 +257,9 @@ async fn story(lane: &mut Lane, length: usize) -> Vec<String> {
                 assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
                 story.push("reply".to_owned());
             }
-            LaneEvent::Watch { local, event } => story.push(format!("{local} {:?}", event.kind)),
+            LaneEvent::Watch { number, event } => {
+                story.push(format!("{} {:?}", number.get(), event.kind))
+            }
             LaneEvent::Change(_) => {}
             _ => panic!("the client lives on"),
         }
@@ -275,11 +276,11 @@ async fn an_event_comes_before_the_reply_of_the_write_that_caused_it() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     client.create("/a", "", PERSISTENT).await.unwrap();
-    let mut lane = client.lane();
+    let mut lane = Session::of(&client).lane();
     let set = |version| SetDataRequest { path: "/a".into(), data: None, version };
     submit(&mut lane, vec![(Request::GetData(read("/a")), Some(1))]);
-    submit(&mut lane, vec![(Request::SetData(set(0)), None)]);
-    submit(&mut lane, vec![(Request::SetData(set(1)), None)]);
+    submit(&mut lane, vec![(Request::SetData(set(Version(0))), None)]);
+    submit(&mut lane, vec![(Request::SetData(set(Version(1))), None)]);
     let changed = format!("1 {CHANGED:?}");
     assert_eq!(story(&mut lane, 4).await, ["reply", &changed, "reply", "reply"]);
 }
@@ -289,7 +290,7 @@ async fn another_clients_write_is_told_before_any_reply_that_reflects_it() {
     let fixture = Fixture::start().await;
     let (client, writer) = (fixture.client().await, fixture.client().await);
     client.create("/a", "", PERSISTENT).await.unwrap();
-    let mut lane = client.lane();
+    let mut lane = Session::of(&client).lane();
     submit(&mut lane, vec![(Request::GetData(read("/a")), Some(1))]);
     assert_eq!(story(&mut lane, 1).await, ["reply"]);
     writer.set_data("/a", "x", None).await.unwrap();
@@ -307,7 +308,7 @@ async fn a_multi_tells_its_events_in_order_and_before_its_reply() {
     for path in ["/a", "/b", "/p", "/p/gone"] {
         client.create(path, "", PERSISTENT).await.unwrap();
     }
-    let mut lane = client.lane();
+    let mut lane = Session::of(&client).lane();
     let new = Request::GetChildren(read("/p"));
     submit(&mut lane, vec![(Request::GetData(read("/a")), Some(1)), (new, Some(2))]);
     submit(&mut lane, vec![(Request::GetData(read("/b")), Some(3))]);

@@ -1,23 +1,34 @@
-//! Crowds that arrive at once and wait for minutes, with every option at its default: what the
-//! arrival costs, and what the waiting costs while nothing happens.
+//! Crowds that arrive at once and wait for minutes, with every option at its default: the cost of
+//! the arrival, and the cost of waiting while nothing happens.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use zk_recipes::{Client, FairLock, Guard, LockError, LockState, Released};
+use zk_recipes::{Client, Guard, LockError, LockState, Released};
 use zk_session::SESSION_TIMEOUT_DEFAULT;
+use zk_tests::case::Case;
+use zk_tests::for_each_lock;
 use zk_tests::meter::Counted;
-use zk_tests::standing::{ENTRY, LISTS_MAX, MINUTE, MINUTES, WAITER_MAX, WAITER_MIN, pace};
-use zk_tests::world::{DIRECTORY, World, run_within};
+use zk_tests::scene::hold;
+use zk_tests::standing::{LISTS_MAX, MINUTE, MINUTES, WAITER_MAX, WAITER_MIN, entry, pace};
+use zk_tests::world::{World, run_within};
 use zk_testserver::ServerConfig;
 
 use crate::ALONE;
 
+for_each_lock! {
+    #[test] queue_pairs: [
+        what_a_waiter_costs_does_not_depend_on_how_many_wait_with_it,
+        ten_thousand_tasks_wait_for_minutes_on_one_connection,
+        a_thousand_tasks_and_two_hundred_sessions_wait_for_minutes,
+    ]
+}
+
 /// Virtual time of a whole crowd.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// Who waits.
+/// The contenders that wait.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     /// Tasks of one client.
@@ -26,11 +37,11 @@ struct Crowd {
     sessions: usize,
 }
 
-/// What it has cost.
+/// Cost of a crowd.
 #[derive(Debug)]
 struct Cost {
     arrival: Counted,
-    /// While they waited, beyond what the clients send to keep their sessions.
+    /// Bytes of waiting, without those that keep the sessions alive.
     waiting: u64,
 }
 
@@ -39,7 +50,7 @@ impl Crowd {
         self.tasks + self.sessions
     }
 
-    /// The cost of a waiter in a minute.
+    /// Bytes per waiter and minute.
     fn per_waiter(self, cost: &Cost) -> f64 {
         cost.waiting as f64 / self.size() as f64 / f64::from(MINUTES)
     }
@@ -50,28 +61,26 @@ async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-async fn stand(crowd: Crowd) -> Cost {
+async fn stand<H: Case, W: Case>(crowd: Crowd) -> Cost {
     let config = ServerConfig::default().log_capacity(1_000);
     let world = World::with(config).session_timeout(SESSION_TIMEOUT_DEFAULT).pace(pace(1));
-    // It has the holder too.
+    // The first client also has the holder.
     let first = world.clone().pace(pace(crowd.tasks + 1)).client(0).await;
     let mut clients = vec![first.clone(); crowd.tasks];
     for seed in 1..=crowd.sessions {
         clients.push(world.client(seed as u64).await);
     }
-    let lock = FairLock::new(&first, DIRECTORY).expect("a good path");
-    let held = lock.acquire().await.expect("nobody else wants it");
-    // Sessions alone, after the leases of the handshakes.
+    let held = hold(&H::shipped(&first)).await;
+    // The cost of the sessions alone, after the end of the leases of the handshakes.
     pass(MINUTE).await;
     let before = world.traffic();
     pass(MINUTE * MINUTES).await;
     let idle = world.traffic().since(before).bytes();
 
     let before = world.traffic();
-    let mut waiters: JoinSet<Result<Guard, LockError>> = JoinSet::new();
+    let mut waiters: JoinSet<Result<Guard<W::Kind>, LockError>> = JoinSet::new();
     for client in &clients {
-        let lock = FairLock::new(client, DIRECTORY).expect("a good path");
-        waiters.spawn(lock.acquire().into_future());
+        waiters.spawn(W::shipped(client).acquire().into_future());
     }
     let is_queued = |_: &_| world.contenders().len() > crowd.size();
     world.until("all have their place", is_queued).await;
@@ -87,21 +96,23 @@ async fn stand(crowd: Crowd) -> Cost {
     assert!(waiters.try_join_next().is_none(), "granted beside a holder");
 
     assert_eq!(held.release().await, Ok(Released::Released));
-    let next = waiters.join_next().await.expect("some wait").expect("no panic");
-    assert_eq!(next.expect("it is free").state(), LockState::Held);
+    let next = waiters.join_next().await.expect("some wait").expect("the task does not panic");
+    assert_eq!(next.expect("the lock is free").state(), LockState::Held);
     Cost { arrival, waiting }
 }
 
-fn check(crowd: Crowd) -> f64 {
+fn check<H: Case, W: Case>(crowd: Crowd) -> f64 {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let begun = Instant::now();
-    let cost = run_within(RUN_MAX, stand(crowd));
+    let cost = run_within(RUN_MAX, stand::<H, W>(crowd));
     let (size, clients) = (crowd.size() as u64, crowd.sessions as u64 + u64::from(crowd.tasks > 0));
-    let list = size * u64::from(ENTRY);
+    let list = size * u64::from(entry::<W>());
     let per_waiter = crowd.per_waiter(&cost);
     eprintln!(
-        "{crowd:?}: {per_waiter:.0} bytes per waiter and minute; on arrival {} bytes and {:.1} \
+        "{} behind {}, {crowd:?}: {per_waiter:.0} bytes per waiter and minute; on arrival {} bytes and {:.1} \
          requests per waiter, and {:.2} lists of the whole queue per client; {:?}",
+        W::NAME,
+        H::NAME,
         cost.arrival.bytes() / size,
         cost.arrival.requests as f64 / size as f64,
         cost.arrival.listed as f64 / list as f64 / clients as f64,
@@ -113,19 +124,16 @@ fn check(crowd: Crowd) -> f64 {
     per_waiter
 }
 
-#[test]
-fn what_a_waiter_costs_does_not_depend_on_how_many_wait_with_it() {
-    let few = check(Crowd { tasks: 100, sessions: 0 });
-    let many = check(Crowd { tasks: 1_000, sessions: 0 });
+fn what_a_waiter_costs_does_not_depend_on_how_many_wait_with_it<H: Case, W: Case>() {
+    let few = check::<H, W>(Crowd { tasks: 100, sessions: 0 });
+    let many = check::<H, W>(Crowd { tasks: 1_000, sessions: 0 });
     assert!(many <= few * 1.2 && few <= many * 1.2, "{few} and {many} bytes per minute");
 }
 
-#[test]
-fn ten_thousand_tasks_wait_for_minutes_on_one_connection() {
-    check(Crowd { tasks: 10_000, sessions: 0 });
+fn ten_thousand_tasks_wait_for_minutes_on_one_connection<H: Case, W: Case>() {
+    check::<H, W>(Crowd { tasks: 10_000, sessions: 0 });
 }
 
-#[test]
-fn a_thousand_tasks_and_two_hundred_sessions_wait_for_minutes() {
-    check(Crowd { tasks: 1_000, sessions: 200 });
+fn a_thousand_tasks_and_two_hundred_sessions_wait_for_minutes<H: Case, W: Case>() {
+    check::<H, W>(Crowd { tasks: 1_000, sessions: 200 });
 }

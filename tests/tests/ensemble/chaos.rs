@@ -1,27 +1,28 @@
-//! Processes fight for a lock of each type while servers are killed, paused and cut off.
+//! Processes fight for each lock while servers are killed, paused and cut off.
 
 use std::fs;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zk_session::Time;
+use zk_session::recipe::Session;
 use zk_tests::ensemble::{Ensemble, Fault, Server};
 use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
 use zk_tests::grants::{Contest, Event, Expected, Record, check};
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
-/// The network does not fail here, so that the figures are those of the servers' faults alone. The
-/// suite `contention` is about networks.
+/// The network does not fail here, so that all gaps between grants are caused by the servers'
+/// faults. The suite `contention` has networks that fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
-    let seed = fixture.observer.unique_id() as u64;
+    let seed = Session::of(&fixture.observer).unique_id() as u64;
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
     let mut contests = Vec::new();
-    for contest in [Contest::Fair, Contest::ReadWrite, Contest::Exclusive] {
+    for contest in Contest::all() {
         let fixture = Fixture::start().await;
         let network = Network::Calm;
         let fight = Fight::start(&fixture, build, contest, PROCESSES, network, seed).await;
@@ -29,7 +30,8 @@ async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     }
     let begin = fixture.observer.now();
     let mut chaos = Chaos { ensemble, contests, begin, faults: Vec::new() };
-    chaos.served(&[0; 3]).await;
+    let begin = vec![0; chaos.contests.len()];
+    chaos.served(&begin).await;
     sleep(REST).await;
     chaos.kill_leader(&fixture).await;
     let follower = chaos.ensemble.follower().await;
@@ -45,7 +47,7 @@ async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let leader = chaos.ensemble.leader().await;
     chaos.cut_off(&fixture, "leader", leader).await;
 
-    // However long the faults took: everybody must get on after the last.
+    // However long the faults took, every process must be served after the last one.
     let marks = chaos.lines();
     chaos.served(&marks).await;
     while fixture.observer.now().saturating_since(chaos.begin) < LEAST {
@@ -80,15 +82,14 @@ struct Chaos {
     faults: Vec<Past>,
 }
 
-/// A fight, and what it has to itself.
+/// A fight, and its fixture.
 struct Fought {
     contest: Contest,
     fixture: Fixture,
     fight: Fight,
 }
 
-/// A fault that is over, by the lines of each log that were there when it began and when all served
-/// again.
+/// A past fault: the number of lines in each log when it began, and when all servers served again.
 struct Past {
     what: String,
     from: Vec<usize>,
@@ -126,7 +127,7 @@ impl Chaos {
     async fn endure(&self, fixture: &Fixture, role: &str, server: Server, fault: Fault) {
         sleep(PAUSE).await;
         if role == "leader" {
-            // One that leaves the leader what it is would show nothing.
+            // A pause after which the leader still leads would test nothing.
             let next = self.ensemble.leader_but(&server).await;
             self.tell(fixture, &format!("{next} leads"));
         }
@@ -138,7 +139,7 @@ impl Chaos {
         self.lines()
     }
 
-    /// Lines of each log until now.
+    /// Number of lines in each log.
     fn lines(&self) -> Vec<usize> {
         self.contests.iter().map(|fought| fought.fight.records().len()).collect()
     }
@@ -162,7 +163,7 @@ impl Chaos {
                 }
             });
             let is_served = served.await.is_ok();
-            assert!(is_served, "{contest}: somebody starves, log: {}", fight.log.display());
+            assert!(is_served, "{contest}: a process starves, log: {}", fight.log.display());
         }
     }
 
@@ -172,7 +173,7 @@ impl Chaos {
     }
 }
 
-/// Milliseconds between grants, of the gaps that reach into the part of the log.
+/// The longest gap between grants in milliseconds, of the gaps that overlap a part of the log.
 fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
     let grants = records.iter().enumerate().filter(|(_, record)| record.event == Event::Grant);
     let grants: Vec<(usize, u64)> = grants.map(|(line, record)| (line, record.ms)).collect();
@@ -180,15 +181,15 @@ fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
     gaps.map(|pair| pair[1].1.saturating_sub(pair[0].1)).max().unwrap_or(0)
 }
 
-/// For each lock.
+/// Number of processes for each lock.
 const PROCESSES: usize = 3;
 const GRANTS_MIN: usize = 100;
 const REST: Duration = Duration::from_secs(3);
 /// Long enough for an election without the server.
 const DOWN: Duration = Duration::from_secs(6);
-/// Sessions of the processes last 4 s, so a silence of 2.7 s is a connection lost for them. For the
-/// servers it is one of 5 s. The observer's own session lasts 10 s.
+/// The processes have sessions of 4 s, so they give up a connection after 2.7 s of silence. Servers
+/// do so after 5 s. The observer has a session of 10 s.
 const PAUSE: Duration = Duration::from_secs(9);
-/// The run takes as long as the faults do, and no less than this.
+/// The run takes as long as the faults do, and at least this long.
 const LEAST: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,12 +1,10 @@
 //! Fifty locks, with every option of the client at its default, while servers with the tick and the
 //! limit of the sample configuration lose their leader or a follower.
 //!
-//! A server that is lost here has not said goodbye: nothing passes between it and anybody else any
-//! more. So the others find out by waiting, which is what makes an election long.
+//! A lost server is cut off without closing its connections, so the others notice only by timeouts.
+//! That is what makes an election long.
 
-#[path = "election/load.rs"]
 mod load;
-#[path = "election/stands.rs"]
 mod stands;
 
 use std::env;
@@ -37,64 +35,65 @@ async fn fifty_holders_and_those_behind_them_outlive_elections() {
         scene.spread().await;
         sleep(REST).await;
         let leader = scene.ensemble.leader().await;
-        scene.lose(&format!("round {round} of {rounds}"), &leader, Loss::OfEverybody).await;
+        scene.lose(&format!("round {round} of {rounds}"), &leader, Loss::OfAll).await;
     }
     scene.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_holders_and_those_behind_them_outlive_a_follower() {
-    let mut scene = Scene::start().await;
-    sleep(REST).await;
-    scene.lose_follower("a follower alone", Loss::OfEverybody).await;
-    scene.end().await;
+    outlive_a_follower("a follower alone", Loss::OfAll).await;
 }
 
-/// It answers pings until it notices, and the leader does not hear of them.
+/// It replies to pings until it notices, and the leader does not learn of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_holders_and_those_behind_them_outlive_a_follower_that_has_lost_its_leader() {
+    outlive_a_follower("a follower without peers", Loss::OfPeers).await;
+}
+
+async fn outlive_a_follower(name: &str, loss: Loss) {
     let mut scene = Scene::start().await;
     sleep(REST).await;
-    scene.lose_follower("a follower without peers", Loss::OfPeers).await;
+    scene.lose_follower(name, loss).await;
     scene.end().await;
 }
 
-/// Whom a server can no longer reach.
+/// Which connections a server loses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Loss {
-    /// Peers and clients.
-    OfEverybody,
-    /// Peers.
+    /// Those to peers and clients.
+    OfAll,
+    /// Those to peers.
     OfPeers,
 }
 
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::OfEverybody => "is cut off from peers and clients",
+            Self::OfAll => "is cut off from peers and clients",
             Self::OfPeers => "is cut off from its peers",
         })
     }
 }
 
-/// Everybody, in the order in which they have to go.
+/// Everything that runs, in the order in which it has to be dropped.
 struct Scene {
     load: Load,
     stands: Stands,
-    /// One of each server.
+    /// One for each server.
     groups: Vec<Group>,
-    /// Looks after the others.
+    /// Controls the others.
     observer: Client,
     fixture: Fixture,
     ensemble: Ensemble,
 }
 
-/// Clients that begin at one server, and know ways of their own to all.
+/// Clients that begin at one server, and have proxies of their own in front of all.
 struct Group {
     /// Index of that server.
     home: usize,
     clients: Vec<Client>,
-    /// In the order of the servers.
+    /// One entry per server, in their order.
     ways: Vec<Proxy>,
 }
 
@@ -113,7 +112,7 @@ impl Group {
         Self { clients, ..group }
     }
 
-    /// Brings back whoever is elsewhere.
+    /// Brings clients at other servers back.
     async fn go_home(&self) {
         self.refuse_elsewhere();
         self.elsewhere().for_each(Proxy::cut_all);
@@ -139,7 +138,7 @@ impl Scene {
         let servers = ensemble.servers().len();
         let mut groups = Vec::new();
         for home in 0..servers {
-            // Two contenders for each lock, a writer, and one that looks after all.
+            // Two contenders for each lock, a writer, and one client that observes all locks.
             let count = (2 * STANDS + WRITERS + 1).div_ceil(servers);
             groups.push(Group::connect(&fixture, home, count).await);
             assert_eq!(groups[home].ways.len(), servers, "a server does not accept connections");
@@ -157,7 +156,7 @@ impl Scene {
         Self { load, stands, groups, observer, fixture, ensemble }
     }
 
-    /// Loses a server, gets it back, and looks at what has become of everybody.
+    /// Cuts a server off, heals it, and checks all clients and locks.
     async fn lose(&mut self, name: &str, server: &Server, loss: Loss) {
         let before = self.connections();
         let servers = self.ensemble.servers().iter();
@@ -185,11 +184,12 @@ impl Scene {
         assert!(problems.is_empty(), "{name}: {} problems: {first:#?}", problems.len());
     }
 
-    /// Loses a server until everybody has found another, and gets it back. When what has happened.
+    /// Cuts a server off until all its clients have found another one, and heals it. Returns the
+    /// times.
     async fn outage(&self, server: &Server, loss: Loss) -> String {
         let begin = Instant::now();
         let now = || seconds(begin.elapsed());
-        if loss == Loss::OfEverybody {
+        if loss == Loss::OfAll {
             self.ways(server).for_each(Proxy::pause);
         }
         let fault = self.ensemble.cut_off(server).await;
@@ -204,11 +204,11 @@ impl Scene {
             format!("{leader} leads after {}", now())
         };
         let (stopped, led) = tokio::join!(stop, lead);
-        // Whoever is answered from now on, is so by another one.
+        // Replies from now on come from another server.
         self.answered().await;
         let answered = now();
-        if loss == Loss::OfEverybody {
-            // What has come to its end long ago must not come back to life.
+        if loss == Loss::OfAll {
+            // Connections that have ended must not be forwarded again.
             self.ways(server).for_each(Proxy::cut_all);
             self.ways(server).for_each(Proxy::resume);
         }
@@ -216,16 +216,16 @@ impl Scene {
         self.ensemble.whole().await;
         let healed = now();
         format!(
-            "{led}, {server} serves nobody after {stopped}, everybody is answered after \
+            "{led}, {server} serves no client after {stopped}, all clients get replies after \
              {answered}, all serve after {healed}"
         )
     }
 
-    /// Loses a follower, which concerns nobody but those who are there.
+    /// Cuts a follower off, which affects only its own clients.
     async fn lose_follower(&mut self, name: &str, loss: Loss) {
         let follower = self.ensemble.follower().await;
         let before = self.connections();
-        assert!(before.iter().all(|before| *before == 1), "nobody has moved: {before:?}");
+        assert!(before.iter().all(|before| *before == 1), "no client has moved: {before:?}");
         self.lose(name, &follower, loss).await;
         for group in &self.groups {
             let was_there = group.home == follower.number - 1;
@@ -236,7 +236,7 @@ impl Scene {
         }
     }
 
-    /// Nobody goes back by itself to a server that it has lost.
+    /// No client returns by itself to a server that it has lost.
     async fn spread(&self) {
         for group in &self.groups {
             group.go_home().await;
@@ -260,15 +260,15 @@ impl Scene {
         self.clients().map(|client| client.status().connection).collect()
     }
 
-    /// The ways of all to one server.
+    /// The proxies of all clients in front of one server.
     fn ways(&self, server: &Server) -> impl Iterator<Item = &Proxy> {
         self.groups.iter().map(|group| &group.ways[server.number - 1])
     }
 
-    /// Waits until every client has an answer to what it sends from now on.
+    /// Waits until every client has a reply to a request that it sends from now on.
     async fn answered(&self) {
         let marks: Vec<_> = self.clients().map(Client::now).collect();
-        soon("an answer to everybody", async {
+        soon("a reply for every client", async {
             for (client, mark) in self.clients().zip(marks) {
                 loop {
                     let now = client.status();
@@ -291,8 +291,8 @@ fn seconds(time: Duration) -> String {
 const ROUNDS_DEFAULT: usize = 2;
 const STANDS: usize = 50;
 const WRITERS: usize = 6;
-/// A lease that pings renew has its usual length so long after the last reconnect.
+/// Time after the last reconnect until a lease that pings renew has its usual length.
 const REST: Duration = Duration::from_secs(25);
-/// Most of them are alike.
+/// Most problems are alike, so only the first ones are printed.
 const PROBLEMS_TOLD: usize = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -1,11 +1,12 @@
-//! Servers that follow, and lag, or think that they do.
+//! Followers that lag behind, and followers that are cut off.
 
 use std::time::Duration;
 
 use zk_recipes::{LockError, LockState, LostReason, Released};
 use zk_session::{EventType, SessionState};
+use zk_tests::case::{Case as _, FairLock, LOCK};
 use zk_tests::ensemble::{Ensemble, Role};
-use zk_tests::lock::{LOCK, Waiter, acquire, contenders, lock};
+use zk_tests::lock::{Waiter, acquire, contenders};
 use zk_tests::target::Fixture;
 use zk_tests::wait::{kind, reconnected, soon, status};
 
@@ -22,11 +23,11 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_killed() {
     client.create("/mine", "", EPHEMERAL).await.unwrap();
     client.create("/watched", "old", PERSISTENT).await.unwrap();
     let (_, mut watcher) = client.get_data_and_watch("/watched").await.unwrap();
-    let guard = acquire(&lock(client)).await;
+    let guard = acquire(&FairLock::of(client)).await;
 
     let before = client.status();
     let fault = ensemble.kill(&home).await;
-    // Whether the watch is there again or still on its way when this happens: it must tell.
+    // Whether or not the watch has been restored when this happens, it must fire.
     other.client.set_data("/watched", "new", None).await.unwrap();
     let after = reconnected(client, before).await;
     assert_eq!(after.session, before.session);
@@ -51,9 +52,9 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     let fixture = Fixture::start().await;
     let home = ensemble.follower().await;
     let roamer = Roamer::at(&fixture, &ensemble, &home).await;
-    let guard = acquire(&lock(&roamer.client)).await;
+    let guard = acquire(&FairLock::of(&roamer.client)).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.leader().await).await;
-    let mut next = Waiter::queue(&lock(&other.client)).await;
+    let mut next = Waiter::queue(&FairLock::of(&other.client)).await;
 
     let before = roamer.client.status();
     let fault = ensemble.pause(&home).await;
@@ -64,7 +65,7 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     assert_eq!(guard.validate().await, Ok(()));
     assert!(next.is_waiting());
 
-    // What the server still has to say of the old connection concerns nobody.
+    // Late replies of the server on the old connection must not matter.
     fault.heal().await;
     ensemble.whole().await;
     assert_eq!(guard.state(), LockState::Held);
@@ -73,8 +74,8 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     assert_eq!(next.guard().await.release().await, Ok(Released::Released));
 }
 
-/// It refuses whoever has seen more than it has itself. And for all others it asks the leader
-/// whether the session lives, who does not hear it: so nobody goes back in time.
+/// It refuses clients that have seen a higher zxid than its own. For all others it asks the leader
+/// whether the session is alive, and gets no reply. So no client goes back in time.
 #[tokio::test]
 async fn a_server_that_lags_takes_no_session_over() {
     let ensemble = Ensemble::take().await;
@@ -88,7 +89,7 @@ async fn a_server_that_lags_takes_no_session_over() {
     }
 }
 
-/// False if the lagging server has stopped serving too early to show anything.
+/// False if the lagging server has stopped serving too early for the test.
 async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     let (lagging, leader) = (ensemble.follower().await, ensemble.leader().await);
     let roamer = Roamer::at(fixture, ensemble, &leader).await;
@@ -104,7 +105,7 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     roamer.way(&lagging).admit_all();
     let before = client.status();
     roamer.way(&leader).cut_all();
-    // The first one may have been cut by what this client was told before.
+    // Earlier bytes from the server may have triggered the first cut.
     roamer.way(&lagging).until(|seen| seen.accepted >= 2).await;
     let was_serving = lagging.role().await == Some(Role::Follower);
     assert_ne!(client.state(), SessionState::Connected);
@@ -119,8 +120,8 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     was_serving
 }
 
-/// The dangerous one: the follower answers pings for the syncLimit, and the leader has expired the
-/// session before that is over.
+/// The dangerous case: the follower replies to pings for the syncLimit, and the leader has expired
+/// the session before that.
 #[tokio::test]
 async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
     let ensemble = Ensemble::take().await;
@@ -129,15 +130,15 @@ async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
     // Less than the syncLimit, 5 s.
     let timeout = Duration::from_secs(3);
     let roamer = Roamer::with_timeout(&fixture, &ensemble, &home, timeout).await;
-    let guard = acquire(&lock(&roamer.client)).await;
+    let guard = acquire(&FairLock::of(&roamer.client)).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.leader().await).await;
-    let next = Waiter::queue(&lock(&other.client)).await;
+    let next = Waiter::queue(&FairLock::of(&other.client)).await;
     assert_eq!(guard.validate().await, Ok(()));
 
     let fault = ensemble.cut_off(&home).await;
     let next = next.guard().await;
     assert!(next.fencing_token() > guard.fencing_token());
-    // As it is documented, it may say "held" now. But the proof fails.
+    // As documented, the guard may be `Held` now. But the proof fails.
     eprintln!("when another holds the lock, the guard says {:?}", guard.state());
     let proof = soon("a verdict", guard.validate()).await;
     let reasons = [LostReason::SessionExpired, LostReason::DeadlinePassed];
@@ -160,17 +161,17 @@ async fn an_acquire_through_a_cut_off_follower_ends_with_one_znode() {
     let home = ensemble.follower().await;
     let roamer = Roamer::at(&fixture, &ensemble, &home).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.leader().await).await;
-    let first = acquire(&lock(&other.client)).await;
+    let first = acquire(&FairLock::of(&other.client)).await;
 
     let before = roamer.client.status();
     let fault = ensemble.cut_off(&home).await;
-    let queued = Waiter::queue(&lock(&roamer.client)).await;
+    let queued = Waiter::queue(&FairLock::of(&roamer.client)).await;
     assert!(roamer.client.status().connection > before.connection, "the follower was not cut off");
     assert_eq!(roamer.client.status().session, before.session);
     assert_eq!(contenders(&other.client).await, 2);
     fault.heal().await;
     ensemble.whole().await;
-    // Had the follower handed in the first request after all, there would be three.
+    // If the follower had forwarded the first request after all, there would be three.
     assert_eq!(contenders(&other.client).await, 2);
     assert_eq!(first.release().await, Ok(Released::Released));
     let guard = queued.guard().await;

@@ -1,9 +1,10 @@
-//! The leader is lost.
+//! Loss of the leader.
 
 use zk_recipes::{LockState, Released};
 use zk_session::{OpError, Outcome, SessionState};
+use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
-use zk_tests::lock::{Waiter, acquire, contenders, lock, until_contenders};
+use zk_tests::lock::{Waiter, acquire, contenders, until_znodes};
 use zk_tests::target::Fixture;
 use zk_tests::wait::{reconnected, soon};
 
@@ -17,14 +18,14 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
     let follower = ensemble.follower().await;
     let last = ensemble.follower_but(&follower).await;
     let mut roamers = Vec::new();
-    // The holder and its successor at the leader, and others who see it from outside.
+    // The holder and its successor are connected to the leader, the others to followers.
     for home in [&leader, &leader, &follower, &last] {
         roamers.push(Roamer::at(&fixture, &ensemble, home).await);
     }
-    let guard = acquire(&lock(&roamers[0].client)).await;
+    let guard = acquire(&FairLock::of(&roamers[0].client)).await;
     let mut waiters = Vec::new();
     for roamer in &roamers[1..] {
-        waiters.push(Waiter::queue(&lock(&roamer.client)).await);
+        waiters.push(Waiter::queue(&FairLock::of(&roamer.client)).await);
     }
     let before: Vec<_> = roamers.iter().map(|roamer| roamer.client.status()).collect();
 
@@ -38,7 +39,7 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
     assert_eq!(guard.state(), LockState::Held);
     assert!(waiters.iter_mut().all(Waiter::is_waiting));
 
-    // Served in the order in which they came.
+    // The lock is granted in the order in which the contenders came.
     let mut holder = guard;
     for waiter in waiters {
         let token = holder.fencing_token();
@@ -50,10 +51,10 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
     ensemble.whole().await;
     assert_eq!(holder.validate().await, Ok(()));
     assert_eq!(holder.release().await, Ok(Released::Released));
-    until_contenders(&roamers[0].client, 0).await;
+    until_znodes::<FairLock>(&roamers[0].client, 0).await;
 }
 
-/// A leader without followers takes writes for a while. Nobody else will ever see them.
+/// A leader without followers accepts writes for a while. They are never committed.
 #[tokio::test]
 async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() {
     let ensemble = Ensemble::take().await;
@@ -62,8 +63,8 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() 
     let roamer = Roamer::at(&fixture, &ensemble, &leader).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.follower().await).await;
     roamer.client.create("/data", "old", PERSISTENT).await.unwrap();
-    let guard = acquire(&lock(&roamer.client)).await;
-    let mut next = Waiter::queue(&lock(&other.client)).await;
+    let guard = acquire(&FairLock::of(&roamer.client)).await;
+    let mut next = Waiter::queue(&FairLock::of(&other.client)).await;
 
     let before = roamer.client.status();
     let fault = ensemble.cut_off(&leader).await;

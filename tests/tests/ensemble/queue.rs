@@ -1,8 +1,9 @@
 //! A queue whose contenders are spread over all servers, none of which fails.
 
 use zk_recipes::Released;
+use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
-use zk_tests::lock::{Waiter, acquire, lock, until_contenders};
+use zk_tests::lock::{Waiter, acquire, until_znodes};
 use zk_tests::target::Fixture;
 
 use crate::Roamer;
@@ -17,10 +18,10 @@ async fn contenders_at_all_servers_are_served_in_order() {
         assert!(roamer.is_at(home));
         roamers.push(roamer);
     }
-    let mut holder = acquire(&lock(&roamers[0].client)).await;
+    let mut holder = acquire(&FairLock::of(&roamers[0].client)).await;
     let mut waiters = Vec::new();
     for roamer in &roamers[1..] {
-        waiters.push(Waiter::queue(&lock(&roamer.client)).await);
+        waiters.push(Waiter::queue(&FairLock::of(&roamer.client)).await);
     }
     for waiter in waiters {
         let token = holder.fencing_token();
@@ -30,7 +31,7 @@ async fn contenders_at_all_servers_are_served_in_order() {
         assert_eq!(holder.validate().await, Ok(()));
     }
     holder.release().await.unwrap();
-    until_contenders(&roamers[0].client, 0).await;
+    until_znodes::<FairLock>(&roamers[0].client, 0).await;
 }
 
 #[tokio::test]
@@ -41,21 +42,21 @@ async fn contenders_that_give_up_are_passed_over_by_those_at_other_servers() {
     for home in ensemble.servers().iter().cycle().take(6) {
         roamers.push(Roamer::at(&fixture, &ensemble, home).await);
     }
-    let holder = acquire(&lock(&roamers[0].client)).await;
+    let holder = acquire(&FairLock::of(&roamers[0].client)).await;
     let mut waiters = Vec::new();
     for roamer in &roamers[1..] {
-        waiters.push(Waiter::queue(&lock(&roamer.client)).await);
+        waiters.push(Waiter::queue(&FairLock::of(&roamer.client)).await);
     }
-    // By dropping, by closing the session, and all at once with the release.
+    // By a drop, by the close of a session, and by a drop together with the release.
     drop(waiters.remove(3));
     roamers[3].client.close().await;
     let gone = waiters.remove(2);
-    until_contenders(&roamers[0].client, 4).await;
+    until_znodes::<FairLock>(&roamers[0].client, 4).await;
     drop(waiters.remove(1));
     assert_eq!(holder.release().await, Ok(Released::Released));
     for waiter in waiters {
         assert_eq!(waiter.guard().await.release().await, Ok(Released::Released));
     }
     drop(gone);
-    until_contenders(&roamers[0].client, 0).await;
+    until_znodes::<FairLock>(&roamers[0].client, 0).await;
 }

@@ -1,10 +1,11 @@
-//! Too few servers are left to decide anything.
+//! Loss of the quorum.
 
 use std::time::Duration;
 
 use zk_recipes::{LockState, LostReason, Released};
+use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
-use zk_tests::lock::{Waiter, acquire, lock, until_contenders};
+use zk_tests::lock::{Waiter, acquire, until_znodes};
 use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
@@ -20,11 +21,11 @@ async fn without_a_quorum_a_lock_is_lost_and_granted_to_nobody() {
     let timeout = Duration::from_secs(3);
     let holder = Roamer::with_timeout(&fixture, &ensemble, &leader, timeout).await;
     let waiting = Roamer::at(&fixture, &ensemble, &leader).await;
-    let guard = acquire(&lock(&holder.client)).await;
-    let mut next = Waiter::queue(&lock(&waiting.client)).await;
+    let guard = acquire(&FairLock::of(&holder.client)).await;
+    let mut next = Waiter::queue(&FairLock::of(&waiting.client)).await;
 
     let faults = [ensemble.kill(&follower).await, ensemble.kill(&other).await];
-    // Nobody can say that the session has expired: it is the clock that does.
+    // No server can expire the session, so the deadline of the guard decides.
     assert_eq!(soon("the loss", guard.lost()).await, LostReason::DeadlinePassed);
     assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
     assert!(next.is_waiting());
@@ -33,15 +34,15 @@ async fn without_a_quorum_a_lock_is_lost_and_granted_to_nobody() {
         fault.heal().await;
     }
     ensemble.whole().await;
-    // Even if the session has survived, as sessions do when nobody is there to expire them, what
-    // is lost stays lost, and its znode is given up.
+    // Even if the session has survived, since no leader was there to expire it, a lost lock stays
+    // lost, and its znode is removed.
     let token = guard.fencing_token();
     let next = next.guard().await;
     assert!(next.fencing_token() > token);
     assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
     soon("the end of the first", guard.release()).await.unwrap();
-    until_contenders(&waiting.client, 1).await;
+    until_znodes::<FairLock>(&waiting.client, 1).await;
     assert_eq!(next.validate().await, Ok(()));
     assert_eq!(next.release().await, Ok(Released::Released));
-    until_contenders(&waiting.client, 0).await;
+    until_znodes::<FairLock>(&waiting.client, 0).await;
 }

@@ -1,7 +1,7 @@
-//! What a lease assumes of servers: which signs of life of a session reach the leader, what a
-//! leader without followers does, and that a write which holds nothing but a check is a write.
+//! What a lease assumes about servers: which signs of life of a session reach the leader, what a
+//! leader without followers does, and that a multi with only a check is a write.
 //!
-//! The sessions are spoken by hand, so that nothing but the test decides when what is sent.
+//! The test itself encodes the requests of its sessions, so that it decides what is sent and when.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use jute_codec::{
     OpCode, ReadRequest, Reader, Record as _, ReplyHeader, Request, Response, SetDataRequest, xid,
 };
 use tokio::time::{sleep, sleep_until, timeout_at};
+use zk_session::{Version, Zxid};
 use zk_tests::ensemble::{Ensemble, Server};
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::soon;
@@ -18,7 +19,7 @@ use zk_tests::wire::{self, Connection, new_session};
 
 use crate::PERSISTENT;
 
-/// A session that the test speaks itself.
+/// A session whose requests the test encodes itself.
 struct Session {
     connection: Connection,
     handshake: ConnectRequest,
@@ -30,7 +31,7 @@ impl Session {
         Self::shake_hands(server, new_session(TIMEOUT.as_millis() as i32)).await
     }
 
-    /// The same session on another connection, to the same server or another.
+    /// Resumes the session on another connection, to any server.
     async fn resume(&self, server: &Server) -> Self {
         let resumed = Self::shake_hands(server, self.handshake.clone()).await;
         assert_eq!(resumed.handshake.session_id, self.handshake.session_id, "it lives");
@@ -39,7 +40,7 @@ impl Session {
 
     async fn shake_hands(server: &Server, request: ConnectRequest) -> Self {
         let mut connection = Connection::open(server.address).await;
-        let answer = connection.connect(&request).await.expect("an answer");
+        let answer = connection.connect(&request).await.expect("a reply");
         assert_eq!(answer.timeout_ms, request.timeout_ms, "servers with other limits");
         let (session_id, password) = (answer.session_id, answer.password);
         let handshake = ConnectRequest { session_id, password, ..request };
@@ -87,8 +88,12 @@ impl Session {
         reply.data.unwrap()
     }
 
-    /// Sends a request again and again until the server ends the connection, and takes no answer
-    /// that says that it was done. How many it has sent.
+    /// Sends a request again and again until the server ends the connection. Returns the number of
+    /// requests.
+    ///
+    /// # Panics
+    ///
+    /// If the server acknowledges one.
     async fn until_closed(&mut self, request: &Request) -> usize {
         let mut sent = 0;
         let closed = async {
@@ -110,21 +115,22 @@ impl Session {
 }
 
 fn check(path: &str) -> Request {
-    Request::Multi(vec![MultiOp::Check(CheckRequest { path: path.into(), version: -1 })])
+    Request::Multi(vec![MultiOp::Check(CheckRequest { path: path.into(), version: Version::ANY })])
 }
 
 fn write(path: &str) -> Request {
     let data = Some(Bytes::from_static(b"new"));
-    Request::SetData(SetDataRequest { path: path.into(), data, version: -1 })
+    Request::SetData(SetDataRequest { path: path.into(), data, version: Version::ANY })
 }
 
-/// What nobody may acknowledge who has no quorum: writes, and writes that are a check only.
+/// Requests that a server without a quorum must not acknowledge: writes, and multis with only a
+/// check.
 fn writes(fixture: &Fixture) -> [(&'static str, Request); 4] {
     [
         ("setData", write(&fixture.full("/data"))),
         ("multi of a check", check("/")),
         ("multi of a check that fails", check("/no-such-znode")),
-        // Acknowledged, but with the others it shows when the connection ends.
+        // Pings are acknowledged. Like the others, this one measures when the connection ends.
         ("ping", Request::Ping),
     ]
 }
@@ -151,8 +157,8 @@ async fn at(server: &Server, count: usize) -> Vec<Session> {
     sessions
 }
 
-/// The resume is the case in which nothing else could have told the leader: another session pings
-/// the same follower just before, and the leader never hears of it.
+/// Only the resume itself can have informed the leader: another session pings the same follower
+/// shortly before, and the leader never learns of that.
 #[tokio::test]
 async fn the_leader_counts_from_a_resume_at_once_and_from_a_ping_a_tick_later() {
     let ensemble = Ensemble::take_like_the_sample().await;
@@ -167,8 +173,8 @@ async fn the_leader_counts_from_a_resume_at_once_and_from_a_ping_a_tick_later() 
     }
 }
 
-/// False if the follower has told the leader of the last ping before the cut, so that it may have
-/// told it of the resume as well, or if everything took too long to show anything.
+/// False if the attempt shows nothing: the follower has reported the last ping before the cut, so it
+/// may have reported the resume in the same way, or everything took too long.
 async fn one_follower_is_cut_off(ensemble: &Ensemble, fixture: &Fixture, attempt: usize) -> bool {
     let (leader, follower) = (ensemble.leader().await, ensemble.follower().await);
     let mut observer = Session::begin(&leader).await;
@@ -211,11 +217,11 @@ async fn one_follower_is_cut_off(ensemble: &Ensemble, fixture: &Fixture, attempt
     fault.heal().await;
     ensemble.whole().await;
     assert_eq!(observer.data(&fixture.full("/data")).await, OLD);
-    // Without the ping it would have ended before, and the ping next to the resume was not told.
+    // The silent session ended first, and the ping right before the resume was not reported.
     ends[0] < pinged + TIMEOUT && is_early(2)
 }
 
-/// When each ephemeral was gone.
+/// When each ephemeral was deleted.
 async fn ends_of(observer: &mut Session, paths: &[String]) -> Vec<Instant> {
     let mut ends = vec![None; paths.len()];
     let begin = Instant::now();
@@ -260,7 +266,7 @@ async fn a_leader_without_followers_acknowledges_no_write_and_closes_its_clients
     }
 }
 
-/// So it can renew a lease, whatever becomes of the check.
+/// So it can renew a lease, whatever the result of the check.
 #[tokio::test]
 async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
     let ensemble = Ensemble::take_like_the_sample().await;
@@ -279,7 +285,7 @@ async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
     let last = ensemble.follower_but(&follower).await;
     let mut sessions = [Session::begin(&leader).await, Session::begin(&follower).await];
     let mut witness = Session::begin(&last).await;
-    let (mut zxid, mut zxids) = (0, Vec::new());
+    let (mut zxid, mut zxids) = (Zxid(0), Vec::new());
     for _ in 0..3 {
         for session in &mut sessions {
             for (path, expected) in &checks {
@@ -287,7 +293,7 @@ async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
                 assert_eq!(header.err, ErrorCode::OK, "{path}");
                 let results = Response::decode(OpCode::MULTI, &mut body).unwrap();
                 assert_eq!(results, Response::Multi(vec![expected.clone()]), "{path}");
-                assert!(header.zxid > zxid, "{path}: {:#x} after {zxid:#x}", header.zxid);
+                assert!(header.zxid > zxid, "{path}: {} after {zxid}", header.zxid);
                 zxid = header.zxid;
                 zxids.push(zxid);
             }
@@ -295,10 +301,10 @@ async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
     }
     // Another server has applied them too.
     let (header, _) = witness.ask(Request::Sync("/".into())).await;
-    assert!(header.zxid >= zxid, "{:#x} is behind {zxid:#x}", header.zxid);
+    assert!(header.zxid >= zxid, "{} is behind {zxid}", header.zxid);
     let first = zxids[0];
-    let more: Vec<i64> = zxids.iter().map(|zxid| zxid - first).collect();
-    eprintln!("touches: zxids of {} multis of one check: {first:#x} + {more:?}", more.len());
+    let more: Vec<i64> = zxids.iter().map(|zxid| zxid.0 - first.0).collect();
+    eprintln!("touches: zxids of {} multis of one check: {first} + {more:?}", more.len());
 }
 
 fn seconds(time: Duration) -> String {
@@ -307,11 +313,12 @@ fn seconds(time: Duration) -> String {
 
 /// What each session does at the follower.
 const NAMES: [&str; 4] = ["silent", "pinging", "pinging-too-late", "resuming"];
-/// That of the servers.
+/// Tick of the servers.
 const TICK: Duration = Duration::from_secs(2);
-/// The leader hears of what a session does through a follower up to half a tick later, and ends it
-/// up to a tick too late: a session that was heard of last at 0 s ends at 11 s at the latest, before
-/// one that has pinged, and that before one that has resumed.
+/// The leader learns of the activity of a session at a follower up to half a tick later, and expires
+/// the session up to a tick too late. A session whose last activity was at 0 s ends at 11 s at the
+/// latest, which is before the end of one that has pinged, and that is before the end of one that
+/// has resumed.
 const TIMEOUT: Duration = Duration::from_secs(8);
 const PING_AFTER: Duration = Duration::from_millis(4_500);
 const RESUME_AFTER: Duration = Duration::from_secs(7);

@@ -1,20 +1,29 @@
-//! The same cuts in a world in which every option has its default: a session timeout that is long
-//! enough for a lease, and the safety timer on. They begin either with the claim of the contender,
-//! or when everything has been in its steady state for a while.
+//! The same cuts with every option at its default: a session timeout that is long enough for a
+//! lease, and the safety timer on. The cuts begin either with the claim of the contender, or when
+//! everything has been in a steady state for a while.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, ExclusiveLock, FairLock, Guard, LockState, Released};
-use zk_tests::lock::{Reader, Side, Writer};
+use zk_recipes::{Client, Guard, LockState, Released};
+use zk_tests::case::{Case, Reader, Writer};
+use zk_tests::for_each_lock;
 use zk_tests::scene::{granted, spawn};
 use zk_tests::world::{Enumeration, Ran, World, run, run_within, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, HOLDER, NEXT, inject, ran};
+use crate::every_lock::is_side;
+use crate::{CONTENDER, HOLDER, NEXT, contender, inject, ran};
 
-/// A lease comes from writes by then, and the safety timer is about to fire for the second time.
+for_each_lock! {
+    #[test] pairs: [
+        a_lock_with_all_defaults_survives_every_cut,
+        a_contender_with_all_defaults_survives_every_pair_of_cuts,
+    ]
+}
+
+/// By then leases come from writes, and the safety timer is about to fire for the second time.
 const STEADY_MS: u64 = 65_000;
 
 /// Virtual time of a run.
@@ -25,14 +34,14 @@ const RUN_MAX: Duration = Duration::from_secs(200);
 enum Begin {
     Claim,
     Steady,
-    /// As `Steady`, but nobody waits for the safety timer. So there are few renewals of leases, each
-    /// of which is a point to cut, and pairs of cuts are not too many.
+    /// As `Steady`, but the run does not wait for the safety timer. So there are few renewals of
+    /// leases, each of which is a point to cut, and not too many pairs of cuts.
     Brief,
 }
 
 impl Begin {
-    /// How long the first holds, and how long the one after it, in milliseconds. The safety timer
-    /// goes off every 30 s or a little later.
+    /// How long the first contender holds the lock, and how long the second, in milliseconds. The
+    /// safety timer fires every 30 s or a little later.
     fn holds(self) -> [u64; 2] {
         match self {
             Self::Claim => [1_500, 1_500],
@@ -42,22 +51,17 @@ impl Begin {
     }
 }
 
-/// The contender's session, of several.
-fn contender() -> Option<i64> {
-    run(async { World::shipped().client(CONTENDER).await.session_id().map(|session| session.0) })
-}
-
-/// A holder, the contender, and one more behind it.
-async fn hand_over<H: Side, W: Side>(faults: Vec<Fault>, begin: Begin) -> Ran {
+/// A holder, the contender, and another contender behind it.
+async fn hand_over<H: Case, W: Case>(faults: Vec<Fault>, begin: Begin) -> Ran {
     let world = World::shipped();
     let client = world.client(CONTENDER).await;
     let (other, next) = (world.client(HOLDER).await, world.client(NEXT).await);
-    let held = H::shipped(&other).acquiring().await.expect("nobody else wants it");
+    let held = H::shipped(&other).acquire().await.expect("the lock is free");
     if begin == Begin::Claim {
         inject(&world, faults.clone());
     }
-    let waiting = spawn(W::shipped(&client).acquiring().into_future());
-    let behind = spawn(W::shipped(&next).acquiring().into_future());
+    let waiting = spawn(W::shipped(&client).acquire().into_future());
+    let behind = spawn(W::shipped(&next).acquire().into_future());
     if begin != Begin::Claim {
         sleep_ms(STEADY_MS).await;
         inject(&world, faults);
@@ -68,31 +72,31 @@ async fn hand_over<H: Side, W: Side>(faults: Vec<Fault>, begin: Begin) -> Ran {
     assert!(!waiting.is_finished() && !behind.is_finished(), "two holders\n{}", world.trace());
     let path = held.path().to_owned();
     assert_eq!(held.release().await, Ok(Released::Released), "\n{}", world.trace());
-    // Whose turn it is among the two may have been changed by a cut of a claim.
+    // A cut of a claim may have changed the order of the two.
     let (mut waiting, mut behind) = (waiting, behind);
     let (first, second) = tokio::select! {
         first = &mut waiting => (first, behind),
         first = &mut behind => (first, waiting),
     };
-    let first = first.expect("it does not panic").expect("it becomes free");
+    let first = first.expect("the task does not panic").expect("the lock becomes free");
     assert!(!matches!(first.state(), LockState::Lost(_)), "\n{}", world.trace());
     let stat = world.server.stat(first.path()).map(|stat| stat.ephemeral_owner);
-    assert_eq!(stat, Some(first.session().0), "held without a znode\n{}", world.trace());
+    assert_eq!(stat, Some(first.session()), "held without a znode\n{}", world.trace());
     // The znode of an exclusive lock always has the same path.
     let is_gone = path == first.path() || world.server.stat(&path).is_none();
     assert!(is_gone, "held beside another\n{}", world.trace());
-    // The one behind has listed and set its safety timer anew; the old one goes off meanwhile.
+    // The waiter has listed, and has set its safety timer again. The old timer fires meanwhile.
     sleep_ms(second_holds).await;
     check_held(&world, &first).await;
-    assert_eq!(second.is_finished(), W::SHARES, "\n{}", world.trace());
+    assert_eq!(second.is_finished(), W::IS_SHARED, "\n{}", world.trace());
     assert_eq!(first.release().await, Ok(Released::Released), "\n{}", world.trace());
     let second = granted(second).await;
     assert_eq!(second.release().await, Ok(Released::Released), "\n{}", world.trace());
     finish(&world, &[&client, &other, &next]).await
 }
 
-/// It is held, or soon again: a cut may be a moment ago, and a server that says nothing is left
-/// after 9.5 s.
+/// Checks that the lock is held, or is again soon: a cut may have just happened, and a client leaves
+/// a silent server after 9.5 s.
 async fn check_held<K: Kind>(world: &World, guard: &Guard<K>) {
     for _ in 0..140 {
         match guard.state() {
@@ -113,44 +117,22 @@ async fn finish(world: &World, clients: &[&Client]) -> Ran {
     ran(world)
 }
 
-/// Cuts of everybody's connections.
-fn survive<H: Side, W: Side>(name: &'static str, begin: Begin) {
-    let mut enumeration = Enumeration::new(name, None);
-    enumeration.run_singles(&|faults| run_within(RUN_MAX, hand_over::<H, W>(faults, begin)));
-    assert!(enumeration.singles >= 60, "{enumeration:?}");
+/// Cuts of all connections.
+fn a_lock_with_all_defaults_survives_every_cut<H: Case, W: Case>() {
+    for begin in [Begin::Claim, Begin::Steady] {
+        let name = format!("defaults, {begin:?}, {} behind {}", W::NAME, H::NAME);
+        let mut enumeration = Enumeration::new(name, None);
+        enumeration.run_singles(&|faults| run_within(RUN_MAX, hand_over::<H, W>(faults, begin)));
+        assert!(enumeration.singles >= 60, "{enumeration:?}");
+    }
 }
 
-#[test]
-fn a_fair_lock_with_all_defaults_survives_every_cut() {
-    survive::<FairLock, FairLock>("fair, defaults, claim", Begin::Claim);
-    survive::<FairLock, FairLock>("fair, defaults, steady", Begin::Steady);
-}
-
-#[test]
-fn an_exclusive_lock_with_all_defaults_survives_every_cut() {
-    survive::<ExclusiveLock, ExclusiveLock>("exclusive, defaults, claim", Begin::Claim);
-    survive::<ExclusiveLock, ExclusiveLock>("exclusive, defaults, steady", Begin::Steady);
-}
-
-#[test]
-fn readers_behind_a_writer_with_all_defaults_survive_every_cut() {
-    survive::<Writer, Reader>("readers, defaults, claim", Begin::Claim);
-    survive::<Writer, Reader>("readers, defaults, steady", Begin::Steady);
-}
-
-#[test]
-fn writers_behind_a_reader_with_all_defaults_survive_every_cut() {
-    survive::<Reader, Writer>("writers, defaults, claim", Begin::Claim);
-    survive::<Reader, Writer>("writers, defaults, steady", Begin::Steady);
-}
-
-/// Both cuts are of the contender, so that its repetitions are cut too.
-#[test]
-fn a_contender_with_all_defaults_survives_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("fair, defaults, pairs", contender());
-    enumeration
-        .run(&|faults| run_within(RUN_MAX, hand_over::<FairLock, FairLock>(faults, Begin::Brief)));
-    assert!(enumeration.singles >= 40 && enumeration.pairs >= 500, "{enumeration:?}");
+/// Both cuts are of the contender's connection, so that its retries are cut too.
+fn a_contender_with_all_defaults_survives_every_pair_of_cuts<H: Case, W: Case>() {
+    let name = format!("defaults, pairs, {} behind {}", W::NAME, H::NAME);
+    let mut enumeration = Enumeration::new(name, contender()).without_pairs_if(is_side::<W>());
+    enumeration.run(&|faults| run_within(RUN_MAX, hand_over::<H, W>(faults, Begin::Brief)));
+    assert!(enumeration.is_complete(40, 500), "{enumeration:?}");
 }
 
 /// A writer becomes a reader, with a reader and a writer behind it.
@@ -158,13 +140,13 @@ async fn downgrade(faults: Vec<Fault>) -> Ran {
     let world = World::shipped();
     let client = world.client(CONTENDER).await;
     let (other, next) = (world.client(HOLDER).await, world.client(NEXT).await);
-    let held = Writer::shipped(&client).acquiring().await.expect("nobody else wants it");
-    let reader = spawn(Reader::shipped(&other).acquiring().into_future());
+    let held = Writer::shipped(&client).acquire().await.expect("the lock is free");
+    let reader = spawn(Reader::shipped(&other).acquire().into_future());
     sleep_ms(100).await;
-    let writer = spawn(Writer::shipped(&next).acquiring().into_future());
+    let writer = spawn(Writer::shipped(&next).acquire().into_future());
     sleep_ms(STEADY_MS).await;
     inject(&world, faults);
-    let reading = held.downgrade().await.expect("it is held");
+    let reading = held.downgrade().await.expect("the lock is held");
     let beside = granted(reader).await;
     sleep_ms(9_000).await;
     assert!(!writer.is_finished(), "a writer beside readers\n{}", world.trace());

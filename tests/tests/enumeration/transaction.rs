@@ -1,15 +1,22 @@
-//! A transaction of a guard is not replayed, so its outcome has to be told truly: applied at most
-//! once; not applied if that is what was said; unknown only if the reply never came.
+//! A transaction of a guard is not replayed, so the reported outcome must be true: it is applied at
+//! most once; it is not applied if the error says so; it is unknown only if the reply never came.
 
 use zk_recipes::kind::Queued;
 use zk_recipes::{
     Client, CreateMode, ErrorCode, Guard, LockState, Multi, OpError, Outcome, TransactionError,
 };
-use zk_tests::scene::release;
+use zk_session::Zxid;
+use zk_tests::case::{Case, Writer};
+use zk_tests::for_each_lock;
+use zk_tests::scene::{holder, release};
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, first_session, inject, ran};
+use crate::{CONTENDER, contender, inject, ran};
+
+for_each_lock! {
+    #[test] queues: [a_transaction_under_every_pair_of_cuts_is_reported_as_it_was]
+}
 
 const EFFECT: &str = "/effect-unique";
 
@@ -18,7 +25,7 @@ fn effect() -> Multi {
 }
 
 /// Transactions that have created the effect.
-fn applied(world: &World) -> Vec<i64> {
+fn applied(world: &World) -> Vec<Zxid> {
     let is_effect = |path: &Option<String>| path.as_deref() == Some(EFFECT);
     let commits = world.server.commits().into_iter();
     commits
@@ -28,14 +35,14 @@ fn applied(world: &World) -> Vec<i64> {
 }
 
 /// True if the reply to a transaction has left the server.
-fn is_answered(world: &World, zxid: i64) -> bool {
+fn is_answered(world: &World, zxid: Zxid) -> bool {
     world.server.requests().iter().any(|request| {
         request.zxid == Some(zxid) && matches!(request.outcome, zk_testserver::Outcome::Applied(_))
     })
 }
 
-/// One transaction, and its repetitions until it is settled. Also says what was told of the first,
-/// if it failed.
+/// One transaction, and its repetitions until it is applied. Also returns the reported outcome of
+/// the first one, if it failed.
 async fn transact<K: Queued>(
     world: World,
     client: Client,
@@ -44,7 +51,7 @@ async fn transact<K: Queued>(
 ) -> (Ran, Option<Outcome>) {
     inject(&world, faults);
     let first = guard.transaction(effect()).await;
-    // A commit that is late comes to light.
+    // A late commit becomes visible.
     sleep_ms(1_000).await;
     world.server.admin_create("/later", b"", None);
     let zxids = applied(&world);
@@ -68,7 +75,7 @@ async fn transact<K: Queued>(
             assert!(!answered, "the reply has left\n{}", world.trace());
         }
     }
-    // What is unique can be repeated until it is settled.
+    // A transaction that creates a unique name can be repeated until it is applied.
     let mut result = first;
     while let Err(TransactionError::Op(OpError::ConnectionLoss(_))) = result {
         result = guard.transaction(effect()).await;
@@ -83,14 +90,14 @@ async fn transact<K: Queued>(
     (ran(&world), outcome)
 }
 
-/// How often each outcome was told.
+/// How often each outcome was reported.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     applied: usize,
     unknown: usize,
 }
 
-impl Told {
+impl Reported {
     fn note(&mut self, outcome: Option<Outcome>) {
         match outcome {
             None => self.applied += 1,
@@ -100,37 +107,34 @@ impl Told {
     }
 }
 
-#[test]
-fn a_transaction_under_every_pair_of_cuts_is_reported_as_it_was() {
-    let told = std::cell::RefCell::new(Told::default());
-    let mut enumeration = Enumeration::new("transaction", first_session());
+fn a_transaction_under_every_pair_of_cuts_is_reported_as_it_was<C: Case<Kind: Queued>>() {
+    let reported = std::cell::RefCell::new(Reported::default());
+    let mut enumeration = Enumeration::new(format!("transaction, {}", C::NAME), contender());
     enumeration.run(&|faults| {
         run(async {
             let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+            let (client, guard) = holder::<C>(&world, CONTENDER).await;
             let (ran, outcome) = transact(world, client, guard, faults).await;
-            told.borrow_mut().note(outcome);
+            reported.borrow_mut().note(outcome);
             ran
         })
     });
-    assert!(enumeration.singles >= 24 && enumeration.pairs >= 300, "{enumeration:?}");
-    let told = told.borrow();
-    assert!(told.applied >= 50 && told.unknown >= 50, "{told:?}");
+    assert!(enumeration.is_complete(24, 300), "{enumeration:?}");
+    let reported = reported.borrow();
+    assert!(reported.applied >= 50 && reported.unknown >= 50, "{reported:?}");
 }
 
-/// The reader's check is of the znode that has replaced the writer's.
+/// The transaction checks the reader's znode, which has replaced the writer's.
 #[test]
 fn a_transaction_of_a_downgraded_reader_is_reported_as_it_was() {
-    let mut enumeration = Enumeration::new("transaction of a reader", first_session());
+    let mut enumeration = Enumeration::new("transaction of a reader", contender());
     enumeration.run(&|faults| {
         run(async {
             let world = World::new();
-            let client = world.client(CONTENDER).await;
-            let guard = World::rw_lock(&client).write().await.expect("nobody else wants it");
-            let reading = guard.downgrade().await.expect("it is held");
+            let (client, guard) = holder::<Writer>(&world, CONTENDER).await;
+            let reading = guard.downgrade().await.expect("the lock is held");
             transact(world, client, reading, faults).await.0
         })
     });
-    assert!(enumeration.singles >= 24 && enumeration.pairs >= 300, "{enumeration:?}");
+    assert!(enumeration.is_complete(24, 300), "{enumeration:?}");
 }

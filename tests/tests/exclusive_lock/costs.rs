@@ -1,14 +1,17 @@
-//! What acquire, hand-over and release send, counted at the server.
+//! The requests of acquire, hand-over and release, counted at the server.
 
-use jute_codec::OpCode;
-use zk_recipes::{LockError, LockState, LostReason, Released};
-use zk_tests::exclusive::{check_clean, lock, make_directory, owner};
+use jute_codec::{OpCode, Zxid};
+use zk_recipes::{ExclusiveLock, LockError, LockState, LostReason, Released};
+use zk_tests::case::Case as _;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{at_op, ops, requests_of, session, spawn};
+use zk_tests::scene::{
+    FIRST, SECOND, THIRD, at_op, create_directory, granted_now, ops, release, requests_of, session,
+    spawn,
+};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{FIRST, SECOND, THIRD, granted_now, holder, release, wait_for};
+use crate::{holder, queue_up};
 
 const CREATE: OpCode = OpCode::CREATE2;
 const READ: OpCode = OpCode::GET_DATA;
@@ -17,11 +20,11 @@ const READ: OpCode = OpCode::GET_DATA;
 fn an_uncontended_acquire_is_one_flight_of_two_requests_and_a_release_one_delete() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<ExclusiveLock>(&world);
         let client = world.client(FIRST).await;
         let slow = Action::Delay(std::time::Duration::from_millis(50));
         world.server.inject(at_op(session(&client), CREATE, slow));
-        let guard = lock(&client).acquire().await.expect("it is free");
+        let guard = ExclusiveLock::of(&client).acquire().await.expect("the lock is free");
         let requests = world.server.requests();
         assert_eq!(ops(&requests), [CREATE, READ], "{}", world.trace());
         assert_eq!(requests[0].at, requests[1].at, "one flight");
@@ -44,7 +47,7 @@ fn missing_ancestors_are_made_in_one_flight() {
         let make = OpCode::CREATE_CONTAINER;
         assert_eq!(ops(&world.server.requests()), [CREATE, READ, make, CREATE, READ]);
         release(guard).await;
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
@@ -55,17 +58,17 @@ fn try_acquire_is_one_read_if_the_lock_is_busy_and_an_acquire_if_it_is_not() {
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         let zxid = world.server.zxid();
-        assert!(lock(&client).try_acquire().await.expect("it can be read").is_none());
+        assert!(ExclusiveLock::of(&client).try_acquire().await.expect("it can be read").is_none());
         sleep_ms(1_000).await;
         assert_eq!(ops(&requests_of(&world, session(&client))), [READ], "{}", world.trace());
         assert_eq!(world.server.zxid(), zxid, "nothing was written");
         assert_eq!(world.server.watch_count(), 1, "of the holder");
         release(held).await;
         world.server.clear_requests();
-        let acquired = lock(&client).try_acquire().await.expect("it can be read");
+        let acquired = ExclusiveLock::of(&client).try_acquire().await.expect("it can be read");
         assert_eq!(ops(&requests_of(&world, session(&client))), [READ, CREATE, READ]);
-        release(acquired.expect("it is free")).await;
-        check_clean(&world, &[&client, &other]).await;
+        release(acquired.expect("the lock is free")).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -75,8 +78,8 @@ fn a_hand_over_is_a_flight_of_each_waiter() {
         let world = World::new();
         let (other, held) = holder(&world, THIRD).await;
         let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
-        let one = wait_for(&world, &first, &lock(&first)).await;
-        let two = wait_for(&world, &second, &lock(&second)).await;
+        let one = queue_up(&world, &ExclusiveLock::of(&first)).await;
+        let two = queue_up(&world, &ExclusiveLock::of(&second)).await;
         sleep_ms(100_000).await;
         for client in [&first, &second] {
             let requests = requests_of(&world, session(client));
@@ -92,7 +95,7 @@ fn a_hand_over_is_a_flight_of_each_waiter() {
         assert!(!two.is_finished(), "two holders\n{}", world.trace());
         release(guard).await;
         release(granted_now(&world, two).await).await;
-        check_clean(&world, &[&first, &second, &other]).await;
+        world.check_clean(&[&first, &second, &other]).await;
     });
 }
 
@@ -103,24 +106,28 @@ fn validate_is_one_flight_of_a_write_and_a_read() {
         let (client, guard) = holder(&world, FIRST).await;
         world.server.clear_requests();
         let before = world.server.zxid();
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let requests = world.server.requests();
         assert_eq!(ops(&requests), [OpCode::MULTI, READ], "{}", world.trace());
         assert_eq!(requests[0].at, requests[1].at, "one flight");
-        assert_eq!(world.server.zxid(), before + 1);
+        assert_eq!(world.server.zxid(), Zxid(before.0 + 1));
         release(guard).await;
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
-/// The holder got it without a watch, and nobody tells it of the other.
+/// The holder was granted the lock without a watch, so no event reports the other holder.
 #[test]
 fn validate_tells_the_znode_of_another_holder_from_the_own() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<ExclusiveLock>(&world);
         let client = world.client(FIRST).await;
-        let guard = lock(&client).try_acquire().await.expect("it can be read").expect("it is free");
+        let guard = ExclusiveLock::of(&client)
+            .try_acquire()
+            .await
+            .expect("it can be read")
+            .expect("the lock is free");
         assert!(world.server.admin_delete(guard.path()));
         let (other, next) = holder(&world, SECOND).await;
         assert_eq!(guard.state(), LockState::Held, "it does not know\n{}", world.trace());
@@ -128,15 +135,14 @@ fn validate_tells_the_znode_of_another_holder_from_the_own() {
         assert_eq!(guard.validate().await, Err(LockError::Lost(lost)));
         assert_eq!(guard.state(), LockState::Lost(lost));
         assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
-        assert_eq!(owner(&world), Some(session(&other)), "{}", world.trace());
+        assert_eq!(world.owner(), Some(session(&other)), "{}", world.trace());
         next.validate().await.expect("it is undisturbed");
         release(next).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
-/// Everybody wakes up at each release, so this grows with the number of those who wait. It must not
-/// grow faster.
+/// Each release wakes all waiters, so the cost grows with their number. It must not grow faster.
 #[test]
 fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_over() {
     const WAITERS: usize = 100;
@@ -147,10 +153,10 @@ fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_ove
         let (sender, mut guards) = tokio::sync::mpsc::unbounded_channel();
         for seed in 0..WAITERS as u64 {
             let client = world.client(seed).await;
-            let (lock, sender) = (lock(&client), sender.clone());
+            let (lock, sender) = (ExclusiveLock::of(&client), sender.clone());
             clients.push(client);
             spawn(async move {
-                let guard = lock.acquire().await.expect("it becomes free");
+                let guard = lock.acquire().await.expect("the lock becomes free");
                 sender.send(guard).expect("the test goes on");
             });
         }
@@ -160,7 +166,7 @@ fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_ove
             assert!(guards.is_empty(), "two holders\n{}", world.trace());
             world.server.clear_requests();
             release(guard).await;
-            guard = guards.recv().await.expect("somebody gets it");
+            guard = guards.recv().await.expect("a waiter gets the lock");
             sleep_ms(50).await;
             let sent = world.server.requests().len();
             assert!(sent <= 2 * waiting + 1, "{sent} requests with {waiting} waiters");
@@ -170,18 +176,18 @@ fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_ove
         eprintln!("{WAITERS} waiters: at most {most} requests per hand-over");
         release(guard).await;
         assert_eq!(world.server.watch_count(), 0);
-        check_clean(&world, &clients.iter().collect::<Vec<_>>()).await;
+        world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
     });
 }
 
-/// Only a create that was lost is worth another look.
+/// Only after a create with a lost reply does the client read the znode again.
 #[test]
 fn a_release_without_doubt_leaves_nothing_to_do_after_a_reconnect() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
         for _ in 0..3 {
-            let guard = lock(&client).acquire().await.expect("nobody else wants it");
+            let guard = ExclusiveLock::of(&client).acquire().await.expect("the lock is free");
             release(guard).await;
         }
         world.server.clear_requests();

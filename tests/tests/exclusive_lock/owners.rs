@@ -1,58 +1,61 @@
-//! Whose znode it is. The name is the same for every holder, so nothing but the session and the
-//! attempt tells them apart: what is somebody else's is neither adopted nor deleted.
+//! Ownership of the znode. The name is the same for every holder, so only session and attempt tell
+//! them apart: the znode of another holder is neither adopted nor deleted.
 
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{LockError, LockState, LostReason, Released};
-use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
+use zk_recipes::{ExclusiveLock, LockError, LockState, LostReason, Released};
+use zk_tests::case::{Case as _, LOCK};
 use zk_tests::meter::Pace;
-use zk_tests::scene::{at_op, at_request, partition, requests_of, session, settle, spawn};
+use zk_tests::scene::{
+    FIRST, SECOND, at_op, at_request, create_directory, granted, granted_now, partition, release,
+    requests_of, session, settle, spawn,
+};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, Fault, ServerConfig, Until};
 
-use crate::{FIRST, SECOND, granted, granted_now, holder, release, wait_for};
+use crate::{holder, queue_up};
 
-/// What the znode of a client's first attempt says: its ids come from the seed.
+/// Data of the znode of a client's first attempt. Its id follows from the seed.
 fn data_of_first_attempt(seed: u64) -> Vec<u8> {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<ExclusiveLock>(&world);
         let (_client, _guard) = holder(&world, seed).await;
-        world.server.data(ZNODE).expect("it is held").to_vec()
+        world.server.data(LOCK).expect("the lock is held").to_vec()
     })
 }
 
-/// X2: the id alone proves nothing. A znode of an older session goes when that has ended.
+/// The id alone proves nothing. A znode of an older session is deleted when that session ends.
 #[test]
 fn a_znode_with_our_id_of_another_session_is_not_adopted() {
     let data = data_of_first_attempt(FIRST);
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<ExclusiveLock>(&world);
         let client = world.client(FIRST).await;
         let other = world.client(SECOND).await;
         let lost = at_op(session(&client), OpCode::CREATE2, Action::CutBefore);
         world.server.inject(lost.refuse_for(Duration::from_millis(300)));
-        let lock = lock(&client);
+        let lock = ExclusiveLock::of(&client);
         let waiter = spawn(lock.acquire().into_future());
         sleep_ms(100).await;
         assert!(world.server.pending_faults().is_empty());
-        world.server.admin_create(ZNODE, &data, Some(session(&other)));
+        world.server.admin_create(LOCK, &data, Some(session(&other)));
         sleep_ms(3_000).await;
         assert!(!waiter.is_finished(), "adopted\n{}", world.trace());
         world.server.expire(session(&other));
         let guard = granted_now(&world, waiter).await;
-        // It was the very id, and the same attempt.
+        // The id was the same, and so was the attempt.
         assert_eq!(lock.stats().attempts, 1);
-        assert_eq!(world.server.data(ZNODE).as_deref(), Some(&data[..]));
-        assert_eq!(owner(&world), Some(session(&client)));
+        assert_eq!(world.server.data(LOCK).as_deref(), Some(&data[..]));
+        assert_eq!(world.owner(), Some(session(&client)));
         release(guard).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
-/// X3: the session alone proves nothing either.
+/// The session alone proves nothing either.
 #[test]
 fn a_znode_of_another_attempt_of_the_same_session_is_not_adopted() {
     for action in [Action::CutBefore, Action::CutAfter, Action::LateCommit(Until::Reads(1))] {
@@ -60,23 +63,23 @@ fn a_znode_of_another_attempt_of_the_same_session_is_not_adopted() {
             let world = World::new();
             let (client, held) = holder(&world, FIRST).await;
             world.server.inject(at_op(session(&client), OpCode::CREATE2, action));
-            let lock = lock(&client);
+            let lock = ExclusiveLock::of(&client);
             let waiter = spawn(lock.acquire().into_future());
             sleep_ms(3_000).await;
             assert!(world.server.pending_faults().is_empty());
             assert!(!waiter.is_finished(), "two holders\n{}", world.trace());
             assert_eq!(held.state(), LockState::Held);
-            // Nor is it deleted by one that gives up.
+            // A contender that gives up does not delete it either.
             waiter.abort();
             sleep_ms(1_000).await;
             held.validate().await.expect("it is undisturbed");
             release(held).await;
-            check_clean(&world, &[&client]).await;
+            world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// X1: the lost create was applied, so the znode is our own.
+/// The create was applied although its reply is lost, so the znode is the contender's own.
 #[test]
 fn a_create_whose_reply_was_lost_is_adopted_and_not_waited_for() {
     for action in [
@@ -88,24 +91,24 @@ fn a_create_whose_reply_was_lost_is_adopted_and_not_waited_for() {
     ] {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory::<ExclusiveLock>(&world);
             let client = world.client(FIRST).await;
             world.server.inject(at_op(session(&client), OpCode::CREATE2, action));
-            let lock = lock(&client);
-            let guard = lock.acquire().await.expect("it is free");
+            let lock = ExclusiveLock::of(&client);
+            let guard = lock.acquire().await.expect("the lock is free");
             let creates = requests_of(&world, session(&client)).into_iter();
             let creates = creates.filter(|request| request.op == OpCode::CREATE2).count();
             assert_eq!(creates, 1, "{}", world.trace());
             assert_eq!(lock.stats().attempts, 1);
             assert_eq!(guard.state(), LockState::Held);
-            guard.validate().await.expect("it is held");
+            guard.validate().await.expect("the lock is held");
             release(guard).await;
-            check_clean(&world, &[&client]).await;
+            world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// X4: the reply to the delete is lost, and somebody else has the lock when it is asked for again.
+/// The reply to the delete is lost, and another contender holds the lock when the delete is retried.
 #[test]
 fn a_release_that_is_replayed_leaves_the_next_holder_alone() {
     let actions = [
@@ -117,13 +120,13 @@ fn a_release_that_is_replayed_leaves_the_next_holder_alone() {
     ];
     for action in actions {
         for by_call in [false, true] {
-            // The next one is another client, or another task of the same.
+            // The next holder is another client, or another task of the same client.
             for is_same in [false, true] {
                 run(async {
                     let world = World::new();
                     let (client, guard) = holder(&world, FIRST).await;
                     let other = if is_same { client.clone() } else { world.client(SECOND).await };
-                    let waiter = wait_for(&world, &other, &lock(&other)).await;
+                    let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
                     let fault = at_op(session(&client), OpCode::DELETE, action.clone());
                     world.server.inject(fault.refuse_for(Duration::from_millis(400)));
                     if by_call {
@@ -133,17 +136,17 @@ fn a_release_that_is_replayed_leaves_the_next_holder_alone() {
                     }
                     let next = granted(waiter).await;
                     sleep_ms(3_000).await;
-                    next.validate().await.expect("nobody has deleted it");
+                    next.validate().await.expect("its znode was not deleted");
                     assert_eq!(next.state(), LockState::Held, "{}", world.trace());
                     release(next).await;
-                    check_clean(&world, &[&client, &other]).await;
+                    world.check_clean(&[&client, &other]).await;
                 });
             }
         }
     }
 }
 
-/// X5: whether the holder knows of the end of its session or not, and whatever it does then.
+/// Whether or not the holder knows of the end of its session, and whatever it does then.
 #[test]
 fn a_release_after_the_end_of_the_session_leaves_the_next_holder_alone() {
     for after in [0, 1, 50, 3_000] {
@@ -153,7 +156,7 @@ fn a_release_after_the_end_of_the_session_leaves_the_next_holder_alone() {
                     let world = World::new();
                     let (client, guard) = holder(&world, FIRST).await;
                     let other = world.client(SECOND).await;
-                    let waiter = wait_for(&world, &other, &lock(&other)).await;
+                    let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
                     world.server.expire(session(&client));
                     let next = granted_now(&world, waiter).await;
                     world.server.refuse_for(Duration::from_millis(refused_for));
@@ -165,17 +168,17 @@ fn a_release_after_the_end_of_the_session_leaves_the_next_holder_alone() {
                         drop(guard);
                     }
                     sleep_ms(5_000).await;
-                    next.validate().await.expect("nobody has deleted it");
+                    next.validate().await.expect("its znode was not deleted");
                     release(next).await;
-                    check_clean(&world, &[&client, &other]).await;
+                    world.check_clean(&[&client, &other]).await;
                 });
             }
         }
     }
 }
 
-/// The holder sleeps over the end of its session, and its first thing is to release: the delete is
-/// on its way before anybody tells it.
+/// The holder is paused while its session ends, and then releases first: the delete is on its way
+/// before the client learns of the end.
 #[test]
 fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
     for action in [Action::Expire, Action::Freeze, Action::Delay(Duration::from_secs(3))] {
@@ -183,7 +186,7 @@ fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
             let world = World::new();
             let (client, guard) = holder(&world, FIRST).await;
             let other = world.client(SECOND).await;
-            let waiter = wait_for(&world, &other, &lock(&other)).await;
+            let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
             let dead = session(&client);
             world.server.inject(at_op(dead, OpCode::DELETE, action.clone()));
             drop(guard);
@@ -191,15 +194,15 @@ fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
             world.server.expire(dead);
             let next = granted(waiter).await;
             sleep_ms(30_000).await;
-            next.validate().await.expect("nobody has deleted it");
+            next.validate().await.expect("its znode was not deleted");
             release(next).await;
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }
 
-/// Released in the very moment in which the client learns of the end of the connection, whatever it
-/// learns first: what was not sent then must not be sent in the next session.
+/// The holder releases at the moment at which the client learns of the end of the connection. A
+/// request that has not been sent by then must not be sent in the next session.
 #[test]
 fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_alone() {
     const REQUESTS: usize = 9_000;
@@ -210,9 +213,9 @@ fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_al
                 let world = if is_full { world.pace(Pace::CALM.beside(REQUESTS)) } else { world };
                 let (client, guard) = holder(&world, FIRST).await;
                 let other = world.client(SECOND).await;
-                let waiter = wait_for(&world, &other, &lock(&other)).await;
+                let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
                 if is_full {
-                    // So much is under way that the delete has to wait in the client.
+                    // So many requests are in flight that the delete has to wait in the client.
                     let dead = session(&client);
                     let slow = Action::Delay(Duration::from_secs(1));
                     world.server.inject(at_op(dead, OpCode::EXISTS, slow));
@@ -235,9 +238,9 @@ fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_al
                 }
                 let next = granted(waiter).await;
                 sleep_ms(5_000).await;
-                next.validate().await.expect("nobody has deleted it");
+                next.validate().await.expect("its znode was not deleted");
                 release(next).await;
-                check_clean(&world, &[&client, &other]).await;
+                world.check_clean(&[&client, &other]).await;
             });
         }
     }
@@ -254,15 +257,15 @@ fn a_session_renewed_under_another_id_loses_the_lock_and_deletes_nothing() {
         assert_eq!(guard.lost().await, LostReason::SessionExpired);
         sleep_ms(1_000).await;
         assert_ne!(session(&client), before);
-        // The old session lives on for a while, with its znode, which the new one waits for.
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
+        // The old session lives on for a while, and the new one waits for its znode.
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
         assert_eq!(guard.release().await, Ok(Released::EndedWithSession));
         sleep_ms(1_000).await;
-        assert_eq!(owner(&world), Some(before), "not ours any more\n{}", world.trace());
+        assert_eq!(world.owner(), Some(before), "not ours any more\n{}", world.trace());
         let next = granted(waiter).await;
         assert!(!world.server.sessions().contains(&before));
         release(next).await;
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
@@ -274,15 +277,15 @@ fn a_znode_deleted_by_hand_loses_the_lock_and_the_next_holder_is_left_alone() {
                 let world = World::new();
                 let (client, guard) = holder(&world, FIRST).await;
                 let other = world.client(SECOND).await;
-                let waiter = wait_for(&world, &other, &lock(&other)).await;
+                let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
                 if is_disconnected {
                     partition(&world, 500);
                 }
                 let lost = spawn(guard.lost());
-                assert!(world.server.admin_delete(ZNODE));
+                assert!(world.server.admin_delete(LOCK));
                 let next = granted(waiter).await;
                 sleep_ms(2_000).await;
-                assert_eq!(lost.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+                assert_eq!(lost.await.expect("the task does not panic"), LostReason::ZnodeDeleted);
                 assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
                 let told = guard.validate().await;
                 assert_eq!(told, Err(LockError::Lost(LostReason::ZnodeDeleted)));
@@ -292,15 +295,15 @@ fn a_znode_deleted_by_hand_loses_the_lock_and_the_next_holder_is_left_alone() {
                     drop(guard);
                 }
                 sleep_ms(1_000).await;
-                next.validate().await.expect("nobody has deleted it");
+                next.validate().await.expect("its znode was not deleted");
                 release(next).await;
-                check_clean(&world, &[&client, &other]).await;
+                world.check_clean(&[&client, &other]).await;
             });
         }
     }
 }
 
-/// Released while nothing is known of what happened behind the partition.
+/// The holder releases while it does not know what happened during the partition.
 #[test]
 fn a_release_while_disconnected_looks_before_it_deletes() {
     for is_replaced in [false, true] {
@@ -314,23 +317,23 @@ fn a_release_while_disconnected_looks_before_it_deletes() {
             assert_eq!(guard.state(), LockState::AtRisk);
             let releasing = spawn(guard.release());
             if is_replaced {
-                assert!(world.server.admin_delete(ZNODE));
-                world.server.admin_create(ZNODE, b"next", Some(session(&other)));
+                assert!(world.server.admin_delete(LOCK));
+                world.server.admin_create(LOCK, b"next", Some(session(&other)));
             }
-            let ended = releasing.await.expect("it does not panic");
+            let ended = releasing.await.expect("the task does not panic");
             let expected = if is_replaced { Released::AlreadyGone } else { Released::Released };
             assert_eq!(ended, Ok(expected), "{}", world.trace());
-            assert_eq!(owner(&world).is_some(), is_replaced);
+            assert_eq!(world.owner().is_some(), is_replaced);
             if is_replaced {
-                assert!(world.server.admin_delete(ZNODE));
+                assert!(world.server.admin_delete(LOCK));
             }
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }
 
-/// Somebody deletes it and makes it again, in the very session and with the very data: it is not
-/// the znode of the token.
+/// The test deletes the znode and creates it again, in the same session and with the same data. It
+/// is not the znode of the token.
 #[test]
 fn a_znode_made_again_by_hand_is_not_the_own() {
     for is_disconnected in [false, true] {
@@ -338,45 +341,45 @@ fn a_znode_made_again_by_hand_is_not_the_own() {
             let world = World::new();
             let (client, guard) = holder(&world, FIRST).await;
             sleep_ms(500).await;
-            let data = world.server.data(ZNODE).expect("it is held");
+            let data = world.server.data(LOCK).expect("the lock is held");
             if is_disconnected {
                 partition(&world, 500);
             }
-            assert!(world.server.admin_delete(ZNODE));
-            world.server.admin_create(ZNODE, &data, Some(session(&client)));
+            assert!(world.server.admin_delete(LOCK));
+            world.server.admin_create(LOCK, &data, Some(session(&client)));
             sleep_ms(3_000).await;
             let lost = LockState::Lost(LostReason::ZnodeDeleted);
             assert_eq!(guard.state(), lost, "{}", world.trace());
             assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
-            assert_eq!(owner(&world), Some(session(&client)), "it is not ours to delete");
-            assert!(world.server.admin_delete(ZNODE));
-            check_clean(&world, &[&client]).await;
+            assert_eq!(world.owner(), Some(session(&client)), "it is not ours to delete");
+            assert!(world.server.admin_delete(LOCK));
+            world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// X11. What the data says is for people, once the transaction of the znode is known.
+/// Once the transaction of the znode is known, its data is only for people.
 #[test]
 fn changed_data_neither_loses_the_lock_nor_leaves_it_behind() {
     for is_try in [false, true] {
         for is_cut in [false, true] {
             run(async {
                 let world = World::new();
-                make_directory(&world);
+                create_directory::<ExclusiveLock>(&world);
                 let client = world.client(FIRST).await;
-                let lock = lock(&client);
+                let lock = ExclusiveLock::of(&client);
                 let guard = if is_try {
-                    lock.try_acquire().await.expect("it can be read").expect("it is free")
+                    lock.try_acquire().await.expect("it can be read").expect("the lock is free")
                 } else {
-                    lock.acquire().await.expect("it is free")
+                    lock.acquire().await.expect("the lock is free")
                 };
                 for after in [50, 150, 500] {
                     sleep_ms(after).await;
-                    world.server.admin_set_data(ZNODE, b"somebody was here");
+                    world.server.admin_set_data(LOCK, b"somebody was here");
                     sleep_ms(50).await;
                     assert_eq!(guard.state(), LockState::Held, "{}", world.trace());
                 }
-                guard.validate().await.expect("it is held");
+                guard.validate().await.expect("the lock is held");
                 if is_cut {
                     partition(&world, 300);
                     sleep_ms(3_000).await;
@@ -384,40 +387,40 @@ fn changed_data_neither_loses_the_lock_nor_leaves_it_behind() {
                 }
                 assert_eq!(guard.release().await, Ok(Released::Released), "{}", world.trace());
                 sleep_ms(100).await;
-                assert_eq!(owner(&world), None, "it stays behind\n{}", world.trace());
-                check_clean(&world, &[&client]).await;
+                assert_eq!(world.owner(), None, "it stays behind\n{}", world.trace());
+                world.check_clean(&[&client]).await;
             });
         }
     }
 }
 
-/// The deadline has passed, and the session lives on: the znode is removed by whoever owns it.
+/// The deadline has passed, and the session lives on: the client removes its znode.
 #[test]
 fn a_lost_lock_is_removed_as_soon_as_a_server_is_reachable() {
     run(async {
         let world = World::with(ServerConfig::default().tick(Duration::from_secs(5)));
         let (client, guard) = holder(&world, FIRST).await;
         sleep_ms(150).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let other = world.client(SECOND).await;
-        let waiter = wait_for(&world, &other, &lock(&other)).await;
+        let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
         partition(&world, 10_500);
         assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
         assert!(!waiter.is_finished());
-        assert_eq!(owner(&world), Some(session(&client)));
+        assert_eq!(world.owner(), Some(session(&client)));
         let next = granted(waiter).await;
         assert_eq!(client.session_id(), Some(guard.session()), "the session lives");
         sleep_ms(2 * SESSION_TIMEOUT.as_millis() as u64).await;
         assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
         assert_eq!(guard.release().await, Ok(Released::Released));
-        next.validate().await.expect("nobody has deleted it");
+        next.validate().await.expect("its znode was not deleted");
         release(next).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
-/// A create in doubt is looked for once more after the next reconnect, and somebody else's znode
-/// is left alone then.
+/// After a create with an unknown outcome the janitor looks once more at the next reconnect, and
+/// leaves the znode of another holder alone.
 #[test]
 fn a_tainted_attempt_is_swept_again_and_spares_the_next_holder() {
     for has_next in [false, true] {
@@ -425,12 +428,12 @@ fn a_tainted_attempt_is_swept_again_and_spares_the_next_holder() {
             let world = World::new();
             let client = world.client(FIRST).await;
             let other = world.client(SECOND).await;
-            make_directory(&world);
+            create_directory::<ExclusiveLock>(&world);
             world.server.inject(at_request(session(&client), 0, Action::CutAfter));
-            let guard = lock(&client).acquire().await.expect("nobody else wants it");
+            let guard = ExclusiveLock::of(&client).acquire().await.expect("the lock is free");
             release(guard).await;
             let next = if has_next {
-                Some(lock(&other).acquire().await.expect("it is free"))
+                Some(ExclusiveLock::of(&other).acquire().await.expect("the lock is free"))
             } else {
                 None
             };
@@ -442,10 +445,10 @@ fn a_tainted_attempt_is_swept_again_and_spares_the_next_holder() {
             let expected = [OpCode::MULTI, OpCode::GET_DATA];
             assert_eq!(zk_tests::scene::ops(&requests), expected, "{}", world.trace());
             if let Some(next) = next {
-                next.validate().await.expect("nobody has deleted it");
+                next.validate().await.expect("its znode was not deleted");
                 release(next).await;
             }
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }

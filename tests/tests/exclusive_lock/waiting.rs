@@ -1,15 +1,18 @@
-//! Waiting for the lock, and what may happen meanwhile.
+//! Waiting for the lock, and events meanwhile.
 
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, SessionId};
 use zk_recipes::{Acl, ExclusiveLock, LockError, LockState, LostReason, Released, SessionState};
-use zk_tests::exclusive::{ZNODE, check_clean, lock, make_directory, owner};
-use zk_tests::scene::{at_request, partition, session, spawn};
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::case::{Case as _, LOCK};
+use zk_tests::scene::{
+    FIRST, SECOND, THIRD, at_request, create_directory, granted, granted_now, partition, release,
+    session, spawn,
+};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{FIRST, SECOND, THIRD, granted, granted_now, holder, release, wait_for};
+use crate::{holder, queue_up};
 
 #[test]
 fn one_holds_it_and_the_other_gets_it_after_the_release() {
@@ -18,7 +21,7 @@ fn one_holds_it_and_the_other_gets_it_after_the_release() {
             let world = World::new();
             let (other, held) = holder(&world, SECOND).await;
             let client = world.client(FIRST).await;
-            let waiter = wait_for(&world, &client, &lock(&client)).await;
+            let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
             sleep_ms(50_000).await;
             assert!(!waiter.is_finished(), "two holders\n{}", world.trace());
             let token = held.fencing_token();
@@ -29,13 +32,13 @@ fn one_holds_it_and_the_other_gets_it_after_the_release() {
                 release(held).await;
             }
             let guard = granted_now(&world, waiter).await;
-            assert_eq!((guard.path(), guard.state()), (ZNODE, LockState::Held));
-            assert_eq!(guard.session().0, session(&client));
+            assert_eq!((guard.path(), guard.state()), (LOCK, LockState::Held));
+            assert_eq!(guard.session(), session(&client));
             assert!(guard.fencing_token() > token);
-            let stat = world.server.stat(ZNODE).expect("it is held");
-            assert_eq!(guard.fencing_token().as_i64(), stat.czxid);
+            let stat = world.server.stat(LOCK).expect("the lock is held");
+            assert_eq!(guard.fencing_token().get(), stat.czxid.0);
             release(guard).await;
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }
@@ -45,12 +48,12 @@ fn tasks_of_one_client_exclude_each_other_too() {
     run(async {
         let world = World::new();
         let (client, held) = holder(&world, FIRST).await;
-        let lock = lock(&client);
-        let waiter = wait_for(&world, &client, &lock).await;
+        let lock = ExclusiveLock::of(&client);
+        let waiter = queue_up(&world, &lock).await;
         assert!(lock.try_acquire().await.expect("it can be read").is_none());
         release(held).await;
         release(granted_now(&world, waiter).await).await;
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
@@ -62,17 +65,17 @@ fn a_wait_that_is_too_long_times_out_and_leaves_nothing() {
         let client = world.client(FIRST).await;
         let before = client.now();
         let timeout = Duration::from_millis(700);
-        let ended = lock(&client).acquire().timeout(timeout).await.map(drop);
+        let ended = ExclusiveLock::of(&client).acquire().timeout(timeout).await.map(drop);
         assert_eq!(ended, Err(LockError::TimedOut));
         assert_eq!(client.now().saturating_since(before), timeout);
-        let none = lock(&client).acquire().timeout(Duration::ZERO).await.map(drop);
+        let none = ExclusiveLock::of(&client).acquire().timeout(Duration::ZERO).await.map(drop);
         assert_eq!(none, Err(LockError::TimedOut));
         sleep_ms(1_000).await;
-        assert_eq!(owner(&world), Some(session(&other)), "{}", world.trace());
-        // One of the holder, and at most one that fires with the znode.
+        assert_eq!(world.owner(), Some(session(&other)), "{}", world.trace());
+        // One watch of the holder, and at most one that fires with the znode.
         assert!(world.server.watch_count() <= 2, "{}", world.server.watch_count());
         release(held).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -82,10 +85,10 @@ fn a_release_while_the_waiter_is_disconnected_is_noticed() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let lock = lock(&client);
-        let waiter = wait_for(&world, &client, &lock).await;
+        let lock = ExclusiveLock::of(&client);
+        let waiter = queue_up(&world, &lock).await;
         partition(&world, 500);
-        assert!(world.server.admin_delete(ZNODE));
+        assert!(world.server.admin_delete(LOCK));
         sleep_ms(400).await;
         assert!(!waiter.is_finished());
         let before = client.now();
@@ -94,7 +97,7 @@ fn a_release_while_the_waiter_is_disconnected_is_noticed() {
         assert_eq!(lock.stats().watches_missed, 0);
         release(guard).await;
         drop(held);
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -104,8 +107,8 @@ fn a_watch_outlives_reconnects() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let lock = lock(&client);
-        let waiter = wait_for(&world, &client, &lock).await;
+        let lock = ExclusiveLock::of(&client);
+        let waiter = queue_up(&world, &lock).await;
         for _ in 0..3 {
             partition(&world, 100);
             sleep_ms(3_000).await;
@@ -116,11 +119,12 @@ fn a_watch_outlives_reconnects() {
         let guard = granted_now(&world, waiter).await;
         assert_eq!(lock.stats().watches_missed, 0);
         release(guard).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
-/// It changed hands while nobody could tell: whoever waits now waits for somebody else.
+/// The lock changed hands while the waiter was disconnected, so the waiter now waits for another
+/// holder.
 #[test]
 fn a_hand_over_while_disconnected_is_no_grant_and_loses_no_wake_up() {
     run(async {
@@ -128,21 +132,21 @@ fn a_hand_over_while_disconnected_is_no_grant_and_loses_no_wake_up() {
         let (other, held) = holder(&world, SECOND).await;
         let third = world.client(THIRD).await;
         let client = world.client(FIRST).await;
-        let lock = lock(&client);
-        let waiter = wait_for(&world, &client, &lock).await;
+        let lock = ExclusiveLock::of(&client);
+        let waiter = queue_up(&world, &lock).await;
         partition(&world, 500);
-        assert!(world.server.admin_delete(ZNODE));
-        world.server.admin_create(ZNODE, b"somebody", Some(session(&third)));
+        assert!(world.server.admin_delete(LOCK));
+        world.server.admin_create(LOCK, b"somebody", Some(session(&third)));
         sleep_ms(3_000).await;
         assert_eq!(client.state(), SessionState::Connected);
         assert!(!waiter.is_finished(), "granted beside a holder\n{}", world.trace());
         assert_eq!(held.state(), LockState::Lost(LostReason::ZnodeDeleted));
-        assert!(world.server.admin_delete(ZNODE));
+        assert!(world.server.admin_delete(LOCK));
         let guard = granted_now(&world, waiter).await;
         assert_eq!(lock.stats().watches_missed, 0);
         release(guard).await;
         drop(held);
-        check_clean(&world, &[&client, &other, &third]).await;
+        world.check_clean(&[&client, &other, &third]).await;
     });
 }
 
@@ -152,15 +156,15 @@ fn changed_data_of_the_holder_is_no_grant_and_loses_no_wake_up() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
         for _ in 0..3 {
-            world.server.admin_set_data(ZNODE, b"busy");
+            world.server.admin_set_data(LOCK, b"busy");
             sleep_ms(500).await;
             assert!(!waiter.is_finished(), "{}", world.trace());
         }
         release(held).await;
         release(granted_now(&world, waiter).await).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -170,16 +174,16 @@ fn a_holder_that_expires_is_followed_by_one_of_the_waiters() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
         world.server.expire(session(&other));
         let guard = granted_now(&world, waiter).await;
         assert!(guard.fencing_token() > held.fencing_token());
         sleep_ms(1_000).await;
         assert_eq!(held.state(), LockState::Lost(LostReason::SessionExpired));
         assert_eq!(held.release().await, Ok(Released::EndedWithSession));
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         release(guard).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -189,7 +193,7 @@ fn expiry_while_waiting_starts_again_in_the_next_session() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
         let before = session(&client);
         world.server.expire(before);
         sleep_ms(3_000).await;
@@ -197,9 +201,9 @@ fn expiry_while_waiting_starts_again_in_the_next_session() {
         assert_ne!(session(&client), before);
         release(held).await;
         let guard = granted_now(&world, waiter).await;
-        assert_eq!(guard.session().0, session(&client));
+        assert_eq!(guard.session(), session(&client));
         release(guard).await;
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -211,12 +215,12 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
             let fired = run(async {
                 let world = World::new();
                 let other = world.client(SECOND).await;
-                let held = lock(&other).acquire().await.expect("nobody else wants it");
+                let held = ExclusiveLock::of(&other).acquire().await.expect("the lock is free");
                 let held = Some(held).filter(|_| has_holder);
-                world.until("it is taken or free", |_| owner(&world).is_some() == has_holder).await;
+                world.until("it is taken or free", |_| world.owner().is_some() == has_holder).await;
                 let client = world.client(FIRST).await;
                 world.server.inject(at_request(session(&client), nth, Action::Expire));
-                let waiter = spawn(lock(&client).acquire().into_future());
+                let waiter = spawn(ExclusiveLock::of(&client).acquire().into_future());
                 sleep_ms(2_000).await;
                 if has_holder {
                     assert!(!waiter.is_finished(), "{}", world.trace());
@@ -224,11 +228,11 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
                 drop(held);
                 let guard = granted(waiter).await;
                 assert_eq!(guard.state(), LockState::Held, "{}", world.trace());
-                assert!(world.server.sessions().contains(&guard.session().0));
+                assert!(world.server.sessions().contains(&guard.session()));
                 let fired = world.server.pending_faults().is_empty();
                 world.server.clear_faults();
                 release(guard).await;
-                check_clean(&world, &[&client, &other]).await;
+                world.check_clean(&[&client, &other]).await;
                 fired
             });
             if !fired {
@@ -240,25 +244,25 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
     assert!(points >= 4, "only {points} requests were cut short by an expiry");
 }
 
-/// The end of the own session tells the waiter of the end of its own holder too, in any order.
+/// The waiter's session ends, which also owns the holder's znode. The events come in any order.
 #[test]
 fn the_end_of_a_session_is_never_a_grant_in_it() {
     for seed in 1..=4 {
         run(async {
             let world = World::with(zk_testserver::ServerConfig::default().events_at_expiry(true));
             let (client, held) = holder(&world, seed).await;
-            let waiter = wait_for(&world, &client, &lock(&client)).await;
+            let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
             let dead = session(&client);
             world.server.expire(dead);
             let guard = granted(waiter).await;
-            assert_ne!(guard.session().0, dead, "{}", world.trace());
+            assert_ne!(guard.session(), dead, "{}", world.trace());
             assert_eq!(guard.state(), LockState::Held);
             assert!(matches!(held.state(), LockState::Lost(_)), "{:?}", held.state());
             drop(held);
             sleep_ms(1_000).await;
-            guard.validate().await.expect("nobody else's release removes it");
+            guard.validate().await.expect("the release of another holder does not remove it");
             release(guard).await;
-            check_clean(&world, &[&client]).await;
+            world.check_clean(&[&client]).await;
         });
     }
 }
@@ -269,15 +273,15 @@ fn a_directory_deleted_while_waiting_is_made_again() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
-        assert!(world.server.admin_delete(ZNODE));
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
+        assert!(world.server.admin_delete(LOCK));
         assert!(world.server.admin_delete("/locks"));
         let guard = granted(waiter).await;
         assert_eq!(held.state(), LockState::Lost(LostReason::ZnodeDeleted));
         assert_eq!(guard.state(), LockState::Held);
         release(guard).await;
         drop(held);
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -287,35 +291,35 @@ fn a_lock_directly_below_the_root_and_one_far_down_work() {
         run(async {
             let world = World::new();
             let client = world.client(FIRST).await;
-            let lock = ExclusiveLock::new(&client, path).expect("the path can be one");
+            let lock = ExclusiveLock::new(&client, path).expect("the path is valid");
             for _ in 0..2 {
-                let guard = lock.acquire().await.expect("it is free");
+                let guard = lock.acquire().await.expect("the lock is free");
                 assert_eq!((guard.path(), lock.path()), (path, path));
                 release(guard).await;
             }
-            check_clean(&world, &[&client]).await;
+            world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// What is not ephemeral is nobody's, and would be waited for for ever.
+/// A znode that is not ephemeral belongs to no session, so a wait for its deletion might never end.
 #[test]
 fn a_znode_that_is_not_ephemeral_is_an_error_and_never_waited_for() {
     run(async {
         let world = World::new();
-        make_directory(&world);
-        world.server.admin_create(ZNODE, b"", None);
+        create_directory::<ExclusiveLock>(&world);
+        world.server.admin_create(LOCK, b"", None);
         let client = world.client(FIRST).await;
-        let lock = lock(&client);
-        let mixed = LockError::MixedKinds { name: "one".into() };
+        let lock = ExclusiveLock::of(&client);
+        let mixed = LockError::MixedKinds { name: "x".into() };
         assert_eq!(lock.acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.try_acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.holder().await, Err(mixed));
         sleep_ms(1_000).await;
-        assert_eq!(owner(&world), Some(0), "it is not ours to delete");
-        assert!(world.server.admin_delete(ZNODE));
-        release(lock.acquire().await.expect("it is free")).await;
-        check_clean(&world, &[&client]).await;
+        assert_eq!(world.owner(), Some(SessionId::NONE), "it is not ours to delete");
+        assert!(world.server.admin_delete(LOCK));
+        release(lock.acquire().await.expect("the lock is free")).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
@@ -325,16 +329,16 @@ fn a_znode_that_is_not_ephemeral_ends_the_wait_when_it_comes() {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let waiter = wait_for(&world, &client, &lock(&client)).await;
-        assert!(world.server.admin_delete(ZNODE));
-        world.server.admin_create(ZNODE, b"", None);
+        let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
+        assert!(world.server.admin_delete(LOCK));
+        world.server.admin_create(LOCK, b"", None);
         let ended = waiter.await.expect("an acquire does not panic").map(drop);
-        assert_eq!(ended, Err(LockError::MixedKinds { name: "one".into() }));
+        assert_eq!(ended, Err(LockError::MixedKinds { name: "x".into() }));
         drop(held);
         sleep_ms(1_000).await;
-        assert_eq!(owner(&world), Some(0), "it is not ours to delete");
-        assert!(world.server.admin_delete(ZNODE));
-        check_clean(&world, &[&client, &other]).await;
+        assert_eq!(world.owner(), Some(SessionId::NONE), "it is not ours to delete");
+        assert!(world.server.admin_delete(LOCK));
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -344,49 +348,50 @@ fn the_directory_of_another_lock_is_no_exclusive_lock() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let queue = World::lock(&client).acquire().await.expect("it is free");
-        let lock = ExclusiveLock::new(&client, DIRECTORY).expect("the path can be one");
+        let queue = World::lock(&client).acquire().await.expect("the lock is free");
+        let lock = ExclusiveLock::new(&client, LOCK).expect("the path is valid");
         let ended = lock.acquire().await.map(drop);
         assert_eq!(ended, Err(LockError::MixedKinds { name: "x".into() }));
         queue.validate().await.expect("it is undisturbed");
-        queue.release().await.expect("it can be deleted");
-        check_clean(&world, &[&client]).await;
+        queue.release().await.expect("its znode can be deleted");
+        world.check_clean(&[&client]).await;
     });
 }
 
-/// X9: a lock's znode cannot be a directory.
+/// The znode of a lock cannot have children.
 #[test]
 fn nothing_can_be_created_below_a_lock_that_is_held() {
     run(async {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
-        let below = ExclusiveLock::new(&client, "/locks/one/two").expect("the path can be one");
+        let below = ExclusiveLock::new(&client, "/locks/x/below").expect("the path is valid");
         let ended = below.acquire().await.map(drop);
         let code = zk_recipes::ErrorCode::NO_CHILDREN_FOR_EPHEMERALS;
         assert!(matches!(ended, Err(LockError::Refused { code: told, .. }) if told == code));
         assert_eq!(guard.state(), LockState::Held);
         release(guard).await;
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
-/// A server keeps an event from those who may not read the znode. Only the second look finds out.
+/// A server withholds events from clients that may not read the znode. Only the safety check finds
+/// the change.
 #[test]
 fn a_watch_that_does_not_tell_is_made_good_by_the_safety_look() {
     for interval in [None, Some(Duration::from_secs(10))] {
         run(async {
             let world = World::new();
             let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
-            let held = lock(&other).acquire().await.expect("nobody else wants it");
+            let held = ExclusiveLock::of(&other).acquire().await.expect("the lock is free");
             let client = world.client(FIRST).await;
-            let lock = ExclusiveLock::builder(&client, ZNODE)
-                .and_then(|lock| lock.safety_relist(interval).build())
+            let lock = ExclusiveLock::builder(&client, LOCK)
+                .and_then(|lock| lock.watch_check(interval).build())
                 .expect("the options are legal");
-            let waiter = wait_for(&world, &client, &lock).await;
+            let waiter = queue_up(&world, &lock).await;
             let creator = Acl::creator_all();
-            other.set_acl(ZNODE, creator, None).await.expect("it is its own");
+            other.set_acl(LOCK, creator, None).await.expect("the znode is its own");
             release(held).await;
-            // Spread, so not before the interval and not long after it.
+            // The checks are spread, so they come not before the interval and not long after it.
             sleep_ms(9_900).await;
             assert!(!waiter.is_finished(), "the event was withheld\n{}", world.trace());
             sleep_ms(2_700).await;
@@ -397,7 +402,7 @@ fn a_watch_that_does_not_tell_is_made_good_by_the_safety_look() {
             } else {
                 waiter.abort();
             }
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }
@@ -412,10 +417,10 @@ fn the_safety_looks_of_waiters_are_spread_and_find_nothing() {
         let interval = Duration::from_secs(10);
         for seed in 10..20 {
             let client = world.client(seed).await;
-            let lock = ExclusiveLock::builder(&client, ZNODE)
-                .and_then(|lock| lock.safety_relist(Some(interval)).build())
+            let lock = ExclusiveLock::builder(&client, LOCK)
+                .and_then(|lock| lock.watch_check(Some(interval)).build())
                 .expect("the options are legal");
-            waiters.push((wait_for(&world, &client, &lock).await, lock));
+            waiters.push((queue_up(&world, &lock).await, lock));
             clients.push(client);
         }
         world.server.clear_requests();
@@ -431,7 +436,7 @@ fn the_safety_looks_of_waiters_are_spread_and_find_nothing() {
             release(granted(waiter).await).await;
             assert_eq!(lock.stats().watches_missed, 0);
         }
-        check_clean(&world, &clients.iter().collect::<Vec<_>>()).await;
+        world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
     });
 }
 
@@ -442,13 +447,13 @@ fn no_interval_is_too_long() {
             let world = World::new();
             let (other, held) = holder(&world, SECOND).await;
             let client = world.client(FIRST).await;
-            let lock = ExclusiveLock::builder(&client, ZNODE)
-                .and_then(|lock| lock.safety_relist(Some(long)).build())
+            let lock = ExclusiveLock::builder(&client, LOCK)
+                .and_then(|lock| lock.watch_check(Some(long)).build())
                 .expect("it never looks");
-            let waiter = wait_for(&world, &client, &lock).await;
+            let waiter = queue_up(&world, &lock).await;
             release(held).await;
             release(granted(waiter).await).await;
-            check_clean(&world, &[&client, &other]).await;
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }

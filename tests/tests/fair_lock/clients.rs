@@ -1,4 +1,4 @@
-//! Several clients at one lock.
+//! Several clients with one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn contenders_are_served_in_the_order_of_their_tokens() {
         let (first, guard) = holder(&world, 10).await;
         let mut clients = vec![first];
         let mut waiters = Vec::new();
-        // Their ids, and so their names, are in another order than their numbers.
+        // Their ids, and so the names of their znodes, sort differently from their numbers.
         for seed in [4, 2, 5, 1, 3] {
             let client = world.client(seed).await;
             waiters.push(queue_up(&world, &World::lock(&client)).await);
@@ -84,7 +84,7 @@ fn a_waiter_that_expires_is_overtaken_by_those_behind_it() {
     });
 }
 
-/// All connections end again and again, while five clients pass the lock around.
+/// All connections end again and again while five clients take turns.
 #[test]
 fn reconnects_neither_lose_nor_double_the_lock() {
     run(async {
@@ -98,7 +98,7 @@ fn reconnects_neither_lose_nor_double_the_lock() {
             clients.push(client);
             tasks.push(spawn(async move {
                 for round in 0..10 {
-                    let guard = lock.acquire().await.expect("it becomes free");
+                    let guard = lock.acquire().await.expect("the lock becomes free");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
                     sleep_ms(50 + seed * 7 + round).await;
                     assert!(!matches!(guard.state(), LockState::Lost(_)));
@@ -129,8 +129,8 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
         let (first, held) = holder(&world, 1).await;
         let second = world.client(2).await;
         let waiter = queue_up(&world, &World::lock(&second)).await;
-        held.validate().await.expect("it is held");
-        // The holder falls silent, at both ends.
+        held.validate().await.expect("the lock is held");
+        // Nothing reaches the holder any more, and nothing reaches the server from it.
         let freeze = Action::Freeze;
         world.server.inject(at_op(session(&first), OpCode::PING, freeze.clone()));
         let lost = spawn({
@@ -142,7 +142,7 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
             }
         });
         world.until("the holder is silent", |server| server.pending_faults().is_empty()).await;
-        // However often it tries again while there is something to save.
+        // However often it has retried while the lock was not yet lost.
         for _ in 0..20 {
             world.server.inject(Fault::new(At::connect(0), freeze.clone()));
         }
@@ -156,20 +156,20 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
     });
 }
 
-/// Between the look of `try_acquire` and its create, another one comes first.
+/// Another contender comes between the read of `try_acquire` and its create.
 #[test]
 fn a_try_acquire_that_is_overtaken_is_busy_and_leaves_nothing() {
     run(async {
         let world = World::new();
-        crate::make_directory(&world);
+        crate::create_directory(&world);
         let (first, second) = (world.client(1).await, world.client(2).await);
         let slow = Action::Delay(Duration::from_millis(50));
         world.server.inject(at_op(session(&second), OpCode::GET_CHILDREN, slow));
         let lock = World::lock(&second);
         let trying = spawn(lock.try_acquire().into_future());
         sleep_ms(10).await;
-        let held = World::lock(&first).acquire().await.expect("nobody else wants it");
-        let tried = trying.await.expect("it does not panic").expect("it can be tried");
+        let held = World::lock(&first).acquire().await.expect("the lock is free");
+        let tried = trying.await.expect("the task does not panic").expect("it can be tried");
         assert!(tried.is_none(), "two holders\n{}", world.trace());
         sleep_ms(100).await;
         assert_eq!(world.contenders().len(), 1, "{}", world.trace());

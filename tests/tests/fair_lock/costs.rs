@@ -1,32 +1,33 @@
-//! What acquire, hand-off and release send, counted at the server.
+//! The requests of acquire, hand-off and release, counted at the server.
 
 use std::time::Duration;
 
 use jute_codec::OpCode;
+use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{
-    FIRST, SECOND, at_op, granted_now, holder, make_directory, ops, queue_up, release, requests_of,
-    session, spawn,
+    FIRST, SECOND, at_op, create_directory, granted_now, holder, ops, queue_up, release,
+    requests_of, session, spawn,
 };
 
 #[test]
 fn an_uncontended_acquire_is_one_flight_of_two_requests() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let client = world.client(FIRST).await;
         let id = session(&client);
-        // The reply to the first is slow, and the second is there all the same.
+        // The reply to the first request is delayed, and the second has arrived all the same.
         let slow = Action::Delay(Duration::from_millis(50));
         world.server.inject(at_op(id, OpCode::CREATE2, slow));
-        let guard = World::lock(&client).acquire().await.expect("it is free");
+        let guard = World::lock(&client).acquire().await.expect("the lock is free");
         let requests = requests_of(&world, id);
         assert_eq!(ops(&requests), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
         assert_eq!(requests[0].at, requests[1].at, "one flight");
-        assert_eq!(requests[1].path.as_deref(), Some(DIRECTORY));
+        assert_eq!(requests[1].path.as_deref(), Some(LOCK));
         sleep_ms(99).await;
         assert_eq!(requests_of(&world, id).len(), 2, "nothing more\n{}", world.trace());
         release(guard).await;
@@ -96,8 +97,8 @@ fn a_hand_off_after_a_reconnect_lists_once() {
     });
 }
 
-/// Who is third knows without a list when it comes to be second. Who is further behind lists once,
-/// while the one ahead of it holds.
+/// The third in the queue learns without a list that it is second now. Contenders further behind
+/// list once, while the one ahead of them holds.
 #[test]
 fn a_hand_off_in_a_longer_queue_is_a_grant_without_a_request_too() {
     run(async {
@@ -134,7 +135,7 @@ fn a_hand_off_in_a_longer_queue_is_a_grant_without_a_request_too() {
     });
 }
 
-/// Who watches one that gives up finds another to watch in its place.
+/// A waiter whose predecessor gives up watches another contender in its place.
 #[test]
 fn the_second_ahead_may_give_up() {
     run(async {
@@ -149,7 +150,7 @@ fn the_second_ahead_may_give_up() {
         let last = queue_up(&world, &World::lock(&client)).await;
         sleep_ms(100).await;
         world.server.clear_requests();
-        // Of holder, first, middle, nearest, this one watches the last two.
+        // Ahead of this waiter are holder, first, middle and nearest. It watches the last two.
         let (middle, gone) = waiters.remove(1);
         middle.abort();
         world.until("it is gone", |_| world.contenders().len() == 4).await;
@@ -174,7 +175,7 @@ fn the_second_ahead_may_give_up() {
     });
 }
 
-/// Both whom the last one watches give up, one after the other, in either order.
+/// Both contenders that the last one watches give up, in either order.
 #[test]
 fn both_ahead_may_give_up_and_nothing_is_granted() {
     for order in [[0, 1], [1, 0]] {
@@ -205,8 +206,8 @@ fn both_ahead_may_give_up_and_nothing_is_granted() {
     }
 }
 
-/// The end of a znode of the own session never grants, so there is no point in knowing early that
-/// it is the last one.
+/// The deletion of a znode of the same session never grants, so the waiter does not learn early that
+/// it is next.
 #[test]
 fn tasks_of_one_client_watch_only_the_nearest_and_list_once() {
     run(async {
@@ -232,8 +233,8 @@ fn tasks_of_one_client_watch_only_the_nearest_and_list_once() {
     });
 }
 
-/// Queues up behind a holder that releases between the list and the read of its znode, when `then`
-/// happens to the own znode; what was sent until the lock was there.
+/// Waits behind a holder that releases between the list and the read of its znode. At that moment
+/// `then` happens to the waiter's znode. Returns the requests until the grant.
 fn behind_one_that_is_gone(then: impl FnOnce(&World)) -> Vec<OpCode> {
     run(async {
         let world = World::new();
@@ -245,7 +246,7 @@ fn behind_one_that_is_gone(then: impl FnOnce(&World)) -> Vec<OpCode> {
         world.until("it has a place", |_| world.contenders().len() == 2).await;
         release(held).await;
         then(&world);
-        let guard = waiter.await.expect("it does not panic").expect("nobody else wants it");
+        let guard = waiter.await.expect("the task does not panic").expect("the lock is free");
         let requests = ops(&requests_of(&world, session(&client)));
         sleep_ms(1_000).await;
         assert_eq!(guard.state(), zk_recipes::LockState::Held, "{}", world.trace());
@@ -266,7 +267,7 @@ fn a_holder_that_is_gone_before_it_was_read_needs_no_second_list() {
 fn a_place_that_is_gone_as_well_is_no_grant() {
     let requests = behind_one_that_is_gone(|world| {
         for name in world.contenders() {
-            assert!(world.server.admin_delete(&format!("{DIRECTORY}/{name}")));
+            assert!(world.server.admin_delete(&format!("{LOCK}/{name}")));
         }
     });
     let (list, read) = (OpCode::GET_CHILDREN, OpCode::GET_DATA);
@@ -312,17 +313,17 @@ fn try_acquire_of_a_busy_lock_is_one_read() {
 fn try_acquire_of_a_free_lock_is_a_read_and_an_acquire() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let client = world.client(FIRST).await;
         let acquired = World::lock(&client).try_acquire().await.expect("it can be read");
         let list = OpCode::GET_CHILDREN;
         assert_eq!(ops(&world.server.requests()), [list, OpCode::CREATE2, list]);
-        release(acquired.expect("it is free")).await;
+        release(acquired.expect("the lock is free")).await;
         world.check_clean(&[&client]).await;
     });
 }
 
-/// Each hand-off wakes one, whatever the length of the queue.
+/// Each hand-off wakes one waiter, however long the queue is.
 #[test]
 fn a_hand_off_costs_the_same_in_a_long_queue() {
     const CONTENDERS: u64 = 20;
@@ -343,7 +344,7 @@ fn a_hand_off_costs_the_same_in_a_long_queue() {
             guard = granted_now(&world, waiter).await;
             sleep_ms(1_000).await;
             let requests = world.server.requests();
-            // The delete, and a list of the one that was woken.
+            // The delete, and a list of the waiter that was woken.
             assert!(requests.len() <= 2, "{}", world.trace());
         }
         release(guard).await;
@@ -361,7 +362,7 @@ fn many_timeouts_behind_one_holder_leave_few_watches() {
         let lock = World::lock(&client);
         for _ in 0..200 {
             let waiter = spawn(lock.acquire().timeout(Duration::from_millis(5)).into_future());
-            assert!(waiter.await.expect("it does not panic").is_err());
+            assert!(waiter.await.expect("the task does not panic").is_err());
         }
         sleep_ms(100).await;
         assert!(world.server.watch_count() <= 2, "{}", world.server.watch_count());

@@ -1,14 +1,14 @@
-//! A guard while the lock is held: what it says, what it sends, and when it is at risk.
+//! A guard while the lock is held: its state, its requests, and when it is at risk.
 
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, Zxid};
 use zk_recipes::{LockError, LockState, LostReason, Released};
 use zk_tests::world::{World, cuts_at_request, run, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{
-    FIRST, SECOND, at_op, delete_directory, granted_now, holder, make_directory, ops, partition,
+    FIRST, SECOND, at_op, create_directory, delete_directory, granted_now, holder, ops, partition,
     queue_up, release, requests_of, session,
 };
 
@@ -77,7 +77,7 @@ fn a_guard_is_at_risk_while_disconnected_and_held_again_once_proven() {
         sleep_ms(1).await;
         assert_eq!(guard.state(), LockState::AtRisk);
         world
-            .until("the proof is asked for", |server| {
+            .until("the client asks for the proof", |server| {
                 server.requests().iter().any(|request| request.op == OpCode::MULTI)
             })
             .await;
@@ -97,16 +97,16 @@ fn a_guard_is_at_risk_when_an_acknowledgement_is_overdue() {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
         sleep_ms(1_000).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let slow = Action::Delay(Duration::from_secs(30));
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
         sleep_ms(6_600).await;
         assert_eq!(guard.state(), LockState::Held);
-        // Otherwise the next connection could come, and prove the lock, before anybody looks.
+        // Otherwise the client could reconnect, and prove the lock, before the state is read.
         world.server.refuse_for(Duration::from_millis(200));
         sleep_ms(100).await;
         assert_eq!(guard.state(), LockState::AtRisk);
-        // The client gives the silent connection up, and proves the lock on the next.
+        // The client gives up the silent connection, and proves the lock on the next one.
         sleep_ms(3_400).await;
         assert_eq!(guard.state(), LockState::Held, "{}", world.trace());
         drop(guard);
@@ -126,7 +126,7 @@ fn changed_data_does_not_lose_the_lock_and_its_end_is_still_noticed() {
                 sleep_ms(200).await;
                 assert_eq!(guard.state(), LockState::Held);
             }
-            guard.validate().await.expect("it is held");
+            guard.validate().await.expect("the lock is held");
             assert!(world.server.admin_delete(guard.path()));
             sleep_ms(1).await;
             assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
@@ -182,9 +182,9 @@ fn validate_is_one_committed_write() {
         let (client, guard) = holder(&world, FIRST).await;
         world.server.clear_requests();
         let before = world.server.zxid();
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         assert_eq!(ops(&requests_of(&world, session(&client))), [OpCode::MULTI]);
-        assert_eq!(world.server.zxid(), before + 1);
+        assert_eq!(world.server.zxid(), Zxid(before.0 + 1));
         release(guard).await;
     });
 }
@@ -202,7 +202,7 @@ fn validate_tells_a_loss_that_nobody_has_noticed() {
         assert_eq!(guard.state(), LockState::Lost(lost));
         drop(guard);
 
-        let guard = World::lock(&client).acquire().await.expect("it is free");
+        let guard = World::lock(&client).acquire().await.expect("the lock is free");
         world.server.expire(session(&client));
         let lost = LostReason::SessionExpired;
         assert_eq!(guard.validate().await, Err(LockError::Lost(lost)));
@@ -267,11 +267,11 @@ fn tokens_grow_over_a_directory_made_again() {
             if round == 2 {
                 make_directory_again(&world);
             }
-            let guard = lock.acquire().await.expect("it is free");
+            let guard = lock.acquire().await.expect("the lock is free");
             assert!(guard.fencing_token() > newest);
             newest = guard.fencing_token();
-            let stat = world.server.stat(guard.path()).expect("it is held");
-            assert_eq!(newest.as_i64(), stat.czxid);
+            let stat = world.server.stat(guard.path()).expect("the lock is held");
+            assert_eq!(newest.get(), stat.czxid.0);
             release(guard).await;
         }
         world.check_clean(&[&client]).await;
@@ -280,18 +280,18 @@ fn tokens_grow_over_a_directory_made_again() {
 
 fn make_directory_again(world: &World) {
     assert!(world.server.admin_delete("/locks"));
-    make_directory(world);
+    create_directory(world);
 }
 
-/// What users ask for takes all places: the delete needs none.
+/// The user's requests use up the limit of outstanding requests. The delete is exempt from it.
 #[test]
 fn a_full_queue_does_not_delay_a_release() {
     for is_dropped in [false, true] {
         run(async {
             let world = World::new();
             let client = world.client_with(FIRST, |builder| builder.outstanding_limit(2)).await;
-            make_directory(&world);
-            let guard = World::lock(&client).acquire().await.expect("it is free");
+            create_directory(&world);
+            let guard = World::lock(&client).acquire().await.expect("the lock is free");
             let slow = Action::Delay(Duration::from_millis(500));
             world.server.inject(at_op(session(&client), OpCode::GET_DATA, slow));
             let reads = [client.get_data("/locks"), client.get_data("/locks")];
@@ -318,15 +318,15 @@ fn a_full_queue_does_not_delay_a_release() {
     }
 }
 
-/// A flight of two operations never fits into one place.
+/// A flight of two operations does not fit if the limit is one.
 #[test]
 fn a_queue_of_one_place_is_enough_for_a_lock_also_while_the_place_is_taken() {
     for is_taken in [false, true] {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory(&world);
             let client = world.client_with(FIRST, |builder| builder.outstanding_limit(1)).await;
-            // A server answers in the order of requests, so what comes behind waits as long.
+            // A server replies in the order of requests, so later replies are delayed as well.
             let delay = Duration::from_millis(450);
             world.server.inject(at_op(session(&client), OpCode::EXISTS, Action::Delay(delay)));
             let begun = client.now();

@@ -1,4 +1,4 @@
-//! Guards and handles that are dropped where nobody expects it, and what outlives what.
+//! Guards and handles that are dropped in unusual places, and which of them keeps what alive.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -84,7 +84,7 @@ fn a_guard_dropped_while_disconnected_releases_later() {
     });
 }
 
-/// A runtime that is gone, with all its tasks, and what is left of it.
+/// A guard whose runtime has ended, with all tasks.
 fn after_shutdown() -> (Client, Guard) {
     let runtime = runtime();
     runtime.block_on(async {
@@ -115,7 +115,7 @@ fn a_client_dropped_after_the_runtime_has_shut_down_does_nothing() {
 #[test]
 fn a_guard_that_outlives_the_runtime_is_not_held_for_ever() {
     let (client, guard) = after_shutdown();
-    // The clock of the runtime stands still; what counts is that nothing panics or hangs.
+    // The clock of the runtime has stopped. What counts is that nothing panics or hangs.
     let _ = guard.state();
     assert!(poll_once(client.close()).is_ready());
     let ended = poll_once(guard.release());
@@ -163,7 +163,7 @@ fn a_guard_outlives_the_handle_of_its_client() {
         drop(client);
         sleep_ms(60_000).await;
         assert_eq!(guard.state(), LockState::Held);
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         crate::partition(&world, 500);
         sleep_ms(3_000).await;
         assert_eq!(guard.state(), LockState::Held);
@@ -195,7 +195,8 @@ fn the_session_is_closed_when_all_handles_and_guards_are_gone() {
                 }
                 _ => {
                     drop((client, guard));
-                    let next = waiter.await.expect("it does not panic").expect("it is free");
+                    let next =
+                        waiter.await.expect("the task does not panic").expect("the lock is free");
                     drop(next);
                 }
             }
@@ -217,7 +218,7 @@ fn a_client_closed_while_somebody_waits_ends_the_wait() {
         let client = world.client(FIRST).await;
         let waiter = queue_up(&world, &World::lock(&client)).await;
         client.close().await;
-        let ended = waiter.await.expect("it does not panic").map(drop);
+        let ended = waiter.await.expect("the task does not panic").map(drop);
         assert_eq!(ended, Err(LockError::Closed));
         assert_eq!(World::lock(&client).acquire().await.map(drop), Err(LockError::Closed));
         assert_eq!(World::lock(&client).try_acquire().await.map(drop), Err(LockError::Closed));
@@ -227,17 +228,17 @@ fn a_client_closed_while_somebody_waits_ends_the_wait() {
     });
 }
 
-/// What was created in doubt is looked for once more after the next reconnect, also if the guard
-/// was dropped and not released.
+/// After a create with an unknown outcome the janitor sweeps once more at the next reconnect, also
+/// if the guard was dropped and not released.
 #[test]
 fn a_tainted_attempt_is_swept_again_after_the_next_reconnect() {
     for is_dropped in [false, true] {
         run(async {
             let world = World::new();
             let client = world.client(FIRST).await;
-            crate::make_directory(&world);
+            crate::create_directory(&world);
             world.server.inject(at_request(session(&client), 0, Action::CutAfter));
-            let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+            let guard = World::lock(&client).acquire().await.expect("the lock is free");
             if is_dropped {
                 drop(guard);
             } else {

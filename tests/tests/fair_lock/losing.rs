@@ -1,29 +1,30 @@
-//! Every way to lose a lock that is held. A lost guard stays lost, and whoever waits for the loss
-//! is woken.
+//! Every way to lose a lock that is held. A lost guard stays lost, and tasks that wait for the loss
+//! are woken.
 
 use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_recipes::{
     Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionState,
 };
-use zk_tests::world::{DIRECTORY, SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_tests::case::LOCK;
+use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
 
 use crate::{
-    FIRST, SECOND, at_op, granted, holder, make_directory, partition, queue_up, release, session,
+    FIRST, SECOND, at_op, create_directory, granted, holder, partition, queue_up, release, session,
     spawn,
 };
 
-/// What a guard says, and those who wait for its loss, a moment after it.
+/// Checks the state of a lost guard, and that waits for its loss end, a moment after the loss.
 async fn check_lost(world: &World, guard: &Guard, reason: LostReason) {
     let lost = spawn(guard.lost());
     sleep_ms(1).await;
     assert_eq!(guard.state(), LockState::Lost(reason), "{}", world.trace());
     assert!(lost.is_finished());
-    assert_eq!(lost.await.expect("it does not panic"), reason);
+    assert_eq!(lost.await.expect("the task does not panic"), reason);
     assert_eq!(guard.validate().await, Err(LockError::Lost(reason)));
 }
 
@@ -36,7 +37,7 @@ fn deleting_the_znode_loses_the_lock() {
             let lost = spawn(guard.lost());
             sleep_ms(after).await;
             assert!(world.server.admin_delete(guard.path()));
-            // Before it is watched, only the first look tells.
+            // Before the znode is watched, only the first read shows the loss.
             sleep_ms(105_u64.saturating_sub(after).max(1)).await;
             assert!(lost.is_finished(), "deleted after {after} ms\n{}", world.trace());
             check_lost(&world, &guard, LostReason::ZnodeDeleted).await;
@@ -81,7 +82,7 @@ fn a_znode_replaced_by_another_sessions_is_lost() {
     });
 }
 
-fn session_of(world: &World, client: &Client, other: &Client) -> i64 {
+fn session_of(world: &World, client: &Client, other: &Client) -> SessionId {
     let sessions = world.server.sessions();
     assert_eq!(sessions.len(), 2);
     assert!(sessions.contains(&session(client)));
@@ -96,7 +97,7 @@ fn the_end_of_the_session_loses_the_lock() {
         sleep_ms(300).await;
         let lost = spawn(guard.lost());
         world.server.expire(session(&client));
-        assert_eq!(lost.await.expect("it does not panic"), LostReason::SessionExpired);
+        assert_eq!(lost.await.expect("the task does not panic"), LostReason::SessionExpired);
         check_lost(&world, &guard, LostReason::SessionExpired).await;
         sleep_ms(3_000).await;
         assert_ne!(client.session_id(), Some(guard.session()));
@@ -120,7 +121,7 @@ fn a_session_resumed_under_another_id_loses_the_lock() {
         assert_ne!(session(&client), before);
         check_lost(&world, &guard, LostReason::SessionExpired).await;
         assert_eq!(guard.release().await, Ok(Released::EndedWithSession));
-        // The old session ends by itself, and the znode with it.
+        // The old session expires, and takes the znode with it.
         world.until("it is over", |server| !server.sessions().contains(&before)).await;
         world.check_clean(&[&client]).await;
     });
@@ -138,9 +139,9 @@ fn closing_the_client_loses_the_lock_first() {
         let closing = spawn(async move { closer.close().await });
         world.until("it is being closed", |server| server.pending_faults().is_empty()).await;
         assert!(!closing.is_finished());
-        assert!(lost.is_finished(), "the guard is told before the server");
+        assert!(lost.is_finished(), "the guard is lost before the server gets the close");
         check_lost(&world, &guard, LostReason::Closed).await;
-        assert_eq!(closing.await.expect("it does not panic"), CloseOutcome::Closed);
+        assert_eq!(closing.await.expect("the task does not panic"), CloseOutcome::Closed);
         assert_eq!(world.contenders(), [""; 0]);
         assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
         assert_eq!(guard.release().await, Err(LockError::Closed));
@@ -153,21 +154,21 @@ fn a_black_hole_loses_the_lock_before_the_server_ends_the_session() {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
         sleep_ms(150).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let proven = client.now();
         world.server.inject(at_op(session(&client), OpCode::PING, Action::Freeze));
         world.server.refuse_for(Duration::from_secs(60));
         let znode = guard.path().to_owned();
         assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
         assert_eq!(client.now().saturating_since(proven), SESSION_TIMEOUT);
-        assert!(world.server.stat(&znode).is_some(), "somebody else may hold already");
+        assert!(world.server.stat(&znode).is_some(), "another contender may hold the lock already");
         check_lost(&world, &guard, LostReason::DeadlinePassed).await;
         drop(guard);
         world.until("the server ends the session", |server| server.stat(&znode).is_none()).await;
     });
 }
 
-/// The clock jumps, as after a pause of the process: nobody has run, and the guard knows at once.
+/// The clock jumps, as after a pause of the process. No task has run, and the guard is lost at once.
 #[test]
 fn a_guard_knows_that_its_deadline_has_passed_although_nothing_has_run() {
     run(async {
@@ -188,7 +189,7 @@ fn a_guard_knows_that_its_deadline_has_passed_although_nothing_has_run() {
     });
 }
 
-/// Whoever sees that the client has lost its session sees that the guard is lost.
+/// A task that sees that the client has lost its session also sees that the guard is lost.
 #[test]
 fn a_guard_is_lost_no_later_than_the_state_of_the_client_says_so() {
     for is_closed in [false, true] {
@@ -224,7 +225,7 @@ fn a_jump_of_less_than_the_timeout_is_only_a_risk() {
     run(async {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         {
             let mut jump = pin!(tokio::time::advance(SESSION_TIMEOUT - Duration::from_millis(1)));
             let _ = jump.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -236,26 +237,26 @@ fn a_jump_of_less_than_the_timeout_is_only_a_risk() {
     });
 }
 
-/// The session outlives the deadline, because servers count in ticks. The guard does not.
+/// The session lives longer than the deadline, because servers count in ticks. The guard does not.
 #[test]
 fn a_guard_stays_lost_when_the_session_comes_back_and_its_znode_is_removed() {
     run(async {
         let world = World::with(ServerConfig::default().tick(Duration::from_secs(5)));
         let (client, guard) = holder(&world, FIRST).await;
         sleep_ms(150).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         partition(&world, 10_500);
         assert_eq!(guard.lost().await, LostReason::DeadlinePassed);
         let znode = guard.path().to_owned();
         assert!(world.server.stat(&znode).is_some());
         world.until("it is removed", |server| server.stat(&znode).is_none()).await;
         assert_eq!(client.session_id(), Some(guard.session()), "the session lives");
-        assert!(world.server.sessions().contains(&guard.session().0));
+        assert!(world.server.sessions().contains(&guard.session()));
         check_lost(&world, &guard, LostReason::DeadlinePassed).await;
         sleep_ms(20_000).await;
         assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
-        // Only the guard was lost: the next acquire works in the same session.
-        let next = World::lock(&client).acquire().await.expect("it is free");
+        // Only the guard was lost. The next acquire works in the same session.
+        let next = World::lock(&client).acquire().await.expect("the lock is free");
         assert_eq!(next.session(), guard.session());
         assert_eq!(guard.state(), LockState::Lost(LostReason::DeadlinePassed));
         assert_eq!(guard.release().await, Ok(Released::Released));
@@ -269,7 +270,7 @@ fn a_waiter_behind_a_lost_guard_is_granted_when_its_znode_is_removed() {
     run(async {
         let world = World::with(ServerConfig::default().tick(Duration::from_secs(5)));
         let (client, guard) = holder(&world, FIRST).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let other = world.client(SECOND).await;
         let waiter = queue_up(&world, &World::lock(&other)).await;
         partition(&world, 10_500);
@@ -311,15 +312,15 @@ fn nobody_is_told_of_a_loss_after_a_release() {
     });
 }
 
-/// The waiter finds the one ahead gone, and fails to watch its own znode in the same flight. It is
-/// granted the lock by the next list, and must not believe that it is watched.
+/// The waiter finds its predecessor gone, and fails to watch its own znode in the same flight. The
+/// next list grants the lock, and the waiter must not assume that its znode is watched.
 #[test]
 fn deleting_the_znode_is_seen_though_the_waiter_failed_to_watch_it() {
     for action in [Action::Error(ErrorCode::THROTTLED_OP), Action::CutBefore] {
         run(async {
             let world = World::new();
-            let ahead = format!("{DIRECTORY}/ahead-lock-0000000000");
-            make_directory(&world);
+            let ahead = format!("{LOCK}/ahead-lock-0000000000");
+            create_directory(&world);
             world.server.admin_create(&ahead, b"", None);
             let client = world.client(FIRST).await;
             let session = session(&client);

@@ -1,20 +1,21 @@
-//! What stands in the directory: strangers, other locks, a counter at its end.
+//! Contents of the directory: other znodes, other locks, and a sequence counter at its limit.
 
 use std::future::IntoFuture as _;
 
 use zk_recipes::{FairLock, LockError, LockState, Naming};
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::case::LOCK;
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{SequenceOverflow, ServerConfig};
 
 use crate::{
-    FIRST, SECOND, granted_now, holder, make_directory, queue_up, release, session, spawn,
+    FIRST, SECOND, create_directory, granted_now, holder, queue_up, release, session, spawn,
 };
 
 #[test]
 fn strangers_in_the_directory_are_ignored() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let strangers = [
             "config",
             "lock-",
@@ -26,9 +27,9 @@ fn strangers_in_the_directory_are_ignored() {
             "0000000000",
         ];
         for name in strangers {
-            world.server.admin_create(&format!("{DIRECTORY}/{name}"), b"", None);
+            world.server.admin_create(&format!("{LOCK}/{name}"), b"", None);
         }
-        world.server.set_create_count(DIRECTORY, 0);
+        world.server.set_create_count(LOCK, 0);
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         let lock = World::lock(&client);
@@ -37,11 +38,11 @@ fn strangers_in_the_directory_are_ignored() {
         release(held).await;
         let guard = granted_now(&world, waiter).await;
         release(guard).await;
-        let free = lock.try_acquire().await.expect("it can be listed").expect("it is free");
+        let free = lock.try_acquire().await.expect("it can be listed").expect("the lock is free");
         release(free).await;
         assert_eq!(world.contenders().len(), strangers.len());
         for name in strangers {
-            assert!(world.server.admin_delete(&format!("{DIRECTORY}/{name}")));
+            assert!(world.server.admin_delete(&format!("{LOCK}/{name}")));
         }
         world.check_clean(&[&client, &other]).await;
     });
@@ -61,9 +62,9 @@ fn locks_of_other_kinds_are_an_error_and_never_a_grant() {
     for other in others {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory(&world);
             let client = world.client(FIRST).await;
-            let path = format!("{DIRECTORY}/{other}");
+            let path = format!("{LOCK}/{other}");
             world.server.admin_create(&path, b"", None);
             let lock = World::lock(&client);
             let mixed = LockError::MixedKinds { name: other.into() };
@@ -84,7 +85,7 @@ fn another_kind_that_comes_while_waiting_ends_the_wait() {
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         let waiter = queue_up(&world, &World::lock(&client)).await;
-        let path = format!("{DIRECTORY}/a-__READ__0000000001");
+        let path = format!("{LOCK}/a-__READ__0000000001");
         world.server.admin_create(&path, b"", None);
         // The next list shows it.
         world.server.admin_set_data(held.path(), b"");
@@ -104,14 +105,14 @@ fn a_counter_at_its_end_grants_to_nobody() {
     for overflow in [SequenceOverflow::Sticky, SequenceOverflow::Wrapping] {
         run(async {
             let world = World::with(ServerConfig::default().sequence_overflow(overflow));
-            make_directory(&world);
-            world.server.set_create_count(DIRECTORY, i32::MAX - 1);
-            // The last number that orders.
+            create_directory(&world);
+            world.server.set_create_count(LOCK, i32::MAX - 1);
+            // The last number that still sorts correctly.
             let (other, held) = holder(&world, SECOND).await;
             assert!(held.path().ends_with("-lock-2147483646"), "{}", held.path());
             let client = world.client(FIRST).await;
             let lock = World::lock(&client);
-            let exhausted = LockError::QueueExhausted { directory: DIRECTORY.into() };
+            let exhausted = LockError::QueueExhausted { directory: LOCK.into() };
             for _ in 0..3 {
                 assert_eq!(lock.acquire().await.map(drop), Err(exhausted.clone()), "{overflow:?}");
                 sleep_ms(100).await;
@@ -131,10 +132,10 @@ fn a_number_below_zero_ends_the_wait() {
         run(async {
             let world = World::new();
             let (other, held) = holder(&world, SECOND).await;
-            let path = format!("{DIRECTORY}/a-lock-{number}");
+            let path = format!("{LOCK}/a-lock-{number}");
             world.server.admin_create(&path, b"", None);
             let client = world.client(FIRST).await;
-            let exhausted = LockError::QueueExhausted { directory: DIRECTORY.into() };
+            let exhausted = LockError::QueueExhausted { directory: LOCK.into() };
             assert_eq!(World::lock(&client).acquire().await.map(drop), Err(exhausted));
             assert!(world.server.admin_delete(&path));
             release(held).await;
@@ -143,8 +144,8 @@ fn a_number_below_zero_ends_the_wait() {
     }
 }
 
-/// Whoever is given the last number gives up by itself, and a greater one is no number: neither is
-/// in the way of those who stand ahead, whatever the form of the names.
+/// A contender that gets the last number gives up, and a greater number is not accepted as one.
+/// Neither disturbs the contenders ahead, whatever the naming.
 #[test]
 fn a_name_with_the_last_number_or_a_greater_one_is_in_nobodys_way() {
     let dashed = Naming::custom("x-{id}-{sequence}").expect("it can carry an id");
@@ -152,16 +153,16 @@ fn a_name_with_the_last_number_or_a_greater_one_is_in_nobodys_way() {
         for number in ["2147483647", "9999999999"] {
             run(async {
                 let world = World::new();
-                make_directory(&world);
-                let path = format!("{DIRECTORY}/{stray}{number}");
+                create_directory(&world);
+                let path = format!("{LOCK}/{stray}{number}");
                 world.server.admin_create(&path, b"", None);
                 let client = world.client(FIRST).await;
-                let lock = FairLock::builder(&client, DIRECTORY)
-                    .and_then(|lock| lock.naming(naming.clone()).safety_relist(None).build())
+                let lock = FairLock::builder(&client, LOCK)
+                    .and_then(|lock| lock.naming(naming.clone()).watch_check(None).build())
                     .expect("the options are legal");
-                let tried = lock.try_acquire().await.expect("it can be asked");
-                release(tried.expect("nobody holds it")).await;
-                let held = lock.acquire().await.expect("nobody is ahead");
+                let tried = lock.try_acquire().await.expect("the server replies");
+                release(tried.expect("the lock is free")).await;
+                let held = lock.acquire().await.expect("no contender is ahead");
                 let waiter = spawn(lock.acquire().into_future());
                 sleep_ms(100).await;
                 release(held).await;
@@ -178,9 +179,9 @@ fn two_contenders_with_one_number_are_an_error() {
     run(async {
         let world = World::new();
         let (client, held) = holder(&world, FIRST).await;
-        let path = format!("{DIRECTORY}/a-lock-0000000001");
+        let path = format!("{LOCK}/a-lock-0000000001");
         world.server.admin_create(&path, b"", Some(session(&client)));
-        world.server.set_create_count(DIRECTORY, 1);
+        world.server.set_create_count(LOCK, 1);
         let ended = World::lock(&client).acquire().await.map(drop);
         assert!(matches!(ended, Err(LockError::QueueExhausted { .. })), "{ended:?}");
         assert!(world.server.admin_delete(&path));
@@ -194,7 +195,7 @@ fn numbers_need_not_follow_each_other() {
     run(async {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
-        world.server.set_create_count(DIRECTORY, 1_000_000_000);
+        world.server.set_create_count(LOCK, 1_000_000_000);
         let client = world.client(FIRST).await;
         let waiter = spawn(World::lock(&client).acquire().into_future());
         sleep_ms(100).await;

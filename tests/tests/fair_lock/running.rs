@@ -1,4 +1,4 @@
-//! A body of work that is stopped when the lock is lost.
+//! Bodies of work that are stopped when the lock is lost.
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
@@ -14,7 +14,7 @@ use zk_testserver::Action;
 
 use crate::{FIRST, SECOND, at_op, granted, holder, partition, queue_up, release, session, spawn};
 
-/// What was seen of a body.
+/// What a body has done.
 #[derive(Clone, Default)]
 struct Seen {
     polls: Rc<Cell<usize>>,
@@ -29,7 +29,7 @@ impl Drop for TellDrop {
     }
 }
 
-/// The same body, watched.
+/// A body that records its polls.
 async fn watched<T>(seen: Seen, body: impl Future<Output = T>) -> T {
     let _tell = TellDrop(Rc::clone(&seen.is_dropped));
     let mut body = pin!(body);
@@ -40,7 +40,7 @@ async fn watched<T>(seen: Seen, body: impl Future<Output = T>) -> T {
     .await
 }
 
-/// Lets time pass for the clock, and nobody run, as in a pause of the process.
+/// Advances the clock without running any task, as in a pause of the process.
 fn pause(duration: Duration) {
     let jump = pin!(tokio::time::advance(duration));
     assert!(jump.poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -66,7 +66,7 @@ fn a_body_that_comes_to_its_end_brings_its_output() {
     });
 }
 
-/// At the same instant as whoever waits for the loss.
+/// At the same instant as a wait for the loss ends.
 #[test]
 fn a_body_is_dropped_as_soon_as_the_lock_is_lost() {
     for reason in [
@@ -87,16 +87,16 @@ fn a_body_is_dropped_as_soon_as_the_lock_is_lost() {
                 let body = if stops_at_risk { body.stop_at_risk() } else { body };
                 let (stopped, at) = stamped(client.clone(), body).await;
                 assert!(seen.is_dropped.get());
-                let (lost, lost_at) = told.await.expect("it does not panic");
+                let (lost, lost_at) = told.await.expect("the task does not panic");
                 assert_eq!(lost, reason);
                 if stopped == Err(Stopped::AtRisk) {
-                    // The connection went first, or was silent for too long.
+                    // The connection ended first, or was silent for too long.
                     assert!(stops_at_risk && at <= lost_at, "{reason}");
                 } else {
                     assert_eq!((stopped, at), (Err(Stopped::Lost(reason)), lost_at));
                 }
                 assert_eq!(guard.state(), LockState::Lost(reason));
-                // Usable, as far as a lost one is.
+                // The guard can still be used, as a lost one.
                 assert_eq!(guard.run(async {}).await, Err(Stopped::Lost(reason)));
                 if reason == LostReason::ZnodeDeleted {
                     assert_eq!(guard.release().await, Ok(Released::AlreadyGone));
@@ -106,7 +106,7 @@ fn a_body_is_dropped_as_soon_as_the_lock_is_lost() {
     }
 }
 
-/// Sees to it that the lock is lost, at once or in a while.
+/// Causes the loss of the lock, at once or soon.
 fn lose(world: &World, client: &Client, guard: &Guard, reason: LostReason) {
     match reason {
         LostReason::SessionExpired => world.server.expire(session(client)),
@@ -119,7 +119,7 @@ fn lose(world: &World, client: &Client, guard: &Guard, reason: LostReason) {
     }
 }
 
-/// What a future brings, and when.
+/// Output of a future, and when it completed.
 async fn stamped<T>(client: Client, future: impl Future<Output = T>) -> (T, zk_recipes::Time) {
     let output = future.await;
     (output, client.now())
@@ -144,14 +144,14 @@ fn a_lost_lock_begins_no_body() {
     });
 }
 
-/// Pauses, and how each stops a body: beyond the deadline, or only so long that it is at risk.
+/// Pauses, and how each stops a body: past the deadline, or only long enough for a risk.
 const PAUSES: [(Duration, bool, Stopped); 3] = [
     (SESSION_TIMEOUT, false, Stopped::Lost(LostReason::DeadlinePassed)),
     (SESSION_TIMEOUT, true, Stopped::Lost(LostReason::DeadlinePassed)),
     (Duration::from_secs(9), true, Stopped::AtRisk),
 ];
 
-/// The process is paused between two polls: nobody has told of it, and the clock says it.
+/// The process is paused between two polls. No event reports the pause, only the clock shows it.
 #[test]
 fn a_body_is_not_polled_again_after_a_pause_that_was_too_long() {
     for (length, stops_at_risk, stopped) in PAUSES {
@@ -219,7 +219,7 @@ fn at_risk_a_body_goes_on_unless_it_is_to_be_stopped() {
             assert_eq!(ended.0, expected);
             assert_eq!(ended.1.saturating_since(begun), Duration::from_millis(after));
             assert!(seen.is_dropped.get());
-            // Stopped or not, the lock is kept.
+            // Whether the body was stopped or not, the lock is kept.
             sleep_ms(2_000).await;
             assert_eq!(guard.state(), LockState::Held);
             assert_eq!(guard.run(async { 17 }).stop_at_risk().await, Ok(17));
@@ -251,7 +251,7 @@ fn an_overdue_acknowledgement_stops_a_body_that_is_to_be_stopped_at_risk() {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
         sleep_ms(1_000).await;
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let proven = client.now();
         let slow = Action::Delay(Duration::from_secs(30));
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
@@ -265,7 +265,7 @@ fn an_overdue_acknowledgement_stops_a_body_that_is_to_be_stopped_at_risk() {
     });
 }
 
-/// Nor does it keep the runtime busy: it is woken by the pings' schedule, if at all.
+/// It does not keep the runtime busy: it wakes as often as pings are due, if at all.
 #[test]
 fn nothing_stops_a_body_while_the_lock_is_held() {
     for stops_at_risk in [false, true] {
@@ -276,7 +276,7 @@ fn nothing_stops_a_body_while_the_lock_is_held() {
             let body = guard.run(watched(seen.clone(), sleep_ms(100_000)));
             let body = if stops_at_risk { body.stop_at_risk() } else { body };
             assert_eq!(body.await, Ok(()));
-            // Once in a while the run looks whether the guard deadline has passed.
+            // Now and then the run checks whether the guard deadline has passed.
             let most = if stops_at_risk {
                 100
             } else {
@@ -299,7 +299,7 @@ fn dropping_the_run_drops_the_body_and_keeps_the_lock() {
         let timeout = tokio::time::timeout(Duration::from_millis(300), body).await;
         assert!(timeout.is_err() && seen.is_dropped.get());
         assert_eq!(guard.state(), LockState::Held);
-        // Never polled at all.
+        // A run that is never polled.
         let seen = Seen::default();
         let tell = TellDrop(Rc::clone(&seen.is_dropped));
         drop(guard.run(async move { drop(tell) }));
@@ -350,7 +350,7 @@ fn several_bodies_may_run_under_one_guard_and_use_it() {
     });
 }
 
-/// A task takes the guard with it, and is `Send` because the body is.
+/// A task takes the guard along, and is `Send` because the body is.
 #[test]
 fn a_run_may_be_a_task() {
     run(async {
@@ -359,13 +359,13 @@ fn a_run_may_be_a_task() {
         let lost = spawn(async move { guard.run(pending::<()>()).stop_at_risk().await });
         sleep_ms(200).await;
         world.server.expire(session(&client));
-        let stopped = lost.await.expect("it does not panic");
+        let stopped = lost.await.expect("the task does not panic");
         assert!(stopped.is_err());
         world.check_clean(&[&client]).await;
     });
 }
 
-/// The runtime of the client is gone, and with it whoever could tell of anything.
+/// The runtime of the client has ended, so no task is left that could report anything.
 #[test]
 fn the_end_of_the_clients_runtime_stops_a_body() {
     let clients = runtime();

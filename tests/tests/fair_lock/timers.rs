@@ -1,25 +1,26 @@
-//! Timers and clocks: options at their extremes, clocks that differ.
+//! Timers and clocks: extreme options, and clocks that differ.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Client, FairLock, LockError, LockState};
+use zk_tests::case::LOCK;
 use zk_tests::lockstep::Lockstep;
-use zk_tests::world::{DIRECTORY, World, run, runtime, sleep_ms};
+use zk_tests::world::{World, run, runtime, sleep_ms};
 use zk_testserver::ServerConfig;
 
 use crate::{
     FIRST, SECOND, granted_now, holder, ops, queue_up, release, requests_of, session, spawn,
 };
 
-/// Between two looks at the clocks a process may be paused, so a timer may come too early by the
-/// clock of the client. Here tokio's clock is virtual and that of the client is not: every timer
-/// comes too early.
+/// A process may be paused between two reads of its clocks, so a timer may fire too early by the
+/// clock of the client. Here tokio's clock is virtual and that of the client is not, so every timer
+/// fires too early.
 #[test]
 fn a_timer_that_comes_too_early_is_no_timeout() {
     runtime().block_on(async {
-        // In half a second of real time an hour of virtual time may pass, and no ping is due.
+        // In half a second of real time an hour of virtual time may pass, but no ping is due.
         let ages = Duration::from_secs(1_000_000);
         let world = World::with(ServerConfig::default().max_session_timeout(ages));
         let (other, held) = holder(&world, SECOND).await;
@@ -29,30 +30,30 @@ fn a_timer_that_comes_too_early_is_no_timeout() {
             .connect()
             .await
             .expect("the server is in this process");
-        let lock = FairLock::builder(&client, DIRECTORY)
-            .and_then(|lock| lock.safety_relist(Some(Duration::from_millis(100))).build())
+        let lock = FairLock::builder(&client, LOCK)
+            .and_then(|lock| lock.watch_check(Some(Duration::from_millis(100))).build())
             .expect("the options are legal");
         world.server.clear_requests();
         let patience = Duration::from_secs(3_600);
         let waiter = spawn(lock.acquire().timeout(patience).into_future());
-        // Real time, in which several checks are due.
+        // In this real time several checks are due.
         let begin = client.now();
         while client.now().saturating_since(begin) < Duration::from_millis(500) {
             sleep_ms(1).await;
             assert!(!waiter.is_finished(), "nothing has happened");
         }
-        // The first reads are those of its arrival: the one ahead, and its own znode.
+        // The first reads belong to its arrival: those of its predecessor and of its own znode.
         let reads = ops(&requests_of(&world, session(&client)));
         let reads = reads.iter().filter(|op| **op == OpCode::GET_DATA).count();
         assert!(reads > 2, "no check was due: {}", world.trace());
         release(held).await;
-        let guard = waiter.await.expect("it does not panic").expect("there is no timeout");
+        let guard = waiter.await.expect("the task does not panic").expect("there is no timeout");
         release(guard).await;
         drop(other);
     });
 }
 
-/// To the 2 ms of a step by either clock, whichever is the faster.
+/// Accurate to the 2 ms of a step, by either clock, whichever is faster.
 #[test]
 fn a_deadline_comes_by_the_clock_of_the_client() {
     const SLACK: Duration = Duration::from_millis(2);
@@ -88,10 +89,10 @@ fn no_duration_is_too_long() {
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         for long in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::MAX / 2] {
-            let lock = FairLock::builder(&client, DIRECTORY)
-                .and_then(|lock| lock.safety_relist(Some(long)).build())
+            let lock = FairLock::builder(&client, LOCK)
+                .and_then(|lock| lock.watch_check(Some(long)).build())
                 .expect("it is never checked");
-            assert!(lock.try_acquire().timeout(long).await.expect("it can be asked").is_none());
+            assert!(lock.try_acquire().timeout(long).await.expect("the server replies").is_none());
             let waiter = spawn(lock.acquire().timeout(long).into_future());
             sleep_ms(100).await;
             waiter.abort();
@@ -110,28 +111,28 @@ fn an_interval_that_would_be_a_hot_loop_is_refused() {
         let world = World::new();
         let client = world.client(FIRST).await;
         for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(9)] {
-            let built = FairLock::builder(&client, DIRECTORY)
-                .and_then(|lock| lock.safety_relist(Some(short)).build());
+            let built = FairLock::builder(&client, LOCK)
+                .and_then(|lock| lock.watch_check(Some(short)).build());
             let error = built.expect_err("it is too short").to_string();
-            assert!(error.contains("safety_relist") && error.contains("10 ms"), "{error}");
+            assert!(error.contains("watch_check") && error.contains("10ms"), "{error}");
         }
     });
 }
 
-/// A lane has one alarm, which may have been asked for by an earlier wait.
+/// A lane has one alarm, which an earlier wait may have set.
 #[test]
 fn an_alarm_of_an_earlier_wait_is_no_timeout() {
     run(async {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
-        let lock = FairLock::builder(&client, DIRECTORY)
-            .and_then(|lock| lock.safety_relist(Some(Duration::from_secs(10))).build())
+        let lock = FairLock::builder(&client, LOCK)
+            .and_then(|lock| lock.watch_check(Some(Duration::from_secs(10))).build())
             .expect("the options are legal");
         let ahead = queue_up(&world, &World::lock(&other)).await;
         let waiter = queue_up(&world, &lock).await;
         sleep_ms(5_000).await;
-        // The next check is due 10 s from here, and not 10 s from the beginning.
+        // The next check is due 10 s from now, and not 10 s from the beginning.
         ahead.abort();
         sleep_ms(9_000).await;
         assert!(!waiter.is_finished(), "nothing has happened");

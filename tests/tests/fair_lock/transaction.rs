@@ -1,43 +1,44 @@
-//! Transactions of a guard: they are committed while the lock is held, or not at all.
+//! Transactions of a guard, which are committed while the lock is held, or not at all.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, SessionId, Zxid};
 use zk_recipes::{
     Acl, Client, CreateMode, ErrorCode, FairLock, Guard, LockState, LostReason, Multi,
     MultiOutcome, OpError, Outcome, Permissions, TransactionError, Version,
 };
-use zk_tests::world::{DIRECTORY, SESSION_TIMEOUT, World, cuts_at_request, run, sleep_ms};
+use zk_tests::case::LOCK;
+use zk_tests::world::{SESSION_TIMEOUT, World, cuts_at_request, run, sleep_ms};
 use zk_testserver::{Action, RequestRecord, ServerConfig};
 
 use crate::{
-    FIRST, SECOND, at_op, delete_directory, granted, holder, make_directory, partition, queue_up,
+    FIRST, SECOND, at_op, create_directory, delete_directory, granted, holder, partition, queue_up,
     release, requests_of, session, spawn,
 };
 
-/// What the lock protects. Its version counts the transactions that were applied.
+/// The znode that the lock protects. Its version counts the transactions that were applied.
 const RESOURCE: &str = "/resource";
 
 const LOSS: TransactionError = TransactionError::Op(OpError::ConnectionLoss(Outcome::Unknown));
 
-/// A client that holds the lock, and something to protect.
+/// A client that holds the lock, and a znode that the lock protects.
 async fn writer(world: &World) -> (Client, Guard) {
     world.server.admin_create(RESOURCE, b"", None);
     holder(world, FIRST).await
 }
 
-/// A transaction that would succeed as often as it is sent, whoever sends it.
+/// A transaction that would succeed each time it is sent, from any client.
 fn write(data: &'static str) -> Multi {
     Multi::new().set_data(RESOURCE, data, None)
 }
 
 fn applied(world: &World) -> i32 {
-    world.server.stat(RESOURCE).expect("nobody deletes it").version
+    world.server.stat(RESOURCE).expect("no test deletes it").version.0
 }
 
-fn multis(world: &World, session: i64) -> Vec<RequestRecord> {
+fn multis(world: &World, session: SessionId) -> Vec<RequestRecord> {
     let requests = world.server.requests().into_iter();
     requests.filter(|request| request.session == session && request.op == OpCode::MULTI).collect()
 }
@@ -58,7 +59,7 @@ fn a_transaction_is_one_request_with_an_outcome_for_each_operation() {
             .create("/resource/a", "", CreateMode::Persistent)
             .set_data(RESOURCE, "x", Some(Version(0)))
             .delete("/resource/a", None);
-        let outcomes = guard.transaction(multi).await.expect("it is held");
+        let outcomes = guard.transaction(multi).await.expect("the lock is held");
         let [checked, created, data_set, deleted] = outcomes.as_slice() else {
             panic!("{outcomes:?}");
         };
@@ -68,7 +69,7 @@ fn a_transaction_is_one_request_with_an_outcome_for_each_operation() {
         assert_eq!(guard.transaction(Multi::new()).await, Ok(vec![]));
         assert_eq!(multis(&world, session(&client)).len(), 2);
         assert_eq!(requests_of(&world, session(&client)).len(), 2, "{}", world.trace());
-        assert_eq!(world.server.zxid(), before + 2);
+        assert_eq!(world.server.zxid(), Zxid(before.0 + 2));
         assert_eq!(guard.state(), LockState::Held);
         release(guard).await;
         world.check_clean(&[&client]).await;
@@ -116,7 +117,7 @@ fn the_refusal_of_an_operation_names_its_index_and_nothing_is_applied() {
     }
 }
 
-/// The operation that fails says `NO_NODE` too, and that is not about the lock.
+/// The failing operation reports `NO_NODE` too, which says nothing about the lock.
 #[test]
 fn a_missing_znode_of_the_callers_is_not_taken_for_the_loss_of_the_lock() {
     run(async {
@@ -131,7 +132,7 @@ fn a_missing_znode_of_the_callers_is_not_taken_for_the_loss_of_the_lock() {
     });
 }
 
-/// The one who comes late believes that it holds the lock, and a later holder has written.
+/// The late writer believes that it holds the lock, and a later holder has written.
 #[test]
 fn a_late_holder_changes_nothing() {
     run(async {
@@ -139,20 +140,20 @@ fn a_late_holder_changes_nothing() {
         let (client, guard) = writer(&world).await;
         let other = world.client(SECOND).await;
         let waiter = queue_up(&world, &World::lock(&other)).await;
-        // Not watched yet, so nobody tells the first.
+        // The znode is not watched yet, so the first holder gets no event.
         assert!(world.server.admin_delete(guard.path()));
         let next = granted(waiter).await;
-        next.transaction(write("second")).await.expect("it is held");
+        next.transaction(write("second")).await.expect("the lock is held");
         assert_eq!(guard.state(), LockState::Held, "it does not know\n{}", world.trace());
         let woken = spawn(guard.lost());
-        // Its own operation would be refused too, but the loss comes first.
+        // Its own operation would fail too, but the check of the lock comes first.
         let late = write("first").check("/missing", None);
         let lost = TransactionError::Lost(LostReason::ZnodeDeleted);
         assert_eq!(guard.transaction(late).await, Err(lost.clone()));
         assert_eq!(guard.transaction(write("first")).await, Err(lost));
         assert_eq!(world.server.data(RESOURCE).as_deref(), Some(&b"second"[..]));
         assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
-        assert_eq!(woken.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+        assert_eq!(woken.await.expect("the task does not panic"), LostReason::ZnodeDeleted);
         assert_eq!(multis(&world, session(&client)).len(), 1, "a lost guard sends nothing");
         release(next).await;
         drop(guard);
@@ -160,7 +161,7 @@ fn a_late_holder_changes_nothing() {
     });
 }
 
-/// Whoever comes next in a directory that was made again has another name.
+/// The next contender has another name, even in a directory that was deleted and created again.
 #[test]
 fn a_directory_made_again_does_not_revive_a_lost_lock() {
     run(async {
@@ -168,12 +169,12 @@ fn a_directory_made_again_does_not_revive_a_lost_lock() {
         let (client, guard) = writer(&world).await;
         delete_directory(&world);
         make_directory_again(&world);
-        let next = World::lock(&client).acquire().await.expect("it is free");
+        let next = World::lock(&client).acquire().await.expect("the lock is free");
         let lost = TransactionError::Lost(LostReason::ZnodeDeleted);
         assert_eq!(guard.transaction(write("late")).await, Err(lost));
         assert_eq!(applied(&world), 0);
         assert_eq!(guard.state(), LockState::Lost(LostReason::ZnodeDeleted));
-        next.transaction(write("in time")).await.expect("it is held");
+        next.transaction(write("in time")).await.expect("the lock is held");
         drop((guard, next));
         world.check_clean(&[&client]).await;
     });
@@ -181,11 +182,11 @@ fn a_directory_made_again_does_not_revive_a_lost_lock() {
 
 fn make_directory_again(world: &World) {
     assert!(world.server.admin_delete("/locks"));
-    make_directory(world);
+    create_directory(world);
 }
 
-/// In whatever way the end of the session is learned, if at all: the connection is closed, it
-/// becomes a black hole, or the request comes through a server that is behind.
+/// However the client learns of the end of its session, if at all: the connection is closed, it
+/// becomes a black hole, or the request goes to a server that lags behind.
 #[test]
 fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
     for way in ["closed", "delayed", "frozen", "refused"] {
@@ -215,9 +216,9 @@ fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
             let error = if way == "closed" || way == "refused" {
                 guard.transaction(write("first")).await
             } else {
-                // Somebody else holds it, has written, and goes on.
+                // Another client holds the lock, has written, and continues.
                 let next = granted(waiter).await;
-                next.transaction(write("second")).await.expect("it is held");
+                next.transaction(write("second")).await.expect("the lock is held");
                 assert_eq!(guard.state(), LockState::Held, "{way}: it cannot know");
                 let error = guard.transaction(write("first")).await;
                 assert_eq!(next.state(), LockState::Held);
@@ -232,7 +233,7 @@ fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
             let written = world.server.data(RESOURCE).expect("it exists");
             assert!(written != "first", "{way}\n{}", world.trace());
             assert!(is_lost(&guard), "{way}");
-            // The client has a session again, and nothing of the old one was sent in it.
+            // The client has a new session, and has sent nothing of the old one in it.
             assert_ne!(session(&client), first);
             assert_eq!(multis(&world, session(&client)), [], "{way}");
             drop(guard);
@@ -249,7 +250,7 @@ fn a_transaction_is_never_sent_in_the_next_session() {
             let first = session(&client);
             partition(&world, 500);
             sleep_ms(10).await;
-            // It waits for a connection, and the session is over before there is one.
+            // It waits for a connection, and the session ends before there is one.
             let waiting = guard.transaction(write("late"));
             world.server.expire(first);
             let lost = TransactionError::Lost(LostReason::SessionExpired);
@@ -267,9 +268,9 @@ fn a_transaction_is_never_sent_in_the_next_session() {
             assert!(!world.server.requests().iter().any(is_multi), "{}", world.trace());
             assert_eq!(applied(&world), 0);
             assert_eq!(guard.state(), LockState::Lost(LostReason::SessionExpired));
-            // In the same process: the session that follows holds the lock, and may write.
-            let next = World::lock(&client).acquire().await.expect("it is free");
-            next.transaction(write("next")).await.expect("it is held");
+            // In the same process, the next session holds the lock, and may write.
+            let next = World::lock(&client).acquire().await.expect("the lock is free");
+            next.transaction(write("next")).await.expect("the lock is held");
             assert_eq!(applied(&world), 1);
             drop((guard, next));
             world.check_clean(&[&client]).await;
@@ -277,8 +278,9 @@ fn a_transaction_is_never_sent_in_the_next_session() {
     }
 }
 
-/// Called at each turn of the scheduler around the moment at which the client learns that its
-/// session is over. Before, the request waits for a connection; after, the guard is lost.
+/// The transaction begins at each turn of the scheduler around the moment at which the client
+/// learns that its session is over. Before it, the request waits for a connection. After it, the
+/// guard is lost.
 #[test]
 fn a_transaction_that_crosses_the_end_of_the_session_is_not_sent_in_the_next() {
     let (mut before, mut after) = (0, 0);
@@ -306,7 +308,7 @@ fn a_transaction_that_crosses_the_end_of_the_session_is_not_sent_in_the_next() {
                 let error = guard.transaction(write("late")).await.expect_err("it is over");
                 (is_known, error, guard)
             });
-            let (is_known, error, guard) = calling.await.expect("it does not panic");
+            let (is_known, error, guard) = calling.await.expect("the task does not panic");
             *if is_known { &mut after } else { &mut before } += 1;
             let lost = TransactionError::Lost(LostReason::SessionExpired);
             assert!(error == lost || error == LOSS, "{early_ms} ms early, {turns} turns: {error}");
@@ -325,7 +327,7 @@ fn a_transaction_that_crosses_the_end_of_the_session_is_not_sent_in_the_next() {
     assert!(before > 0 && after > 0, "{before} came before the end, and {after} after it");
 }
 
-/// Lets those run who are ready now, and nobody else, unlike `yield_now`.
+/// Runs the tasks that are ready now, and no others, unlike `yield_now`.
 async fn turn() {
     let mut is_over = false;
     std::future::poll_fn(|cx| {
@@ -351,11 +353,11 @@ fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
             assert!(world.server.pending_faults().is_empty());
             assert_eq!(guard.state(), LockState::AtRisk, "{fault:?}");
             sleep_ms(2_000).await;
-            // One that was lost, and the proof after the resume.
+            // The one that was lost, and the proof after the resume.
             assert_eq!(multis(&world, session(&client)).len(), 2, "{fault:?}\n{}", world.trace());
             assert_eq!(applied(&world), i32::from(is_applied), "{fault:?}");
             assert_eq!(guard.state(), LockState::Held);
-            // What the caller may do, because there is a create of a unique name among them.
+            // The caller may repeat it, because it creates a unique name.
             let repeated = guard.transaction(once).await.map(|outcomes| outcomes.len());
             let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
             assert_eq!(repeated, if is_applied { Err(exists) } else { Ok(2) }, "{fault:?}");
@@ -366,7 +368,7 @@ fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
     }
 }
 
-/// The doubt about the transaction stays, although it is certain that the lock is lost.
+/// The outcome of the transaction stays unknown, although the lock is certainly lost.
 #[test]
 fn a_doubt_outlives_the_lock() {
     for action in [Action::CutAfter, Action::CutBefore, Action::Freeze] {
@@ -407,7 +409,7 @@ fn what_was_committed_is_told_though_the_lock_is_lost_meanwhile() {
     });
 }
 
-/// The process is paused, nobody runs, and the first thing it does then is to commit.
+/// The process is paused, and the first thing it does afterwards is to commit.
 #[test]
 fn a_pause_beyond_the_deadline_sends_nothing() {
     run(async {
@@ -431,7 +433,7 @@ fn a_pause_beyond_the_deadline_sends_nothing() {
     });
 }
 
-/// A shorter pause is only a risk, and the ensemble decides.
+/// After a shorter pause the lock is only at risk, and the ensemble decides.
 #[test]
 fn a_pause_within_the_deadline_is_decided_by_the_ensemble() {
     for is_gone in [false, true] {
@@ -481,8 +483,9 @@ fn at_risk_a_transaction_waits_for_the_next_connection() {
     });
 }
 
-/// The session outlives the deadline, because servers count in ticks; the znode is still there
-/// when the connection comes back. What waited for it was given up with the lock.
+/// The session lives longer than the deadline, because servers count in ticks, and the znode still
+/// exists when the client reconnects. Requests that waited for the connection were dropped with the
+/// lock.
 #[test]
 fn what_waits_for_a_connection_is_taken_back_when_the_lock_is_lost() {
     run(async {
@@ -525,7 +528,7 @@ fn transactions_and_requests_of_the_client_are_sent_in_the_order_of_calls() {
         let first = guard.transaction(write("first"));
         let between = client.get_data(RESOURCE);
         let second = guard.transaction(write("second"));
-        // Awaited in another order.
+        // Awaited in the opposite order.
         assert_eq!(second.await.map(|outcomes| outcomes.len()), Ok(1));
         assert_eq!(between.await.expect("it exists").0, "first");
         assert_eq!(first.await.map(|outcomes| outcomes.len()), Ok(1));
@@ -592,7 +595,7 @@ fn what_cannot_be_sent_is_refused_at_once() {
         let world = World::new();
         world.server.admin_create(RESOURCE, b"", None);
         let client = world.client_with(FIRST, |builder| builder.outstanding_limit(2)).await;
-        let guard = World::lock(&client).acquire().await.expect("it is free");
+        let guard = World::lock(&client).acquire().await.expect("the lock is free");
         sleep_ms(200).await;
         let invalid = guard.transaction(write("x").delete("no path", None)).await;
         assert!(
@@ -626,9 +629,9 @@ fn a_check_that_is_not_allowed_is_no_loss() {
         world.server.admin_create(RESOURCE, b"", None);
         let client = world.client(FIRST).await;
         let acl = vec![Acl::new(Permissions::DELETE, "world", "anyone")];
-        let lock = FairLock::builder(&client, DIRECTORY).expect("a good path").acl(acl);
-        let lock = lock.safety_relist(None).build().expect("the options are legal");
-        let guard = lock.acquire().await.expect("nobody else wants it");
+        let lock = FairLock::builder(&client, LOCK).expect("the path is valid").acl(acl);
+        let lock = lock.watch_check(None).build().expect("the options are legal");
+        let guard = lock.acquire().await.expect("the lock is free");
         let refused = TransactionError::CheckRefused { code: ErrorCode::NO_AUTH };
         assert_eq!(refused.outcome(), Outcome::NotApplied);
         assert_eq!(guard.transaction(write("x")).await, Err(refused));

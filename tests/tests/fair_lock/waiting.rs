@@ -1,11 +1,12 @@
-//! Waiting in the queue, and what may happen meanwhile.
+//! Waiting in the queue, and events meanwhile.
 
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Acl, Client, FairLock, Guard, LockError, LockState, LostReason, Permissions};
+use zk_tests::case::LOCK;
 use zk_tests::scene::place_of;
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
 use crate::{
@@ -193,7 +194,7 @@ fn own_znode_deleted_after_its_data_changed_is_noticed_at_the_hand_off() {
         let client = world.client(FIRST).await;
         let waiter = queue_up(&world, &World::lock(&client)).await;
         let place = place_of(&world, session(&client));
-        // The watch is used up by the first, so nobody tells of the second.
+        // The first change uses up the watch, so the second one causes no event.
         world.server.admin_set_data(&place, b"touched");
         sleep_ms(100).await;
         assert!(world.server.admin_delete(&place));
@@ -216,11 +217,11 @@ fn a_directory_made_again_starts_a_new_queue() {
         let waiter = queue_up(&world, &World::lock(&client)).await;
         let token = held.fencing_token();
         delete_directory(&world);
-        // Somebody else comes first in the new one, with the number that the holder had.
-        world.server.admin_create(DIRECTORY, b"", None);
-        let first = format!("{DIRECTORY}/somebody-lock-0000000000");
+        // Another contender is first in the new directory, with the number that the holder had.
+        world.server.admin_create(LOCK, b"", None);
+        let first = format!("{LOCK}/somebody-lock-0000000000");
         world.server.admin_create(&first, b"", Some(session(&other)));
-        world.server.set_create_count(DIRECTORY, 1);
+        world.server.set_create_count(LOCK, 1);
         sleep_ms(2_000).await;
         assert_eq!(held.state(), LockState::Lost(LostReason::ZnodeDeleted));
         assert!(!waiter.is_finished(), "{}", world.trace());
@@ -234,7 +235,7 @@ fn a_directory_made_again_starts_a_new_queue() {
     });
 }
 
-/// In a directory made again, somebody else bears the number that the waiter had.
+/// In a directory that was deleted and created again, another contender has the waiter's number.
 #[test]
 fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
     run(async {
@@ -244,10 +245,10 @@ fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
         let waiter = queue_up(&world, &World::lock(&client)).await;
         world.server.disconnect_all();
         delete_directory(&world);
-        world.server.admin_create(DIRECTORY, b"", None);
-        let namesake = format!("{DIRECTORY}/somebody-lock-0000000001");
+        world.server.admin_create(LOCK, b"", None);
+        let namesake = format!("{LOCK}/somebody-lock-0000000001");
         world.server.admin_create(&namesake, b"", Some(session(&other)));
-        world.server.set_create_count(DIRECTORY, 2);
+        world.server.set_create_count(LOCK, 2);
         sleep_ms(2_000).await;
         assert!(!waiter.is_finished(), "{:?}\n{}", waiter.await, world.trace());
         assert!(world.server.admin_delete(&namesake));
@@ -289,7 +290,7 @@ fn expiry_while_waiting_starts_again_in_the_next_session() {
         assert_eq!(world.contenders().len(), 2, "{}", world.trace());
         release(held).await;
         let guard = granted_now(&world, waiter).await;
-        assert_eq!(guard.session().0, session(&client));
+        assert_eq!(guard.session(), session(&client));
         release(guard).await;
         world.check_clean(&[&client, &other]).await;
     });
@@ -310,7 +311,7 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
             release(held).await;
             let guard = granted(waiter).await;
             assert_eq!(guard.state(), LockState::Held, "{}", world.trace());
-            assert!(world.server.sessions().contains(&guard.session().0));
+            assert!(world.server.sessions().contains(&guard.session()));
             let fired = world.server.pending_faults().is_empty();
             world.server.clear_faults();
             release(guard).await;
@@ -346,25 +347,25 @@ fn a_throttled_create_survives_expiry_during_its_pause() {
     });
 }
 
-/// A server may tell an expiring session of the end of its own znodes, in any order. If the one
-/// ahead belongs to the same session, its deletion looks like a release.
+/// A server may send an expiring session the events of its own znodes' deletion, in any order. If
+/// the predecessor belongs to the same session, its deletion looks like a release.
 #[test]
 fn the_end_of_a_session_is_never_a_grant_in_it() {
-    // The seed decides the names, and they the order in which the znodes are deleted.
+    // The seed determines the names, which determine the order in which the znodes are deleted.
     for (seed, is_slow) in (1..=8).flat_map(|seed| [(seed, false), (seed, true)]) {
         run(async {
             let world = World::with(ServerConfig::default().events_at_expiry(true));
             let (client, held) = holder(&world, seed).await;
             let waiter = queue_up(&world, &World::lock(&client)).await;
             if is_slow {
-                // For a while, only the first of the two is heard of.
+                // For a while, only the first of the two events arrives.
                 let slow = Action::Delay(Duration::from_millis(50));
                 world.server.inject(Fault::new(At::event(1), slow));
             }
             let dead = session(&client);
             world.server.expire(dead);
             let guard = granted(waiter).await;
-            assert_ne!(guard.session().0, dead, "{}", world.trace());
+            assert_ne!(guard.session(), dead, "{}", world.trace());
             assert!(world.server.pending_faults().is_empty(), "two events");
             assert_eq!(guard.state(), LockState::Held);
             assert!(matches!(held.state(), LockState::Lost(_)), "{:?}", held.state());
@@ -394,13 +395,13 @@ fn a_predecessor_of_the_own_session_is_confirmed_by_one_read() {
     });
 }
 
-/// A client that holds the lock by a znode that nobody else may read.
+/// A client that holds the lock with a znode that no other client may read.
 async fn unreadable_holder(world: &World) -> (Client, Guard) {
     let client = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
-    let lock = FairLock::builder(&client, DIRECTORY)
-        .and_then(|lock| lock.acl(Acl::creator_all()).safety_relist(None).build())
+    let lock = FairLock::builder(&client, LOCK)
+        .and_then(|lock| lock.acl(Acl::creator_all()).watch_check(None).build())
         .expect("the options are legal");
-    let held = lock.acquire().await.expect("nobody else wants it");
+    let held = lock.acquire().await.expect("the lock is free");
     (client, held)
 }
 
@@ -412,7 +413,7 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
         let client = world.client(FIRST).await;
         let lock = World::lock(&client);
         let waiter = queue_up(&world, &lock).await;
-        // Someone behind: the directory changes, but that is no grant.
+        // A contender comes behind: the directory changes, but that is no grant.
         let third = world.client(THIRD).await;
         let behind = queue_up(&world, &World::lock(&third)).await;
         sleep_ms(500).await;
@@ -427,7 +428,7 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
     });
 }
 
-/// Its list came with the create that was issued again, and so without a watch.
+/// The waiter's list came with the create that was sent again, and so without a watch.
 #[test]
 fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
     run(async {
@@ -435,7 +436,7 @@ fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
         let (other, held) = unreadable_holder(&world).await;
         let client = world.client(FIRST).await;
         let waiter = queue_up(&world, &World::lock(&client)).await;
-        // Somebody replaces the own znode by one that carries the same id.
+        // The test replaces the waiter's znode by one with the same id.
         let place = place_of_waiter(&world, held.path());
         let (prefix, _) = place.rsplit_once('-').expect("it has a number");
         let stranger = format!("{prefix}-0000000777");
@@ -448,13 +449,13 @@ fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
         assert_ne!(guard.path(), stranger);
         release(guard).await;
         assert!(world.server.admin_delete(&stranger), "it is left alone");
-        // Not `check_clean`: an attempt whose znode somebody deletes creates twice.
+        // Not `check_clean`, because an attempt whose znode was deleted creates twice.
         world.until("nothing is left", |_| world.contenders().is_empty()).await;
         drop((client, other));
     });
 }
 
-/// A list shows names only. What stands there under our name must be what we have created.
+/// A list shows only names. The znode with the waiter's name must be the one that it has created.
 #[test]
 fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
     for (is_ephemeral, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -474,7 +475,7 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
             world.server.admin_create(&place, b"", is_ephemeral.then_some(own));
             release(held).await;
             sleep_ms(3_000).await;
-            // It carries the id of an attempt of ours, which removes it when it gives up.
+            // It has the id of the waiter's attempt, which removes it when it gives up.
             assert_eq!(world.server.stat(&place), None, "{}", world.trace());
             let guard = granted_now(&world, waiter).await;
             assert_ne!(guard.path(), place, "{}", world.trace());
@@ -484,7 +485,7 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
     }
 }
 
-/// Both events arrive together. The second decides nothing, and must not swallow the grant.
+/// Both events arrive together. The second one means nothing, and must not hide the grant.
 #[test]
 fn an_event_that_arrives_with_the_grant_does_not_stop_it() {
     run(async {
@@ -504,7 +505,7 @@ fn an_event_that_arrives_with_the_grant_does_not_stop_it() {
     });
 }
 
-/// As above, for a lock that is held.
+/// The same for a lock that is held.
 #[test]
 fn a_lock_whose_znode_was_created_again_by_somebody_is_lost() {
     for is_cut in [false, true] {
@@ -535,15 +536,15 @@ fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
         let (other, held) = holder(&world, SECOND).await;
         let client = world.client(FIRST).await;
         let acl = vec![Acl::new(Permissions::WRITE | Permissions::ADMIN, "world", "anyone")];
-        let lock = FairLock::builder(&client, DIRECTORY)
-            .and_then(|lock| lock.acl(acl).safety_relist(None).build())
+        let lock = FairLock::builder(&client, LOCK)
+            .and_then(|lock| lock.acl(acl).watch_check(None).build())
             .expect("the options are legal");
         let refused = lock.acquire().await.map(drop);
         let Err(LockError::Refused { code, path, .. }) = refused else {
             panic!("{refused:?}\n{}", world.trace());
         };
         assert_eq!(code, zk_recipes::ErrorCode::NO_AUTH);
-        assert!(path.starts_with(DIRECTORY) && path != held.path(), "{path}");
+        assert!(path.starts_with(LOCK) && path != held.path(), "{path}");
         sleep_ms(100).await;
         assert_eq!(world.contenders().len(), 1, "{}", world.trace());
         release(held).await;
@@ -551,13 +552,13 @@ fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
     });
 }
 
-/// Path of the contender that does not hold.
+/// Path of the contender that does not hold the lock.
 fn place_of_waiter(world: &World, held: &str) -> String {
-    let mut paths = world.contenders().into_iter().map(|name| format!("{DIRECTORY}/{name}"));
-    paths.rfind(|path| path != held).expect("somebody waits")
+    let mut paths = world.contenders().into_iter().map(|name| format!("{LOCK}/{name}"));
+    paths.rfind(|path| path != held).expect("a contender waits")
 }
 
-/// Number at the end of a contender's name.
+/// Sequence number of a contender.
 fn number(path: &str) -> u32 {
     path.rsplit_once('-').expect("a contender").1.parse().expect("digits")
 }

@@ -1,36 +1,29 @@
-//! The look at a queue, and at the holder of an exclusive lock.
+//! Inspection of a queue, and of the holder of an exclusive lock.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use jute_codec::OpCode;
-use zk_recipes::{
-    Client, Contender, ErrorCode, ExclusiveLock, FairLock, LockError, Naming, Role, RwLock,
-};
-use zk_tests::exclusive::ZNODE;
+use jute_codec::{OpCode, SessionId};
+use zk_recipes::{Client, Contender, ErrorCode, ExclusiveLock, FairLock, LockError, Naming, Role};
+use zk_tests::case::{Case as _, LOCK};
 use zk_tests::meter::Pace;
-use zk_tests::scene::{at_op, session, spawn};
-use zk_tests::world::{DIRECTORY, World, cuts_at_request, run, sleep_ms};
+use zk_tests::scene::{
+    FIRST, SECOND, THIRD, at_op, create_directory, granted, release, session, spawn,
+};
+use zk_tests::world::{World, cuts_at_request, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{FIRST, Locks, SECOND, SHARED, THIRD, check_clean, release};
-
-/// When the server's clock begins.
+/// Start of the server's clock.
 const START: Duration = Duration::from_millis(1_700_000_000_000);
 
-fn make_directory(world: &World) {
-    world.server.admin_create("/locks", b"", None);
-    world.server.admin_create(DIRECTORY, b"", None);
-}
-
 fn fair(client: &Client, identity: &'static str) -> FairLock {
-    FairLock::builder(client, DIRECTORY)
-        .and_then(|lock| lock.identity(identity).safety_relist(None).build())
+    FairLock::builder(client, LOCK)
+        .and_then(|lock| lock.identity(identity).watch_check(None).build())
         .expect("the options are legal")
 }
 
-/// Where everybody stands, and what it says of itself.
-fn told(contenders: &[Contender]) -> Vec<(usize, &[u8], i64)> {
-    contenders.iter().map(|one| (one.position, &one.identity[..], one.session.0)).collect()
+/// Position, identity and session of each contender.
+fn told(contenders: &[Contender]) -> Vec<(usize, &[u8], SessionId)> {
+    contenders.iter().map(|one| (one.position, &one.identity[..], one.session)).collect()
 }
 
 #[test]
@@ -42,7 +35,7 @@ fn everybody_in_the_queue_is_listed_in_its_order() {
         let [one, two, three] = clients.each_ref();
         let looker = fair(one, "");
         assert_eq!(looker.contenders().await, Ok(vec![]), "not even a directory");
-        let held = fair(three, "three").acquire().await.expect("nobody else wants it");
+        let held = fair(three, "three").acquire().await.expect("the lock is free");
         let mut waiters = Vec::new();
         for lock in [fair(one, "one"), fair(two, "two"), fair(one, "")] {
             sleep_ms(1_000).await;
@@ -68,10 +61,10 @@ fn everybody_in_the_queue_is_listed_in_its_order() {
         }
         release(held).await;
         for waiter in waiters {
-            release(waiter.await.expect("it does not panic").expect("it becomes free")).await;
+            release(granted(waiter).await).await;
         }
         assert_eq!(looker.contenders().await, Ok(vec![]));
-        check_clean(&world, &[one, two, three]).await;
+        world.check_clean(&[one, two, three]).await;
     });
 }
 
@@ -80,7 +73,7 @@ fn readers_and_writers_say_what_they_are() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let lock: RwLock = Locks::new(&client).rw;
+        let lock = World::rw_lock(&client);
         let held = (lock.read().await, lock.read().await);
         let writer = spawn(lock.write().into_future());
         sleep_ms(100).await;
@@ -90,11 +83,11 @@ fn readers_and_writers_say_what_they_are() {
         let roles: Vec<_> = queue.iter().map(|one| (one.position, one.role)).collect();
         let (shared, exclusive) = (Role::Shared, Role::Exclusive);
         assert_eq!(roles, [(0, shared), (1, shared), (2, exclusive), (3, shared)]);
-        assert!(queue.iter().all(|one| one.path.starts_with(SHARED)));
+        assert!(queue.iter().all(|one| one.path.starts_with(LOCK)));
         drop(held);
-        release(writer.await.expect("it does not panic").expect("it becomes free")).await;
-        release(reader.await.expect("it does not panic").expect("it becomes free")).await;
-        check_clean(&world, &[&client]).await;
+        release(granted(writer).await).await;
+        release(granted(reader).await).await;
+        world.check_clean(&[&client]).await;
     });
 }
 
@@ -102,7 +95,7 @@ fn readers_and_writers_say_what_they_are() {
 fn other_implementations_are_listed_and_strangers_are_not() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<FairLock>(&world);
         let client = world.client(FIRST).await;
         let names = [
             "_c_1f6b0e0c-0000-4000-8000-000000000000-lock-0000000011",
@@ -110,36 +103,36 @@ fn other_implementations_are_listed_and_strangers_are_not() {
             "zzz-lock-0000000007",
         ];
         for name in names {
-            world.server.admin_create(&format!("{DIRECTORY}/{name}"), b"10.0.0.1", None);
+            world.server.admin_create(&format!("{LOCK}/{name}"), b"10.0.0.1", None);
         }
         for stranger in ["config", "lock-12", "unlock"] {
-            world.server.admin_create(&format!("{DIRECTORY}/{stranger}"), b"", None);
+            world.server.admin_create(&format!("{LOCK}/{stranger}"), b"", None);
         }
         let queue = fair(&client, "").contenders().await.expect("it can be read");
-        let expected = [(0, &b"10.0.0.1"[..], 0), (1, b"10.0.0.1", 0), (2, b"10.0.0.1", 0)];
+        let expected = [0, 1, 2].map(|place| (place, &b"10.0.0.1"[..], SessionId::NONE));
         assert_eq!(told(&queue), expected);
         let paths: Vec<_> = queue.iter().map(|one| one.path.as_str()).collect();
-        let expected = [names[1], names[2], names[0]].map(|name| format!("{DIRECTORY}/{name}"));
+        let expected = [names[1], names[2], names[0]].map(|name| format!("{LOCK}/{name}"));
         assert_eq!(paths, expected);
-        // With other names, those are locks of another kind.
-        let kazoo = FairLock::builder(&client, DIRECTORY)
+        // With another naming, these contenders belong to another kind of lock.
+        let kazoo = FairLock::builder(&client, LOCK)
             .and_then(|lock| lock.naming(Naming::kazoo()).build())
             .expect("the options are legal");
         assert!(matches!(kazoo.contenders().await, Err(LockError::MixedKinds { .. })));
-        world.server.admin_create(&format!("{DIRECTORY}/a-__READ__0000000000"), b"", None);
+        world.server.admin_create(&format!("{LOCK}/a-__READ__0000000000"), b"", None);
         let mixed = LockError::MixedKinds { name: "a-__READ__0000000000".into() };
         assert_eq!(fair(&client, "").contenders().await, Err(mixed));
     });
 }
 
-/// Hundreds, also for a client that may have few requests under way.
+/// Hundreds of contenders, also for a client with a low limit of outstanding requests.
 #[test]
 fn a_long_queue_is_listed_as_a_whole() {
     const COUNT: usize = 250;
     for limit in [None, Some(64), Some(3)] {
         run(async {
             let world = World::new().pace(Pace::of(COUNT));
-            make_directory(&world);
+            create_directory::<FairLock>(&world);
             let client = world
                 .client_with(FIRST, |builder| match limit {
                     Some(limit) => builder.outstanding_limit(limit),
@@ -147,8 +140,8 @@ fn a_long_queue_is_listed_as_a_whole() {
                 })
                 .await;
             for number in 0..COUNT {
-                // The order of names is not that of numbers.
-                let name = format!("{DIRECTORY}/{:03}-lock-{number:010}", COUNT - number);
+                // The names sort differently from the numbers.
+                let name = format!("{LOCK}/{:03}-lock-{number:010}", COUNT - number);
                 world.server.admin_create(&name, number.to_string().as_bytes(), None);
             }
             world.server.clear_requests();
@@ -167,9 +160,9 @@ fn a_long_queue_is_listed_as_a_whole() {
 fn who_has_gone_since_is_left_out_and_the_others_move_up() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory::<FairLock>(&world);
         let client = world.client(FIRST).await;
-        let path = |number: usize| format!("{DIRECTORY}/x-lock-{number:010}");
+        let path = |number: usize| format!("{LOCK}/x-lock-{number:010}");
         for number in 0..5 {
             world.server.admin_create(&path(number), number.to_string().as_bytes(), None);
         }
@@ -179,8 +172,15 @@ fn who_has_gone_since_is_left_out_and_the_others_move_up() {
         let looking = spawn(async move { lock.contenders().await });
         sleep_ms(50).await;
         assert!(world.server.admin_delete(&path(0)) && world.server.admin_delete(&path(3)));
-        let queue = looking.await.expect("it does not panic").expect("it can be read");
-        assert_eq!(told(&queue), [(0, &b"1"[..], 0), (1, b"2", 0), (2, b"4", 0)]);
+        let queue = looking.await.expect("the task does not panic").expect("it can be read");
+        assert_eq!(
+            told(&queue),
+            [
+                (0, &b"1"[..], SessionId::NONE),
+                (1, b"2", SessionId::NONE),
+                (2, b"4", SessionId::NONE)
+            ]
+        );
     });
 }
 
@@ -192,23 +192,24 @@ fn a_look_survives_every_cut() {
             run(async {
                 let world = World::new();
                 let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-                let held = fair(&other, "holder").acquire().await.expect("nobody else wants it");
+                let held = fair(&other, "holder").acquire().await.expect("the lock is free");
                 let waiter = spawn(fair(&other, "waiter").acquire().into_future());
-                let locks = Locks::new(&client);
-                let exclusive = Locks::new(&other).exclusive.acquire().await;
+                let exclusive = |client| ExclusiveLock::new(client, "/locks/one");
+                let one = exclusive(&other).expect("the path is valid").acquire().await;
                 sleep_ms(100).await;
                 let cuts = cuts_at_request(Some(session(&client)), nth);
                 world.server.inject(cuts[kind].clone());
-                let queue = locks.fair.contenders().await.expect("it can be read");
+                let queue = fair(&client, "").contenders().await.expect("it can be read");
                 let id = session(&other);
                 assert_eq!(told(&queue), [(0, &b"holder"[..], id), (1, b"waiter", id)]);
-                let holder = locks.exclusive.holder().await.expect("it can be read");
-                assert_eq!(holder.map(|one| one.session.0), Some(id));
+                let looker = exclusive(&client).expect("the path is valid");
+                let holder = looker.holder().await.expect("it can be read");
+                assert_eq!(holder.map(|one| one.session), Some(id));
                 points += usize::from(world.server.pending_faults().is_empty());
                 world.server.clear_faults();
-                drop((held, exclusive));
-                drop(waiter.await.expect("it does not panic").expect("it becomes free"));
-                check_clean(&world, &[&client, &other]).await;
+                drop((held, one));
+                drop(granted(waiter).await);
+                world.check_clean(&[&client, &other]).await;
             });
         }
     }
@@ -223,7 +224,7 @@ fn a_look_is_refused_or_goes_on_as_the_servers_say() {
                 let world = World::new();
                 let client = world.client(FIRST).await;
                 let lock = fair(&client, "one");
-                let held = lock.acquire().await.expect("nobody else wants it");
+                let held = lock.acquire().await.expect("the lock is free");
                 world.server.inject(at_op(session(&client), op, Action::Error(code)));
                 let looked = lock.contenders().await;
                 assert!(world.server.pending_faults().is_empty());
@@ -234,7 +235,7 @@ fn a_look_is_refused_or_goes_on_as_the_servers_say() {
                     assert_eq!(looked.expect("it passes").len(), 1, "{op:?} {code}");
                 }
                 release(held).await;
-                check_clean(&world, &[&client]).await;
+                world.check_clean(&[&client]).await;
                 client.close().await;
                 assert_eq!(lock.contenders().await, Err(LockError::Closed));
             });
@@ -247,28 +248,28 @@ fn the_holder_of_an_exclusive_lock_says_who_it_is() {
     run(async {
         let world = World::new();
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-        let lock = Locks::new(&client).exclusive;
+        let lock = ExclusiveLock::of(&client);
         assert_eq!(lock.holder().await, Ok(None), "not even a directory");
         for identity in ["", "night shift", "0123456789abcdef0123456789abcdef"] {
-            let theirs = ExclusiveLock::builder(&other, ZNODE)
+            let theirs = ExclusiveLock::builder(&other, LOCK)
                 .and_then(|lock| lock.identity(identity).build())
                 .expect("the options are legal");
-            let held = theirs.acquire().await.expect("nobody else wants it");
-            let holder = lock.holder().await.expect("it can be read").expect("it is held");
+            let held = theirs.acquire().await.expect("the lock is free");
+            let holder = lock.holder().await.expect("it can be read").expect("the lock is held");
             assert_eq!(holder.identity, identity.as_bytes(), "without the id of the attempt");
-            assert_eq!((holder.path.as_str(), holder.position), (ZNODE, 0));
-            assert_eq!((holder.role, holder.session.0), (Role::Exclusive, session(&other)));
+            assert_eq!((holder.path.as_str(), holder.position), (LOCK, 0));
+            assert_eq!((holder.role, holder.session), (Role::Exclusive, session(&other)));
             release(held).await;
             assert_eq!(lock.holder().await, Ok(None));
         }
-        // One of another implementation.
-        world.server.admin_create(ZNODE, b"10.0.0.1:4711", Some(session(&other)));
-        let holder = lock.holder().await.expect("it can be read").expect("it is held");
+        // A holder of another implementation.
+        world.server.admin_create(LOCK, b"10.0.0.1:4711", Some(session(&other)));
+        let holder = lock.holder().await.expect("it can be read").expect("the lock is held");
         assert_eq!(holder.identity, &b"10.0.0.1:4711"[..]);
-        assert!(world.server.admin_delete(ZNODE));
-        world.server.admin_create(ZNODE, b"", None);
-        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { name: "one".into() }));
-        assert!(world.server.admin_delete(ZNODE));
-        check_clean(&world, &[&client, &other]).await;
+        assert!(world.server.admin_delete(LOCK));
+        world.server.admin_create(LOCK, b"", None);
+        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { name: "x".into() }));
+        assert!(world.server.admin_delete(LOCK));
+        world.check_clean(&[&client, &other]).await;
     });
 }

@@ -1,19 +1,31 @@
-//! The phases of an acquire and of its lock, over the whole life.
+//! The phases of an acquire and of its lock, over their whole life.
 
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use tokio::task::JoinHandle;
-use zk_recipes::kind::Kind;
+use zk_recipes::kind::Queued;
 use zk_recipes::{AtRiskPolicy, ErrorCode, LockError, LostReason, Phase, Phases};
-use zk_tests::scene::{at_op, partition, session, spawn};
+use zk_tests::case::{Case, Writer};
+use zk_tests::for_each_lock;
+use zk_tests::scene::{FIRST, SECOND, at_op, granted, hold, partition, release, session, spawn};
 use zk_tests::wait::now;
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{FIRST, Locks, SECOND, Way, check_clean, for_every_kind, release};
+for_each_lock! {
+    #[test] locks: [
+        a_lock_goes_through_all_phases_and_ends_with_its_release,
+        a_lost_lock_ends_with_its_loss,
+        a_failed_acquire_ends_its_phases,
+        a_stream_of_phases_keeps_nothing_alive,
+        an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival,
+        a_new_attempt_is_told,
+    ]
+    #[test] fifos: [the_place_in_the_queue_is_told]
+}
 
-/// Writes down all phases, to the end.
+/// Records all phases until the stream ends.
 fn written(mut phases: Phases) -> JoinHandle<Vec<Phase>> {
     spawn(async move {
         let mut seen = vec![phases.current()];
@@ -28,24 +40,22 @@ fn written(mut phases: Phases) -> JoinHandle<Vec<Phase>> {
 async fn all(seen: JoinHandle<Vec<Phase>>) -> Vec<Phase> {
     sleep_ms(100).await;
     assert!(seen.is_finished(), "another phase could come");
-    seen.await.expect("it does not panic")
+    seen.await.expect("the task does not panic")
 }
 
-fn whole_life<K: Kind>(way: &Way<K>) {
+fn a_lock_goes_through_all_phases_and_ends_with_its_release<C: Case>() {
     for is_dropped in [false, true] {
         run(async {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            let others = Locks::new(&other);
-            let (fair, write) = (others.fair.acquire().await, others.rw.write().await);
-            let exclusive = others.exclusive.acquire().await;
-            let locks = Locks::new(&client);
-            let (acquire, phases) = (way.acquire)(&locks).phases();
+            let held = hold(&C::Rival::of(&other)).await;
+            let lock = C::of(&client);
+            let (acquire, phases) = lock.acquire().phases();
             let seen = written(phases);
             let waiter = spawn(acquire.into_future());
             sleep_ms(500).await;
-            drop((fair, write, exclusive));
-            let guard = waiter.await.expect("it does not panic").expect("it becomes free");
+            drop(held);
+            let guard = granted(waiter).await;
             sleep_ms(500).await;
             partition(&world, 300);
             sleep_ms(3_000).await;
@@ -63,21 +73,16 @@ fn whole_life<K: Kind>(way: &Way<K>) {
                 Phase::Released,
             ];
             let mut phases = all(seen).await;
-            // A queue that is read again says that nobody is ahead, a moment before the grant.
+            // A list right before the grant may report that no contender is ahead.
             phases.retain(|phase| *phase != Phase::Queued { ahead: 0 });
-            assert_eq!(phases, expected, "{}, dropped: {is_dropped}", way.name);
-            check_clean(&world, &[&client, &other]).await;
+            assert_eq!(phases, expected, "dropped: {is_dropped}");
+            world.check_clean(&[&client, &other]).await;
         });
     }
 }
 
-#[test]
-fn a_lock_goes_through_all_phases_and_ends_with_its_release() {
-    for_every_kind!(whole_life);
-}
-
 /// Acquires, holds for a while, and loses the lock.
-fn lost<K: Kind>(way: &Way<K>) {
+fn a_lost_lock_ends_with_its_loss<C: Case>() {
     for reason in [
         LostReason::AtRisk,
         LostReason::Closed,
@@ -93,10 +98,10 @@ fn lost<K: Kind>(way: &Way<K>) {
             } else {
                 AtRiskPolicy::GoOn
             };
-            let locks = Locks::with(&client, policy);
-            let (acquire, phases) = (way.acquire)(&locks).phases();
+            let lock = C::with(&client, |lock| lock.at_risk(policy));
+            let (acquire, phases) = lock.acquire().phases();
             let seen = written(phases);
-            let guard = acquire.await.expect("nobody else wants it");
+            let guard = acquire.await.expect("the lock is free");
             sleep_ms(500).await;
             match reason {
                 LostReason::AtRisk => partition(&world, 300),
@@ -106,98 +111,79 @@ fn lost<K: Kind>(way: &Way<K>) {
                 LostReason::ZnodeDeleted | _ => assert!(world.server.admin_delete(guard.path())),
             }
             guard.lost().await;
-            // Before anybody releases it.
+            // Before the guard is dropped.
             let phases = all(seen).await;
             let told: Vec<_> =
                 phases.iter().filter(|phase| **phase != Phase::AtRisk).copied().collect();
             let expected = [Phase::Claiming, Phase::Held, Phase::Lost(reason)];
-            assert_eq!(told, expected, "{} {reason}: {phases:?}", way.name);
+            assert_eq!(told, expected, "{reason}: {phases:?}");
             drop(guard);
         });
     }
 }
 
-#[test]
-fn a_lost_lock_ends_with_its_loss() {
-    for_every_kind!(lost);
-}
-
-fn failed<K: Kind>(way: &Way<K>) {
+fn a_failed_acquire_ends_its_phases<C: Case>() {
     run(async {
         let world = World::new();
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-        let others = Locks::new(&other);
-        let held = (others.fair.acquire().await, others.rw.write().await);
-        let exclusive = others.exclusive.acquire().await;
-        let locks = Locks::new(&client);
-        // Timed out in the queue, cancelled in the queue, refused at once, never begun.
-        let (acquire, phases) = (way.acquire)(&locks).phases();
+        let held = hold(&C::Rival::of(&other)).await;
+        let lock = C::of(&client);
+        // Four acquires: timed out while waiting, cancelled while waiting, refused, and never begun.
+        let (acquire, phases) = lock.acquire().phases();
         let seen = written(phases);
         let ended = acquire.timeout(Duration::from_millis(300)).await.map(drop);
         assert_eq!(ended, Err(LockError::TimedOut));
-        assert_eq!(all(seen).await, [Phase::Claiming, Phase::Queued { ahead: 1 }], "{}", way.name);
+        assert_eq!(all(seen).await, [Phase::Claiming, Phase::Queued { ahead: 1 }]);
 
-        let (acquire, phases) = (way.acquire)(&locks).phases();
+        let (acquire, phases) = lock.acquire().phases();
         let seen = written(phases);
         let waiter = spawn(acquire.into_future());
         sleep_ms(300).await;
         waiter.abort();
-        assert_eq!(all(seen).await, [Phase::Claiming, Phase::Queued { ahead: 1 }], "{}", way.name);
+        assert_eq!(all(seen).await, [Phase::Claiming, Phase::Queued { ahead: 1 }]);
 
         let refusal = Action::Error(ErrorCode::NO_AUTH);
         world.server.inject(at_op(session(&client), OpCode::CREATE2, refusal));
-        let (acquire, mut phases) = (way.acquire)(&locks).phases();
+        let (acquire, mut phases) = lock.acquire().phases();
         assert!(matches!(acquire.await.map(drop), Err(LockError::Refused { .. })));
         assert_eq!((phases.next().await, phases.current()), (None, Phase::Claiming));
 
-        let (acquire, mut phases) = (way.acquire)(&locks).phases();
-        assert_eq!(now(phases.next()), None, "it may still come");
+        let (acquire, mut phases) = lock.acquire().phases();
+        assert_eq!(now(phases.next()), None, "another phase may still come");
         drop(acquire);
         assert_eq!(now(phases.next()), Some(None));
-        drop((held, exclusive));
-        check_clean(&world, &[&client, &other]).await;
+        drop(held);
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
-#[test]
-fn a_failed_acquire_ends_its_phases() {
-    for_every_kind!(failed);
-}
-
-/// A stream that is kept keeps neither session nor lock.
-fn keeps_nothing<K: Kind>(way: &Way<K>) {
+/// A stream that is kept keeps neither session nor lock alive.
+fn a_stream_of_phases_keeps_nothing_alive<C: Case>() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let (acquire, mut phases) = (way.acquire)(&Locks::new(&client)).phases();
-        let guard = acquire.await.expect("nobody else wants it");
+        let (acquire, mut phases) = C::of(&client).acquire().phases();
+        let guard = acquire.await.expect("the lock is free");
         drop((client, guard));
         world.until("the session is closed", |server| server.sessions().is_empty()).await;
-        assert_eq!(phases.current(), Phase::Released, "{}", way.name);
+        assert_eq!(phases.current(), Phase::Released);
         while phases.next().await.is_some() {}
     });
 }
 
-#[test]
-fn a_stream_of_phases_keeps_nothing_alive() {
-    for_every_kind!(keeps_nothing);
-}
-
-/// Without anybody who watches, a lock at risk by silence is seen when asked for only.
-#[test]
-fn an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival() {
+fn an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival<C: Case>() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let (acquire, phases) = Locks::new(&client).fair.acquire().phases();
+        let (acquire, phases) = C::of(&client).acquire().phases();
         let seen = written(phases);
-        let guard = acquire.await.expect("nobody else wants it");
+        let guard = acquire.await.expect("the lock is free");
         sleep_ms(1_000).await;
-        // What counts is when the last answered request was sent, so both answers are late, and
-        // the connection is not silent for so long that it is given up.
+        // What counts is when the last request with a reply was sent. So both replies are delayed,
+        // but the connection is never silent for so long that the client gives it up.
         let slow = Action::Delay(Duration::from_millis(1_000));
         world.server.inject(at_op(session(&client), OpCode::MULTI, slow));
-        guard.validate().await.expect("it is held");
+        guard.validate().await.expect("the lock is held");
         let slow = Action::Delay(Duration::from_millis(5_000));
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
         sleep_ms(12_000).await;
@@ -209,33 +195,32 @@ fn an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival() {
     });
 }
 
-#[test]
-fn the_place_in_the_queue_is_told() {
+fn the_place_in_the_queue_is_told<C: Case<Kind: Queued>>() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let lock = Locks::new(&client).fair;
-        let mut held = vec![lock.acquire().await.expect("nobody else wants it")];
+        let (lock, rival) = (C::of(&client), C::Rival::of(&client));
+        let mut held = vec![hold(&rival).await];
         let mut waiters = Vec::new();
         for _ in 0..3 {
-            waiters.push(spawn(lock.acquire().into_future()));
+            waiters.push(spawn(rival.acquire().into_future()));
             sleep_ms(10).await;
         }
         let (acquire, phases) = lock.acquire().phases();
         let seen = written(phases);
         let last = spawn(acquire.into_future());
         sleep_ms(10).await;
-        // The one directly ahead gives up, and the queue is read.
+        // The predecessor gives up, and the waiter reads the queue.
         waiters.pop().expect("three wait").abort();
         sleep_ms(100).await;
         for waiter in waiters {
             held.pop();
-            held.push(waiter.await.expect("it does not panic").expect("it becomes free"));
+            held.push(granted(waiter).await);
         }
         held.clear();
-        drop(last.await.expect("it does not panic").expect("it becomes free"));
+        drop(granted(last).await);
         let mut phases = all(seen).await;
-        // A queue that is read again says that nobody is ahead, a moment before the grant.
+        // A list right before the grant may report that no contender is ahead.
         phases.retain(|phase| *phase != Phase::Queued { ahead: 0 });
         let queued = |ahead| Phase::Queued { ahead };
         let expected = [Phase::Claiming, queued(4), queued(3), Phase::Held, Phase::Released];
@@ -243,25 +228,24 @@ fn the_place_in_the_queue_is_told() {
     });
 }
 
-#[test]
-fn a_new_attempt_is_told() {
+fn a_new_attempt_is_told<C: Case>() {
     run(async {
         let world = World::new();
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-        let held = Locks::new(&other).fair.acquire().await.expect("nobody else wants it");
-        let (acquire, phases) = Locks::new(&client).fair.acquire().phases();
+        let held = hold(&C::Rival::of(&other)).await;
+        let (acquire, phases) = C::of(&client).acquire().phases();
         let seen = written(phases);
         let waiter = spawn(acquire.into_future());
         sleep_ms(300).await;
         world.server.expire(session(&client));
         sleep_ms(3_000).await;
         drop(held);
-        release(waiter.await.expect("it does not panic").expect("it becomes free")).await;
+        release(granted(waiter).await).await;
         let queued = Phase::Queued { ahead: 1 };
         let expected =
             [Phase::Claiming, queued, Phase::Claiming, queued, Phase::Held, Phase::Released];
         assert_eq!(all(seen).await, expected);
-        check_clean(&world, &[&client, &other]).await;
+        world.check_clean(&[&client, &other]).await;
     });
 }
 
@@ -270,16 +254,16 @@ fn a_downgrade_goes_on_with_the_phases_of_the_writer() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
-        let (acquire, phases) = Locks::new(&client).rw.write().phases();
+        let (acquire, phases) = Writer::of(&client).acquire().phases();
         let seen = written(phases);
-        let writing = acquire.await.expect("nobody else wants it");
-        let reading = writing.downgrade().await.expect("it is held");
+        let writing = acquire.await.expect("the lock is free");
+        let reading = writing.downgrade().await.expect("the lock is held");
         sleep_ms(500).await;
         partition(&world, 300);
         sleep_ms(3_000).await;
         release(reading).await;
         let expected = [Phase::Claiming, Phase::Held, Phase::AtRisk, Phase::Held, Phase::Released];
         assert_eq!(all(seen).await, expected, "{}", world.trace());
-        check_clean(&world, &[&client]).await;
+        world.check_clean(&[&client]).await;
     });
 }

@@ -1,10 +1,11 @@
-//! The shipped client on servers that fail: at every moment of the ping interval, with clocks that
-//! differ, and with processes that stand still.
+//! The shipped client on servers that fail, at every moment of the ping interval, with clocks that
+//! differ, and with processes that are paused.
 
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use zk_recipes::{Client, Guard, Lease, LockState, LostReason};
+use zk_session::SessionId;
 use zk_tests::lockstep::Lockstep;
 use zk_testserver::{CutOff, ServerConfig, TestServer};
 
@@ -14,31 +15,31 @@ use crate::{RATES, SECOND, by_pings, interval, ms};
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 /// Moments of the interval at which the cut is placed.
 const MOMENTS: u32 = 16;
-/// Longer than anything here takes.
+/// Longer than any run takes.
 const AGES: Duration = Duration::from_secs(3600);
 /// Long enough for a lease that comes from pings or writes, and not from the handshake.
 const SETTLED: Duration = Duration::from_secs(61);
 
-/// What goes wrong.
+/// A failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Failure {
-    /// Nothing passes between client and servers any more.
+    /// The network between client and servers drops all packets.
     Silence,
     /// The follower is cut off from its leader, and acknowledges until it notices.
     CutOff,
-    /// The same, and it stands still again at the moment in which it would notice.
+    /// The same, and the follower is paused again at the moment at which it would notice.
     CutOffAndPaused,
     /// The client's process is frozen for that many seconds.
     Frozen(u64),
 }
 
-/// What happens shortly before.
+/// An event shortly before the failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Prelude {
     Nothing,
-    /// The server stands still when the cut comes, for less than an interval.
+    /// The server is paused when the cut comes, for less than an interval.
     Pause,
-    /// The client has just gone to another server.
+    /// The client has just moved to another server.
     Reconnect,
 }
 
@@ -47,13 +48,13 @@ struct Case {
     lease: Lease,
     timeout: Duration,
     rate: u32,
-    /// Of the interval, in parts of [`MOMENTS`].
+    /// Moment of the interval, in parts of [`MOMENTS`].
     moment: u32,
     prelude: Prelude,
     failure: Failure,
 }
 
-/// One run, with what has to hold at every step.
+/// One run, and the checks at every step.
 struct Run {
     case: Case,
     world: Lockstep,
@@ -73,16 +74,16 @@ impl Run {
         Self { case, world, client, guard, lost }
     }
 
-    fn session(&self) -> i64 {
-        self.guard.session().0
+    fn session(&self) -> SessionId {
+        self.guard.session()
     }
 
-    /// Whether another could have the lock by now.
+    /// True if another client could have the lock by now.
     fn is_over(&self) -> bool {
         self.world.serve(|server| server.stat(self.guard.path()).is_none())
     }
 
-    /// What the guard says, checked against what the servers know.
+    /// The state of the guard, checked against the servers.
     fn check(&mut self) {
         let (state, remaining) = self.world.look(|| (self.guard.state(), self.guard.remaining()));
         let remaining = remaining.expect("the timeout is long enough for a lease");
@@ -92,9 +93,9 @@ impl Run {
             assert_eq!(remaining, Duration::ZERO, "{case:?} at {now:?}: {state:?}");
         }
         if remaining.is_zero() && !self.lost.is_finished() {
-            // Timers of the runtime are due at whole milliseconds.
+            // Timers of the runtime fire at whole milliseconds.
             self.world.step(ms(1));
-            assert!(self.lost.is_finished(), "{case:?} at {now:?}: nobody was told");
+            assert!(self.lost.is_finished(), "{case:?} at {now:?}: no event reported the loss");
         }
     }
 
@@ -103,7 +104,7 @@ impl Run {
         self.check();
     }
 
-    /// The failure, and what follows until the guard is lost.
+    /// The failure, and the time until the guard is lost.
     fn fail(&mut self, interval: Duration) {
         let session = self.session();
         let mut pause = Duration::ZERO;
@@ -121,9 +122,9 @@ impl Run {
                 assert_eq!(self.client.status().connection, 2, "{:?}", self.case);
             }
         }
-        // Nothing leads to another server.
+        // The client reaches no other server.
         self.world.serve(|server| server.refuse_for(AGES));
-        let cut_off = CutOff { notices_after: pause + SYNC_LIMIT, unlearned: SECOND };
+        let cut_off = CutOff { notices_after: pause + SYNC_LIMIT, unreported: SECOND };
         match self.case.failure {
             Failure::Silence => {
                 self.world.serve(|server| server.pause_connection(session, AGES));
@@ -153,8 +154,8 @@ impl Run {
         }
     }
 
-    /// Runs until another could have the lock, and until the guard is lost. Returns for how long
-    /// before that it was lost; `None` if it was not, because the process was frozen too shortly.
+    /// Runs until another client could have the lock, and until the guard is lost. Returns how long
+    /// before that it was lost; `None` if it was not, because the process was frozen too briefly.
     fn play_out(&mut self) -> Option<Duration> {
         let silent_since = self.world.now;
         let mut lost_at = None;
@@ -163,7 +164,7 @@ impl Run {
             self.step(ms(50));
             let case = self.case;
             let is_past = self.world.look(|| now + left.unwrap_or_default() <= self.client.now());
-            // Where nothing is acknowledged any more, what is promised is promised for good.
+            // If nothing is acknowledged any more, the promised end of the lease must not change.
             if is_past && case.failure == Failure::Silence {
                 assert!(self.lost.is_finished(), "{case:?}: lost later than promised");
             }

@@ -1,11 +1,11 @@
-//! A process that is frozen between the acquire and the commit of a transaction, for longer than
-//! its session lives: nothing of the transaction happens, whatever had been begun before.
+//! A process that is frozen between the acquire and the commit of a transaction, for longer than its
+//! session lives. The transaction is not applied, however far it had come before.
 
 use std::time::Duration;
 
 use zk_recipes::{CreateMode, Multi, TransactionError};
+use zk_tests::case::LOCK;
 use zk_tests::lockstep::Lockstep;
-use zk_tests::world::DIRECTORY;
 use zk_testserver::ServerConfig;
 
 use crate::{RATES, SECOND, ms};
@@ -13,11 +13,11 @@ use crate::{RATES, SECOND, ms};
 /// How far the transaction has come when the process stops.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Begun {
-    /// Not at all: it is the first thing that the process does when it goes on.
+    /// It has not begun. It is the first thing that the process does when it continues.
     Not,
-    /// It was called, and stands in the queue of the client.
+    /// It was called, and is in the queue of the client.
     Queued,
-    /// As `Queued`, and polled: it has looked at the guard, which was held.
+    /// As `Queued`, and polled: it has checked the guard, which was held.
     Polled,
 }
 
@@ -54,10 +54,10 @@ fn check(timeout: Duration, rate: u32, begun: Begun, frozen: Duration) {
     while world.now < end {
         world.step_frozen(ms(500));
     }
-    // A tick later at most, somebody else could have the lock.
+    // At most a tick later another client could have the lock.
     world.step_frozen(SECOND * 2);
-    // Servers remove a directory that stays empty.
-    let contenders = world.serve(|server| server.children(DIRECTORY)).unwrap_or_default();
+    // Servers delete a directory that stays empty.
+    let contenders = world.serve(|server| server.children(LOCK)).unwrap_or_default();
     assert_eq!(contenders, [""; 0], "{label}");
     let first = world.thaw(|| Box::pin(guard.transaction(effect())));
     let transactions = before.into_iter().map(|before| world.finish(before)).collect::<Vec<_>>();
@@ -69,8 +69,9 @@ fn check(timeout: Duration, rate: u32, begun: Begun, frozen: Duration) {
     assert_eq!(world.serve(|server| server.data("/effect")), None, "{label}");
 }
 
-/// The session lives on, but somebody has deleted the contender while the process was frozen: only
-/// the check in the transaction can tell, because the event is not read before it is sent.
+/// The session lives on, but the contender's znode was deleted while the process was frozen. Only
+/// the check in the transaction can detect that, because the transaction is sent before the client
+/// reads the event.
 #[test]
 fn a_transaction_of_a_lock_that_was_taken_from_a_frozen_process_changes_nothing() {
     for rate in RATES {

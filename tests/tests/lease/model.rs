@@ -1,8 +1,8 @@
-//! The formula against a model of an ensemble: many random histories in which the client's server
-//! is cut off, or the leader is deposed, with pauses, late messages, clocks that differ, and
-//! connections that are made anew. Other formulas run on the same histories, and fail.
+//! The formula of a lease, checked with a model of an ensemble: many random histories in which the
+//! client's server is cut off, or the leader is deposed, with pauses, late messages, clocks that
+//! differ, and reconnects. Other formulas run on the same histories, and fail.
 //!
-//! Times are microseconds of true time, but for what the formulas get to see.
+//! Times are microseconds of true time, except for the inputs of the formulas.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use zk_recipes::{Lease, Time};
 use zk_session::machine::LeaseClock;
 use zk_tests::random::SplitMix64;
 
-/// Histories to look at.
+/// Number of histories.
 const HISTORIES: u64 = 300_000;
-/// Histories for formulas that are known to be wrong.
+/// Number of histories for formulas that are known to be wrong.
 const HISTORIES_OF_OTHERS: u64 = 100_000;
-/// Longest acknowledgement that the older formulas plan for.
+/// Longest delay of an acknowledgement for which the older formulas allow.
 const PROMPT: u64 = 1_000_000;
 
-/// What the client sees, on its own clock.
+/// Observations of the client, on its own clock.
 #[derive(Clone, Copy, Debug)]
 enum Seen {
     Created { sent: u64, now: u64 },
@@ -26,7 +26,7 @@ enum Seen {
     Committed,
 }
 
-/// A history, and when the ensemble ends the session.
+/// A history, and when the ensemble expires the session.
 #[derive(Debug)]
 struct History {
     timeout: u64,
@@ -38,12 +38,12 @@ struct History {
     over: u64,
 }
 
-/// Times in which a process stands still, in order and apart.
+/// Times in which a process is paused, in order and without overlaps.
 #[derive(Debug, Default)]
 struct Pauses(Vec<(u64, u64)>);
 
 impl Pauses {
-    /// When what comes at `at` is looked at.
+    /// When the process handles a message that arrives at `at`.
     fn awake(&self, at: u64) -> u64 {
         let pause = self.0.iter().find(|(start, end)| (*start..*end).contains(&at));
         pause.map_or(at, |(_, end)| *end)
@@ -89,7 +89,7 @@ fn config(tick: u64, sync_limit: u64) -> Lease {
     Lease::pings(sync_limit, Duration::from_micros(tick))
 }
 
-/// A history that is made from a seed, with pauses.
+/// Generates a history from a seed, with pauses.
 fn history(seed: u64) -> History {
     make_history(seed, true)
 }
@@ -107,7 +107,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     };
     let rate = dice.pick([950, 1000, 1050]);
     let noticing = tick * sync_limit;
-    // The client talks to the leader, which is deposed; or to a follower, which is cut off.
+    // The client is connected to the leader, which is deposed, or to a follower, which is cut off.
     let is_leader = dice.one_in(3);
     let cut = dice.below(timeout * 2);
     let patience = if is_leader { noticing + tick * 3 / 2 } else { noticing };
@@ -121,7 +121,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     if let Some((start, _)) = server.0.first().copied()
         && dice.one_in(2)
     {
-        // What is sent in it is looked at late, and not passed on before the next one.
+        // A message during a pause is handled late, and forwarded with the next one.
         let length = dice.below(lengths);
         let apart = 1 + dice.below(tick / 2);
         server.add(start.saturating_sub(length + apart), length);
@@ -140,7 +140,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     if !has_pauses {
         (server, client) = (Pauses::default(), Pauses::default());
     }
-    // A server that stood still when it would have noticed may be quick to answer once more.
+    // A server that was paused when it would have noticed may reply once more before it notices.
     let closes = server.awake(server.awake(cut) + patience) + dice.below(5_000);
 
     let mut connections = vec![0];
@@ -148,8 +148,8 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
         let last = connections.last().copied().unwrap_or_default();
         connections.push(last + dice.below(timeout));
     }
-    // A follower asks the leader for each session that comes to it, and learns nothing when it is
-    // cut off. A leader that is deposed and does not know lets everybody in.
+    // A follower asks the leader about each session that is resumed, and gets no reply when it is
+    // cut off. A deposed leader that has not noticed accepts all sessions.
     let latest = if is_leader { closes } else { cut };
     connections.retain(|at| *at < latest);
     if connections.len() < 2 && dice.one_in(3) && latest > 0 {
@@ -157,14 +157,14 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     }
 
     let mut seen = Vec::new();
-    // When the leader heard of the session by itself.
+    // When the leader itself learned of activity of the session.
     let mut known = 0;
     let clock = |at: u64| at * rate / 1000;
     let last = connections.len() - 1;
     for (index, &start) in connections.iter().enumerate() {
         let start = client.awake(start);
         let end = connections.get(index + 1).copied().unwrap_or(closes).min(closes);
-        // Only the server of the last connection is looked at closely.
+        // Only the server of the last connection is modelled in detail.
         let calm = Pauses::default();
         let pauses = if index == last || is_leader { &server } else { &calm };
         let arrived = pauses.awake(start + dice.latency());
@@ -193,7 +193,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
             at = client.awake(at + ping_interval * 1000 / rate);
             requests.push(at);
         }
-        // Many others make gaps short.
+        // With many other messages the gaps are short.
         let others = match dice.below(16) {
             0 => (end - received) / 200_000,
             1..8 => dice.below(30),
@@ -228,7 +228,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
             }
         }
         if !is_leader {
-            // Touches travel in the answers to the leader's pings, twice a tick.
+            // Followers report touches in their replies to the leader's pings, twice a tick.
             let mut sent = dice.below(tick / 2);
             let mut before = 0;
             while sent < cut {
@@ -244,15 +244,15 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
             }
         }
     }
-    // The next leader counts from its election, for every session.
+    // The next leader restarts the timeout of every session at its election.
     let over = timeout + if is_leader { cut } else { known };
     History { timeout, tick, sync_limit, rate, seen, over }
 }
 
-/// The last moment, in true time, in which a formula holds the lock.
+/// The last moment, in true time, at which a formula holds the lock.
 type Formula = fn(&History) -> u64;
 
-/// The one that is used.
+/// The formula in use.
 fn shipped(history: &History) -> u64 {
     let time = |micros| Time::from_start(Duration::from_micros(micros));
     let timeout = Duration::from_micros(history.timeout);
@@ -262,7 +262,7 @@ fn shipped(history: &History) -> u64 {
             Seen::Created { sent, now } => lease.created(time(sent), time(now), timeout),
             Seen::Resumed { sent, now } => lease.resumed(time(sent), time(now), timeout),
             Seen::Acknowledged { sent, now } => lease.acknowledged(time(sent), time(now)),
-            // When makes no difference where pings keep the lease.
+            // With a lease from pings the time makes no difference.
             Seen::Committed => lease.committed(Time::default(), Time::default()),
         }
     }
@@ -300,7 +300,7 @@ fn naive(history: &History) -> u64 {
     (newest + history.timeout) * 1000 / history.rate
 }
 
-/// As the shipped one, but with one gap only, and without the lateness of *b*.
+/// The shipped formula, but with only one gap, and without the lateness of *b*.
 fn one_gap(history: &History) -> u64 {
     let unnoticed = history.tick * (history.sync_limit + 2) * 21 / 20;
     let lasts = history.timeout * 19 / 20;
@@ -331,7 +331,7 @@ fn one_gap(history: &History) -> u64 {
     end * 1000 / history.rate
 }
 
-/// In how many histories a formula is wrong, and by how much at most.
+/// Number of histories in which a formula is wrong, and its largest error.
 fn judge(formula: Formula, has_pauses: bool) -> (u64, Duration) {
     let (mut wrong, mut latest) = (0, 0);
     for seed in 0..HISTORIES_OF_OTHERS {
@@ -386,7 +386,7 @@ fn other_formulas_end_after_the_session() {
     }
 }
 
-/// A model in which nothing can be held proves nothing.
+/// A model in which no formula can ever hold a lock proves nothing.
 #[test]
 fn the_histories_are_worth_something() {
     let (mut renewed, mut resumed, mut lasting) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! How long a lease is when nothing goes wrong, and that it lasts.
+//! The length of a lease when nothing fails.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zk_testserver::{ServerConfig, TestServer};
 
 use crate::{RATES, SECOND, by_pings, interval, ms};
 
-/// The lease that comes from the handshake is over by then.
+/// By then the lease from the handshake has ended.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn start(timeout: Duration, rate: u32) -> (Lockstep, Client, Guard) {
@@ -27,7 +27,7 @@ fn start_with(
     (world, client, guard)
 }
 
-/// The shortest and the longest that is left, in two minutes after the first.
+/// The shortest and the longest remaining lease, within two minutes after the first.
 fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
     let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
     world.run_until(MINUTE * 3 / 2, ms(100));
@@ -43,7 +43,7 @@ fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Dur
     Some((least, most))
 }
 
-/// A row of the table in docs/guarantees.md, and the shortest that is left with any clock.
+/// A row of the table in docs/guarantees.md, and the shortest remaining lease with any clock.
 fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
     let timeout = Duration::from_secs(seconds);
     let interval = interval(lease, timeout);
@@ -62,7 +62,7 @@ fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
     (format!("| {seconds} s | {cells}"), shortest)
 }
 
-/// Shows a table, and finds each of its rows in the page.
+/// Prints a table, and checks that the page has each of its rows.
 fn check_table(lease: Lease, seconds: &[u64], is_enough: impl Fn(Duration, u64) -> bool) {
     let page = include_str!("../../../docs/guarantees.md");
     let mut missing = String::new();
@@ -107,7 +107,7 @@ fn a_short_outage_loses_nothing() {
                 let end = world.now + SECOND * 5;
                 world.run_until(end, ms(50));
                 assert_eq!(world.look(|| guard.state()), LockState::Held, "round {round}");
-                // The guard's own check was committed after the resume, which counts from then on.
+                // The guard's own check was committed after the resume, so the lease counts from it.
                 let left = world.look(|| guard.remaining()).expect("there is a lease");
                 assert!(left > SECOND * 20, "{left:?} remain after the proof");
                 assert_eq!(client.status().connection, round);
@@ -122,8 +122,8 @@ fn a_short_outage_loses_nothing() {
     eprintln!("{outages} short outages");
 }
 
-/// A server that says nothing any more, on a connection that stays open: the guard is saved by
-/// another connection, which is made before the lease ends.
+/// A server falls silent on a connection that stays open. The client reconnects before the lease
+/// ends, which saves the guard.
 #[test]
 fn a_silent_server_is_left_in_time() {
     for timeout in [19, 20, 30, 40, 60] {
@@ -134,7 +134,7 @@ fn a_silent_server_is_left_in_time() {
                 let (mut world, client, guard) = start(timeout, rate);
                 world.run_until(MINUTE + interval * moment / 4, ms(100));
                 let session = guard.session();
-                world.serve(|server| server.pause_connection(session.0, MINUTE));
+                world.serve(|server| server.pause_connection(session, MINUTE));
                 let end = world.now + MINUTE * 2;
                 world.run_until(end, ms(50));
                 assert_eq!(world.look(|| guard.state()), LockState::Held, "{timeout:?} {rate}");
@@ -145,19 +145,20 @@ fn a_silent_server_is_left_in_time() {
     }
 }
 
-/// Who holds no lock and wants none is as patient as any other client.
+/// A client that neither holds a lock nor waits for one leaves a silent server no earlier than other
+/// clients.
 #[test]
 fn a_client_without_locks_waits_for_a_silent_server() {
     let (mut world, client, guard) = start(SECOND * 30, 1000);
     let session = guard.session();
     world.look(|| drop(guard));
     world.run_until(MINUTE, ms(100));
-    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    world.serve(|server| server.pause_connection(session, SECOND * 17));
     let end = world.now + MINUTE;
     world.run_until(end, ms(50));
     assert_eq!(client.status().connection, 1);
     // The next lock needs a lease, and gets one at once.
-    world.serve(|server| server.pause_connection(session.0, SECOND * 17));
+    world.serve(|server| server.pause_connection(session, SECOND * 17));
     let end = world.now + SECOND * 18;
     world.run_until(end, ms(50));
     let before = world.now;
@@ -166,7 +167,7 @@ fn a_client_without_locks_waits_for_a_silent_server() {
     assert!(world.look(|| guard.remaining()) > Some(SECOND * 20));
 }
 
-/// After a lease has run out, the next lock can be had as soon as there is a server.
+/// After a lease has ended, the next lock can be acquired as soon as a server is reachable.
 #[test]
 fn a_lock_can_be_had_again_right_after_a_long_outage() {
     for (is_silent, seconds) in [(false, 12), (false, 25), (true, 12), (true, 25)] {
@@ -175,7 +176,7 @@ fn a_lock_can_be_had_again_right_after_a_long_outage() {
         let session = guard.session();
         world.serve(|server| server.refuse_for(SECOND * seconds));
         if is_silent {
-            world.serve(|server| server.pause_connection(session.0, SECOND * seconds));
+            world.serve(|server| server.pause_connection(session, SECOND * seconds));
         } else {
             world.serve(TestServer::disconnect_all);
         }
@@ -209,7 +210,7 @@ fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
         let sent = status.acknowledged.expect("something was acknowledged");
         assert_eq!(status.guard_deadline(), Some(sent + timeout));
         assert_eq!(status.risk_deadline(), Some(sent + timeout * 2 / 3));
-        let session = guard.session().0;
+        let session = guard.session();
         world.serve(|server| server.refuse_for(MINUTE * 60));
         world.serve(|server| server.pause_connection(session, MINUTE * 60));
         while !lost.is_finished() {

@@ -1,5 +1,5 @@
-//! One name, several servers: the client comes to the one that serves. Over loopback TCP, which
-//! has many addresses.
+//! One name with several servers: the client connects to the one that serves. These tests use
+//! loopback TCP, which has many addresses.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,13 +15,13 @@ use zk_session::{Host, Tcp};
 use zk_tests::scene::spawn;
 use zk_testserver::{ServerConfig, TestServer};
 
-/// Within this a connection on loopback comes about, unless nobody is to take it.
+/// Time within which a connection on loopback is established, unless the server does not accept it.
 const A_MOMENT: Duration = Duration::from_millis(500);
-/// Far more than a client needs, which tries the next address after a quarter of a second; far less
-/// than the time after which it gives an attempt up.
+/// Far more than a client needs that tries the next address after a quarter of a second, and far
+/// less than the time after which it gives up an attempt.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// The name is that of the addresses 127.0.0.2 to 127.0.0.4, and only the last one serves.
+/// The name has the addresses 127.0.0.2 to 127.0.0.4, and only the last one serves.
 fn resolver() -> Tcp {
     Tcp::with_resolver(|host: Host| async move {
         assert_eq!(host.name, "zk.test");
@@ -64,7 +64,7 @@ fn addresses_that_accept_and_close_do_not_keep_a_client_from_the_one_that_serves
                 }
             });
         }
-        // Wherever the turn begins.
+        // Whichever address comes first.
         for seed in 0..6 {
             connects(port, seed).await;
         }
@@ -78,7 +78,8 @@ fn addresses_that_refuse_or_swallow_connections_cost_a_moment_only() {
     run(async {
         let server = TestServer::start(ServerConfig::default());
         let port = server.listen("127.0.0.4:0").await?.port();
-        // Nobody listens at .2. At .3 there is a queue of one, and nobody takes from it.
+        // No server listens at .2. At .3 the backlog has room for one connection, and no server
+        // accepts it.
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((address(3), port)))?;
         let _full = socket.listen(1)?;
@@ -91,7 +92,7 @@ fn addresses_that_refuse_or_swallow_connections_cost_a_moment_only() {
             let connected = timeout(CONNECT_MAX, connects(port, seed)).await;
             assert!(connected.is_ok(), "with seed {seed} that took {CONNECT_MAX:?}");
         }
-        // It was full to the end.
+        // The backlog was full until the end.
         assert!(timeout(A_MOMENT, TcpStream::connect((address(3), port))).await.is_err());
         Ok(())
     });

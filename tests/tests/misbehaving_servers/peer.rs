@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, ErrorCode, Frame, FrameDecoder, OpCode, Reader, Record,
-    ReplyHeader, RequestHeader, Response, encode_frame,
+    ReplyHeader, RequestHeader, Response, SessionId, Zxid, encode_frame,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::sync::watch;
@@ -18,24 +18,24 @@ use zk_tests::world::sleep_ms;
 /// What a server does with a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Behaviour {
-    /// It serves: handshakes, pings, watches, and no znode exists.
+    /// It serves handshakes, pings and watches. No znode exists.
     Serves,
     RefusesConnections,
     AcceptsAndCloses,
     AcceptsAndIsSilent,
     AnswersTheHandshakeAndCloses,
     AnswersTheHandshakeAndIsSilent,
-    /// It answers handshakes and pings, and no request.
+    /// It replies to handshakes and pings, and to no request.
     AnswersPingsOnly,
     ThrottlesWatches,
     AnswersExpired,
-    /// It answers nobody, not even who wants to connect.
+    /// It replies to nothing, not even to handshakes.
     BlackHole,
     ServesForAMoment,
 }
 
 impl Behaviour {
-    /// All that are wrong.
+    /// All kinds of misbehaviour.
     pub(crate) const BAD: [Self; 10] = [
         Self::RefusesConnections,
         Self::AcceptsAndCloses,
@@ -50,7 +50,7 @@ impl Behaviour {
     ];
 }
 
-/// Servers that all behave alike. A change of the behaviour ends all connections.
+/// Servers with the same behaviour. A change of the behaviour ends all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     behaviour: Arc<watch::Sender<Behaviour>>,
@@ -107,8 +107,8 @@ impl Peers {
         let request = ConnectRequest::decode(&mut Reader::new(request)).expect("the client's");
         let is_over = behaviour == Behaviour::AnswersExpired;
         let session_id = match request.session_id {
-            _ if is_over => 0,
-            0 => self.sessions.fetch_add(1, Relaxed) + 1,
+            _ if is_over => SessionId::NONE,
+            SessionId::NONE => SessionId(self.sessions.fetch_add(1, Relaxed) + 1),
             session => session,
         };
         let response = ConnectResponse {
@@ -161,7 +161,7 @@ async fn replies(
             continue;
         }
         send(stream, |out| {
-            ReplyHeader { xid: header.xid, zxid: 1, err }.encode(out);
+            ReplyHeader { xid: header.xid, zxid: Zxid(1), err }.encode(out);
             Response::Empty.encode(out);
         })
         .await?;

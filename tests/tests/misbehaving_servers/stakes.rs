@@ -1,4 +1,5 @@
-//! A lock is held, and servers fail, one after the other. One of them is healthy: the lock stays.
+//! A lock is held while servers fail, one after the other. One of them is healthy, so the lock is
+//! not lost.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -12,22 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use zk_recipes::{Client, Clock, LockState};
 use zk_tests::world::{World, run, sleep_ms};
 
-/// Bytes of the answer to a handshake.
+/// Length of a connect response in bytes.
 const HANDSHAKE: usize = 41;
 
-/// What the server does that is tried next.
+/// Behaviour of the next server that the client tries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Next {
-    /// It does not even accept.
+    /// It does not accept connections.
     BlackHole,
-    /// It accepts, and sends this many bytes.
+    /// It accepts, and sends only this many bytes.
     SilentAfter(usize),
 }
 
 const SILENT: Next = Next::SilentAfter(0);
 const RESUMES_ONLY: Next = Next::SilentAfter(HANDSHAKE);
 
-/// A connection from which nothing comes any more after some bytes, or after a moment.
+/// A connection that falls silent after some bytes, or after a moment.
 struct Muted {
     stream: DuplexStream,
     left: usize,
@@ -72,8 +73,8 @@ enum End {
     Silence,
 }
 
-/// Default options and these servers; the lock is held. After a minute and this much of a ping
-/// interval the connection ends, and the next servers are like that. All others are healthy.
+/// Holds a lock with default options. After a minute and this part of a ping interval the connection
+/// ends, and the next servers behave like that. All others are healthy.
 fn holds(hosts: &'static str, end: End, next: &[Next], later_ms: u64) {
     let label = format!("{hosts} {end:?} {next:?} {later_ms} ms");
     let next: Arc<Mutex<VecDeque<Next>>> = Arc::new(Mutex::new(next.iter().copied().collect()));
@@ -108,7 +109,7 @@ fn holds(hosts: &'static str, end: End, next: &[Next], later_ms: u64) {
             .connect()
             .await
             .expect("all servers are healthy");
-        let guard = World::lock(&client).acquire().await.expect("nobody else wants it");
+        let guard = World::lock(&client).acquire().await.expect("the lock is free");
         sleep_ms(60_000 + later_ms).await;
         is_bad.store(true, Relaxed);
         match end {

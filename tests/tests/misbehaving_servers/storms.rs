@@ -1,4 +1,4 @@
-//! Many clients, and servers that fail: who comes how often.
+//! Many clients and servers that fail: the number of connections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::peer::{Behaviour, Peers};
 const CLIENTS: u64 = 200;
 /// Seconds of an outage.
 const OUTAGE: usize = 40;
-/// In the connect string.
+/// Number of servers in the connect string.
 const SERVERS: usize = 3;
-/// What a client may come beyond once a second and once to each server, in a whole outage.
+/// How often a client may connect in a whole outage, besides once a second and once to each server.
 const EXTRA: usize = 8;
-/// By then every client has come to its long pauses.
+/// By then the pauses of every client have reached their full length.
 const CALM_AFTER: usize = 10;
 
-/// When which client has connected.
+/// Connections, with their times and clients.
 type Log = Arc<Mutex<Vec<(u64, Instant)>>>;
 
 fn client(seed: u64, peers: &Peers, log: &Log) -> Client {
@@ -46,7 +46,7 @@ async fn all_are_connected(clients: &[Client], within_ms: u64) {
         }
         sleep_ms(100).await;
     }
-    panic!("not everybody is connected");
+    panic!("not all clients are connected");
 }
 
 /// Connections in each second of an outage, and the time to the first one of each client.
@@ -81,7 +81,7 @@ fn outage(behaviour: Behaviour, clients: u64, begins_well: bool) -> (Vec<usize>,
                 *first = after.min(*first);
             }
         }
-        // It was not for ever. A client that has just begun an attempt has to end it first.
+        // The outage is over. A client that has just begun an attempt has to end it first.
         peers.behave(Behaviour::Serves);
         all_are_connected(&all, 20_000).await;
         (seconds, first)
@@ -93,7 +93,7 @@ fn no_way_to_fail_makes_a_client_come_more_than_once_a_second() {
     for begins_well in [true, false] {
         for behaviour in Behaviour::BAD {
             if behaviour == Behaviour::ThrottlesWatches && !begins_well {
-                // It serves whoever has no watches yet, so nobody ever comes again.
+                // It serves clients without watches, so none connects again.
                 continue;
             }
             for clients in [1, CLIENTS] {
@@ -106,8 +106,11 @@ fn no_way_to_fail_makes_a_client_come_more_than_once_a_second() {
                 let most = clients as usize * (OUTAGE + SERVERS + EXTRA);
                 let all: usize = seconds.iter().sum();
                 assert!(all <= most, "{behaviour:?}: {all} connections, and not {most}");
-                assert!(all >= clients as usize, "{behaviour:?}: somebody has not come at all");
-                // The long pauses are 1.5 s on average; more than that means that there are none.
+                assert!(
+                    all >= clients as usize,
+                    "{behaviour:?}: a client has not connected at all"
+                );
+                // The long pauses are 1.5 s on average. More connections mean that there are none.
                 let calm = &seconds[CALM_AFTER..];
                 let most = clients as usize * calm.len() * 85 / 100 + 1;
                 let all: usize = calm.iter().sum();
@@ -142,7 +145,7 @@ fn a_server_that_throttles_watches_is_named_with_the_cause() {
         let _watcher = client.exists_and_watch("/a").await.expect("it is answered");
         peers.behave(Behaviour::ThrottlesWatches);
         sleep_ms(5_000).await;
-        let failure = client.last_failure().expect("something has failed");
+        let failure = client.last_failure().expect("something has failed").to_string();
         assert!(failure.contains("refused to restore watches"), "{failure}");
         let host = failure.split(": ").next().unwrap_or_default();
         assert!(["a:2181", "b:2181", "c:2181"].contains(&host), "{failure}");

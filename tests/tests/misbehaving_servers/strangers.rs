@@ -1,4 +1,4 @@
-//! Something answers that is not ZooKeeper, or nobody does: the error says so.
+//! Servers that do not speak ZooKeeper's protocol, or do not reply: the error says so.
 
 use std::future::pending;
 use std::io;
@@ -12,8 +12,8 @@ use zk_tests::world::{forget_panics, run};
 
 use crate::peer::{Behaviour, Peers};
 
-/// The error of connecting to a peer that sends this when it is spoken to, and then closes, or
-/// keeps the connection open.
+/// The error of a connect to a peer that sends these bytes after the first bytes of the client, and
+/// then closes the connection or keeps it open.
 fn error(says: &'static [u8], closes: bool) -> String {
     run(async {
         let transport = move |_host| async move {
@@ -74,7 +74,7 @@ fn who_gives_up_during_the_first_attempt_hears_how_far_it_has_come() {
     assert!(error.contains("zk.test:2181: it has not accepted yet"), "{error}");
 }
 
-/// A client of servers of which the first of the list behaves like this, and all others serve.
+/// A client of servers of which the first in the list behaves like this, and all others serve.
 fn beside(first: Behaviour, hosts: &str) -> ClientBuilder {
     let (first, others) = (Peers::new(first), Peers::new(Behaviour::Serves));
     let transport = move |host: zk_session::Host| {
@@ -100,7 +100,7 @@ fn a_server_that_does_not_answer_the_credentials_is_left_for_the_next() {
         let builder = beside(Behaviour::AnswersPingsOnly, "first:2181,second:2181");
         let builder = builder.auth("digest", "a:b").connect_timeout(Duration::from_secs(3));
         let client = builder.connect().await.expect("the second server serves");
-        if let Some(failure) = client.last_failure() {
+        if let Some(failure) = client.last_failure().map(|failure| failure.to_string()) {
             assert!(failure.contains("did not answer the credentials within 3s"), "{failure}");
         }
         let error = beside(Behaviour::AnswersPingsOnly, "first:2181").auth("digest", "a:b");
@@ -113,7 +113,7 @@ fn broken() -> io::Result<DuplexStream> {
     panic!("wanted")
 }
 
-/// Nothing will ever be told to whoever waits without a limit.
+/// A caller that waits without a limit gets no error.
 #[test]
 fn a_client_that_has_stopped_ends_its_connect() {
     run(async {
@@ -135,7 +135,7 @@ fn a_client_that_has_stopped_ends_its_connect() {
                 .connect_within(Duration::MAX);
             match builder.connect().await.map(drop) {
                 Err(ConnectError::Stopped { hosts, .. }) => assert_eq!(hosts, "zk.test:2181"),
-                // It was connected for a moment.
+                // The client was connected for a moment.
                 Ok(()) => {}
                 Err(error) => panic!("{error}"),
             }

@@ -1,4 +1,4 @@
-//! Eleven thousand tasks of two clients, and a thousand sessions, which arrive at once and wait for
+//! Eleven thousand tasks of two clients, and a thousand sessions, arrive at once and wait for
 //! minutes, each of the three crowds for a lock of its own.
 
 use std::sync::PoisonError;
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use zk_recipes::{Client, FairLock, Guard, LockError, LockState, Released};
-use zk_tests::lock::{LOCK, Side as _};
+use zk_tests::case::{Case as _, LOCK};
 use zk_tests::meter::{Counted, Meter, Pace};
-use zk_tests::standing::{ENTRY, LISTS_MAX, MINUTE, MINUTES, WAITER_MAX, WAITER_MIN, pace};
+use zk_tests::standing::{LISTS_MAX, MINUTE, MINUTES, WAITER_MAX, WAITER_MIN, entry, pace};
 use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address};
 
 /// Longer than the arrival takes on a slow machine.
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
-/// How often somebody looks whether all have arrived, and how often that is in all.
+/// Interval between checks whether all have arrived, and the maximum number of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: usize = 600;
 
-/// Those who wait for one lock.
+/// The contenders for one lock.
 struct Crowd {
     name: &'static str,
     clients: Vec<(Client, Meter)>,
@@ -32,7 +32,7 @@ impl Crowd {
     async fn gather(part: &Part, name: &'static str, count: usize, tasks_each: usize) -> Self {
         let mut clients = Vec::new();
         for _ in 0..count {
-            // The first has the holder too, and asks how many have arrived.
+            // The first client also has the holder, and reads how many have arrived.
             let own = if clients.is_empty() {
                 pace(tasks_each + 1).beside(LOOKS_MAX)
             } else {
@@ -41,7 +41,7 @@ impl Crowd {
             clients.push(part.client(address(), name, own).await);
         }
         let (first, _) = clients.first().expect("there are some");
-        let held = FairLock::shipped(first).acquire().await.expect("nobody else wants it");
+        let held = FairLock::shipped(first).acquire().await.expect("the lock is free");
         Self { name, clients, tasks_each, held, waiters: JoinSet::new() }
     }
 
@@ -61,7 +61,7 @@ impl Crowd {
         })
     }
 
-    /// All of them want the lock at once.
+    /// Starts all acquires at once.
     fn arrive(&mut self) {
         for (client, _) in &self.clients {
             let lock = FairLock::shipped(client);
@@ -82,7 +82,7 @@ impl Crowd {
         }
     }
 
-    /// Nobody has lost anything.
+    /// Checks that no connection and no lock was lost.
     fn check_whole(&self, when: &str) {
         let label = format!("{}, {when}", self.name);
         for (client, _) in &self.clients {
@@ -92,14 +92,14 @@ impl Crowd {
         assert_eq!(self.held.state(), LockState::Held, "{label}");
     }
 
-    /// The lock can be handed over.
+    /// Hands the lock over once, and closes all clients.
     async fn end(mut self) {
         assert!(self.waiters.try_join_next().is_none(), "{}: beside a holder", self.name);
         assert_eq!(self.held.release().await, Ok(Released::Released));
         let next = soon("the next", self.waiters.join_next()).await.expect("some wait");
-        let next = next.expect("no panic").expect("it is free");
+        let next = next.expect("the task does not panic").expect("the lock is free");
         assert_eq!(next.state(), LockState::Held);
-        // The end of the sessions removes the others.
+        // The znodes of the others are deleted with their sessions.
         drop(next);
         self.waiters.shutdown().await;
         let mut closes = JoinSet::new();
@@ -141,9 +141,9 @@ async fn a_crowd_waits_for_minutes_at_a_price_that_its_length_does_not_change() 
         let (size, clients) = (crowd.size() as f64, crowd.clients.len() as f64);
         let waiting = crowd.counted().since(arrived);
         let arrival = arrived.since(before);
-        // What keeps the sessions is no price of waiting.
+        // Pings that keep sessions alive are not a cost of waiting.
         let price = (waiting.bytes() as f64 - idle as f64 * clients) / size / f64::from(MINUTES);
-        let lists = arrival.listed as f64 / (size * f64::from(ENTRY)) / clients;
+        let lists = arrival.listed as f64 / (size * f64::from(entry::<FairLock>())) / clients;
         eprintln!(
             "{}: {price:.0} bytes per waiter and minute after the arrival, {:.0} with it and with \
              pings; {:.1} requests and {lists:.2} lists of the whole queue per client on arrival",

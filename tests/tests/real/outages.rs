@@ -1,5 +1,5 @@
-//! A holder and two waiters of every kind of lock, while the server stands still, or cannot be
-//! reached, for as long as each class of outage lasts.
+//! A holder and two waiters of every lock, while the server is paused or cannot be reached, for an
+//! outage of each class.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -8,29 +8,30 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use zk_recipes::{Client, ExclusiveLock, FairLock, Guard, LockState, SessionState};
-use zk_tests::lock::{Reader, Side, Writer};
+use zk_recipes::{Client, Guard, LockState, SessionState};
+use zk_tests::case::Case;
+use zk_tests::each_pair;
 use zk_tests::meter::{Counted, Meter, Pace};
 use zk_tests::proxy::Proxy;
 use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address, variable};
 
-/// By then a lease comes from writes, and no longer from the handshake.
+/// By then the lease comes from writes, and no longer from the handshake.
 const STEADY: Duration = Duration::from_secs(35);
-/// How long after an outage a holder that was not lost goes on.
+/// How long a holder that has not lost the lock continues after an outage.
 const RESUMED: Duration = Duration::from_secs(2);
-/// Below the interval of the renewing writes, below the time after which a silent server is left,
-/// below the lease, and above it; all are below the session timeout.
+/// Lengths of outages: below the interval of the renewing writes, below the time after which a
+/// client leaves a silent server, below the lease, and above it. All are below the session timeout.
 const SECONDS: [u64; 4] = [1, 5, 15, 23];
-/// What the lease survives, whatever it was when the outage began.
+/// The longest outage that a lease certainly survives.
 const SURVIVED_SECONDS: u64 = 15;
-/// From the moment at which nothing stands in the way any more to the grant.
+/// Maximum time until a grant that nothing prevents any more.
 const GRANT_MAX: Duration = Duration::from_secs(1);
-/// Requests of the waiter, from the outage or the hand-off before on.
+/// Maximum number of requests of the waiter since the outage or the previous hand-off.
 const REQUESTS_MAX: u64 = 10;
 
-/// One who is connected, and since when.
+/// A client, and since when it is connected.
 struct Party {
     client: Client,
     meter: Meter,
@@ -59,7 +60,7 @@ impl Party {
     }
 }
 
-/// What a grant has taken.
+/// Cost of a grant.
 struct Row {
     label: String,
     wait: Duration,
@@ -74,9 +75,9 @@ impl Row {
     }
 }
 
-/// Waits with two clients behind a holder; `turn` is passed when the outage begins, and when it has
-/// ended.
-async fn endure<H: Side, W: Side>(
+/// Waits with two clients behind a holder. The barrier `turn` opens when the outage begins, and when
+/// it has ended.
+async fn endure<H: Case, W: Case>(
     label: String,
     directory: String,
     part: Arc<Part>,
@@ -89,12 +90,12 @@ async fn endure<H: Side, W: Side>(
         parties.push(Party::join(&part, way, &directory).await);
     }
     let [first, waiters @ ..] = parties.as_slice() else { unreachable!("there are three") };
-    let held = H::shipped(&first.client).acquiring().await.expect("nobody else wants it");
+    let held = H::shipped(&first.client).acquire().await.expect("the lock is free");
     let mut waiting: JoinSet<(usize, Guard<W::Kind>, Instant, Counted)> = JoinSet::new();
     for (number, party) in waiters.iter().enumerate() {
-        let (acquire, meter) = (W::shipped(&party.client).acquiring(), party.meter.clone());
+        let (acquire, meter) = (W::shipped(&party.client).acquire(), party.meter.clone());
         waiting.spawn(async move {
-            let guard = acquire.await.expect("it becomes free");
+            let guard = acquire.await.expect("the lock becomes free");
             (number, guard, Instant::now(), meter.counted())
         });
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -109,7 +110,7 @@ async fn endure<H: Side, W: Side>(
     let is_lost = matches!(state, LockState::Lost(_));
     assert_eq!(is_lost, seconds > SURVIVED_SECONDS, "{label}: {state:?}");
     if is_lost {
-        // Its client removes what it has lost, as soon as it is connected.
+        // Its client removes the znode of the lost lock as soon as it is connected.
         let status = zk_tests::wait::status(&first.client, "a connection", |now| {
             now.state == SessionState::Connected
         });
@@ -124,16 +125,16 @@ async fn endure<H: Side, W: Side>(
     let mut rows = Vec::new();
     while !waiting.is_empty() {
         let next = soon(&label, waiting.join_next()).await.expect("some wait");
-        let (number, guard, at, counted) = next.expect("no panic");
+        let (number, guard, at, counted) = next.expect("the task does not panic");
         let (party, before_it) = waiters.get(number).zip(before.get(number)).expect("one of them");
         let wait = at.saturating_duration_since(free.max(party.connected()));
         let requests = counted.since(*before_it).requests;
         rows.push(Row { label: label.clone(), wait, requests });
-        // Who was not next before has no lease yet, and is at risk for a moment.
+        // A contender that was not next before has no lease yet, and is at risk for a moment.
         assert!(!matches!(guard.state(), LockState::Lost(_)), "{label}: {guard:?}");
-        if !W::SHARES {
-            // Time enough for a grant that should not be.
-            guard.validate().await.expect("it is held");
+        if !W::IS_SHARED {
+            // Enough time for a wrong grant.
+            guard.validate().await.expect("the lock is held");
             assert!(waiting.try_join_next().is_none(), "{label}: granted beside another");
             before = waiters.iter().map(|party| party.meter.counted()).collect();
             free = Instant::now();
@@ -146,49 +147,33 @@ async fn endure<H: Side, W: Side>(
     rows
 }
 
-/// All kinds of lock at once. The barrier is for those four and whoever makes the outage.
-fn all_kinds(
+/// Starts all pairs of a holder and a waiter at once. The barrier is for their tasks and for the
+/// task that causes the outage.
+fn all_pairs(
     rows: &mut JoinSet<Vec<Row>>,
     part: &Arc<Part>,
     way: SocketAddr,
     what: &str,
     seconds: u64,
-    turn: &Arc<Barrier>,
-) {
-    let place = |kind: &str| {
-        (
-            format!("{kind}, {what} {seconds} s"),
-            format!("{}-{what}-{seconds}", kind.replace(' ', "-")),
-        )
-    };
-    let (part, turn) = (|| Arc::clone(part), || Arc::clone(turn));
-    let (label, directory) = place("fair");
-    rows.spawn(endure::<FairLock, FairLock>(label, directory, part(), way, seconds, turn()));
-    let (label, directory) = place("exclusive");
-    rows.spawn(endure::<ExclusiveLock, ExclusiveLock>(
-        label,
-        directory,
-        part(),
-        way,
-        seconds,
-        turn(),
-    ));
-    let (label, directory) = place("readers behind a writer");
-    rows.spawn(endure::<Writer, Reader>(label, directory, part(), way, seconds, turn()));
-    let (label, directory) = place("writers behind a reader");
-    rows.spawn(endure::<Reader, Writer>(label, directory, part(), way, seconds, turn()));
+) -> Arc<Barrier> {
+    let pairs = each_pair!(H, W => (H::NAME, W::NAME)).len();
+    let turn = Arc::new(Barrier::new(pairs + 1));
+    each_pair!(H, W => {
+        let label = format!("{} behind {}, {what} {seconds} s", W::NAME, H::NAME);
+        let directory = format!("{}-{}-{what}-{seconds}", W::NAME, H::NAME);
+        let (part, turn) = (Arc::clone(part), Arc::clone(&turn));
+        rows.spawn(endure::<H, W>(label, directory, part, way, seconds, turn));
+    });
+    turn
 }
-
-/// Of a barrier: a task of each kind, and whoever makes the outage.
-const PARTIES: usize = 5;
 
 async fn check_all(mut rows: JoinSet<Vec<Row>>) {
     while let Some(done) = rows.join_next().await {
-        done.expect("no panic").into_iter().for_each(Row::check);
+        done.expect("the task does not panic").into_iter().for_each(Row::check);
     }
 }
 
-/// The process of the server stands still; it goes on when this is dropped.
+/// The process of the server is stopped. It continues when this is dropped.
 struct Stopped;
 
 impl Stopped {
@@ -215,8 +200,8 @@ async fn every_lock_goes_on_after_the_server_stood_still() {
     let _alone = SERVER.write().unwrap_or_else(PoisonError::into_inner);
     let part = Arc::new(Part::start("stopped").await);
     for seconds in SECONDS {
-        let (mut rows, turn) = (JoinSet::new(), Arc::new(Barrier::new(PARTIES)));
-        all_kinds(&mut rows, &part, address(), "stopped", seconds, &turn);
+        let mut rows = JoinSet::new();
+        let turn = all_pairs(&mut rows, &part, address(), "stopped", seconds);
         turn.wait().await;
         let stopped = Stopped::new();
         tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -228,7 +213,7 @@ async fn every_lock_goes_on_after_the_server_stood_still() {
     part.end().await;
 }
 
-/// All lengths at once, each with a network of its own.
+/// Outages of all lengths at once, each with a proxy of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::await_holding_lock, reason = "one test a thread, and the lock is between them")]
 async fn every_lock_goes_on_after_the_server_could_not_be_reached() {
@@ -239,8 +224,8 @@ async fn every_lock_goes_on_after_the_server_could_not_be_reached() {
         let part = Arc::clone(&part);
         outages.spawn(async move {
             let proxy = Proxy::start(address()).await;
-            let (mut rows, turn) = (JoinSet::new(), Arc::new(Barrier::new(PARTIES)));
-            all_kinds(&mut rows, &part, proxy.addr(), "refused", seconds, &turn);
+            let mut rows = JoinSet::new();
+            let turn = all_pairs(&mut rows, &part, proxy.addr(), "refused", seconds);
             turn.wait().await;
             proxy.refuse_for(Duration::from_secs(seconds));
             proxy.cut_all();
@@ -250,7 +235,7 @@ async fn every_lock_goes_on_after_the_server_could_not_be_reached() {
         });
     }
     while let Some(ended) = outages.join_next().await {
-        ended.expect("no panic");
+        ended.expect("the task does not panic");
     }
     let part = Arc::into_inner(part).expect("all have ended");
     part.end().await;

@@ -1,7 +1,8 @@
-//! Where our server is known to differ from the recorded one, and why.
+//! Known differences between the test server and the recorded one, and their reasons.
 //!
-//! Each stands here by capture and line, and must still be found there: who makes our server do
-//! as real ones takes its entry away. Recorded anew, `own-garbage` gets other lines.
+//! Each entry has a capture and a line, at which the servers must still differ: a change that makes
+//! the test server behave like real ones removes the entry. If `own-garbage` is recorded again, its
+//! lines change.
 
 /// A line at which the servers differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,25 +1,28 @@
-//! What two servers call the same thing, and how a recorded message becomes the one to expect.
+//! Translation of ids between the recorded server and the test server, which turns a recorded
+//! message into the expected one.
 //!
-//! zxids have one name only: a capture begins on an empty server, and every server counts its
-//! transactions from 1. One too many or too few shows at once.
+//! zxids are not translated: a capture begins on an empty server, and every server counts its
+//! transactions from 1. So the comparison detects a transaction too many or too few.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, ConnectResponse, MultiResult, ReadResult, Response, Stat};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, MultiResult, ReadResult, Response, SessionId, Stat, Zxid,
+};
 use zk_tests::capture::Message;
 
-/// Names of the recorded server and of the one under test. Both are learnt on the way.
+/// Ids of the recorded server and of the test server, which are learned during the replay.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    sessions: Pairs<i64>,
+    sessions: Pairs<SessionId>,
     passwords: Pairs<Bytes>,
     recorded_times: Times,
     our_times: Times,
 }
 
 impl Names {
-    /// What the client would send to our server instead.
+    /// The request that the client would send to the test server instead.
     pub(crate) fn request(&self, message: Message) -> Message {
         match message {
             Message::Connect(request) => Message::Connect(ConnectRequest {
@@ -31,12 +34,12 @@ impl Names {
         }
     }
 
-    /// What our server should say instead of what was recorded. Where it is free to choose, `got`
-    /// says what it has chosen.
+    /// The message that the test server should send instead of the recorded one. Values that it may
+    /// choose are taken from `got`.
     ///
     /// # Errors
     ///
-    /// What it has chosen does not fit what was chosen before.
+    /// Its choice contradicts an earlier one.
     pub(crate) fn reply(&mut self, recorded: Message, got: &Message) -> Result<Message, String> {
         let mut expected = recorded;
         match (&mut expected, got) {
@@ -59,12 +62,12 @@ impl Names {
         expected: &mut ConnectResponse,
         got: &ConnectResponse,
     ) -> Result<(), String> {
-        // A refusal names no session, and is the same in every byte.
-        if expected.session_id != 0 && got.session_id != 0 {
+        // A refusal has no session, so all its bytes must be the same.
+        if expected.session_id != SessionId::NONE && got.session_id != SessionId::NONE {
             self.sessions.learn(&expected.session_id, &got.session_id)?;
             self.passwords.learn(&expected.password, &got.password)?;
             expected.session_id = got.session_id;
-            // Passwords are as long as each other.
+            // All passwords have the same length.
             if expected.password.len() == got.password.len() {
                 expected.password = got.password.clone();
             }
@@ -73,21 +76,21 @@ impl Names {
     }
 
     fn stat(&mut self, expected: &mut Stat, got: &Stat) -> Result<(), String> {
-        // A change has the time of its transaction, by whatever clock.
+        // A change has the time of its transaction, on either clock.
         for (stat, times) in [(&*expected, &mut self.recorded_times), (got, &mut self.our_times)] {
             times.learn(stat.czxid, stat.ctime)?;
             times.learn(stat.mzxid, stat.mtime)?;
         }
         (expected.ctime, expected.mtime) = (got.ctime, got.mtime);
-        // Zero is nobody, for every server.
-        if expected.ephemeral_owner != 0 {
+        // Zero means no session, on every server.
+        if expected.ephemeral_owner != SessionId::NONE {
             expected.ephemeral_owner = self.sessions.ours(&expected.ephemeral_owner);
         }
         Ok(())
     }
 }
 
-/// A bijection between what was recorded and what is ours.
+/// A bijection between recorded ids and those of the test server.
 #[derive(Debug)]
 struct Pairs<T> {
     ours: BTreeMap<T, T>,
@@ -110,23 +113,23 @@ impl<T: Ord + Clone + std::fmt::Debug> Pairs<T> {
         Err(format!("{recorded:?} was {our_name:?} before, not {ours:?}"))
     }
 
-    /// What is unknown was made up by the client, and stays.
+    /// An unknown id was invented by the client, and stays the same.
     fn ours(&self, recorded: &T) -> T {
         self.ours.get(recorded).unwrap_or(recorded).clone()
     }
 }
 
-/// When each transaction was, by one clock.
+/// Time of each transaction, on one clock.
 #[derive(Debug, Default)]
-struct Times(BTreeMap<i64, i64>);
+struct Times(BTreeMap<Zxid, i64>);
 
 impl Times {
-    fn learn(&mut self, zxid: i64, time: i64) -> Result<(), String> {
+    fn learn(&mut self, zxid: Zxid, time: i64) -> Result<(), String> {
         let known = *self.0.entry(zxid).or_insert(time);
         if known == time {
             return Ok(());
         }
-        Err(format!("transaction {zxid:#x} was at {known}, not at {time}"))
+        Err(format!("transaction {zxid} was at {known}, not at {time}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! One capture, played to a fresh server.
+//! Replays one capture to a fresh server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,17 +12,17 @@ use zk_testserver::{Order, Server, ServerConfig};
 
 use super::names::{Names, sort};
 
-/// As in the configuration that `.ci/zookeeper` writes.
+/// The value in the configuration that `.ci/zookeeper` writes.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Something is different at a line of a capture.
+/// A difference at a line of a capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) line: usize,
     pub(crate) what: String,
 }
 
-/// What was compared.
+/// Numbers of compared messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) connections: usize,
@@ -58,9 +58,9 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Plays a capture from its beginning to its end.
+/// Replays a whole capture.
 pub(crate) fn play(entries: &[(usize, Entry)]) -> (Counts, Vec<Difference>) {
-    // The recorded identities are few, and happened to be sorted.
+    // The recorded identities are few, and happen to be sorted.
     let config = ServerConfig::default().tick(TICK).extended_types(true).order(Order::Sorted);
     let mut player = Player {
         server: Server::new(config),
@@ -84,12 +84,12 @@ pub(crate) fn play(entries: &[(usize, Entry)]) -> (Counts, Vec<Difference>) {
 struct Player {
     server: Server,
     now: Duration,
-    /// By the numbers of the capture.
+    /// Connections by their numbers in the capture.
     links: BTreeMap<u64, Link>,
     names: Names,
-    /// Ephemerals at the beginning of this step. If several went in it, they went in any order.
+    /// Ephemerals at the beginning of this step. If a step deletes several, their order is free.
     ephemerals: usize,
-    /// Time has passed in this step.
+    /// True if time passes in this step.
     timed: bool,
     counts: Counts,
     differences: Vec<Difference>,
@@ -98,15 +98,15 @@ struct Player {
 
 /// One connection, in the capture and here.
 struct Link {
-    /// Its number here.
+    /// Its number on the test server.
     id: u64,
     recorded: Conversation,
     ours: Conversation,
     decoder: FrameDecoder,
     buffer: BytesMut,
-    /// Frames of our server that were not compared yet.
+    /// Frames of the test server that were not compared yet.
     said: VecDeque<Bytes>,
-    /// Our server has ended it.
+    /// True if the test server has ended it.
     ended: bool,
 }
 
@@ -117,7 +117,7 @@ impl Player {
             Entry::Frame { from: Side::Server, .. } | Entry::Close { by: Side::Server, .. }
         ) {
             self.expect_silence();
-            // Every step has a moment of its own, so that a wrong time shows.
+            // Every step has a time of its own, so that the comparison detects a wrong one.
             self.now += Duration::from_millis(1);
             self.ephemerals = self.server.ephemerals().len();
             self.timed = false;
@@ -204,7 +204,7 @@ impl Player {
         }
     }
 
-    /// Timeouts end with a tick, and the ticks of two servers need not coincide.
+    /// Sessions expire at a tick, and the ticks of the two servers may differ.
     fn catch_up(&mut self, connection: u64) {
         let is_late = self.timed
             && self.links.get(&connection).is_some_and(|link| link.said.is_empty() && !link.ended);
@@ -233,7 +233,7 @@ impl Player {
         let Some(mut frame) = link.said.pop_front() else {
             return self.differ(&format!("expected {recorded:?}, got nothing"));
         };
-        // Which of the events at the front it is.
+        // The position of the recorded event among the first events.
         let unordered = self.ephemerals > self.server.ephemerals().len() + 1;
         if unordered && matches!(recorded, Message::Event(..)) {
             let wanted =
@@ -261,7 +261,7 @@ impl Player {
         }
     }
 
-    /// Nothing may be left of what our server has said, before the client goes on.
+    /// Checks that all frames of the test server were compared before the client continues.
     fn expect_silence(&mut self) {
         let mut surplus = Vec::new();
         for (connection, link) in &mut self.links {
@@ -280,7 +280,7 @@ impl Player {
         surplus.iter().for_each(|what| self.differ(what));
     }
 
-    /// Takes what the server has to say.
+    /// Collects the frames of the test server.
     fn drain(&mut self) {
         while let Some(transmit) = self.server.poll_transmit(self.now) {
             let Some(link) = self.links.values_mut().find(|link| link.id == transmit.connection)

@@ -1,33 +1,36 @@
-//! What readers and writers send, counted at the server.
+//! The requests of readers and writers, counted at the server.
 
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, SessionId};
 use zk_recipes::LockState;
+use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, at_op, make_directory, ops, requests_of, session};
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::scene::{FIRST, SECOND, at_op, ops, requests_of, session};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::Side::{Read, Write};
-use crate::{WAITS, acquire, check_waits, granted_now, holder, queue_up, try_acquire};
+use crate::Access::{Read, Write};
+use crate::{
+    WAITS, acquire, check_waits, create_directory, granted_now, holder, queue_up, try_acquire,
+};
 
 #[test]
 fn an_uncontended_acquire_is_one_flight_of_two_requests() {
     for side in [Read, Write] {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory(&world);
             let client = world.client(FIRST).await;
             let id = session(&client);
-            // The reply to the first is slow, and the second is there all the same.
+            // The reply to the first request is delayed, and the second has arrived all the same.
             let slow = Action::Delay(Duration::from_millis(50));
             world.server.inject(at_op(id, OpCode::CREATE2, slow));
-            let held = acquire(&World::rw_lock(&client), side).await.expect("it is free");
+            let held = acquire(&World::rw_lock(&client), side).await.expect("the lock is free");
             let requests = requests_of(&world, id);
             assert_eq!(ops(&requests), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
             assert_eq!(requests[0].at, requests[1].at, "one flight");
-            assert_eq!(requests[1].path.as_deref(), Some(DIRECTORY));
+            assert_eq!(requests[1].path.as_deref(), Some(LOCK));
             held.release().await;
             let requests = requests_of(&world, id);
             assert_eq!(ops(&requests[2..]), [OpCode::DELETE]);
@@ -37,7 +40,7 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests() {
     }
 }
 
-/// Another reader ahead makes no difference to a reader.
+/// A reader ahead makes no difference to a reader.
 #[test]
 fn a_reader_beside_others_is_one_flight_too() {
     run(async {
@@ -148,7 +151,7 @@ fn a_try_that_succeeds_is_a_read_and_an_acquire() {
     for (ahead, wanted) in [(None, Read), (None, Write), (Some(Read), Read)] {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory(&world);
             let other = world.client(SECOND).await;
             let held = match ahead {
                 Some(side) => Some(acquire(&World::rw_lock(&other), side).await),
@@ -167,7 +170,7 @@ fn a_try_that_succeeds_is_a_read_and_an_acquire() {
     }
 }
 
-/// All of them watch the writer, and each reads the queue once when it goes.
+/// All of them watch the writer, and each reads the queue once when the writer's znode is deleted.
 #[test]
 fn a_hundred_readers_behind_a_writer_send_no_more_each_than_one_does() {
     let mut costs = Vec::new();
@@ -199,20 +202,20 @@ fn a_hundred_readers_behind_a_writer_send_no_more_each_than_one_does() {
             world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
         });
     }
-    // The flight of the claim, that of the watches, a list, the release.
+    // The flight of the claim, the flight of the watches, a list, and the release.
     assert_eq!(costs, [6, 6, 6]);
 }
 
-fn requests_of_others(world: &World, session: i64) -> usize {
+fn requests_of_others(world: &World, session: SessionId) -> usize {
     world.server.requests().iter().filter(|request| request.session != session).count()
 }
 
-/// Readers that leave one after the other wake the writer behind them only if it watches them.
+/// Readers that release one after the other wake the writer behind them only if it watches them.
 #[test]
 fn a_writer_behind_a_hundred_readers_lists_when_the_nearest_goes() {
     run(async {
         let world = World::new().pace(Pace::of(100));
-        make_directory(&world);
+        create_directory(&world);
         let crowd = world.client(SECOND).await;
         let lock = World::rw_lock(&crowd);
         let mut readers = Vec::new();
@@ -222,7 +225,7 @@ fn a_writer_behind_a_hundred_readers_lists_when_the_nearest_goes() {
         let client = world.client(FIRST).await;
         let writer = queue_up(&world, &World::rw_lock(&client), Write).await;
         world.server.clear_requests();
-        // The oldest first: it is not watched by anybody.
+        // The oldest first, since no waiter watches it.
         for reader in readers {
             assert!(!writer.is_finished());
             reader.release().await;

@@ -1,13 +1,14 @@
-//! Downgrades whose future is dropped, at every moment, with every cut of the connection around
-//! it: the lock is released, and whoever waits enters.
+//! Downgrades whose future is dropped at every moment, with every cut of the connection around it:
+//! the lock is released, and the waiters get it.
 
 use std::time::Duration;
 
 use zk_recipes::{Client, WriteGuard};
+use zk_session::SessionId;
 use zk_tests::scene::{FIRST, SECOND, THIRD, Trouble, poll_times, session, spawn};
 use zk_tests::world::{World, run};
 
-use crate::Side::{Read, Write};
+use crate::Access::{Read, Write};
 use crate::{Waiter, granted, queue_up, writer};
 
 struct Bench {
@@ -48,7 +49,7 @@ impl Bench {
     }
 }
 
-fn first_session() -> i64 {
+fn first_session() -> SessionId {
     run(async {
         let world = World::new();
         session(&world.client(FIRST).await)
@@ -66,7 +67,7 @@ fn a_downgrade_dropped_after_any_poll_releases() {
                 let is_over = run(async {
                     let mut bench = Bench::new(is_waited_for).await;
                     trouble.begin(&bench.world);
-                    let guard = bench.guard.take().expect("it is held");
+                    let guard = bench.guard.take().expect("the lock is held");
                     let before = || trouble.cancelling(&bench.world);
                     let patience = Duration::from_millis(2_000);
                     let downgrading = poll_times(guard.downgrade(), polls, before);
@@ -98,7 +99,7 @@ fn a_downgrade_aborted_after_any_turn_releases() {
                 let is_over = run(async {
                     let mut bench = Bench::new(is_waited_for).await;
                     trouble.begin(&bench.world);
-                    let guard = bench.guard.take().expect("it is held");
+                    let guard = bench.guard.take().expect("the lock is held");
                     let task = spawn(guard.downgrade());
                     for _ in 0..turns {
                         tokio::task::yield_now().await;
@@ -121,7 +122,7 @@ fn a_downgrade_aborted_after_any_turn_releases() {
     assert!(points >= 500, "{points}");
 }
 
-/// The drop comes while the connection is away, and the way back is slow.
+/// The future is dropped while the client is disconnected, and reconnecting takes a while.
 #[test]
 fn a_downgrade_aborted_at_any_time_after_a_cut_releases() {
     let session = first_session();
@@ -132,7 +133,7 @@ fn a_downgrade_aborted_at_any_time_after_a_cut_releases() {
             run(async {
                 let mut bench = Bench::new(true).await;
                 trouble.begin(&bench.world);
-                let task = spawn(bench.guard.take().expect("it is held").downgrade());
+                let task = spawn(bench.guard.take().expect("the lock is held").downgrade());
                 zk_tests::world::sleep_ms(after).await;
                 task.abort();
                 drop(task);
@@ -143,7 +144,7 @@ fn a_downgrade_aborted_at_any_time_after_a_cut_releases() {
     eprintln!("{points} downgrades aborted in time");
 }
 
-/// What a dropped downgrade has made a reader of is released as a reader.
+/// A dropped downgrade that has created the reader's znode releases that znode.
 #[test]
 fn a_downgrade_that_nobody_asks_for_any_more_is_released() {
     run(async {

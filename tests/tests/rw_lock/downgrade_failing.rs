@@ -1,23 +1,26 @@
-//! Downgrades that fail: the writer holds as before, or the lock is lost, and the caller is told
+//! Downgrades that fail: the writer still holds the lock, or the lock is lost, and the error says
 //! which.
 
 use std::time::Duration;
 
-use jute_codec::{EventType, OpCode, Request, Response, Stat};
-use zk_recipes::machine::downgrade::{Downgrade, DowngradeStep};
-use zk_recipes::machine::{Input, Profile, View, Znode};
+use jute_codec::{EventType, OpCode, Request, Response, Stat, Zxid};
+use zk_recipes::machine::{Input, Machine as _, SessionView, Step, WatchNumber};
+use zk_recipes::machines::{
+    Changed, Downgrade, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
+};
 use zk_recipes::{
-    Acl, AtRiskPolicy, DowngradeError, ErrorCode, LockError, LockState, LostReason, Names, OpError,
-    Outcome, Permissions, RwLock, RwNaming, SessionId, Time, WriteGuard,
+    Acl, AtRiskPolicy, DowngradeError, ErrorCode, LockError, LockState, LostReason, OpError,
+    Outcome, Permissions, Role, RwLock, SessionId, Time, WriteGuard,
 };
 use zk_session::machine::Reply;
+use zk_tests::case::LOCK;
 use zk_tests::scene::{
     FIRST, SECOND, at_op, partition, pauses_ms, place_of, release, session, spawn,
 };
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
 
-use crate::Side::{Read, Write};
+use crate::Access::{Read, Write};
 use crate::{granted, queue_up, writer};
 
 /// The guard of a downgrade that was refused for this reason.
@@ -25,7 +28,7 @@ use crate::{granted, queue_up, writer};
 fn refused(ended: Result<impl Sized, DowngradeError>, code: ErrorCode) -> WriteGuard {
     let Err(DowngradeError { error, guard, .. }) = ended else { panic!("it was not refused") };
     assert!(matches!(error, LockError::Refused { code: told, .. } if told == code), "{error:?}");
-    guard.expect("it is still held")
+    guard.expect("the lock is still held")
 }
 
 #[track_caller]
@@ -47,10 +50,10 @@ fn a_refused_downgrade_gives_the_writer_back() {
             world.server.inject(at_op(session(&client), OpCode::MULTI, Action::Error(code)));
             let guard = refused(guard.downgrade().await, code);
             assert_eq!((guard.state(), guard.path()), (LockState::Held, path.as_str()));
-            guard.validate().await.expect("it is held");
+            guard.validate().await.expect("the lock is held");
             sleep_ms(1_000).await;
             assert!(!waiter.is_finished(), "{}", world.trace());
-            // It is watched as before, and can be downgraded after all.
+            // Its znode is watched as before, and a second downgrade works.
             let reading = guard.downgrade().await.expect("nothing is in the way");
             granted(waiter).await.release().await;
             release(reading).await;
@@ -83,7 +86,7 @@ fn the_writer_that_was_given_back_is_watched_and_released() {
     }
 }
 
-/// The directory lets nobody create any more, as seen by the real check of the server.
+/// The directory no longer allows creates, so the server's own check refuses the downgrade.
 #[test]
 fn a_directory_that_was_closed_refuses_the_reader() {
     for is_cut in [false, true] {
@@ -95,21 +98,21 @@ fn a_directory_that_was_closed_refuses_the_reader() {
                 Acl::new(Permissions::ALL, "auth", ""),
                 Acl::new(Permissions::READ | Permissions::DELETE, "world", "anyone"),
             ];
-            owner.set_acl(DIRECTORY, acl, None).await.expect("it was open");
+            owner.set_acl(LOCK, acl, None).await.expect("it was open");
             if is_cut {
                 let cut = at_op(session(&client), OpCode::MULTI, Action::CutBefore);
                 world.server.inject(cut);
             }
             let guard = refused(guard.downgrade().await, ErrorCode::NO_AUTH);
             assert_ne!(guard.state(), LockState::AtRisk);
-            guard.validate().await.expect("it is held");
+            guard.validate().await.expect("the lock is held");
             release(guard).await;
             world.check_clean(&[&client, &owner]).await;
         });
     }
 }
 
-/// It has happened, nobody was told, and the repetition is refused for a reason of its own.
+/// The downgrade was applied, its reply is lost, and the retry is refused for another reason.
 #[test]
 fn a_directory_closed_behind_a_lost_reply_is_no_refusal() {
     run(async {
@@ -124,16 +127,16 @@ fn a_directory_closed_behind_a_lost_reply_is_no_refusal() {
             Acl::new(Permissions::ALL, "auth", ""),
             Acl::new(Permissions::READ | Permissions::DELETE, "world", "anyone"),
         ];
-        owner.set_acl(DIRECTORY, acl, None).await.expect("it was open");
-        let reading = downgrading.await.expect("it does not panic").expect("it has happened");
+        owner.set_acl(LOCK, acl, None).await.expect("it was open");
+        let reading = downgrading.await.expect("the task does not panic").expect("it has happened");
         assert_eq!(place_of(&world, session(&client)), reading.path());
-        reading.validate().await.expect("it is held");
+        reading.validate().await.expect("the lock is held");
         release(reading).await;
         world.check_clean(&[&client, &owner]).await;
     });
 }
 
-/// A stranger stands where the reader is to be.
+/// Another znode has the name of the reader.
 #[test]
 fn a_name_that_is_taken_refuses_the_reader() {
     for is_cut in [false, true] {
@@ -148,7 +151,7 @@ fn a_name_that_is_taken_refuses_the_reader() {
                 world.server.inject(cut);
             }
             let guard = refused(guard.downgrade().await, ErrorCode::NODE_EXISTS);
-            guard.validate().await.expect("it is held");
+            guard.validate().await.expect("the lock is held");
             release(guard).await;
             assert!(world.server.admin_delete(&taken), "it is not ours to delete");
             world.check_clean(&[&client, &other]).await;
@@ -172,7 +175,7 @@ fn an_overloaded_server_is_asked_again_after_a_pause() {
                 world.server.inject(at_op(session(&client), OpCode::MULTI, Action::Error(code)));
             }
             let before = client.now();
-            let reading = guard.downgrade().await.expect("it is held");
+            let reading = guard.downgrade().await.expect("the lock is held");
             let waited = client.now().saturating_since(before).as_millis();
             assert_eq!(world.server.pending_faults(), []);
             assert!(pauses_ms(10).contains(&waited), "{code}: 10 errors in {waited} ms");
@@ -196,14 +199,14 @@ fn a_writer_whose_znode_was_deleted_before_is_lost() {
                 world.server.inject(cut);
             }
             check_lost(guard.downgrade().await, LostReason::ZnodeDeleted);
-            assert_eq!(lost.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+            assert_eq!(lost.await.expect("the task does not panic"), LostReason::ZnodeDeleted);
             assert_eq!(world.contenders(), [""; 0]);
             world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// It has happened, nobody was told, and what it has made is gone by the time of the repetition.
+/// The downgrade was applied, its reply is lost, and the reader's znode is gone when it is retried.
 #[test]
 fn a_reader_deleted_behind_a_lost_reply_is_lost() {
     for is_directory in [false, true] {
@@ -216,14 +219,17 @@ fn a_reader_deleted_behind_a_lost_reply_is_lost() {
             let downgrading = spawn(guard.downgrade());
             sleep_ms(100).await;
             assert!(world.server.admin_delete(&place_of(&world, id)));
-            assert!(!is_directory || world.server.admin_delete(DIRECTORY));
-            check_lost(downgrading.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+            assert!(!is_directory || world.server.admin_delete(LOCK));
+            check_lost(
+                downgrading.await.expect("the task does not panic"),
+                LostReason::ZnodeDeleted,
+            );
             world.check_clean(&[&client]).await;
         });
     }
 }
 
-/// The session ends at the repetition, at the read that decides, or in between.
+/// The session ends at the retry, at the read that decides, or in between.
 #[test]
 fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
     let mut points = 0;
@@ -243,7 +249,7 @@ fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
                 if fired {
                     check_lost(ended, LostReason::SessionExpired);
                 } else {
-                    release(ended.expect("it is held")).await;
+                    release(ended.expect("the lock is held")).await;
                 }
                 world.check_clean(&[&client]).await;
                 fired
@@ -272,7 +278,7 @@ fn a_guard_that_is_lost_already_sends_nothing() {
     });
 }
 
-/// The clock jumps, and nothing has run when the downgrade is asked for.
+/// The clock jumps, and no task has run when the downgrade begins.
 #[test]
 fn a_guard_whose_deadline_has_passed_sends_nothing() {
     use std::pin::pin;
@@ -366,7 +372,7 @@ fn a_client_closed_during_a_downgrade_loses_the_lock() {
         let downgrading = spawn(guard.downgrade());
         sleep_ms(100).await;
         client.close().await;
-        check_lost(downgrading.await.expect("it does not panic"), LostReason::Closed);
+        check_lost(downgrading.await.expect("the task does not panic"), LostReason::Closed);
         world.until("the session ends", |server| server.ephemerals().is_empty()).await;
     });
 }
@@ -377,10 +383,10 @@ fn a_lock_that_must_not_be_at_risk_is_lost_by_a_cut_during_a_downgrade() {
         run(async {
             let world = World::new();
             let client = world.client(FIRST).await;
-            let lock = RwLock::builder(&client, DIRECTORY)
+            let lock = RwLock::builder(&client, LOCK)
                 .and_then(|lock| lock.at_risk(AtRiskPolicy::TreatAsLost).build())
                 .expect("the options are legal");
-            let guard = lock.write().await.expect("it is free");
+            let guard = lock.write().await.expect("the lock is free");
             world.server.inject(at_op(session(&client), OpCode::MULTI, action));
             check_lost(guard.downgrade().await, LostReason::AtRisk);
             world.check_clean(&[&client]).await;
@@ -388,18 +394,18 @@ fn a_lock_that_must_not_be_at_risk_is_lost_by_a_cut_during_a_downgrade() {
     }
 }
 
-/// Whoever may not read the znodes is told nothing by the read that decides; the refusal of a name
-/// that only our own lost request can have taken says enough.
+/// A client that may not read the znodes learns nothing from the read that decides. It concludes
+/// from the refused name, which only its own lost request can have taken.
 #[test]
 fn a_lost_reply_is_resolved_without_the_right_to_read() {
     run(async {
         let world = World::new();
         let client = world.client(FIRST).await;
         let acl = vec![Acl::new(Permissions::WRITE, "world", "anyone")];
-        let lock = RwLock::builder(&client, DIRECTORY)
+        let lock = RwLock::builder(&client, LOCK)
             .and_then(|lock| lock.acl(acl).build())
             .expect("the options are legal");
-        let guard = lock.write().await.expect("it is free");
+        let guard = lock.write().await.expect("the lock is free");
         world.server.inject(at_op(session(&client), OpCode::MULTI, Action::CutAfter));
         let reading = guard.downgrade().await.expect("it has happened");
         assert_eq!(place_of(&world, session(&client)), reading.path());
@@ -408,7 +414,7 @@ fn a_lost_reply_is_resolved_without_the_right_to_read() {
     });
 }
 
-/// The repetition, and the read that decides, meet errors too.
+/// The retry, and the read that decides, meet errors too.
 #[test]
 fn errors_behind_a_lost_reply_are_survived() {
     let mut points = 0;
@@ -423,7 +429,7 @@ fn errors_behind_a_lost_reply_are_survived() {
                     let filter = Filter { session: Some(id), ..Filter::default() };
                     let at = At::Request { nth, filter };
                     world.server.inject(Fault::new(at, Action::Error(code)));
-                    let reading = guard.downgrade().await.expect("it is held");
+                    let reading = guard.downgrade().await.expect("the lock is held");
                     let fired = world.server.pending_faults().is_empty();
                     world.server.clear_faults();
                     assert_eq!(place_of(&world, id), reading.path(), "{code} at {nth}");
@@ -441,60 +447,79 @@ fn errors_behind_a_lost_reply_are_survived() {
     assert!(points >= 9, "only {points} points");
 }
 
-fn profile() -> Profile {
-    Profile {
-        directory: "/l".into(),
-        names: Names::Writer(RwNaming::curator()),
-        acl: Acl::open(),
-        identity: "".into(),
-        safety_relist: None,
+fn view() -> SessionView {
+    SessionView {
+        now: Time::default(),
+        connection: Some(1),
+        alive: Some(1),
+        lapses: 0,
+        has_stopped: false,
     }
 }
 
-/// A multi that comes to light late must not find the writer's znode when the reader's was looked
-/// for in vain: then it would leave a reader behind.
+fn profile() -> QueueProfile {
+    let writer = NameForm::known("-__WRIT__", "__WRIT__");
+    let reader = NameForm::known("-__READ__", "__READ__");
+    QueueProfile {
+        directory: "/l".into(),
+        names: QueueNames::shared(writer, reader, Role::Exclusive),
+        acl: Acl::open(),
+        identity: "".into(),
+        watch_check: None,
+    }
+}
+
+/// A multi that is committed late must not find the writer's znode after the client has looked for
+/// the reader's in vain: it would leave a reader behind.
 #[test]
 fn an_undecided_downgrade_is_removed_by_the_writers_name_first() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);
-    let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: 5 };
+    let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: Zxid(5) };
     let mut downgrade = Downgrade::new(profile(), SessionId(1), writer).expect("a writer");
-    let DowngradeStep::Submit(flight) = downgrade.start() else { panic!("it is sent") };
+    let Step::Submit(flight) = downgrade.start(view()) else { panic!("it is sent") };
     assert!(matches!(flight.operations[0].request, Request::Multi(_)));
     let names = downgrade.names();
     assert_eq!(names[0], name.as_str());
     assert_eq!(names[1], name.replace(Write.mark(), Read.mark()).as_str());
 }
 
-/// Events, disconnects and the ends of other sessions decide nothing while it is under way.
+/// Events, disconnects and the ends of other sessions do not matter while the downgrade is pending.
 #[test]
 fn only_a_reply_or_the_end_of_the_session_decides_a_downgrade() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);
-    let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: 5 };
-    let view = View { now: Time::default(), connection: Some(1), alive: Some(1), lapses: 0 };
+    let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: Zxid(5) };
+    let view = view();
     let mut downgrade = Downgrade::new(profile(), SessionId(1), writer).expect("a writer");
-    let _ = downgrade.start();
+    let _ = downgrade.start(view);
     for input in [
-        Input::Watch { local: 1, kind: EventType::NODE_DELETED },
+        Input::Watch { watch: WatchNumber::new(1).unwrap(), kind: EventType::NODE_DELETED },
         Input::Suspended,
         Input::Timer,
         Input::Ended(SessionId(2)),
     ] {
         let step = downgrade.handle(view, input.clone());
-        assert!(matches!(step, DowngradeStep::Wait(None)), "{input:?}: {step:?}");
+        assert!(matches!(step, Step::Wait(None)), "{input:?}: {step:?}");
     }
     let lost = Err(OpError::ConnectionLoss(Outcome::Unknown));
     let reply = |results| Reply { session: Some(SessionId(1)), connection: 2, results };
     let step = downgrade.handle(view, Input::Reply(reply(vec![lost])));
-    assert!(matches!(step, DowngradeStep::Submit(_)), "{step:?}");
+    assert!(matches!(step, Step::Submit(_)), "{step:?}");
     let exists = Err(OpError::Server(ErrorCode::NODE_EXISTS));
     let step = downgrade.handle(view, Input::Reply(reply(vec![exists])));
-    let DowngradeStep::Submit(flight) = step else { panic!("{step:?}") };
+    let Step::Submit(flight) = step else { panic!("{step:?}") };
     assert!(matches!(flight.operations[0].request, Request::GetData(_)));
-    let stat = Stat { ephemeral_owner: 1, ..Stat::default() };
+    let stat = Stat { ephemeral_owner: SessionId(1), ..Stat::default() };
     let found = Response::GetData(jute_codec::DataReply { data: None, stat });
     let step = downgrade.handle(view, Input::Reply(reply(vec![Ok(found)])));
-    let DowngradeStep::Done { znode, connection } = step else { panic!("{step:?}") };
-    assert_eq!((znode.czxid, znode.sequence, connection), (5, 3, 2), "the token is the writer's");
+    let Step::Done(Ok(Changed { znode, connection })) = step else { panic!("{step:?}") };
+    assert_eq!(
+        (znode.czxid, znode.sequence, connection),
+        (Zxid(5), 3, 2),
+        "the token is the writer's"
+    );
     let ended = downgrade.handle(view, Input::Ended(SessionId(1)));
-    assert!(matches!(ended, DowngradeStep::Lost(LostReason::SessionExpired)), "{ended:?}");
+    assert!(
+        matches!(ended, Step::Done(Err(NotChanged::Lost(LostReason::SessionExpired)))),
+        "{ended:?}"
+    );
 }

@@ -1,4 +1,4 @@
-//! A writer becomes a reader: without a gap, at its place in the queue, in one request.
+//! A writer becomes a reader without a gap, at its place in the queue, with one request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use zk_tests::scene::{
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::Side::{Read, Write};
+use crate::Access::{Read, Write};
 use crate::{Holding, check_waits, granted_now, is_same_place, queue_up, try_acquire, writer};
 
 #[test]
@@ -27,7 +27,7 @@ fn a_downgrade_lets_the_readers_behind_in_up_to_the_next_writer() {
         }
         let last = waiters.pop().expect("a reader");
         let next = waiters.pop().expect("a writer");
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         assert_eq!(reading.state(), LockState::Held);
         let mut beside = Vec::new();
         for waiter in waiters {
@@ -48,7 +48,8 @@ fn a_downgrade_lets_the_readers_behind_in_up_to_the_next_writer() {
     });
 }
 
-/// Nobody is between the writer and the reader: a writer that waits is woken, and waits on.
+/// No other contender holds the lock between the writer and the reader: a waiting writer is woken,
+/// and continues to wait.
 #[test]
 fn a_writer_right_behind_waits_on() {
     for is_same_session in [false, true] {
@@ -58,7 +59,7 @@ fn a_writer_right_behind_waits_on() {
             let other = if is_same_session { client.clone() } else { world.client(SECOND).await };
             let waiter = queue_up(&world, &World::rw_lock(&other), Write).await;
             let token = guard.fencing_token();
-            let reading = guard.downgrade().await.expect("it is held");
+            let reading = guard.downgrade().await.expect("the lock is held");
             sleep_ms(5_000).await;
             assert!(!waiter.is_finished(), "beside a reader\n{}", world.trace());
             assert_eq!(reading.state(), LockState::Held);
@@ -78,10 +79,10 @@ fn the_reader_has_the_place_of_the_writer_and_one_znode() {
         let world = World::new();
         let (client, guard) = writer(&world, FIRST).await;
         let before = guard.path().to_owned();
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         assert_eq!(place_of(&world, session(&client)), reading.path());
         assert!(reading.path() != before && is_same_place(reading.path(), &before));
-        reading.validate().await.expect("it is held");
+        reading.validate().await.expect("the lock is held");
         let beside = try_acquire(&World::rw_lock(&client), Read).await.expect("it can be listed");
         beside.expect("readers share").release().await;
         let written = reading.transaction(zk_recipes::Multi::new().create(
@@ -89,7 +90,7 @@ fn the_reader_has_the_place_of_the_writer_and_one_znode() {
             "",
             zk_recipes::CreateMode::Persistent,
         ));
-        assert_eq!(written.await.expect("it is held").len(), 1);
+        assert_eq!(written.await.expect("the lock is held").len(), 1);
         release(reading).await;
         world.check_clean(&[&client]).await;
     });
@@ -103,7 +104,7 @@ fn a_downgrade_is_one_request_and_the_release_behind_it_another() {
             let (client, guard) = writer(&world, FIRST).await;
             sleep_ms(before).await;
             world.server.clear_requests();
-            let reading = guard.downgrade().await.expect("it is held");
+            let reading = guard.downgrade().await.expect("the lock is held");
             let id = session(&client);
             assert_eq!(ops(&requests_of(&world, id)), [OpCode::MULTI], "{}", world.trace());
             release(reading).await;
@@ -123,7 +124,7 @@ fn the_reader_is_watched_soon() {
         let world = World::new();
         let (client, guard) = writer(&world, FIRST).await;
         sleep_ms(500).await;
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         sleep_ms(200).await;
         assert!(world.server.admin_delete(reading.path()));
         sleep_ms(1).await;
@@ -133,7 +134,7 @@ fn the_reader_is_watched_soon() {
     });
 }
 
-/// The watch on the own znode tells that it was deleted, before the reply says by whom.
+/// The watch on the holder's znode reports its deletion before the reply explains it.
 #[test]
 fn the_end_of_the_writers_znode_is_no_loss() {
     for action in [
@@ -148,14 +149,15 @@ fn the_end_of_the_writers_znode_is_no_loss() {
         run(async {
             let world = World::new();
             let (client, guard) = writer(&world, FIRST).await;
-            // It is watched.
+            // Its znode is watched.
             sleep_ms(500).await;
             let (status, lost) = (guard.status(), spawn(guard.lost()));
             world.server.inject(at_op(session(&client), OpCode::MULTI, action.clone()));
             let downgrading = spawn(guard.downgrade());
             sleep_ms(20).await;
             assert!(!matches!(status.state(), Some(LockState::Lost(_))), "{action:?}");
-            let reading = downgrading.await.expect("it does not panic").expect("it is held");
+            let reading =
+                downgrading.await.expect("the task does not panic").expect("the lock is held");
             assert_eq!(world.server.pending_faults(), []);
             assert_eq!(reading.state(), LockState::Held, "{action:?}\n{}", world.trace());
             assert_eq!(place_of(&world, session(&client)), reading.path());
@@ -175,10 +177,10 @@ fn those_who_wait_for_the_loss_of_the_writer_hear_of_the_readers() {
         let world = World::new();
         let client = world.client(FIRST).await;
         let (acquire, mut phases) = World::rw_lock(&client).write().phases();
-        let guard = acquire.await.expect("it is free");
+        let guard = acquire.await.expect("the lock is free");
         let (status, lost) = (guard.status(), spawn(guard.lost()));
         assert!(status.is_held());
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         assert_eq!(status.state(), None, "the writer is no more");
         assert!(reading.status().is_held());
         assert_eq!(phases.current(), Phase::Held);
@@ -188,7 +190,7 @@ fn those_who_wait_for_the_loss_of_the_writer_hear_of_the_readers() {
         while phases.next().await != Some(Phase::Held) {}
         assert!(!lost.is_finished());
         assert!(world.server.admin_delete(reading.path()));
-        assert_eq!(lost.await.expect("it does not panic"), LostReason::ZnodeDeleted);
+        assert_eq!(lost.await.expect("the task does not panic"), LostReason::ZnodeDeleted);
         assert_eq!(phases.current(), Phase::Lost(LostReason::ZnodeDeleted));
         assert_eq!(phases.next().await, Some(Phase::Lost(LostReason::ZnodeDeleted)));
         assert_eq!(phases.next().await, None);
@@ -204,8 +206,8 @@ fn a_released_reader_ends_the_phases_of_the_writer() {
         let client = world.client(FIRST).await;
         let lock = World::rw_lock(&client);
         let (acquire, phases) = lock.write().phases();
-        let guard = acquire.await.expect("it is free");
-        release(guard.downgrade().await.expect("it is held")).await;
+        let guard = acquire.await.expect("the lock is free");
+        release(guard.downgrade().await.expect("the lock is held")).await;
         assert_eq!(phases.current(), Phase::Released);
         let stats = lock.stats();
         assert_eq!((stats.attempts, stats.acquired, stats.lost), (1, 1, 0));
@@ -221,7 +223,7 @@ fn a_downgrade_after_a_reconnect_is_held_on_the_new_connection() {
         sleep_ms(500).await;
         partition(&world, 500);
         sleep_ms(3_000).await;
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         assert_eq!(reading.state(), LockState::Held);
         partition(&world, 500);
         sleep_ms(3_000).await;
@@ -243,7 +245,8 @@ fn a_downgrade_while_disconnected_waits_for_the_connection() {
         let downgrading = spawn(guard.downgrade());
         sleep_ms(1_500).await;
         assert!(!downgrading.is_finished());
-        let reading = downgrading.await.expect("it does not panic").expect("it is held");
+        let reading =
+            downgrading.await.expect("the task does not panic").expect("the lock is held");
         assert_eq!(reading.state(), LockState::Held, "{}", world.trace());
         sleep_ms(3_000).await;
         assert!(!waiter.is_finished(), "{}", world.trace());
@@ -253,7 +256,7 @@ fn a_downgrade_while_disconnected_waits_for_the_connection() {
     });
 }
 
-/// The lock was waited for: the own znode is watched by the waiter's watch.
+/// The holder has waited for the lock, so its znode has the watch that the waiter has left.
 #[test]
 fn a_writer_that_has_waited_can_be_downgraded() {
     for ahead in [Read, Write] {
@@ -268,7 +271,7 @@ fn a_writer_that_has_waited_can_be_downgraded() {
             let Holding::Write(guard) = granted_now(&world, waiter).await else { panic!("writes") };
             sleep_ms(10).await;
             assert!(!last.is_finished());
-            let reading = guard.downgrade().await.expect("it is held");
+            let reading = guard.downgrade().await.expect("the lock is held");
             let beside = granted_now(&world, last).await;
             sleep_ms(1_000).await;
             assert_eq!(reading.state(), LockState::Held);
@@ -280,18 +283,19 @@ fn a_writer_that_has_waited_can_be_downgraded() {
     }
 }
 
-/// A create whose outcome was not known, adopted: the sweep at the end looks for writers' names.
+/// The outcome of the create was unknown, and its znode was adopted. The final sweep looks for the
+/// names of writers.
 #[test]
 fn a_tainted_writer_can_be_downgraded() {
     run(async {
         let world = World::new();
-        zk_tests::scene::make_directory(&world);
+        crate::create_directory(&world);
         let client = world.client(FIRST).await;
         let lost = at_op(session(&client), OpCode::CREATE2, Action::CutAfter);
         world.server.inject(lost);
-        let guard = World::rw_lock(&client).write().await.expect("it is free");
+        let guard = World::rw_lock(&client).write().await.expect("the lock is free");
         assert_eq!(world.server.pending_faults(), []);
-        let reading = guard.downgrade().await.expect("it is held");
+        let reading = guard.downgrade().await.expect("the lock is held");
         assert_eq!(place_of(&world, session(&client)), reading.path());
         world.server.disconnect_all();
         sleep_ms(1_000).await;

@@ -1,4 +1,4 @@
-//! Ways to lose a lock that is held, for both sides.
+//! Ways to lose a lock that is held, for readers and writers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zk_tests::scene::{FIRST, SECOND, at_op, partition, session};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
-use crate::Side::{Read, Write};
+use crate::Access::{Read, Write};
 use crate::{WAITS, granted, holder, queue_up};
 
 #[test]
@@ -68,7 +68,7 @@ fn a_renewed_session_keeps_the_lock() {
                 assert_eq!(held.state(), LockState::AtRisk);
                 sleep_ms(3_000).await;
                 assert_eq!(held.state(), LockState::Held, "{}", world.trace());
-                held.validate().await.expect("it is held");
+                held.validate().await.expect("the lock is held");
             }
             held.release().await;
             world.check_clean(&[&client]).await;
@@ -76,7 +76,7 @@ fn a_renewed_session_keeps_the_lock() {
     }
 }
 
-/// The guard gives up before the server does, so nobody holds beside it.
+/// The guard is lost before the server expires the session, so no other contender holds beside it.
 #[test]
 fn a_holder_in_a_black_hole_is_lost_before_the_next_is_granted() {
     for (ahead, behind) in WAITS {
@@ -88,7 +88,7 @@ fn a_holder_in_a_black_hole_is_lost_before_the_next_is_granted() {
             let waiter = queue_up(&world, &World::rw_lock(&other), behind).await;
             let dead = session(&client);
             world.server.inject(at_op(dead, OpCode::PING, Action::Freeze));
-            // Whoever is connected stays so.
+            // The other clients stay connected.
             world.server.refuse_for(Duration::from_secs(30));
             let lost = held.lost().await;
             assert!(!waiter.is_finished(), "lost by {lost}\n{}", world.trace());
@@ -100,8 +100,8 @@ fn a_holder_in_a_black_hole_is_lost_before_the_next_is_granted() {
     }
 }
 
-/// The session outlives the deadline, because servers count in ticks. The guard does not, and
-/// whoever waits behind it enters when its znode is removed.
+/// The session lives longer than the deadline, because servers count in ticks. The guard does not,
+/// and the waiters get the lock when its znode is removed.
 #[test]
 fn a_lost_guard_lets_the_next_in_when_the_session_comes_back() {
     for (ahead, behind) in WAITS {
@@ -109,7 +109,7 @@ fn a_lost_guard_lets_the_next_in_when_the_session_comes_back() {
             let config = ServerConfig::default().tick(Duration::from_secs(5));
             let world = World::with(config);
             let (client, held) = holder(&world, FIRST, ahead).await;
-            held.validate().await.expect("it is held");
+            held.validate().await.expect("the lock is held");
             let other = world.client(SECOND).await;
             let waiter = queue_up(&world, &World::rw_lock(&other), behind).await;
             partition(&world, 10_500);

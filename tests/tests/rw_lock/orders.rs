@@ -1,36 +1,35 @@
-//! Every order in which contenders can come, give way and go, whatever they want: after each step,
-//! exactly those hold who may.
+//! Every order in which readers and writers can join, downgrade and leave. After each step exactly
+//! those contenders hold the lock that may.
 
 #![expect(clippy::indexing_slicing, reason = "contenders are known by their index")]
 
 use zk_recipes::{Client, LockState};
-use zk_tests::scene::make_directory;
 use zk_tests::world::{World, run, sleep_ms};
 
-use crate::Side::{self, Read, Write};
-use crate::{Holding, Waiter, check_waits, granted, join};
+use crate::Access::{self, Read, Write};
+use crate::{Holding, Waiter, check_waits, create_directory, granted, join};
 
 const CONTENDERS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A contender joins the queue. They come in the order of their numbers.
+    /// A contender joins the queue. Contenders join in the order of their numbers.
     Come(usize),
-    /// A writer that holds becomes a reader.
+    /// A writer that holds the lock becomes a reader.
     GiveWay(usize),
-    /// A contender leaves: it releases if it holds, and gives up if it waits.
+    /// A contender leaves: it releases the lock if it holds it, and gives up if it waits.
     Go(usize),
 }
 
-/// The queue as it should be: who stands in it, and as what, in their order.
+/// The expected queue: its contenders in order, as readers or writers.
 #[derive(Clone, Debug, Default)]
 struct Model {
     come: usize,
-    queue: Vec<(usize, Side)>,
+    queue: Vec<(usize, Access)>,
 }
 
 impl Model {
-    /// Whoever has nobody ahead that it excludes, holds, and nobody else.
+    /// True if no contender ahead excludes this one, so that it holds the lock.
     fn holds(&self, who: usize) -> bool {
         let Some(place) = self.queue.iter().position(|(other, _)| *other == who) else {
             return false;
@@ -39,7 +38,7 @@ impl Model {
         !self.queue[..place].iter().any(|(_, ahead)| side.excludes(*ahead))
     }
 
-    fn take(&mut self, step: Step, sides: &[Side]) {
+    fn take(&mut self, step: Step, sides: &[Access]) {
         match step {
             Step::Come(who) => {
                 self.come += 1;
@@ -56,8 +55,8 @@ impl Model {
         }
     }
 
-    /// What can happen next.
-    fn steps(&self, sides: &[Side], with_downgrades: bool) -> Vec<Step> {
+    /// The possible next steps.
+    fn steps(&self, sides: &[Access], with_downgrades: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.come < sides.len() {
             steps.push(Step::Come(self.come));
@@ -72,8 +71,8 @@ impl Model {
     }
 }
 
-/// All orders in which contenders that want this can come, give way and go.
-fn schedules(sides: &[Side], with_downgrades: bool) -> Vec<Vec<Step>> {
+/// All orders in which these contenders can join, downgrade and leave.
+fn schedules(sides: &[Access], with_downgrades: bool) -> Vec<Vec<Step>> {
     let mut schedules = Vec::new();
     let mut open = vec![(Vec::new(), Model::default())];
     while let Some((begun, model)) = open.pop() {
@@ -90,7 +89,7 @@ fn schedules(sides: &[Side], with_downgrades: bool) -> Vec<Vec<Step>> {
     schedules
 }
 
-/// A contender that has come and not gone.
+/// A contender that has joined and not left.
 enum Contender {
     Waiting(Waiter),
     Holding(Holding),
@@ -106,7 +105,7 @@ struct Table {
 impl Table {
     async fn new(contenders: usize, is_one_session: bool) -> Self {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let mut clients = vec![world.client(0).await];
         for seed in 1..contenders as u64 {
             let client = clients[0].clone();
@@ -116,7 +115,7 @@ impl Table {
         Self { world, clients, here, model: Model::default() }
     }
 
-    async fn take(&mut self, step: Step, sides: &[Side]) {
+    async fn take(&mut self, step: Step, sides: &[Access]) {
         self.model.take(step, sides);
         match step {
             Step::Come(who) => {
@@ -126,7 +125,7 @@ impl Table {
             }
             Step::GiveWay(who) => match self.here[who].take() {
                 Some(Contender::Holding(Holding::Write(guard))) => {
-                    let reading = guard.downgrade().await.expect("it is held");
+                    let reading = guard.downgrade().await.expect("the lock is held");
                     self.here[who] = Some(Contender::Holding(Holding::Read(reading)));
                 }
                 _ => panic!("only a writer that holds gives way"),
@@ -159,7 +158,7 @@ impl Table {
     }
 }
 
-/// Runs every order; how many there were.
+/// Runs every order, and returns their number.
 fn check_every_order(contenders: usize, with_downgrades: bool, is_one_session: bool) -> usize {
     let mut orders = 0;
     for kinds in 0..1_u32 << contenders {
@@ -186,17 +185,17 @@ fn check_every_order(contenders: usize, with_downgrades: bool, is_one_session: b
 
 #[test]
 fn in_every_order_of_four_contenders_exactly_those_hold_who_may() {
-    // They come in one order, and each goes after it has come: 1 * 3 * 5 * 7.
+    // They join in one order, and each leaves after it has joined: 1 * 3 * 5 * 7.
     assert_eq!(check_every_order(CONTENDERS, false, false), 16 * 105);
 }
 
-/// Znodes of one session are ahead of each other like those of any other.
+/// Contenders of one session exclude each other like those of several.
 #[test]
 fn the_same_is_true_of_four_contenders_of_one_session() {
     assert_eq!(check_every_order(CONTENDERS, false, true), 16 * 105);
 }
 
-/// Writers become readers at every moment at which they can.
+/// Writers downgrade at every possible moment.
 #[test]
 fn the_same_is_true_when_writers_give_way() {
     let orders = check_every_order(CONTENDERS, true, false);

@@ -1,23 +1,26 @@
-//! What stands in the directory: strangers, other locks, a counter at its end, and two of one
-//! number.
+//! Contents of the directory: other znodes, other locks, a sequence counter at its limit, and two
+//! znodes with one number.
 
 use zk_recipes::{Client, FairLock, LockError, LockState, Naming, RwLock, RwNaming};
-use zk_tests::scene::{FIRST, SECOND, THIRD, make_directory, session, spawn};
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::case::LOCK;
+use zk_tests::scene::{FIRST, SECOND, THIRD, session, spawn};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{SequenceOverflow, ServerConfig};
 
-use crate::Side::{Read, Write};
-use crate::{acquire, granted, granted_now, holder, join, number, queue_up, try_acquire};
+use crate::Access::{Read, Write};
+use crate::{
+    acquire, create_directory, granted, granted_now, holder, join, number, queue_up, try_acquire,
+};
 
 fn path(name: &str) -> String {
-    format!("{DIRECTORY}/{name}")
+    format!("{LOCK}/{name}")
 }
 
 #[test]
 fn strangers_in_the_directory_are_ignored() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let strangers = [
             "config",
             "__READ__",
@@ -31,7 +34,7 @@ fn strangers_in_the_directory_are_ignored() {
         for name in strangers {
             world.server.admin_create(&path(name), b"", None);
         }
-        world.server.set_create_count(DIRECTORY, 0);
+        world.server.set_create_count(LOCK, 0);
         for (ahead, behind) in crate::WAITS {
             let (other, held) = holder(&world, SECOND, ahead).await;
             let client = world.client(FIRST).await;
@@ -64,7 +67,7 @@ fn locks_of_other_kinds_are_an_error_and_never_a_grant() {
         for side in [Read, Write] {
             run(async {
                 let world = World::new();
-                make_directory(&world);
+                create_directory(&world);
                 let client = world.client(FIRST).await;
                 world.server.admin_create(&path(other), b"", None);
                 let lock = World::rw_lock(&client);
@@ -81,17 +84,17 @@ fn locks_of_other_kinds_are_an_error_and_never_a_grant() {
 }
 
 fn fair(client: &Client, naming: Naming) -> FairLock {
-    let lock = FairLock::builder(client, DIRECTORY);
+    let lock = FairLock::builder(client, LOCK);
     lock.and_then(|lock| lock.naming(naming).build()).expect("the options are legal")
 }
 
 fn read_write(client: &Client, naming: RwNaming) -> RwLock {
-    let lock = RwLock::builder(client, DIRECTORY);
-    lock.and_then(|lock| lock.naming(naming).safety_relist(None).build())
+    let lock = RwLock::builder(client, LOCK);
+    lock.and_then(|lock| lock.naming(naming).watch_check(None).build())
         .expect("the options are legal")
 }
 
-/// Kazoo's writers are called like its mutex, so only its readers give the mixture away.
+/// Kazoo's writers are named like its mutex, so only its readers reveal the mixture.
 #[test]
 fn a_fair_lock_and_a_read_write_lock_refuse_each_other() {
     let mixtures = [
@@ -106,11 +109,11 @@ fn a_fair_lock_and_a_read_write_lock_refuse_each_other() {
                 let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
                 let (mutex, shared) =
                     (fair(&first, one.clone()), read_write(&second, other.clone()));
-                let held = mutex.acquire().await.expect("it is free");
+                let held = mutex.acquire().await.expect("the lock is free");
                 let refused = acquire(&shared, side).await.map(drop);
                 assert!(matches!(refused, Err(LockError::MixedKinds { .. })), "{refused:?}");
-                held.release().await.expect("it can be deleted");
-                let held = acquire(&shared, side).await.expect("it is free");
+                held.release().await.expect("its znode can be deleted");
+                let held = acquire(&shared, side).await.expect("the lock is free");
                 let refused = mutex.acquire().await.map(drop);
                 assert!(matches!(refused, Err(LockError::MixedKinds { .. })), "{refused:?}");
                 let refused = mutex.try_acquire().await.map(drop);
@@ -132,7 +135,7 @@ fn two_namings_refuse_each_other() {
         let kazoo = read_write(&client, RwNaming::kazoo());
         for (one, other) in [(&curator, &kazoo), (&kazoo, &curator)] {
             for (first, second) in [(Read, Read), (Read, Write), (Write, Read)] {
-                let held = acquire(one, first).await.expect("it is free");
+                let held = acquire(one, first).await.expect("the lock is free");
                 let refused = acquire(other, second).await.map(drop);
                 assert!(matches!(refused, Err(LockError::MixedKinds { .. })), "{refused:?}");
                 held.release().await;
@@ -142,7 +145,7 @@ fn two_namings_refuse_each_other() {
     });
 }
 
-/// With the names of others the rule is the same, downgrades included.
+/// The rules are the same with the names of other implementations, also for downgrades.
 #[test]
 fn kazoos_names_and_ones_own_work_alike() {
     let own = RwNaming::custom("r-{id}-r-{sequence}", "w-{id}-w-{sequence}").expect("a good form");
@@ -152,14 +155,14 @@ fn kazoos_names_and_ones_own_work_alike() {
             let clients = [world.client(1).await, world.client(2).await, world.client(3).await];
             let [writing, reading, last] =
                 clients.each_ref().map(|client| read_write(client, naming.clone()));
-            let guard = writing.write().await.expect("it is free");
+            let guard = writing.write().await.expect("the lock is free");
             let reader = queue_up(&world, &reading, Read).await;
             let writer = queue_up(&world, &last, Write).await;
-            let guard = guard.downgrade().await.expect("it is held");
+            let guard = guard.downgrade().await.expect("the lock is held");
             let beside = granted_now(&world, reader).await;
             sleep_ms(500).await;
             assert!(!writer.is_finished(), "{}", world.trace());
-            guard.release().await.expect("it can be deleted");
+            guard.release().await.expect("its znode can be deleted");
             beside.release().await;
             granted_now(&world, writer).await.release().await;
             world.check_clean(&clients.each_ref()).await;
@@ -173,14 +176,14 @@ fn a_counter_at_its_end_grants_to_nobody() {
         for side in [Read, Write] {
             run(async {
                 let world = World::with(ServerConfig::default().sequence_overflow(overflow));
-                make_directory(&world);
-                world.server.set_create_count(DIRECTORY, i32::MAX - 1);
-                // The last number that orders.
+                create_directory(&world);
+                world.server.set_create_count(LOCK, i32::MAX - 1);
+                // The last number that still sorts correctly.
                 let (other, held) = holder(&world, SECOND, side).await;
                 assert_eq!(number(held.path()), 2_147_483_646);
                 let client = world.client(FIRST).await;
                 let lock = World::rw_lock(&client);
-                let exhausted = LockError::QueueExhausted { directory: DIRECTORY.into() };
+                let exhausted = LockError::QueueExhausted { directory: LOCK.into() };
                 for next in [Read, Write, Read] {
                     let ended = acquire(&lock, next).await.map(drop);
                     assert_eq!(ended, Err(exhausted.clone()), "{overflow:?}, {side:?}");
@@ -202,11 +205,11 @@ fn a_contender_with_the_own_number_is_an_error() {
     for (own, other) in [(Read, Read), (Read, Write), (Write, Read), (Write, Write)] {
         run(async {
             let world = World::new();
-            make_directory(&world);
+            create_directory(&world);
             let client = world.client(FIRST).await;
             let twin = path(&format!("a{}0000000001", other.mark()));
             world.server.admin_create(&twin, b"", None);
-            world.server.set_create_count(DIRECTORY, 1);
+            world.server.set_create_count(LOCK, 1);
             let ended = acquire(&World::rw_lock(&client), own).await.map(drop);
             assert!(matches!(ended, Err(LockError::QueueExhausted { .. })), "{ended:?}");
             sleep_ms(100).await;
@@ -217,21 +220,21 @@ fn a_contender_with_the_own_number_is_an_error() {
     }
 }
 
-/// V9: what Curator leaves beside each other while a writer becomes a reader. They are one holder,
-/// and both count, for writers; a reader waits for the writer of the two.
+/// While a writer of Curator's becomes a reader, both its znodes exist side by side. They belong to
+/// one holder, and a writer waits for both. A reader waits for the writer's znode.
 #[test]
 fn a_reader_and_a_writer_of_one_number_both_count() {
     for is_writer_first in [false, true] {
         for behind in [Read, Write] {
             run(async {
                 let world = World::new();
-                make_directory(&world);
+                create_directory(&world);
                 let (other, client) = (world.client(SECOND).await, world.client(FIRST).await);
                 let pair = [path("a-__READ__0000000000"), path("b-__WRIT__0000000000")];
                 for twin in &pair {
                     world.server.admin_create(twin, b"", Some(session(&other)));
                 }
-                world.server.set_create_count(DIRECTORY, 1);
+                world.server.set_create_count(LOCK, 1);
                 let lock = World::rw_lock(&client);
                 assert!(try_acquire(&lock, behind).await.expect("it is listed").is_none());
                 let waiter = queue_up(&world, &lock, behind).await;
@@ -242,7 +245,7 @@ fn a_reader_and_a_writer_of_one_number_both_count() {
                     if is_writer_first { (&writer, &reader) } else { (&reader, &writer) };
                 assert!(world.server.admin_delete(earlier));
                 sleep_ms(500).await;
-                // Only a reader may enter beside a reader.
+                // Only a reader may hold the lock beside a reader.
                 let may_enter = is_writer_first && behind == Read;
                 assert_eq!(waiter.is_finished(), may_enter, "{behind:?}\n{}", world.trace());
                 assert!(!last.is_finished());
@@ -259,16 +262,16 @@ fn a_reader_and_a_writer_of_one_number_both_count() {
     }
 }
 
-/// Curator's writer becomes a reader while ours wait: the reader's znode comes first.
+/// A writer of Curator's becomes a reader while ours wait. It creates the reader's znode first.
 #[test]
 fn a_downgrade_of_curators_lets_readers_in_and_no_writer() {
     run(async {
         let world = World::new();
-        make_directory(&world);
+        create_directory(&world);
         let other = world.client(SECOND).await;
         let (writer, reader) = (path("a-__WRIT__0000000000"), path("a-__READ__0000000000"));
         world.server.admin_create(&writer, b"", Some(session(&other)));
-        world.server.set_create_count(DIRECTORY, 1);
+        world.server.set_create_count(LOCK, 1);
         let (first, third) = (world.client(FIRST).await, world.client(THIRD).await);
         let reading = queue_up(&world, &World::rw_lock(&first), Read).await;
         let writing = queue_up(&world, &World::rw_lock(&third), Write).await;
@@ -291,7 +294,7 @@ fn numbers_need_not_follow_each_other() {
     run(async {
         let world = World::new();
         let (other, held) = holder(&world, SECOND, Write).await;
-        world.server.set_create_count(DIRECTORY, 1_000_000_000);
+        world.server.set_create_count(LOCK, 1_000_000_000);
         let client = world.client(FIRST).await;
         let waiter = join(&world, &World::rw_lock(&client), Read).await;
         assert!(!waiter.is_finished());

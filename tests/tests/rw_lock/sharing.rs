@@ -1,16 +1,19 @@
-//! Readers share, writers exclude, and nobody passes anybody.
+//! Readers share the lock, writers hold it alone, and no contender overtakes one that it excludes.
 
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use zk_recipes::{LockState, RwLock};
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, THIRD, at_request, make_directory, release, session, spawn};
+use zk_tests::scene::{FIRST, SECOND, THIRD, at_request, release, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::Side::{self, Read, Write};
-use crate::{Holding, check_waits, granted, granted_now, holder, join, queue_up, try_acquire};
+use crate::Access::{self, Read, Write};
+use crate::{
+    Holding, check_waits, create_directory, granted, granted_now, holder, join, queue_up,
+    try_acquire,
+};
 
 #[test]
 fn readers_hold_together() {
@@ -22,7 +25,7 @@ fn readers_hold_together() {
         let third = third.expect("readers share, also within a session");
         for held in [&one, &other, &third] {
             assert_eq!(held.state(), LockState::Held);
-            held.validate().await.expect("it is held");
+            held.validate().await.expect("the lock is held");
         }
         assert_eq!(world.contenders().len(), 3);
         for held in [other, third, one] {
@@ -96,13 +99,13 @@ fn readers_behind_a_writer_enter_together_up_to_the_next_writer() {
     });
 }
 
-/// One comes every 5 ms and stays for 50 ms, so the lock is never free of this side.
-async fn constant_load(lock: RwLock, side: Side, for_ms: u64) -> usize {
+/// One comes every 5 ms and holds the lock for 50 ms, so there is always a holder of this kind.
+async fn constant_load(lock: RwLock, side: Access, for_ms: u64) -> usize {
     let mut load = JoinSet::new();
     for _ in 0..for_ms / 5 {
         let lock = lock.clone();
         let use_it = async move {
-            let held = crate::acquire(&lock, side).await.expect("it becomes free");
+            let held = crate::acquire(&lock, side).await.expect("the lock becomes free");
             sleep_ms(50).await;
             held.release().await;
         };
@@ -125,7 +128,7 @@ fn a_constant_load_of_readers_does_not_starve_a_writer() {
             let writer = join(&world, &lock, Write).await;
             assert!(!writer.is_finished(), "readers are there all the time");
             let writing = granted(writer).await;
-            // Those who were ahead release, and nobody else is waited for.
+            // The contenders ahead release, and the waiter waits for no others.
             let waited = client.now().saturating_since(before).as_millis();
             assert!(waited <= 60, "{waited} ms\n{}", world.trace());
             assert_eq!(holders(&world), 1, "alone");
@@ -134,12 +137,12 @@ fn a_constant_load_of_readers_does_not_starve_a_writer() {
             sleep_ms(100).await;
         }
         assert!(!load.is_finished(), "the load lasts");
-        assert_eq!(load.await.expect("it does not panic"), 600);
+        assert_eq!(load.await.expect("the task does not panic"), 600);
         world.check_clean(&[&crowd, &client]).await;
     });
 }
 
-/// Contenders that nobody they would exclude stands ahead of, by what stands in the directory.
+/// The contenders that exclude none ahead of them, according to the directory.
 fn holders(world: &World) -> usize {
     let mut names = world.contenders();
     names.sort_by_key(|name| crate::number(name));
@@ -160,7 +163,7 @@ fn a_constant_load_of_writers_does_not_starve_a_reader() {
         let waited = client.now().saturating_since(before).as_millis();
         assert!(waited <= ahead * 50 + 20, "{waited} ms behind {ahead}\n{}", world.trace());
         reading.release().await;
-        assert_eq!(load.await.expect("it does not panic"), 40);
+        assert_eq!(load.await.expect("the task does not panic"), 40);
         world.check_clean(&[&crowd, &client]).await;
     });
 }
@@ -173,11 +176,16 @@ fn each_writer_has_a_greater_token_than_those_before() {
         let lock = World::rw_lock(&client);
         let mut newest = None;
         for _ in 0..5 {
-            lock.read().await.expect("it is free").release().await.expect("it can be deleted");
-            let guard = lock.write().await.expect("it is free");
+            lock.read()
+                .await
+                .expect("the lock is free")
+                .release()
+                .await
+                .expect("its znode can be deleted");
+            let guard = lock.write().await.expect("the lock is free");
             assert!(newest < Some(guard.fencing_token()));
             newest = Some(guard.fencing_token());
-            guard.release().await.expect("it can be deleted");
+            guard.release().await.expect("its znode can be deleted");
         }
         world.check_clean(&[&client]).await;
     });
@@ -222,14 +230,14 @@ fn try_read_and_try_write_take_only_what_need_not_be_waited_for() {
                 tried.release().await;
             }
             if let Some(held) = held {
-                held.expect("nobody was in the way").release().await;
+                held.expect("no contender excluded it").release().await;
             }
             world.check_clean(&[&client, &other]).await;
         });
     }
 }
 
-/// A writer that waits counts: readers who pass it would starve it.
+/// Readers wait for a waiting writer, since readers that overtake it would starve it.
 #[test]
 fn try_read_does_not_pass_a_writer_that_waits() {
     run(async {
@@ -246,21 +254,22 @@ fn try_read_does_not_pass_a_writer_that_waits() {
     });
 }
 
-/// Between the look of a `try_` and its create, somebody else has come.
+/// Another contender comes between the read of a `try_` and its create.
 #[test]
 fn a_try_that_is_overtaken_leaves_nothing() {
     for wanted in [Read, Write] {
         run(async {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            make_directory(&world);
+            create_directory(&world);
             let late = Action::Delay(Duration::from_millis(50));
             world.server.inject(at_request(session(&client), 0, late));
             let lock = World::rw_lock(&client);
             let trying = spawn(async move { try_acquire(&lock, wanted).await });
             sleep_ms(10).await;
-            let held = crate::acquire(&World::rw_lock(&other), Write).await.expect("it is free");
-            let tried = trying.await.expect("it does not panic").expect("it can be listed");
+            let held =
+                crate::acquire(&World::rw_lock(&other), Write).await.expect("the lock is free");
+            let tried = trying.await.expect("the task does not panic").expect("it can be listed");
             assert!(tried.is_none(), "{}", world.trace());
             sleep_ms(10).await;
             assert_eq!(world.contenders().len(), 1, "{}", world.trace());

@@ -1,16 +1,17 @@
-//! Waiting in the queue, and what may happen meanwhile.
+//! Waiting in the queue, and events meanwhile.
 
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{LockError, LockState, LostReason};
+use zk_tests::case::LOCK;
 use zk_tests::scene::{
     FIRST, SECOND, THIRD, at_op, at_request, delete_directory, partition, place_of, session, spawn,
 };
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault};
 
-use crate::Side::{Read, Write};
+use crate::Access::{Read, Write};
 use crate::{
     WAITS, acquire_within, check_waits, granted, granted_now, holder, number, queue_up, try_acquire,
 };
@@ -37,7 +38,8 @@ fn a_timeout_while_waiting_leaves_nothing_and_disturbs_nobody() {
     }
 }
 
-/// A reader held up by a writer that only waits enters beside the reader that holds.
+/// A reader that waited for a waiting writer shares the lock with the holder when the writer gives
+/// up.
 #[test]
 fn a_writer_that_gives_up_lets_the_readers_behind_it_in() {
     run(async {
@@ -82,7 +84,7 @@ fn a_predecessor_deleted_by_hand_lets_the_waiter_in() {
     }
 }
 
-/// Whoever is woken has somebody else ahead still, whichever of those in between goes.
+/// A waiter that is woken still has another contender ahead, whichever of those in between leaves.
 #[test]
 fn a_middle_contender_that_goes_wakes_nobody_into_the_lock() {
     let queues = [
@@ -119,7 +121,7 @@ fn a_middle_contender_that_goes_wakes_nobody_into_the_lock() {
                 let guard = granted_now(&world, last).await;
                 assert_eq!(guard.state(), LockState::Held);
                 guard.release().await;
-                // One that had to wait stands at the end of the queue by now.
+                // One that had to wait is at the end of the queue by now.
                 if let Some(middle) = middle {
                     drop(granted(middle).await);
                 }
@@ -129,7 +131,7 @@ fn a_middle_contender_that_goes_wakes_nobody_into_the_lock() {
     }
 }
 
-/// Of two readers that hold, the nearer one goes first, or the farther one.
+/// Two readers hold the lock, and either of them releases first.
 #[test]
 fn a_writer_waits_for_every_reader_ahead() {
     for is_nearer_first in [false, true] {
@@ -193,7 +195,7 @@ fn a_directory_deleted_while_waiting_is_made_again() {
     }
 }
 
-/// In a directory made again, somebody else bears the number that the waiter had.
+/// In a directory that was deleted and created again, another contender has the waiter's number.
 #[test]
 fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
     for (ahead, behind) in WAITS {
@@ -205,10 +207,10 @@ fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
             let namesake = number(&place_of(&world, session(&client)));
             world.server.disconnect_all();
             delete_directory(&world);
-            world.server.admin_create(DIRECTORY, b"", None);
-            let path = format!("{DIRECTORY}/somebody{}{namesake:010}", Write.mark());
+            world.server.admin_create(LOCK, b"", None);
+            let path = format!("{LOCK}/somebody{}{namesake:010}", Write.mark());
             world.server.admin_create(&path, b"", Some(session(&other)));
-            world.server.set_create_count(DIRECTORY, 2);
+            world.server.set_create_count(LOCK, 2);
             sleep_ms(2_000).await;
             assert!(!waiter.is_finished(), "{:?}\n{}", waiter.await, world.trace());
             assert!(world.server.admin_delete(&path));
@@ -236,7 +238,7 @@ fn expiry_while_waiting_starts_again_in_the_next_session() {
                 } else {
                     world.server.expire(before);
                 }
-                // The session that was swapped ends by itself, and its znode with it.
+                // The session that was swapped expires, and takes its znode with it.
                 sleep_ms(30_000).await;
                 assert!(world.server.pending_faults().is_empty());
                 assert!(!waiter.is_finished());
@@ -284,7 +286,7 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
     }
 }
 
-/// The session of the holder ends: its znode goes, and with it what kept the others out.
+/// The session of the holder ends, and its znode with it, so the waiters get the lock.
 #[test]
 fn the_end_of_the_holders_session_lets_the_waiter_in() {
     for (ahead, behind) in WAITS {
@@ -305,7 +307,7 @@ fn the_end_of_the_holders_session_lets_the_waiter_in() {
     }
 }
 
-/// A server may tell an expiring session of the end of its own znodes, in any order.
+/// A server may send an expiring session the events of its own znodes' deletion, in any order.
 #[test]
 fn the_end_of_a_session_is_never_a_grant_in_it() {
     for (ahead, behind) in WAITS {

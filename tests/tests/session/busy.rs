@@ -1,19 +1,19 @@
-//! Connections that carry much: links that are slow for what was asked, and who waits for whom.
+//! Busy connections: links that are slow for the requested data, and requests that wait for others.
 
 use std::time::Duration;
 
 use jute_codec::{ReadRequest, Request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use zk_recipes::{Client, Clock, FairLock, LockState};
-use zk_session::machine::{Flight, Operation};
-use zk_session::{LaneEvent, OpError};
+use zk_session::OpError;
+use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
 use zk_tests::meter::Pace;
 use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The server's end of a link that carries so many bytes in a millisecond, from the server.
+/// The server's end of a link that carries this many bytes per millisecond to the client.
 async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
     let (mut from_server, mut to_server) = tokio::io::split(server);
     let (mut from_client, mut to_client) = tokio::io::split(client);
@@ -27,7 +27,7 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
             if to_client.write_all(arrived).await.is_err() {
                 return;
             }
-            // What is short goes with what comes next.
+            // A short rest is sent with the next bytes.
             if taken > bytes / 10 {
                 sleep_ms(1).await;
             }
@@ -36,7 +36,7 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
     tokio::join!(requests, replies);
 }
 
-/// A client at the end of such a link.
+/// A client at the other end of such a link.
 async fn client_behind(world: &World, bytes: usize) -> Client {
     let server = world.server.clone();
     Client::builder("in-process")
@@ -63,7 +63,7 @@ fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
             let world = World::new();
             let client = client_behind(&world, bytes).await;
             let lock = FairLock::new(&client, "/locks/x").expect("the path is legal");
-            let guard = lock.acquire().await.expect("it is free");
+            let guard = lock.acquire().await.expect("the lock is free");
             world.server.admin_create("/big", &vec![b'x'; 1_000_000], None);
             sleep_ms(40_000).await;
             let begun = client.now();
@@ -80,7 +80,7 @@ fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
     }
 }
 
-/// What may be asked for takes longer than a ping may wait for its answer.
+/// The replies that may be pending take longer than a ping may wait for its reply.
 #[test]
 fn a_link_that_is_too_slow_for_pings_loses_no_read() {
     run(async {
@@ -110,7 +110,7 @@ fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
             || Operation::new(Request::Exists(ReadRequest { path: "/".into(), watch: false }));
         let flight =
             |count| Flight { operations: vec![look(); count], session: None, deadline: None };
-        for mut lane in [client.lane(), client.lane()] {
+        for mut lane in [Session::of(&client).lane(), Session::of(&client).lane()] {
             for _ in 0..25 {
                 lane.submit(flight(10)).expect("there is room");
             }
@@ -132,7 +132,7 @@ fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
     });
 }
 
-/// Requests that nobody takes leave no trace in the count of those that wait.
+/// Requests whose futures are dropped are removed from the count of pending ones.
 #[test]
 fn a_client_that_has_stopped_says_so_however_often_it_is_asked() {
     run(async {

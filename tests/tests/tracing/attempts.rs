@@ -1,5 +1,5 @@
-//! An attempt has a span, and all that is done for it happens inside: also what its keeper and the
-//! janitor do when nobody waits for it any more.
+//! An attempt has a span, and all its events are inside, including those of its keeper and of the
+//! janitor after its caller is gone.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -10,15 +10,24 @@ use jute_codec::OpCode;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-use zk_recipes::{ExclusiveLock, FairLock, LockError};
-use zk_tests::exclusive::ZNODE;
-use zk_tests::scene::{at_op, partition, session, spawn};
-use zk_tests::world::{DIRECTORY, World, run, sleep_ms};
+use zk_recipes::{Client, LockError};
+use zk_tests::case::{Case, LOCK};
+use zk_tests::for_each_lock;
+use zk_tests::scene::{FIRST, SECOND, at_op, hold, partition, release, session, spawn};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
+
+for_each_lock! {
+    #[test] locks: [
+        the_span_of_an_attempt_carries_path_and_id_and_its_release_is_inside,
+        the_loss_of_a_lock_is_told_inside_its_span,
+    ]
+    #[test] pairs: [what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span]
+}
 
 const IDENTITY: &str = "somebody-whom-nobody-has-to-know";
 
-/// Writes down every event, with the spans that it happens in.
+/// Records every event with its spans.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Seen>>);
 
@@ -26,7 +35,7 @@ struct Recorder(Arc<Mutex<Seen>>);
 struct Seen {
     spans: BTreeMap<u64, String>,
     entered: Vec<u64>,
-    /// Spans, outermost first, and the event.
+    /// The spans, outermost first, and the event.
     events: Vec<(String, String)>,
 }
 
@@ -43,7 +52,7 @@ impl Recorder {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Spans of attempts in the order in which they were made, each once.
+    /// Spans of attempts in the order of their creation, each once.
     fn attempts(&self) -> Vec<String> {
         self.with(|seen| {
             let spans = seen.spans.values();
@@ -51,7 +60,7 @@ impl Recorder {
         })
     }
 
-    /// Attempts in whose spans an event like this happened.
+    /// Attempts with such an event in their spans.
     fn attempts_that(&self, message: &str) -> Vec<String> {
         self.with(|seen| {
             let events = seen.events.iter().filter(|(_, event)| event.contains(message));
@@ -108,7 +117,7 @@ impl Subscriber for Recorder {
     }
 }
 
-/// Runs a scenario, and hands in what was traced of it.
+/// Runs a scenario, and returns its trace.
 fn traced(scenario: impl Future<Output = ()>) -> Recorder {
     let recorder = Recorder::default();
     tracing::subscriber::with_default(recorder.clone(), || run(scenario));
@@ -120,70 +129,66 @@ fn traced(scenario: impl Future<Output = ()>) -> Recorder {
     recorder
 }
 
-fn fair(client: &zk_recipes::Client) -> FairLock {
-    FairLock::builder(client, DIRECTORY)
-        .and_then(|lock| lock.identity(IDENTITY).build())
-        .expect("the options are legal")
+/// A lock whose contenders have this identity.
+fn lock<C: Case>(client: &Client) -> C {
+    C::with(client, |lock| lock.identity(IDENTITY))
 }
 
-fn exclusive(client: &zk_recipes::Client) -> ExclusiveLock {
-    ExclusiveLock::builder(client, ZNODE)
-        .and_then(|lock| lock.identity(IDENTITY).build())
-        .expect("the options are legal")
+fn the_span_of_an_attempt_carries_path_and_id_and_its_release_is_inside<C: Case>() {
+    for is_dropped in [false, true] {
+        let recorder = traced(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            let guard = hold(&lock::<C>(&client)).await;
+            // The name of the znode contains the id.
+            let name = guard.path().rsplit('/').next().unwrap_or_default().to_owned();
+            if is_dropped {
+                drop(guard);
+            } else {
+                release(guard).await;
+            }
+            world.check_clean(&[&client]).await;
+            tracing::debug!("znode {name}");
+        });
+        let attempts = recorder.attempts();
+        let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
+        assert!(attempt.contains(&format!("path={LOCK}")), "{attempt}");
+        let id = attempt.split_once(" id=").expect("it has an id").1.trim_matches('"');
+        assert_eq!(id.len(), 32, "{attempt}");
+        if let Some(mark) = C::MARK {
+            let name = format!("znode {id}{mark}");
+            let is_named = |(_, event): &(String, String)| event.contains(&name);
+            assert!(recorder.with(|seen| seen.events.iter().any(is_named)), "no {name}");
+        }
+        assert_eq!(recorder.attempts_that("released"), attempts);
+    }
 }
 
-#[test]
-fn the_span_of_an_attempt_carries_path_and_id_and_its_release_is_inside() {
-    let recorder = traced(async {
-        let world = World::new();
-        let client = world.client(1).await;
-        let guard = fair(&client).acquire().await.expect("nobody else wants it");
-        // The id is that of the znode.
-        let name = guard.path().rsplit('/').next().unwrap_or_default().to_owned();
-        drop(guard);
-        let guard = exclusive(&client).acquire().await.expect("nobody else wants it");
-        guard.release().await.expect("it can be deleted");
-        world.check_clean(&[&client]).await;
-        tracing::debug!("znode {name}");
-    });
-    let attempts = recorder.attempts();
-    let [fair, exclusive] = attempts.as_slice() else { panic!("{attempts:?}") };
-    assert!(fair.contains(&format!("path={DIRECTORY}")), "{fair}");
-    assert!(exclusive.contains(&format!("path={ZNODE}")), "{exclusive}");
-    let id = fair.split_once(" id=").expect("it has one").1.trim_matches('"');
-    assert_eq!(id.len(), 32, "{fair}");
-    let is_named = |(_, event): &(String, String)| event.contains(&format!("znode {id}-lock-"));
-    assert!(recorder.with(|seen| seen.events.iter().any(is_named)));
-    assert_eq!(recorder.attempts_that("released"), attempts);
-}
-
-#[test]
-fn what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span() {
+fn what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span<H: Case, W: Case>() {
     for is_lost in [false, true] {
         let recorder = traced(async {
             let world = World::new();
-            let (client, other) = (world.client(1).await, world.client(2).await);
-            let held = exclusive(&other).acquire().await.expect("nobody else wants it");
-            let queue = fair(&other).acquire().await.expect("nobody else wants it");
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let held = hold(&lock::<H>(&other)).await;
             if is_lost {
                 world.server.inject(at_op(session(&client), OpCode::CREATE2, Action::CutAfter));
             }
             for _ in 0..2 {
                 let soon = Duration::from_millis(1);
-                let ended = fair(&client).acquire().timeout(soon).await.map(drop);
+                let ended = lock::<W>(&client).acquire().timeout(soon).await.map(drop);
                 assert_eq!(ended, Err(LockError::TimedOut));
-                let waiter = spawn(exclusive(&client).acquire().into_future());
+                let waiter = spawn(lock::<W>(&client).acquire().into_future());
                 sleep_ms(200).await;
                 waiter.abort();
             }
-            // Whoever is in doubt is looked for once more.
+            // The janitor sweeps once more for an attempt whose outcome is in doubt.
             partition(&world, 100);
             sleep_ms(3_000).await;
-            drop((held, queue));
+            drop(held);
             world.check_clean(&[&client, &other]).await;
         });
         let attempts = recorder.attempts();
-        assert_eq!(attempts.len(), 6, "{attempts:?}");
+        assert_eq!(attempts.len(), 5, "{attempts:?}");
         let mut released = recorder.attempts_that("released");
         released.sort();
         let mut expected = attempts.clone();
@@ -195,14 +200,13 @@ fn what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span() {
     }
 }
 
-#[test]
-fn the_loss_of_a_lock_is_told_inside_its_span() {
+fn the_loss_of_a_lock_is_told_inside_its_span<C: Case>() {
     let recorder = traced(async {
         let world = World::new();
-        let client = world.client(1).await;
-        let guard = exclusive(&client).acquire().await.expect("nobody else wants it");
+        let client = world.client(FIRST).await;
+        let guard = hold(&lock::<C>(&client)).await;
         sleep_ms(500).await;
-        assert!(world.server.admin_delete(ZNODE));
+        assert!(world.server.admin_delete(guard.path()));
         guard.lost().await;
         sleep_ms(100).await;
         drop(guard);

@@ -1,15 +1,15 @@
-//! Typed values as JSON, with the field names of `zookeeper.jute`: the form in which the golden
-//! frames state what they mean. Buffers are hex strings.
+//! Converts values to JSON with the field names of `zookeeper.jute`. The golden frames use this
+//! form. Buffers are hex strings.
 
 use bytes::Bytes;
 use jute_codec::{
     Acl, ClientInfo, ConnectRequest, ConnectResponse, CreateMode, CreateRequest, ErrorCode,
     MultiOp, MultiResult, OpCode, ReadOp, ReadRequest, ReadResult, Request, Response, Stat,
-    WatcherEvent, WatchesRequest,
+    Version, WatcherEvent, WatchesRequest,
 };
 use serde_json::{Value, json};
 
-/// Opcodes by the names that the golden frames use.
+/// Returns the opcode that has this name in the golden frames.
 pub(crate) fn op_named(name: &str) -> Option<OpCode> {
     OPS.iter().find(|(_, known)| *known == name).map(|(op, _)| *op)
 }
@@ -17,9 +17,9 @@ pub(crate) fn op_named(name: &str) -> Option<OpCode> {
 pub(crate) fn connect_request(record: &ConnectRequest) -> Value {
     json!({
         "protocolVersion": record.protocol_version,
-        "lastZxidSeen": record.last_zxid_seen,
+        "lastZxidSeen": record.last_zxid_seen.0,
         "timeOut": record.timeout_ms,
-        "sessionId": record.session_id,
+        "sessionId": record.session_id.0,
         "passwd": hex(&record.password),
         "readOnly": record.read_only,
     })
@@ -29,7 +29,7 @@ pub(crate) fn connect_response(record: &ConnectResponse) -> Value {
     json!({
         "protocolVersion": record.protocol_version,
         "timeOut": record.timeout_ms,
-        "sessionId": record.session_id,
+        "sessionId": record.session_id.0,
         "passwd": hex(&record.password),
         "readOnly": record.read_only,
     })
@@ -69,21 +69,21 @@ pub(crate) fn request(request: &Request) -> Value {
         Request::SetAcl(record) => json!({
             "path": &*record.path,
             "acl": acl(&record.acl),
-            "version": record.version,
+            "version": record.version.0,
         }),
         Request::SetData(record) => json!({
             "path": &*record.path,
             "data": buffer(&record.data),
-            "version": record.version,
+            "version": record.version.0,
         }),
         Request::SetWatches(record) => json!({
-            "relativeZxid": record.relative_zxid,
+            "relativeZxid": record.relative_zxid.0,
             "dataWatches": texts(&record.data),
             "existWatches": texts(&record.exist),
             "childWatches": texts(&record.child),
         }),
         Request::SetWatches2(record) => json!({
-            "relativeZxid": record.relative_zxid,
+            "relativeZxid": record.relative_zxid.0,
             "dataWatches": texts(&record.data),
             "existWatches": texts(&record.exist),
             "childWatches": texts(&record.child),
@@ -214,8 +214,8 @@ fn watches(record: &WatchesRequest) -> Value {
     json!({ "path": &*record.path, "type": record.kind.0 })
 }
 
-fn path_version(path: &str, version: i32) -> Value {
-    json!({ "path": path, "version": version })
+fn path_version(path: &str, version: Version) -> Value {
+    json!({ "path": path, "version": version.0 })
 }
 
 fn identity(identity: &ClientInfo) -> Value {
@@ -234,17 +234,17 @@ fn acl(list: &[Acl]) -> Value {
 
 fn stat(stat: &Stat) -> Value {
     json!({
-        "czxid": stat.czxid,
-        "mzxid": stat.mzxid,
+        "czxid": stat.czxid.0,
+        "mzxid": stat.mzxid.0,
         "ctime": stat.ctime,
         "mtime": stat.mtime,
-        "version": stat.version,
-        "cversion": stat.cversion,
-        "aversion": stat.aversion,
-        "ephemeralOwner": stat.ephemeral_owner,
+        "version": stat.version.0,
+        "cversion": stat.cversion.0,
+        "aversion": stat.aversion.0,
+        "ephemeralOwner": stat.ephemeral_owner.0,
         "dataLength": stat.data_length,
         "numChildren": stat.num_children,
-        "pzxid": stat.pzxid,
+        "pzxid": stat.pzxid.0,
     })
 }
 
@@ -265,7 +265,7 @@ fn hex(bytes: &[u8]) -> Value {
 }
 
 fn op_name(op: OpCode) -> &'static str {
-    OPS.iter().find(|(known, _)| *known == op).expect("an opcode of the table").1
+    OPS.iter().find(|(known, _)| *known == op).expect("the opcode is in the table").1
 }
 
 const OPS: &[(OpCode, &str)] = &[

@@ -1,4 +1,4 @@
-//! Strategies for everything that goes over the wire.
+//! Strategies for all messages of the protocol.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -7,15 +7,15 @@ use jute_codec::{
     ClientInfo, ConnectRequest, ConnectResponse, Create2Reply, CreateMode, CreateRequest,
     DataReply, DeleteRequest, ErrorCode, EventType, Id, KeeperState, MultiOp, MultiResult,
     NameList, OpCode, Permissions, ReadOp, ReadRequest, ReadResult, ReconfigRequest, ReplyHeader,
-    Request, RequestHeader, Response, SaslToken, SetAclRequest, SetDataRequest, SetWatches,
-    SetWatches2, Stat, Ttl, WatcherEvent, WatcherType, WatchesRequest,
+    Request, RequestHeader, Response, SaslToken, SessionId, SetAclRequest, SetDataRequest,
+    SetWatches, SetWatches2, Stat, Ttl, Version, WatcherEvent, WatcherType, WatchesRequest, Zxid,
 };
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Opcodes that a client may send and that have an answer.
+/// Opcodes that a client may send and that have a reply.
 pub(crate) const OPS: [OpCode; 28] = [
     OpCode::ADD_WATCH,
     OpCode::AUTH,
@@ -55,7 +55,7 @@ pub(crate) fn requests() -> impl Strategy<Value = Request> {
     ops().prop_flat_map(request)
 }
 
-/// Answers, each with the opcode it belongs to.
+/// Replies, each with its opcode.
 pub(crate) fn responses() -> impl Strategy<Value = (OpCode, Response)> {
     ops().prop_flat_map(|op| (Just(op), response(op)))
 }
@@ -76,7 +76,9 @@ pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
             create(op).prop_map(Request::Create).boxed()
         }
         OpCode::DELETE => (text(), any::<i32>())
-            .prop_map(|(path, version)| Request::Delete(DeleteRequest { path, version }))
+            .prop_map(|(path, version)| {
+                Request::Delete(DeleteRequest { path, version: Version(version) })
+            })
             .boxed(),
         OpCode::EXISTS => read().prop_map(Request::Exists).boxed(),
         OpCode::GET_ACL => text().prop_map(Request::GetAcl).boxed(),
@@ -92,7 +94,7 @@ pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
         OpCode::REMOVE_WATCHES => watches().prop_map(Request::RemoveWatches).boxed(),
         OpCode::SASL => buffer().prop_map(|token| Request::Sasl(SaslToken(token))).boxed(),
         OpCode::SET_ACL => (text(), acl(), any::<i32>())
-            .prop_map(|(path, acl, version)| SetAclRequest { path, acl, version })
+            .prop_map(|(path, acl, version)| SetAclRequest { path, acl, version: Version(version) })
             .prop_map(Request::SetAcl)
             .boxed(),
         OpCode::SET_DATA => set_data().prop_map(Request::SetData).boxed(),
@@ -104,7 +106,7 @@ pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
     }
 }
 
-/// An answer to a request with this opcode.
+/// A reply to a request with this opcode.
 pub(crate) fn response(op: OpCode) -> BoxedStrategy<Response> {
     match op {
         OpCode::ADD_WATCH => code().prop_map(Response::AddWatch).boxed(),
@@ -147,7 +149,11 @@ pub(crate) fn request_header() -> impl Strategy<Value = RequestHeader> {
 }
 
 pub(crate) fn reply_header() -> impl Strategy<Value = ReplyHeader> {
-    (any::<i32>(), any::<i64>(), code()).prop_map(|(xid, zxid, err)| ReplyHeader { xid, zxid, err })
+    (any::<i32>(), any::<i64>(), code()).prop_map(|(xid, zxid, err)| ReplyHeader {
+        xid,
+        zxid: Zxid(zxid),
+        err,
+    })
 }
 
 pub(crate) fn connect_request() -> impl Strategy<Value = ConnectRequest> {
@@ -156,9 +162,9 @@ pub(crate) fn connect_request() -> impl Strategy<Value = ConnectRequest> {
             |(protocol_version, last_zxid_seen, timeout_ms, session_id, password, read_only)| {
                 ConnectRequest {
                     protocol_version,
-                    last_zxid_seen,
+                    last_zxid_seen: Zxid(last_zxid_seen),
                     timeout_ms,
-                    session_id,
+                    session_id: SessionId(session_id),
                     password,
                     read_only,
                 }
@@ -171,7 +177,7 @@ pub(crate) fn connect_response() -> impl Strategy<Value = ConnectResponse> {
         |(protocol_version, timeout_ms, session_id, password, read_only)| ConnectResponse {
             protocol_version,
             timeout_ms,
-            session_id,
+            session_id: SessionId(session_id),
             password,
             read_only,
         },
@@ -186,7 +192,7 @@ pub(crate) fn event() -> impl Strategy<Value = WatcherEvent> {
     })
 }
 
-/// What the opcode and the answer imply: `with_stat` is chosen by the opcode alone.
+/// A create request. The opcode alone determines `with_stat`.
 fn create(op: OpCode) -> impl Strategy<Value = CreateRequest> {
     let modes = match op {
         OpCode::CREATE_CONTAINER => Just(CreateMode::Container).boxed(),
@@ -217,13 +223,13 @@ fn set_data() -> impl Strategy<Value = SetDataRequest> {
     (text(), buffer(), any::<i32>()).prop_map(|(path, data, version)| SetDataRequest {
         path,
         data,
-        version,
+        version: Version(version),
     })
 }
 
 fn set_watches() -> impl Strategy<Value = SetWatches> {
     (any::<i64>(), texts(), texts(), texts()).prop_map(|(relative_zxid, data, exist, child)| {
-        SetWatches { relative_zxid, data, exist, child }
+        SetWatches { relative_zxid: Zxid(relative_zxid), data, exist, child }
     })
 }
 
@@ -256,11 +262,15 @@ fn watches() -> impl Strategy<Value = WatchesRequest> {
 fn multi_op() -> impl Strategy<Value = MultiOp> {
     let creates = [OpCode::CREATE, OpCode::CREATE2, OpCode::CREATE_CONTAINER, OpCode::CREATE_TTL];
     prop_oneof![
-        (text(), any::<i32>())
-            .prop_map(|(path, version)| MultiOp::Check(CheckRequest { path, version })),
+        (text(), any::<i32>()).prop_map(|(path, version)| MultiOp::Check(CheckRequest {
+            path,
+            version: Version(version)
+        })),
         select(creates.to_vec()).prop_flat_map(create).prop_map(MultiOp::Create),
-        (text(), any::<i32>())
-            .prop_map(|(path, version)| MultiOp::Delete(DeleteRequest { path, version })),
+        (text(), any::<i32>()).prop_map(|(path, version)| MultiOp::Delete(DeleteRequest {
+            path,
+            version: Version(version)
+        })),
         set_data().prop_map(MultiOp::SetData),
     ]
 }
@@ -297,17 +307,17 @@ fn stat() -> impl Strategy<Value = Stat> {
         let [czxid, mzxid, ctime, mtime, ephemeral_owner, pzxid] = longs;
         let [version, cversion, aversion, data_length, num_children] = ints;
         Stat {
-            czxid,
-            mzxid,
+            czxid: Zxid(czxid),
+            mzxid: Zxid(mzxid),
             ctime,
             mtime,
-            version,
-            cversion,
-            aversion,
-            ephemeral_owner,
+            version: Version(version),
+            cversion: Version(cversion),
+            aversion: Version(aversion),
+            ephemeral_owner: SessionId(ephemeral_owner),
             data_length,
             num_children,
-            pzxid,
+            pzxid: Zxid(pzxid),
         }
     })
 }
@@ -318,12 +328,12 @@ fn acl() -> impl Strategy<Value = Vec<Acl>> {
     vec(entry, 0..4)
 }
 
-/// Any code, the known ones more often.
+/// Any code; known ones are more likely.
 fn code() -> impl Strategy<Value = ErrorCode> {
     prop_oneof![-130..1, any::<i32>()].prop_map(ErrorCode)
 }
 
-/// Text of any kind, paths more often.
+/// Any text; paths are more likely.
 fn text() -> impl Strategy<Value = ByteString> {
     prop_oneof!["/[a-z0-9/-]{0,20}", any::<String>()].prop_map(ByteString::from)
 }
@@ -332,7 +342,7 @@ fn texts() -> impl Strategy<Value = Vec<ByteString>> {
     vec(text(), 0..4)
 }
 
-/// Names of any kind, and long ones, which are read in another way.
+/// Any names, including long ones, which are decoded by another path.
 fn names() -> impl Strategy<Value = NameList> {
     let name = prop_oneof![4 => text(), 1 => "[a-z0-9é-]{100,200}".prop_map(ByteString::from)];
     vec(name, 0..4).prop_map(NameList::from_iter)

@@ -1,91 +1,97 @@
-//! Making a directory that is missing, with its ancestors.
+//! Creating a directory that is missing, with its ancestors.
 //!
-//! All of them are created in one flight, as containers, which servers remove when they have been
-//! emptied. A server that knows no containers (before 3.5.1) gets plain znodes.
+//! One flight creates all of them, as containers, which servers remove after they have been
+//! emptied. A server without containers (before 3.5.1) gets plain znodes.
 
 use bytestring::ByteString;
 use jute_codec::{Acl, CreateMode, ErrorCode};
 use zk_session::OpError;
-use zk_session::machine::{Operation, Reply};
+use zk_session::recipe::{Operation, Reply};
 
-use super::{Verdict, create, replayable};
-use crate::error::LockError;
+use super::failure::Failure;
+use super::operation::create;
+use super::verdict::{Verdict, replayable};
+use crate::action::FailedAction;
 
-/// Rounds that have made the directory before a machine gives up. Somebody would have to delete it
-/// each time.
+/// Rounds that have created the directory before a machine gives up. Somebody would have to delete
+/// it after each of them.
 const ROUNDS_MAX: u32 = 5;
 
-/// A directory that may have to be made, over the life of an attempt.
+/// A directory that may have to be created, over the life of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     has_no_containers: bool,
     rounds: u32,
 }
 
-/// How a round went.
+/// The result of a round.
 #[derive(Debug)]
-pub(crate) enum Made {
-    /// It is there, or somebody deletes what we make: what needed it tells.
-    Perhaps,
-    /// The server does not know containers: once more.
-    Again,
-    Failed(LockError),
-    /// The server is overloaded, or answers with an error that may pass.
+pub(crate) enum Round {
+    /// Retry the operation that needs the directory. The directory exists, unless somebody deletes
+    /// it as fast as we create it; the retry will show.
+    Retry,
+    /// The server does not support containers: create the directory once more.
+    Repeat,
+    Failed(Failure),
+    /// The server is overloaded, or failed in a way that may pass.
     Later(OpError),
     SessionOver,
 }
 
 impl Directory {
     /// The operations of a round, for the directory at this path.
-    pub(crate) fn make(&mut self, path: &ByteString) -> Result<Vec<Operation>, LockError> {
-        // The root is always there; what a server misses then is beyond us.
+    pub(crate) fn create(&self, path: &ByteString) -> Result<Vec<Operation>, Failure> {
+        // The root always exists. If a server misses a parent of its children all the same, there
+        // is nothing left to create.
         if self.rounds == ROUNDS_MAX || path == "/" {
-            let path = path.to_string();
-            let code = ErrorCode::NO_NODE;
-            return Err(LockError::Refused { code, operation: "create", path });
+            let error = OpError::Server(ErrorCode::NO_NODE);
+            return Err(Failure::new(FailedAction::Create, path.clone(), error));
         }
         let mode =
             if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
-        let make = |end| -> Option<Operation> {
+        let operation = |end| -> Option<Operation> {
             let path = path.slice_ref(path.get(..end)?);
             Some(create(path, bytes::Bytes::new(), Acl::open(), mode))
         };
-        Ok(ends.filter_map(make).collect())
+        Ok(ends.filter_map(operation).collect())
     }
 
-    /// The directory itself counts: an ancestor may exist without being ours to create. If the
-    /// directory could not be made for the want of an ancestor, that ancestor's answer counts.
-    pub(crate) fn made(&mut self, path: &str, mut reply: Reply) -> Made {
+    /// Evaluates the reply to a round.
+    ///
+    /// The result for the directory itself decides, because an ancestor may exist although we may
+    /// not create it. If the directory could not be created because an ancestor is missing, the
+    /// result for that ancestor decides.
+    pub(crate) fn created(&mut self, path: &str, mut reply: Reply) -> Round {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
-            return Made::Again;
+            return Round::Repeat;
         }
         let mut path = path.to_owned();
         let mut deciding = reply.results.pop();
         if deciding == Some(Err(OpError::Server(ErrorCode::NO_NODE))) {
-            let is_in_place = |result: &Result<_, OpError>| {
+            let exists = |result: &Result<_, OpError>| {
                 matches!(result, Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)))
             };
-            if let Some(depth) = reply.results.iter().position(|result| !is_in_place(result)) {
+            if let Some(depth) = reply.results.iter().position(|result| !exists(result)) {
                 deciding = Some(reply.results.swap_remove(depth));
                 path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
             }
         }
-        let made = match deciding.map(replayable) {
-            // Somebody was faster, or deletes what we make.
+        let round = match deciding.map(replayable) {
+            // Another contender was faster, or somebody deletes what we create.
             Some(Verdict::Refused(OpError::Server(
                 ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
-            ))) => Made::Perhaps,
+            ))) => Round::Retry,
             Some(Verdict::Refused(error)) => {
-                Made::Failed(LockError::definite(error, "create", &path))
+                Round::Failed(Failure::new(FailedAction::Create, path, error))
             }
-            Some(Verdict::Later(error)) => Made::Later(error),
-            Some(Verdict::SessionOver) => Made::SessionOver,
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Made::Perhaps,
+            Some(Verdict::Later(error)) => Round::Later(error),
+            Some(Verdict::SessionOver) => Round::SessionOver,
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Round::Retry,
         };
-        self.rounds += u32::from(matches!(made, Made::Perhaps));
-        made
+        self.rounds += u32::from(matches!(round, Round::Retry));
+        round
     }
 }

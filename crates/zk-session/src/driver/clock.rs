@@ -1,27 +1,28 @@
-//! Where the time comes from.
+//! The source of time.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// A clock. The default counts time spent suspended; the other follows tokio's clock, which tests
-/// can pause.
+/// A clock. By default it counts the time that the machine spends suspended; for tests it can
+/// follow tokio's clock instead, which can be paused.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// Time since boot, suspension included, at the start of the clock.
+    /// Time since boot, including suspension, when the clock was started.
     #[cfg(target_os = "linux")]
     Boot(Duration),
     Tokio(tokio::time::Instant),
 }
 
 impl Clock {
-    /// A clock that goes on while the machine is suspended, as the servers' clocks do.
+    /// Creates a clock that keeps running while the machine is suspended, as the servers' clocks
+    /// do.
     ///
     /// On Linux this is `CLOCK_BOOTTIME`. Elsewhere it is [`std::time::Instant`], which counts
-    /// suspension on some systems.
+    /// suspension on some systems only.
     pub fn system() -> Self {
         #[cfg(target_os = "linux")]
         return Self(Source::Boot(since_boot()));
@@ -29,13 +30,13 @@ impl Clock {
         return Self::tokio();
     }
 
-    /// Tokio's clock: virtual under `start_paused = true`. For tests; it does not count
-    /// suspension on Linux.
+    /// Creates a clock that follows tokio's, which is virtual under `start_paused = true`. It is
+    /// meant for tests, because on Linux it does not count suspension.
     pub fn tokio() -> Self {
         Self(Source::Tokio(tokio::time::Instant::now()))
     }
 
-    /// Time since the clock was made.
+    /// Returns the current time, measured from the creation of the clock.
     pub fn now(&self) -> Time {
         Time::from_start(match &self.0 {
             #[cfg(target_os = "linux")]

@@ -1,10 +1,11 @@
-//! The janitor: cleanup that belongs to the session and outlives whoever caused it.
+//! The janitor: cleanup that belongs to the session and outlives its cause.
 //!
 //! A dropped future cannot wait for its own cleanup, and `Drop` must neither block nor fail. So
-//! whoever may leave something behind first reserves a [`Slot`]. A slot can be handed a future at
-//! any time, also outside a runtime: it becomes a task on the runtime of the session. Slots are
-//! limited.
+//! code that may leave something behind reserves a [`Slot`] first. A slot accepts a future at any
+//! time, even outside of a runtime, and spawns it as a task on the runtime of the session. The
+//! number of slots is limited.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -12,81 +13,93 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, debug};
 
-/// Cleanups of one client that wait for its next reconnect; more are forgotten.
-const MEMORIES_MAX: usize = 1024;
+/// Maximum number of cleanups of one client that wait for a reconnect or a pause to end; more are
+/// discarded.
+const DEFERRED_MAX: usize = 1024;
 
-/// Slots of one client: locks held, attempts and cleanups at a time.
+/// Number of slots of one client: held locks, attempts and cleanups at a time.
 pub const JANITOR_SLOTS_MAX: usize = 65_536;
 
 /// The janitor of one client.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Janitor {
     slots: Arc<Semaphore>,
-    memories: Arc<Semaphore>,
-    room: Arc<Room>,
+    deferred: Arc<Semaphore>,
+    spawner: Arc<Spawner>,
 }
 
-/// Where duties run.
-#[derive(Debug)]
-struct Room {
+/// Spawns cleanups on the runtime of the session.
+struct Spawner {
     runtime: Handle,
     span: Span,
 }
 
-/// The right to have one future run by the janitor.
-#[derive(Debug)]
+/// The right to have the janitor run one future.
 pub struct Slot {
     permit: OwnedSemaphorePermit,
-    room: Arc<Room>,
+    spawner: Arc<Spawner>,
 }
 
 impl Janitor {
-    /// A janitor whose duties run on the current runtime.
+    /// Creates a janitor that runs cleanups on the current runtime.
     pub(crate) fn new(span: Span) -> Self {
         Self {
             slots: Arc::new(Semaphore::new(JANITOR_SLOTS_MAX)),
-            memories: Arc::new(Semaphore::new(MEMORIES_MAX)),
-            room: Arc::new(Room { runtime: Handle::current(), span }),
+            deferred: Arc::new(Semaphore::new(DEFERRED_MAX)),
+            spawner: Arc::new(Spawner { runtime: Handle::current(), span }),
         }
     }
 
-    /// Reserves a slot; waits while all are taken.
+    /// Reserves a slot. Waits while all slots are taken.
     pub(crate) async fn reserve(&self) -> Slot {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        Slot { permit, room: Arc::clone(&self.room) }
+        Slot { permit, spawner: Arc::clone(&self.spawner) }
     }
 
-    /// Runs a future that waits for something which may never come, and keeps nothing alive
-    /// meanwhile. Beyond the limit it is dropped.
-    pub(crate) fn remember(&self, memory: impl Future<Output = ()> + Send + 'static) {
-        match Arc::clone(&self.memories).try_acquire_owned() {
-            Ok(permit) => self.room.run(memory, permit),
-            Err(_) => debug!("too many cleanups wait for a reconnect"),
+    /// Runs a future that waits for something that may never happen, and that keeps nothing alive
+    /// meanwhile. Drops it if too many of them are waiting.
+    pub(crate) fn defer(&self, cleanup: impl Future<Output = ()> + Send + 'static) {
+        match Arc::clone(&self.deferred).try_acquire_owned() {
+            Ok(permit) => self.spawner.spawn(cleanup, permit),
+            Err(_) => debug!("too many deferred cleanups; discarding one"),
         }
     }
 
-    /// Slots in use.
+    /// Returns the number of slots in use.
     pub(crate) fn busy(&self) -> usize {
         JANITOR_SLOTS_MAX - self.slots.available_permits()
     }
 }
 
 impl Slot {
-    /// Hands a future over. It does not block, works outside a runtime and cannot fail; after the
-    /// runtime has shut down the future is dropped, and what it was to remove goes with the
-    /// session.
-    pub fn run(self, duty: impl Future<Output = ()> + Send + 'static) {
-        self.room.run(duty, self.permit);
+    /// Spawns a future on the runtime of the session, and frees the slot when it completes.
+    ///
+    /// This call never blocks or fails, and works outside of a runtime. After the runtime of the
+    /// session has shut down, the future is dropped. The ephemeral znodes that it was meant to
+    /// delete are then deleted when the session expires.
+    pub fn run(self, cleanup: impl Future<Output = ()> + Send + 'static) {
+        self.spawner.spawn(cleanup, self.permit);
     }
 }
 
-impl Room {
-    fn run(&self, duty: impl Future<Output = ()> + Send + 'static, permit: OwnedSemaphorePermit) {
-        // In a box: otherwise it would be there twice, as it came and as it runs.
-        let duty = Box::pin(duty.instrument(self.span.clone()));
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+impl Spawner {
+    fn spawn(
+        &self,
+        cleanup: impl Future<Output = ()> + Send + 'static,
+        permit: OwnedSemaphorePermit,
+    ) {
+        // Boxed, because the task would otherwise hold two copies: the argument of the async block
+        // and the future that it awaits.
+        let cleanup = Box::pin(cleanup.instrument(self.span.clone()));
         self.runtime.spawn(async move {
-            duty.await;
+            cleanup.await;
             drop(permit);
         });
     }

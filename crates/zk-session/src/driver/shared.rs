@@ -1,164 +1,113 @@
-//! What the handles of a client share with its task.
+//! The state that the handles of a client share.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-
-use tokio::sync::{mpsc, oneshot, watch};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::clock::Clock;
-use super::inbox::Teller;
+use super::command::{Command, ReplySink, WatchSender};
+use super::ends::HandleEnds;
 use super::janitor::Janitor;
-use super::trouble::Seen;
+use crate::chroot::translate::request_to_server;
 use crate::error::OpError;
-use crate::machine::{
-    Change, EndCause, Flight, Operation, Reply, SplitMix, Status, Token, WatchId,
-    refusal_when_stopped,
-};
+use crate::failure::ConnectionFailure;
+use crate::machine::{Flight, Operation, OwnerId, Status, Token};
 use crate::path::Chroot;
-use crate::time::Time;
-use crate::types::WatchedEvent;
-use crate::watcher::WatchEnded;
+use crate::random::SplitMix;
 
-/// What a lane is told, in the order of the server.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum LaneEvent {
-    /// The time of [`Lane::wake_at`](crate::Lane::wake_at) has come.
-    Alarm,
-    /// The state of the session changed.
-    Change(Change),
-    /// A flight was answered.
-    Reply {
-        /// Its name.
-        token: Token,
-        /// The answer.
-        reply: Reply,
-    },
-    /// The client has stopped; nothing comes after this.
-    Stopped,
-    /// A watch of the lane fired.
-    Watch {
-        /// Its name within the lane.
-        local: u64,
-        /// What happened.
-        event: WatchedEvent,
-    },
-}
-
-/// Where the answer to a flight goes.
-#[derive(Debug)]
-pub(crate) enum Sink {
-    Lane(u64),
-    Once(oneshot::Sender<Reply>),
-}
-
-impl Sink {
-    /// Whether its flights take places of `outstanding_limit`. Those of a lane have a limit of
-    /// their own ([`Lane`](crate::Lane)), and there are as many lanes as somebody holds.
-    pub(crate) fn is_counted(&self) -> bool {
-        matches!(self, Self::Once(_))
-    }
-}
-
-/// Where the event of a watch goes.
-pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;
-
-/// What handles ask of the task.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Cancel(Token),
-    Close(oneshot::Sender<EndCause>),
-    ForgetOwner(u64),
-    /// Whether a lane needs the lease.
-    NeedLease(u64, bool),
-    Recall(Token),
-    OpenLane(u64, Teller),
-    /// Wake a lane at this time, instead of the time it asked for before.
-    WakeLane(u64, Time),
-    Submit {
-        token: Token,
-        flight: Flight,
-        sink: Sink,
-        watcher: Option<(u64, WatchSender)>,
-    },
-}
-
-/// Shared by all handles of a client. When the last one is gone, the task closes the session.
-#[derive(Debug)]
+/// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
 pub(crate) struct Shared {
     pub(crate) chroot: Chroot,
-    /// How the last session ended.
-    pub(crate) end: Arc<Mutex<EndCause>>,
     pub(crate) clock: Clock,
+    pub(crate) ends: HandleEnds,
+    /// The hosts of the connect string, for messages.
     pub(crate) hosts: String,
     pub(crate) janitor: Janitor,
-    pub(crate) seen: watch::Receiver<Seen>,
-    pub(crate) status: watch::Receiver<Status>,
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
-    /// Flights on the way to the task that take places of `outstanding_limit`.
-    pub(crate) queued: Arc<AtomicUsize>,
+    /// Limit on the flights that are on their way to the task.
     pub(crate) queued_max: usize,
-    pub(crate) next_id: AtomicU64,
-    pub(crate) id_seed: [u64; 2],
+    next_id: AtomicU64,
+    id_seed: [u64; 2],
 }
 
 impl Shared {
-    pub(crate) fn status(&self) -> Status {
-        *self.status.borrow()
+    pub(crate) fn new(
+        chroot: Chroot,
+        clock: Clock,
+        ends: HandleEnds,
+        hosts: String,
+        janitor: Janitor,
+        queued_max: usize,
+        id_seed: [u64; 2],
+    ) -> Self {
+        let next_id = AtomicU64::new(1);
+        Self { chroot, clock, ends, hosts, janitor, queued_max, next_id, id_seed }
     }
 
-    /// A number that no other flight, watch or lane of this client has.
-    pub(crate) fn fresh_id(&self) -> u64 {
+    pub(crate) fn status(&self) -> Status {
+        *self.ends.status.borrow()
+    }
+
+    /// Returns why there is no connection: the last failure, or how far the first attempt has
+    /// progressed.
+    pub(crate) fn why_not_connected(&self) -> Option<ConnectionFailure> {
+        self.ends.connection.borrow().why_not_connected()
+    }
+
+    /// Sends a command to the task. If the task has ended, the command is dropped: its session is
+    /// over, so there is nothing left to cancel, close or wake.
+    pub(crate) fn send(&self, command: Command) {
+        let _ = self.ends.commands.send(command);
+    }
+
+    /// Returns a number that no other flight, watcher or lane of this client has.
+    fn fresh_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A random 128-bit number: the seed is random, and the counter makes every draw another.
+    pub(crate) fn fresh_owner(&self) -> OwnerId {
+        OwnerId(self.fresh_id())
+    }
+
+    /// Returns a random 128-bit number. The seed is random, and a counter makes each number
+    /// different from the others.
     pub(crate) fn unique_id(&self) -> u128 {
         let [high, low] =
             self.id_seed.map(|seed| SplitMix(seed.wrapping_add(self.fresh_id())).next());
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// Why a request cannot be taken any more.
-    pub(crate) fn stopped(&self) -> OpError {
-        refusal_when_stopped(self.status().state)
+    /// Returns the error of a request that is submitted after the client has stopped.
+    fn refusal(&self) -> OpError {
+        self.status().state.refusal()
     }
 
-    /// Gives the paths of a flight as the server knows them.
+    /// Adds the chroot to all paths of a flight.
     pub(crate) fn to_server(&self, flight: &mut Flight) {
         for Operation { request, .. } in &mut flight.operations {
-            crate::chroot::request_to_server(&self.chroot, request);
+            request_to_server(&self.chroot, request);
         }
     }
 
-    /// Queues a flight with the server's paths, in the order of calls.
+    /// Submits a flight with the server's paths. Flights reach the server in the order of these
+    /// calls.
     pub(crate) fn submit(
         &self,
-        mut flight: Flight,
-        owner: u64,
-        sink: Sink,
-        watcher: Option<(u64, WatchSender)>,
+        flight: Flight,
+        owner: OwnerId,
+        sink: ReplySink,
+        watcher: Option<WatchSender>,
     ) -> Result<Token, OpError> {
         let is_counted = sink.is_counted();
-        if is_counted {
-            let queued = self.queued.fetch_add(1, Ordering::Relaxed);
-            if queued >= self.queued_max {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
-                // A task that has stopped takes nothing out any more, so waiting is in vain.
-                let is_stopped = self.commands.is_closed();
-                return Err(if is_stopped { self.stopped() } else { OpError::QueueFull(queued) });
-            }
-        }
-        for watch in flight.operations.iter_mut().filter_map(|op| op.watch.as_mut()) {
-            *watch = WatchId { owner, local: watch.local };
+        if is_counted && let Err(count) = self.ends.queued.add(self.queued_max) {
+            // A task that has stopped never makes room again, so do not suggest to retry.
+            let is_stopped = self.ends.commands.is_closed();
+            return Err(if is_stopped { self.refusal() } else { OpError::QueueFull(count) });
         }
         let token = Token(self.fresh_id());
-        let command = Command::Submit { token, flight, sink, watcher };
-        self.commands.send(command).map_err(|_| {
+        let command = Command::Submit { token, owner, flight, sink, watcher };
+        self.ends.commands.send(command).map_err(|_| {
             if is_counted {
-                self.queued.fetch_sub(1, Ordering::Relaxed);
+                self.ends.queued.remove();
             }
-            self.stopped()
+            self.refusal()
         })?;
         Ok(token)
     }

@@ -1,4 +1,4 @@
-//! How connections are made: TCP, or whatever a test provides.
+//! Opens connections: over TCP, or whatever a test provides.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,15 +15,16 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use crate::connect_string::Host;
+use crate::host::Host;
 use crate::machine::Attempt;
 
-/// Time until the next address is tried beside the one before; as RFC 8305 recommends.
+/// Time after which the next address is tried in parallel, as RFC 8305 recommends.
 const STAGGER: Duration = Duration::from_millis(250);
-/// By how much a race ends earlier than its attempt, so that its end can say what became of each
+/// How much earlier than its attempt a race ends, so that its error can name what happened to each
 /// address.
 const MARGIN: Duration = Duration::from_millis(5);
-/// Addresses of one name that are tried in one attempt. The next attempt begins with another one.
+/// Maximum number of addresses of one name that are tried in one attempt. The next attempt starts
+/// with a different one.
 const RACED_MAX: usize = 4;
 
 /// A byte stream to a server.
@@ -36,9 +37,9 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> +
 
 /// Opens connections to servers.
 ///
-/// It runs in the session's task: what blocks here delays heartbeats, and a panic ends the client.
+/// A transport runs in the session's task: blocking delays heartbeats, and a panic ends the client.
 ///
-/// Closures that return a future of a stream are transports:
+/// A closure that returns a future of a stream is a transport:
 ///
 /// ```
 /// use tokio::io::DuplexStream;
@@ -46,8 +47,8 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> +
 /// let client = zk_session::Client::builder("in-memory").transport(|_host| pipe());
 /// ```
 pub trait Transport: Send + Sync + 'static {
-    /// Starts to open a connection to `host`. The future is dropped when the time of the attempt
-    /// is over.
+    /// Starts to open a connection to `host`. The future is dropped when the time of the attempt is
+    /// up.
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting;
 }
 
@@ -66,18 +67,20 @@ where
 type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 type Resolve = dyn Fn(Host) -> Addresses + Send + Sync;
 
-/// Plain TCP, the default.
+/// Plain TCP. This is the default transport.
 ///
-/// The name is resolved for each attempt. Up to four of its addresses are tried, the next one when
-/// the one before has failed, or after 250 ms; the first that accepts wins. Each attempt at a
-/// server begins with another address, because the one that accepts may not be able to serve.
+/// Each attempt resolves the name and tries up to four of its addresses. The next address is tried
+/// when the previous one has failed, or after 250 ms, and the first one that accepts is used. Each
+/// attempt starts with a different address, because a server that accepts connections may still be
+/// unable to serve.
 #[derive(Clone)]
 pub struct Tcp {
     resolve: Arc<Resolve>,
 }
 
 impl Tcp {
-    /// With the names of the system: DNS, and what else is configured there.
+    /// Creates a transport that resolves names with the system's resolver: DNS, and whatever else
+    /// is configured there.
     pub fn new() -> Self {
         Self::with_resolver(|host: Host| async move {
             let found = tokio::net::lookup_host((host.name.as_str(), host.port)).await?;
@@ -85,9 +88,10 @@ impl Tcp {
         })
     }
 
-    /// With addresses from somewhere else, such as a registry of services. It is asked for each
-    /// attempt, and its time is part of the attempt's. It runs in the session's task: if it blocks,
-    /// heartbeats are late, and if it panics, the client ends.
+    /// Creates a transport that gets addresses from elsewhere, such as a service registry.
+    ///
+    /// `resolve` is called for each attempt, and counts against its time. It runs in the session's
+    /// task: blocking delays heartbeats, and a panic ends the client.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -137,17 +141,19 @@ impl Transport for Tcp {
     }
 }
 
-/// The addresses of one attempt, in the order in which to try them.
+/// Returns the addresses of one attempt in the order in which to try them.
 ///
-/// Resolvers shuffle, so the addresses of a family are sorted before they are taken in turns. The
-/// families alternate, and the one that the resolver prefers comes first.
+/// Resolvers shuffle their results, so the addresses are sorted first: otherwise several attempts
+/// could start with the same address. The address families alternate, starting with the one that
+/// the resolver prefers.
 fn order(addresses: Vec<SocketAddr>, number: u64) -> Vec<SocketAddr> {
     let Some(preferred) = addresses.first().map(SocketAddr::is_ipv4) else { return addresses };
     let addresses: BTreeSet<_> = addresses.into_iter().collect();
     let (first, second): (Vec<_>, Vec<_>) =
         addresses.into_iter().partition(|address| address.is_ipv4() == preferred);
     let mut mixed = Vec::new();
-    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut first = first.into_iter();
+    let mut second = second.into_iter();
     loop {
         let pair = [first.next(), second.next()];
         if pair == [None, None] {
@@ -187,11 +193,11 @@ where
     Err(io::Error::new(kind, all.join(", ")))
 }
 
-/// An address, and the connection to it that is being opened.
+/// An address, and the future of a connection to it.
 type Racer<Fut> = (SocketAddr, Pin<Box<Fut>>);
 
-/// `None` if all addresses have failed. What is open, and what has failed, belongs to the caller,
-/// who may end the race.
+/// Returns the first connection that opens, or `None` if all addresses have failed. The attempts
+/// and failures are stored by the caller, who may end the race at any time.
 async fn race<S, F, Fut>(
     addresses: &[SocketAddr],
     time: Duration,
@@ -203,7 +209,7 @@ where
     F: Fn(SocketAddr) -> Fut,
     Fut: Future<Output = io::Result<S>>,
 {
-    // Each has to begin before the time is over.
+    // Every address must be tried before the time is up.
     let stagger = STAGGER.min(time / (addresses.len() as u32 + 1));
     let mut next = addresses.iter();
     loop {
@@ -226,7 +232,7 @@ where
     }
 }
 
-/// Polls all, and takes out the first that is ready.
+/// Polls all attempts, and removes and returns the first one that is ready.
 fn first_ready<S, Fut>(
     open: &mut Vec<Racer<Fut>>,
     cx: &mut std::task::Context<'_>,
@@ -262,8 +268,8 @@ mod tests {
         (1..=count).map(address).collect()
     }
 
-    /// Dials addresses of which each does what `behave` says; the winner, when each was tried, and
-    /// how long it took.
+    /// Dials addresses that act according to `behave`. Returns the winner, when each address was
+    /// tried, and how long it took.
     async fn dialled<Fut: Future<Output = io::Result<()>>>(
         count: u8,
         time: Duration,
@@ -339,7 +345,7 @@ mod tests {
         let attempt = Attempt::new(0, Duration::MAX);
         let error = |tcp: Tcp| async move {
             match tcp.connect(host(), attempt).await {
-                Ok(_) => panic!("there is nobody"),
+                Ok(_) => panic!("no server listens there"),
                 Err(error) => error.to_string(),
             }
         };

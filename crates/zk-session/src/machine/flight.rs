@@ -1,4 +1,6 @@
-//! Flights: operations that are submitted, sent and answered together.
+//! Flights: operations that are submitted, sent and completed together.
+
+use std::num::NonZeroU64;
 
 use bytestring::ByteString;
 use jute_codec::{ReadRequest, Request, Response};
@@ -7,90 +9,164 @@ use crate::error::OpError;
 use crate::time::Time;
 use crate::types::SessionId;
 
-/// Names a flight; chosen by whoever submits it, never twice.
+/// Identifies a flight. The submitter chooses it and never reuses it.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_structs, reason = "an opaque number")]
 pub struct Token(pub u64);
 
-/// Names a one-shot watch; chosen by whoever asks for it, never twice.
+/// Identifies a recipient of watch events: a lane or a watcher.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_structs, reason = "opaque numbers")]
-pub struct WatchId {
-    /// Whom its event goes to.
-    pub owner: u64,
-    /// Which of the owner's watches it is.
-    pub local: u64,
+pub struct OwnerId(pub u64);
+
+impl OwnerId {
+    /// The owner of flights that set no watch.
+    pub const NONE: Self = Self(0);
 }
 
-/// A request, and the name of the watch it leaves if it asks for one.
+/// Identifies a watch among the watches of one owner. The owner chooses it and never reuses it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct WatchNumber(NonZeroU64);
+
+impl WatchNumber {
+    /// The first number.
+    pub const FIRST: Self = Self(NonZeroU64::MIN);
+    /// The last number.
+    pub const LAST: Self = Self(NonZeroU64::MAX);
+
+    /// Returns the watch number with this value, or `None` for 0, which is not a watch number.
+    pub const fn new(number: u64) -> Option<Self> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(Self(number)),
+            None => None,
+        }
+    }
+
+    /// Returns the number after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Returns the value of the number.
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// Identifies a one-shot watch of a session.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct WatchId {
+    /// The recipient of its event.
+    pub owner: OwnerId,
+    /// Its number among the owner's watches.
+    pub number: WatchNumber,
+}
+
+/// A request, and the number of the watch that it sets, if any.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
 pub struct Operation {
-    /// The request, with paths as the server knows them.
+    /// The request. The machine expects the server's paths, including the chroot.
     pub request: Request,
-    /// Name of its watch. Only exists, getData and getChildren leave one.
-    pub watch: Option<WatchId>,
-    /// Whether flights may share its reply; see [`shared_list`](Self::shared_list). It counts for
-    /// a getChildren without a watch, and for nothing else.
+    /// Number of the watch that it sets. Only exists, getData and getChildren set watches.
+    pub watch: Option<WatchNumber>,
+    /// Whether flights may share its reply; see [`shared_list`](Self::shared_list). It has an
+    /// effect only on a getChildren without a watch.
     pub is_shared: bool,
 }
 
 impl Operation {
-    /// A request that leaves no watch.
+    /// Creates an operation that sets no watch.
     pub fn new(request: Request) -> Self {
         Self { request, watch: None, is_shared: false }
     }
 
-    /// A request that leaves a watch, under this name.
-    pub fn watched(request: Request, watch: WatchId) -> Self {
+    /// Creates an operation that sets a watch with this number.
+    pub fn watched(request: Request, watch: WatchNumber) -> Self {
         Self { request, watch: Some(watch), is_shared: false }
     }
 
-    /// A list of children that was read after the operations before it in the flight, but perhaps
-    /// later than those behind it.
+    /// Creates a request for a list of children that several flights can share. The list is read
+    /// after the operations before it in the flight, but possibly later than those after it.
     ///
-    /// While a list of the same path is in flight on the connection, this one is not sent. When
-    /// that one is answered, one request is sent for all flights that wait for the path by then,
-    /// and its reply, be it an error, answers each of them.
+    /// While another request for a shared list of the same path is in flight, this operation is not
+    /// sent. When that request completes, one new request is sent on behalf of all flights that
+    /// then wait for the path. Its reply, even if it is an error, completes all of them.
     pub fn shared_list(path: ByteString) -> Self {
         let request = Request::GetChildren(ReadRequest { path, watch: false });
         Self { request, watch: None, is_shared: true }
     }
 
-    /// Path of a list that flights may share.
+    /// Returns the path if this is a list that flights may share.
     pub(crate) fn shared_path(&self) -> Option<&ByteString> {
         let Request::GetChildren(read) = &self.request else { return None };
         (self.is_shared && !read.watch).then_some(&read.path)
     }
+
+    /// Returns the path if the request asks the server for a watch.
+    pub(crate) fn watched_path(&self) -> Option<ByteString> {
+        if let Request::Exists(read)
+        | Request::GetData(read)
+        | Request::GetChildren(read)
+        | Request::GetChildren2(read) = &self.request
+            && read.watch
+        {
+            return Some(read.path.clone());
+        }
+        None
+    }
 }
 
-/// One or a few operations that go out on one connection or not at all.
+/// One or a few operations that are sent on the same connection or not at all.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
 pub struct Flight {
-    /// The operations, in the order they are sent and executed. A shared list may come later.
+    /// The operations in the order in which they are sent and executed. A shared list may be sent
+    /// later than the operations after it.
     pub operations: Vec<Operation>,
-    /// Session they belong to. In another session they fail and are not sent.
+    /// The session that the operations are meant for. In any other session they fail unsent.
     pub session: Option<SessionId>,
-    /// When to stop waiting. What was not sent by then is not sent.
+    /// When to stop waiting. An operation that is not sent by then is never sent.
     pub deadline: Option<Time>,
 }
 
-/// Answer to a flight.
+/// The results of a flight.
 #[derive(Clone, Debug, Eq, PartialEq)]
-#[allow(clippy::exhaustive_structs, reason = "complete by definition")]
 pub struct Reply {
     /// Session in which the flight was sent; `None` if it was not sent.
     pub session: Option<SessionId>,
     /// Number of the connection on which it was sent; 0 if it was not sent.
     pub connection: u64,
-    /// One result for each operation.
+    /// One result for each operation, in the same order.
     pub results: Vec<Result<Response, OpError>>,
 }
 
 impl Reply {
-    /// The same error for each operation of a flight that was not sent.
+    /// Creates the reply to a flight that was not sent: the same error for each operation.
     pub(crate) fn unsent(operations: usize, error: &OpError) -> Self {
         Self { session: None, connection: 0, results: vec![Err(error.clone()); operations] }
+    }
+}
+
+/// A flight that is not complete.
+#[derive(Debug)]
+pub(super) struct OpenFlight {
+    /// Its place in the queue of waiting flights.
+    pub(super) place: u64,
+    /// Receives the events of its watches.
+    pub(super) owner: OwnerId,
+    /// Connection on which its first operation was sent; 0 before that.
+    pub(super) connection: u64,
+    pub(super) session: Option<SessionId>,
+    pub(super) results: Vec<Option<Result<Response, OpError>>>,
+    /// Number of operations without a result.
+    pub(super) missing: usize,
+    /// How much of `outstanding_limit` it uses up.
+    pub(super) places: usize,
+    pub(super) deadline: Option<Time>,
+    /// Paths of its shared lists that were not requested yet.
+    pub(super) parked: Vec<ByteString>,
+}
+
+impl OpenFlight {
+    pub(super) fn is_sent(&self) -> bool {
+        self.connection != 0
     }
 }

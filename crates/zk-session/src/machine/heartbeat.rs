@@ -1,210 +1,129 @@
-//! Whether the connection lives: pings, silence, and what stands ahead of an answer.
+//! Tracks what was received on the connection, and what is overdue.
 //!
-//! Any byte proves that the peer is alive, so silence counts from the last one. But it does not
-//! prove that our requests arrive: watch events come by themselves. A ping does, because it must be
-//! answered. A server answers in the order of requests, so the answer to a ping comes behind the
-//! replies to all that was sent before it, and those may be long. So its time counts from its
-//! sending, or from the last progress of the replies ahead of it, whichever is later. What comes
-//! after those, and events, are no progress: the ping is due.
+//! Any received byte proves that the peer is alive, so silence is measured from the last one. But
+//! it does not prove that our requests arrive, because watch events are sent without a request. The
+//! reply to a ping does prove it. A server replies in the order of requests, so the reply to a ping
+//! arrives after the replies to all requests sent before it, and those may be long. The time of a
+//! ping is therefore measured from when it was sent or from the last progress of the replies ahead
+//! of it, whichever is later. Later replies and events do not count as progress, because the reply
+//! to the ping is due before them.
 //!
-//! Progress is a whole reply, or another [`PROGRESS_MIN`] bytes of one, and if it is longer than
-//! 4 MiB, another 256th of it. A read timeout that brings less ends the connection. So a peer may
-//! let a reply trickle, but no single one takes longer than 256 read timeouts, and what stands
-//! ahead of a ping is a limited number of replies.
+//! Progress is a whole reply, or another [`PROGRESS_MIN`] bytes of one. For a reply longer than 4
+//! MiB it is another 256th of its length. A connection ends if a read timeout passes with less
+//! progress than that. So a peer may send a reply slowly, but no single reply takes longer than 256
+//! read timeouts, and only a limited number of replies is ahead of a ping.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use bytes::BytesMut;
-use jute_codec::{Request, xid};
-
-use super::DisconnectCause;
-use super::Session;
-use super::timer::Timer;
 use crate::time::Time;
 
-/// Bytes of an unfinished reply that are progress.
+/// Minimum bytes of an unfinished reply that count as progress.
 const PROGRESS_MIN: usize = 16 * 1024;
 
-/// Acknowledgements that are less far apart are not expected: any server is busy for so long.
-const BEAT_MIN: Duration = Duration::from_millis(500);
-
-/// What was heard on the connection, and what has to come.
+/// Tracks received bytes, and pings without a reply.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// When bytes arrived last.
-    heard: Time,
-    /// Unanswered ones, the oldest first.
+    /// When the last bytes arrived.
+    last_received: Time,
+    /// Pings without a reply, oldest first.
     pings: VecDeque<Ping>,
-    /// Requests of this connection that were answered. Pings are not among them.
-    answered: u64,
-    unfinished: Option<Unfinished>,
+    /// Number of completed requests of this connection, not counting pings.
+    completed: u64,
+    unfinished: Option<UnfinishedReply>,
 }
 
 #[derive(Debug)]
 struct Ping {
     sent: Time,
-    /// Since when nothing but its answer is missing, or the replies ahead of it make no progress.
+    /// When it was sent, or when the replies ahead of it last made progress.
     since: Time,
-    /// Requests of this connection that were sent before it.
+    /// Number of requests sent on this connection before it.
     ahead: u64,
 }
 
-/// A reply that is arriving.
+/// A reply of which only a part has arrived.
 #[derive(Clone, Copy, Debug)]
-struct Unfinished {
-    /// It is too long, its head was taken for the answer, and the rest is thrown away.
+struct UnfinishedReply {
+    /// The reply exceeds the limit. Its first bytes completed the request; the rest is discarded.
     is_skipped: bool,
-    /// Bytes of it that were missing at the last progress.
+    /// Number of bytes that were missing at the last progress.
     missing: usize,
-    /// How many more of them are progress.
+    /// Number of further bytes that count as progress.
     step: usize,
 }
 
 impl Heartbeat {
-    /// Begins with a connection.
-    pub(crate) fn new(now: Time) -> Self {
-        Self { heard: now, pings: VecDeque::new(), answered: 0, unfinished: None }
+    /// Starts with a new connection.
+    pub(super) fn new(now: Time) -> Self {
+        Self { last_received: now, pings: VecDeque::new(), completed: 0, unfinished: None }
     }
 
-    fn heard(&mut self, now: Time) {
-        self.heard = now;
+    pub(super) fn last_received(&self) -> Time {
+        self.last_received
     }
 
-    /// A ping goes out behind this many unanswered requests.
-    fn ping(&mut self, now: Time, in_flight: usize) {
-        let ahead = self.answered + in_flight as u64;
+    /// Records that bytes arrived.
+    pub(super) fn received(&mut self, now: Time) {
+        self.last_received = now;
+    }
+
+    /// Records that a ping is sent after this many requests without a reply.
+    pub(super) fn ping_sent(&mut self, now: Time, in_flight: usize) {
+        let ahead = self.completed + in_flight as u64;
         self.pings.push_back(Ping { sent: now, since: now, ahead });
     }
 
-    /// A ping was answered; when it was sent.
-    pub(super) fn pong(&mut self) -> Option<Time> {
+    /// Records the reply to the oldest ping. Returns when that ping was sent.
+    pub(super) fn ping_completed(&mut self) -> Option<Time> {
         self.pings.pop_front().map(|ping| ping.sent)
     }
 
-    /// The oldest request was answered.
-    pub(super) fn answered(&mut self, now: Time) {
-        self.answered += 1;
-        self.progress(now, self.answered);
+    /// Records that the oldest request is complete.
+    pub(super) fn request_completed(&mut self, now: Time) {
+        self.completed += 1;
+        self.progress(now, self.completed);
     }
 
-    /// Another frame begins. What was skipped has been answered before, and ends here.
-    fn finished(&mut self, now: Time) {
+    /// Records that another frame begins. The request of a skipped reply completed earlier, so the
+    /// end of that reply is the last progress it makes.
+    pub(super) fn frame_finished(&mut self, now: Time) {
         if self.unfinished.take().is_some_and(|reply| reply.is_skipped) {
-            self.progress(now, self.answered);
+            self.progress(now, self.completed);
         }
     }
 
-    /// `missing` bytes of a reply are to come, of as many as `length`.
-    fn arriving(&mut self, now: Time, is_skipped: bool, length: usize, missing: usize) {
+    /// Records that a part of a reply of `length` bytes has arrived, and `missing` bytes have not.
+    pub(super) fn part_received(
+        &mut self,
+        now: Time,
+        is_skipped: bool,
+        length: usize,
+        missing: usize,
+    ) {
         if self.unfinished.is_some_and(|reply| reply.is_skipped != is_skipped) {
-            self.finished(now);
+            self.frame_finished(now);
         }
         let step = PROGRESS_MIN.max(length / 256);
-        let begun = Unfinished { is_skipped, missing: length, step };
+        let begun = UnfinishedReply { is_skipped, missing: length, step };
         let reply = self.unfinished.unwrap_or(begun);
         self.unfinished = Some(reply);
         if reply.missing.saturating_sub(missing) >= reply.step {
-            self.unfinished = Some(Unfinished { missing, ..reply });
-            // The head of a long reply was its answer.
-            self.progress(now, self.answered + u64::from(!is_skipped));
+            self.unfinished = Some(UnfinishedReply { missing, ..reply });
+            // The first bytes of a skipped reply have already completed its request.
+            self.progress(now, self.completed + u64::from(!is_skipped));
         }
     }
 
-    /// The reply to the request with this number moves on: good for whatever stands behind it.
+    /// Records progress of the reply to the request with this number. It counts for all pings sent
+    /// after that request.
     fn progress(&mut self, now: Time, number: u64) {
         for ping in self.pings.iter_mut().filter(|ping| number <= ping.ahead) {
             ping.since = now;
         }
     }
 
-    /// Since when the peer owes us something.
-    fn since(&self) -> Time {
-        self.pings.front().map_or(self.heard, |ping| self.heard.min(ping.since))
-    }
-}
-
-impl Session {
-    /// Bytes have arrived.
-    pub(super) fn hear(&mut self, bytes: &BytesMut) {
-        if !bytes.is_empty() {
-            self.heartbeat.heard(self.now);
-        }
-    }
-
-    /// The next frame was taken.
-    pub(super) fn hear_frame(&mut self) {
-        self.heartbeat.finished(self.now);
-    }
-
-    /// What is left of the bytes is the front of a frame. It counts if it is of the next reply.
-    pub(super) fn hear_part(&mut self, bytes: &BytesMut) {
-        let skipped = self.frames.skipping();
-        let xid = bytes.get(4..).and_then(|payload| payload.first_chunk()).copied();
-        if skipped > 0 {
-            // Its length does not matter: it begins with what is to be skipped.
-            self.heartbeat.arriving(self.now, true, skipped, skipped);
-        } else if xid.is_some() && xid.map(i32::from_be_bytes) == self.inflight.next_xid() {
-            let missing = self.frames.missing(bytes);
-            self.heartbeat.arriving(self.now, false, missing + bytes.len(), missing);
-        } else {
-            self.heartbeat.finished(self.now);
-        }
-    }
-
-    pub(super) fn arm_heartbeat(&mut self) {
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
-        self.timers.set(Timer::Read, self.now + self.read_timeout());
-    }
-
-    /// Silence of two thirds of the session timeout means that the connection is dead, as in
-    /// `ClientCnxn`, so that the last third is left for another server. Where a lock relies on the
-    /// lease there is less time.
-    pub(super) fn read_timeout(&self) -> Duration {
-        let usual = self.timeout * 2 / 3;
-        // Writes keep it only where it is needed; pings, on all sessions.
-        let is_kept =
-            self.is_relied_on && (self.lease_needed.is_some() || !self.lease.is_written());
-        self.lease.silence().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
-    }
-
-    /// What the end of the read timeout means.
-    pub(super) fn silence(&self) -> DisconnectCause {
-        let timeout = self.read_timeout();
-        if self.heartbeat.heard + timeout <= self.now {
-            DisconnectCause::Silence(timeout)
-        } else {
-            DisconnectCause::PingOverdue(timeout)
-        }
-    }
-
-    /// Pings go by the schedule, whatever else is sent: some servers do not count reads, and a
-    /// long queue of requests must not delay the proof that the session lives.
-    pub(super) fn ping(&mut self) {
-        self.send_internal(xid::PING, &Request::Ping, None);
-        self.heartbeat.ping(self.now, self.inflight.len());
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
-    }
-
-    /// How far apart acknowledgements are at most, if the server is prompt.
-    pub(super) fn beat(&self) -> Duration {
-        match self.lease.interval() {
-            Some(interval) if !self.lease.is_written() => interval,
-            Some(interval) if self.lease_needed.is_some() => interval.max(BEAT_MIN),
-            Some(_) | None => self.acknowledged_timeout / 3,
-        }
-    }
-
-    /// A third of the session timeout, or as often as the lease needs it.
-    fn ping_interval(&self) -> Duration {
-        self.lease.ping_interval().unwrap_or(self.timeout / 3)
-    }
-
-    /// The connection lives while something is heard, and while no ping waits too long.
-    pub(super) fn rearm_read(&mut self) {
-        // Before the lease was needed, the limit was another, and pings were as far apart.
-        let since = self.heartbeat.since().max(self.lease_needed.unwrap_or_default());
-        let at = (since + self.read_timeout()).max(self.now);
-        self.timers.set(Timer::Read, at);
+    /// Returns since when the peer has owed us bytes.
+    pub(super) fn overdue_since(&self) -> Time {
+        self.pings.front().map_or(self.last_received, |ping| self.last_received.min(ping.since))
     }
 }

@@ -2,29 +2,30 @@
 
 use std::time::Duration;
 
-use crate::connect_string::Host;
+use crate::host::Host;
+use crate::random::SplitMix;
 use crate::time::Time;
 
-/// Longest pause before the first attempt after a proven connection: enough that the
-/// clients of a server that went away do not all come in the same moment.
+/// Maximum pause before the first attempt after a proven connection. It spreads out the clients of
+/// a failed server, which would otherwise all reconnect at the same moment.
 const FIRST_MAX: Duration = Duration::from_millis(50);
 /// Pause before each other server of the first lap, before jitter.
 const LAP_PAUSE: Duration = Duration::from_millis(50);
-/// Servers of the first lap that are tried so quickly.
+/// Maximum number of servers of the first lap that are tried with such short pauses.
 const LAP_MAX: usize = 16;
 /// First pause after that lap, before jitter.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Longest pause, before jitter, while a lease or a session can still be saved. Half of it is
-/// certain, so it is also what keeps a client below one attempt a second.
+/// Maximum pause, before jitter, while a lease or a session can still be saved. Jitter shortens a
+/// pause by at most half, so this also limits a client to one attempt a second.
 const BACKOFF_URGENT_MAX: Duration = Duration::from_secs(2);
-/// Longest pause, before jitter, when there is nothing to save.
+/// Maximum pause, before jitter, when there is nothing to save.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// In the long run there is no more than one attempt in this time, whatever servers do.
+/// Long-term minimum time between attempts, whatever the servers do.
 const SPACING: Duration = Duration::from_secs(1);
-/// Attempts that may come sooner, besides one lap: those of the first, short pauses.
+/// Attempts that may exceed that rate, in addition to one lap. They cover the first, short pauses.
 const BURST: usize = 8;
 
-/// An attempt to connect, as a transport has to know it.
+/// What a transport needs to know about an attempt to connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attempt {
     number: u64,
@@ -32,19 +33,19 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The attempt with this number, which has this much time.
+    /// Creates an attempt with this number, which must complete within `time`.
     pub const fn new(number: u64, time: Duration) -> Self {
         Self { number, time }
     }
 
-    /// How often this server was tried before, counted from a random start. A transport that knows
-    /// several addresses of a server begins with another one each time.
+    /// Returns how often this server was tried before, counted from a random start. A transport
+    /// that knows several addresses of a server starts each attempt with a different one.
     pub const fn number(&self) -> u64 {
         self.number
     }
 
-    /// The time to connect and to get the handshake's answer. When it is over, the future of the
-    /// connection is dropped.
+    /// Returns the time allowed for the connection and the reply to the handshake. When it is up,
+    /// the future of the connection is dropped.
     pub const fn time(&self) -> Duration {
         self.time
     }
@@ -54,28 +55,28 @@ impl Attempt {
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     hosts: Vec<Host>,
-    /// Attempts so far.
+    /// Number of attempts so far.
     attempts: u64,
     /// Number of the first attempt at each server.
     start: u64,
-    /// Attempts that failed, and connections that ended, since one was proven.
+    /// Failed attempts and lost connections since the last proven connection.
     failures: u32,
-    /// No answer that ends a session has been followed at once since a connection was proven.
+    /// Whether the next reply that ends a session may be followed by an attempt without a pause.
     may_hurry: bool,
-    /// Attempts so far have used up the time until then, at one in `SPACING`.
+    /// The attempts so far have used up the budget of one attempt per `SPACING` until this time.
     paid_until: Time,
     random: SplitMix,
 }
 
 impl Hosts {
-    /// `hosts` is not empty; `seed` decides the order and the jitter.
+    /// Creates the rotation. `hosts` must not be empty; `seed` determines the order and the jitter.
     pub(crate) fn new(mut hosts: Vec<Host>, seed: u64) -> Self {
         assert!(!hosts.is_empty(), "the builder refuses an empty list");
         let mut random = SplitMix(seed);
         for end in (1..hosts.len()).rev() {
             hosts.swap(end, random.below(end as u64 + 1) as usize);
         }
-        // Far from the end of the numbers.
+        // Drop half of the bits, so that adding attempts never overflows.
         let start = random.next() >> 32;
         let paid_until = Time::default();
         Self { hosts, attempts: 0, start, failures: 0, may_hurry: true, paid_until, random }
@@ -85,7 +86,7 @@ impl Hosts {
         self.hosts.len()
     }
 
-    /// The next server in turn, and the number of this attempt at it.
+    /// Returns the next server in turn, and the number of this attempt at it.
     pub(crate) fn next(&mut self) -> (Host, u64) {
         let count = self.hosts.len() as u64;
         let host = self.hosts.get((self.attempts % count) as usize).expect("the index wraps");
@@ -94,24 +95,25 @@ impl Hosts {
         (host.clone(), number)
     }
 
-    /// Attempts that failed, and connections that ended, since a connection was proven.
+    /// Returns the number of failed attempts and lost connections since the last proven connection.
     pub(crate) fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// Servers that were not tried yet in this lap, the next one among them.
+    /// Returns how many servers are left to try in this lap, including the next one.
     pub(crate) fn left(&self) -> u32 {
         let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
         count - self.failures.saturating_sub(1) % count
     }
 
-    /// A connection is proven: the next failure is a first one.
+    /// Records that a connection is proven: the next failure counts as the first again.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
         self.may_hurry = true;
     }
 
-    /// When to make the next attempt, after one has failed or a connection has ended now.
+    /// Records that an attempt failed, or a connection was lost, at `now`. Returns when to make the
+    /// next attempt.
     pub(crate) fn retry_at(&mut self, now: Time, is_urgent: bool) -> Time {
         let (least, most) = self.pause(is_urgent);
         self.failures = self.failures.saturating_add(1);
@@ -119,8 +121,9 @@ impl Hosts {
         self.pace(now + least + Duration::from_nanos(jitter))
     }
 
-    /// The same, after an answer that is no failure of the server: at once, but only once for each
-    /// proven connection, because a server may give such answers for ever.
+    /// Like [`retry_at`](Self::retry_at), but after a regular reply rather than a failure of the
+    /// server. The next attempt is due at once, but only once per proven connection, because a
+    /// faulty server may send such replies again and again.
     pub(crate) fn follow_at(&mut self, now: Time, is_urgent: bool) -> Time {
         if std::mem::take(&mut self.may_hurry) {
             self.pace(now)
@@ -129,12 +132,14 @@ impl Hosts {
         }
     }
 
-    /// The shortest and the longest pause now.
+    /// Returns the minimum and the maximum pause before the next attempt.
     fn pause(&self, is_urgent: bool) -> (Duration, Duration) {
         let others = (self.hosts.len() - 1).min(LAP_MAX) as u32;
+        // The ensemble itself is probably fine after a single failure, so try another server soon.
         if self.failures == 0 {
             return (Duration::ZERO, FIRST_MAX);
         }
+        // Back off only when every server has failed once.
         let Some(doublings) = self.failures.checked_sub(others + 1) else {
             return (LAP_PAUSE / 2, LAP_PAUSE);
         };
@@ -143,32 +148,15 @@ impl Hosts {
         (full / 2, full)
     }
 
-    /// A connection that proves its use and then ends, again and again, must not be a way round
-    /// the long pauses. So each attempt has a price, and there is credit for one lap and a burst.
+    /// Delays an attempt if there were too many before it. Connections that prove themselves and
+    /// then end, again and again, must not bypass the long pauses. So each attempt has a price, and
+    /// there is credit for one lap and a burst.
     fn pace(&mut self, wanted: Time) -> Time {
         let credit = SPACING * (self.hosts.len().min(LAP_MAX) + BURST) as u32;
         let debt = self.paid_until.saturating_since(wanted);
         let at = wanted + debt.saturating_sub(credit);
         self.paid_until = self.paid_until.max(at) + SPACING;
         at
-    }
-}
-
-/// A small generator (SplitMix64) whose seed is an argument.
-#[derive(Clone, Debug)]
-pub(crate) struct SplitMix(pub(crate) u64);
-
-impl SplitMix {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is not 0. The bias is below 2^-32 for the bounds used here.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }
 
@@ -180,7 +168,7 @@ mod tests {
         (0..n).map(|port| Host { name: "zk".into(), port }).collect()
     }
 
-    /// Moments of the attempts that one client makes if each fails at once.
+    /// Returns the times of the attempts of one client if each fails at once.
     fn outage(hosts: Hosts, is_urgent: bool, seconds: u64) -> Vec<Duration> {
         let mut hosts = hosts;
         let mut now = Time::default();
@@ -216,7 +204,7 @@ mod tests {
             }
         }
         let start = |seed| Hosts::new(hosts(1), seed).next().1;
-        assert!((2..20).any(|seed| start(seed) % 3 != start(1) % 3), "the seed decides it");
+        assert!((2..20).any(|seed| start(seed) % 3 != start(1) % 3), "the seed determines it");
     }
 
     #[test]
@@ -258,7 +246,7 @@ mod tests {
 
     #[test]
     fn no_way_of_success_and_failure_allows_more_than_one_attempt_a_second() {
-        // A server that proves its use at once and then goes away is the worst there can be.
+        // The worst case is a server whose connections prove themselves at once and then end.
         for (count, failures) in [(1, 0), (1, 1), (5, 3), (16, 15), (50, 49)] {
             let mut rotation = Hosts::new(hosts(count), 9);
             let mut now = Time::default();
@@ -278,7 +266,8 @@ mod tests {
         }
     }
 
-    /// Attempts in each of these seconds, by this many clients of one server that is gone.
+    /// Returns the number of attempts in each second of a minute, made by this many clients whose
+    /// servers are all down.
     fn curve(clients: u64, servers: u16, is_urgent: bool) -> Vec<usize> {
         let mut seconds = vec![0; 60];
         for seed in 0..clients {

@@ -1,27 +1,27 @@
-//! How many bytes of replies may be on their way.
+//! How many bytes of replies are still to arrive.
 //!
-//! A request is short, and its reply may be megabytes. A server keeps the replies that a slow
-//! connection does not take, so thousands of reads of long znodes can exhaust its memory. Nobody
-//! knows the length of a reply before it is there, so the machine expects what it has seen last.
-//! Each kind of reads has an estimate: it starts high, rises at once to a longer reply, and falls
-//! by an eighth of the difference with each shorter one. It counts for all that are in flight,
-//! because what was learnt since they were sent holds for them too.
+//! A request is short, but its reply may be megabytes long. A server buffers the replies that a
+//! slow connection does not take, so thousands of reads of large znodes can exhaust its memory. The
+//! length of a reply is unknown until it arrives, so the machine estimates it from earlier ones.
+//! Each kind of read has its own estimate. It starts high, rises at once to the length of a longer
+//! reply, and falls by an eighth of the difference with each shorter one. It applies to all reads
+//! in flight, including those that were sent before the estimate changed.
 //!
-//! While more than [`EXPECTED_MAX`] bytes are expected, other flights wait. Whatever is expected,
-//! one can go when nothing is in flight.
+//! While more than [`EXPECTED_MAX`] bytes are expected, further flights wait. If nothing is in
+//! flight, one flight is always sent, however large the estimate.
 
 use jute_codec::OpCode;
 
-/// Bytes of replies that are expected; beyond that requests wait.
+/// Limit on the expected bytes of replies; above it, requests wait.
 pub(super) const EXPECTED_MAX: u64 = 4 * 1024 * 1024;
-/// The first estimate of a read: as long as data can be on a server with its defaults. So the first
-/// burst asks for no more than a slow link carries between two pings. If replies turn out to be
-/// short, four round trips later hundreds of reads can go at once.
+/// First estimate for a read: the maximum length of a znode's data on a server with default
+/// settings. So the first burst requests no more than a slow link carries between two pings. If the
+/// replies turn out to be short, hundreds of reads fit four round trips later.
 const FIRST_ESTIMATE: u64 = 1024 * 1024;
-/// What any other reply is taken for.
+/// Estimate for any other reply.
 const SHORT_REPLY: u64 = 128;
 
-/// The requests in flight, and how long their replies are expected to be.
+/// The requests in flight, and estimates of the lengths of their replies.
 #[derive(Debug, Default)]
 pub(crate) struct ReplySizes {
     children: Reads,
@@ -29,7 +29,7 @@ pub(crate) struct ReplySizes {
     others: u64,
 }
 
-/// One kind of reads.
+/// One kind of read.
 #[derive(Debug)]
 struct Reads {
     estimate: u64,
@@ -43,25 +43,27 @@ impl Default for Reads {
 }
 
 impl ReplySizes {
-    pub(crate) fn requested(&mut self, op: OpCode) {
+    /// Records a request.
+    pub(crate) fn add(&mut self, op: OpCode) {
         *self.in_flight(op) += 1;
     }
 
-    /// Nothing was requested after all, or the reply will never come.
-    pub(crate) fn taken_back(&mut self, op: OpCode) {
+    /// Removes a request that was not sent after all, or whose reply will never arrive.
+    pub(crate) fn remove(&mut self, op: OpCode) {
         *self.in_flight(op) -= 1;
     }
 
-    pub(crate) fn answered(&mut self, op: OpCode, length: usize) {
-        self.taken_back(op);
+    /// Records the reply to a request.
+    pub(crate) fn complete(&mut self, op: OpCode, length: usize) {
+        self.remove(op);
         if let Some(reads) = self.reads(op) {
             let length = length as u64;
             reads.estimate = length.max(reads.estimate - reads.estimate.saturating_sub(length) / 8);
         }
     }
 
-    /// Bytes of all replies to come.
-    pub(crate) fn expected(&self) -> u64 {
+    /// Returns the estimated number of bytes of all replies that are still to arrive.
+    pub(crate) fn expected_bytes(&self) -> u64 {
         let reads = |reads: &Reads| reads.estimate * reads.in_flight;
         reads(&self.children) + reads(&self.data) + SHORT_REPLY * self.others
     }
@@ -83,11 +85,11 @@ impl ReplySizes {
     }
 }
 
-/// What is in a reply.
+/// The kind of content in a reply.
 enum Kind {
     Children,
     Data,
-    /// Nothing that grows with what others store.
+    /// Nothing whose length depends on what clients have stored.
     Other,
 }
 

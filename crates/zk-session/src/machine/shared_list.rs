@@ -1,12 +1,12 @@
-//! Lists of children that many flights ask for: one reply serves several of them.
+//! Lists of children that many flights request: one reply serves several of them.
 //!
-//! Thousands of tasks may wait in one queue, and the list of it is long. A flight that marks its
-//! list as shared gets one that was sent after everything that stands before it in the flight. So
-//! a flight never joins a request that has left already. While a list of a path is in flight, the
-//! operations that ask for the same path are parked; when its reply has arrived, one request goes
-//! out for all of them.
+//! Thousands of tasks may wait in one queue, and its list of children is long. A flight that marks
+//! its list as shared gets one that was requested after all operations before it in the flight. So
+//! a flight never joins a request that was already sent. While a list of a path is in flight,
+//! operations that request the same path are parked. When the reply arrives, one request is sent on
+//! behalf of all of them.
 //!
-//! Each operation here belongs to an open flight, or stands in a request in flight.
+//! Each operation here either belongs to an open flight or is part of a request in flight.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,47 +14,47 @@ use bytestring::ByteString;
 
 use super::flight::Token;
 
-/// An operation of a flight.
+/// An operation of a flight that waits for a list.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Subscriber {
     pub(crate) token: Token,
     pub(crate) index: usize,
 }
 
-/// The lists of one connection, by path.
+/// The shared lists of one connection, by path.
 #[derive(Debug, Default)]
 pub(crate) struct SharedLists {
     lists: BTreeMap<ByteString, SharedList>,
-    /// Paths whose list was answered, and has to be asked for again.
+    /// Paths whose list has arrived and must be requested again.
     due: VecDeque<ByteString>,
 }
 
 #[derive(Debug, Default)]
 struct SharedList {
-    /// The request in flight answers them.
-    asked: BTreeSet<Subscriber>,
-    /// The request after that answers them.
+    /// Operations that the request in flight completes.
+    requested: BTreeSet<Subscriber>,
+    /// Operations that the next request will complete.
     parked: BTreeSet<Subscriber>,
 }
 
 impl SharedLists {
-    /// True if a list of the path is in flight or due: an operation has to be parked.
+    /// Returns true if a list of the path is in flight or due, so that an operation must be parked.
     pub(crate) fn is_busy(&self, path: &str) -> bool {
         self.lists.contains_key(path)
     }
 
-    /// The operation was sent, as the first for its path.
-    pub(crate) fn ask(&mut self, path: ByteString, subscriber: Subscriber) {
-        self.lists.entry(path).or_default().asked.insert(subscriber);
+    /// Records that the operation was sent, as the first for its path.
+    pub(crate) fn request(&mut self, path: ByteString, subscriber: Subscriber) {
+        self.lists.entry(path).or_default().requested.insert(subscriber);
     }
 
-    /// The operation waits for the list after the one in flight.
+    /// Records that the operation waits for the list after the one in flight.
     pub(crate) fn park(&mut self, path: ByteString, subscriber: Subscriber) {
         self.lists.entry(path).or_default().parked.insert(subscriber);
     }
 
-    /// Nobody waits for the flight any more.
-    pub(crate) fn leave(&mut self, path: &str, token: Token) {
+    /// Discards the parked operations of a flight that is no longer open.
+    pub(crate) fn remove(&mut self, path: &str, token: Token) {
         if let Some(list) = self.lists.get_mut(path) {
             let last = Subscriber { token, index: usize::MAX };
             while let Some(own) = list.parked.range(..=last).next_back().copied()
@@ -65,19 +65,21 @@ impl SharedLists {
         }
     }
 
-    /// The list in flight was answered; whom to tell.
-    pub(crate) fn answered(&mut self, path: &ByteString) -> BTreeSet<Subscriber> {
+    /// Takes the operations that the list in flight completes, and schedules the next request if
+    /// operations are parked.
+    pub(crate) fn complete(&mut self, path: &ByteString) -> BTreeSet<Subscriber> {
         let Some(list) = self.lists.get_mut(path) else { return BTreeSet::new() };
-        let asked = std::mem::take(&mut list.asked);
+        let completed = std::mem::take(&mut list.requested);
         if list.parked.is_empty() {
             self.lists.remove(path);
         } else {
             self.due.push_back(path.clone());
         }
-        asked
+        completed
     }
 
-    /// The next list to send, and whom it serves. A list that nobody waits for is not sent.
+    /// Returns the next list to request and the operations that it will complete. A list is skipped
+    /// if all flights that waited for it were cancelled.
     pub(crate) fn next(&mut self) -> Option<(ByteString, BTreeSet<Subscriber>)> {
         while let Some(path) = self.due.pop_front() {
             let Some(list) = self.lists.get_mut(&path) else { continue };
@@ -85,19 +87,19 @@ impl SharedLists {
                 self.lists.remove(&path);
                 continue;
             }
-            list.asked = std::mem::take(&mut list.parked);
-            return Some((path, list.asked.clone()));
+            list.requested = std::mem::take(&mut list.parked);
+            return Some((path, list.requested.clone()));
         }
         None
     }
 
-    /// Takes all operations for which nothing was sent.
+    /// Takes all operations whose list was not requested.
     pub(crate) fn take_parked(&mut self) -> BTreeSet<Subscriber> {
         self.due.clear();
         let mut parked = BTreeSet::new();
         self.lists.retain(|_, list| {
             parked.append(&mut list.parked);
-            !list.asked.is_empty()
+            !list.requested.is_empty()
         });
         parked
     }

@@ -1,126 +1,165 @@
-//! What can be said of the session right now.
+//! A snapshot of the session, and its changes.
 
 use std::time::Duration;
 
+use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::SessionId;
 
-/// State of a client, as its user sees it.
+/// State of a client as its user sees it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum SessionState {
-    /// The credentials were refused; final.
+    /// A server refused the credentials. This state is final.
     AuthFailed,
-    /// Closed; final.
+    /// The client is closed. This state is final.
     Closed,
-    /// Connected to a server that takes writes.
+    /// The session is connected to a server that accepts writes.
     Connected,
-    /// Without a session yet, the first one or the next, and trying to get one.
+    /// The client has no session and is trying to open one, either its first or a new one.
     Connecting,
-    /// The session has expired, and no other is wanted; final.
+    /// The session has expired and the client is configured not to open another. This state is
+    /// final.
     Expired,
-    /// Without a connection. The session lives on until a server says otherwise.
+    /// The session has no connection. It lives on until a server reports its end.
     Suspended,
+}
+
+impl SessionState {
+    /// Returns true if the client has stopped for good.
+    pub(crate) fn is_final(self) -> bool {
+        match self {
+            Self::AuthFailed | Self::Expired | Self::Closed => true,
+            Self::Connected | Self::Connecting | Self::Suspended => false,
+        }
+    }
+
+    /// Returns the error of a request that is submitted after the client has stopped in this state.
+    pub(crate) fn refusal(self) -> OpError {
+        match self {
+            Self::AuthFailed => OpError::AuthFailed,
+            Self::Expired => OpError::SessionExpired(Outcome::NotApplied),
+            Self::Closed | Self::Connected | Self::Connecting | Self::Suspended => {
+                OpError::Closed(Outcome::NotApplied)
+            }
+        }
+    }
+}
+
+/// How far a connection has progressed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ConnectionStage {
+    /// There is no connection.
+    Idle,
+    /// The transport is being opened.
+    Connecting,
+    /// The ConnectRequest was sent, and no reply has arrived.
+    Handshaking,
+    /// The handshake is complete.
+    Ready,
 }
 
 /// Why a session ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum EndCause {
-    /// The client has stopped, and no server has confirmed the end of the session. It expires by
-    /// itself.
+    /// The client stopped before a server confirmed the end of the session. The session will expire
+    /// on its own.
     Abandoned,
-    /// The client was closed, and a server has confirmed it.
+    /// The client closed the session, and a server confirmed it.
     Closed,
-    /// A server said so.
+    /// A server reported that the session has expired.
     Expired,
-    /// No server was reached for so long that it must have expired. Should it still live, it is
-    /// closed before the next one is opened.
+    /// No server could be reached for so long that the session must have expired. In case it is
+    /// still alive, the client closes it before it opens the next one.
     GaveUp,
-    /// A server resumed it under another id, which is another session.
+    /// A server resumed a different session than the one requested.
     Swapped,
 }
 
-/// A moment's view of the session.
+/// A snapshot of the session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
-    /// State.
+    /// State of the client.
     pub state: SessionState,
     /// The session, if there is one.
     pub session: Option<SessionId>,
-    /// Number of the current connection, or of the last one. The first is 1.
+    /// Number of the current connection, or of the last one. The first connection has number 1.
     pub connection: u64,
-    /// Negotiated session timeout, but never more than the session was created with; the wanted
-    /// one before the first connection.
+    /// Session timeout in force: the negotiated one, but never longer than the session was created
+    /// with. Before the first connection, the requested one.
     pub timeout: Duration,
-    /// Send time of the newest request that was acknowledged in this session.
+    /// When the newest acknowledged request of this session was sent.
     pub acknowledged: Option<Time>,
     pub(crate) guard_deadline: Option<Time>,
-    /// The lease is not switched off, and the session timeout leaves room for one.
+    /// The lease is enabled, and the session timeout is long enough for one.
     pub(crate) can_be_leased: bool,
     pub(crate) lease_deadline: Option<Time>,
-    /// How far apart acknowledgements are at most, if the server is prompt.
-    pub(crate) beat: Duration,
-    /// How often a guard deadline has passed. Whoever relied on the session before that must not
-    /// do so again, even if it comes back.
+    /// Maximum time between two acknowledgements if the server replies promptly.
+    pub(crate) acknowledgement_interval: Duration,
+    /// How many guard deadlines have passed. Code that relied on the session before one of them
+    /// must not rely on it again, even if the session is resumed.
     pub lapses: u64,
 }
 
 impl Status {
-    /// When the session's ephemerals must no longer be trusted: the end of the
-    /// [lease](Self::lease_deadline), if there is one.
+    /// Returns when the session's ephemeral znodes must no longer be trusted. This is the end of
+    /// the [lease](Self::lease_deadline), if there is one.
     ///
-    /// **Before the first lease** of a session that was idle, or after the last, it is the end that
-    /// a lease would have if the leader never stood still.
+    /// **Before the first lease** of a session that was idle, and after the last one, it is when a
+    /// lease would end if the leader never paused.
     ///
-    /// **If there can be no lease**, it is the send time of the newest acknowledged request plus
-    /// the session timeout that was in force then, or the one that is now if that is less. This can
-    /// be too late. The server that acknowledged has counted from later than that, but in an
-    /// ensemble it is the leader that counts, and it may have heard of the request late or never: a
-    /// follower that is cut off from its leader goes on acknowledging for some seconds after the
-    /// leader has expired the session. What must not rely on that needs a committed write, or a
-    /// fencing token.
+    /// **If no lease is possible**, it is the send time of the newest acknowledged request plus the
+    /// session timeout: the one in force then or the one in force now, whichever is shorter. This
+    /// can be too late. The server that acknowledged the request received it after we sent it, but
+    /// in an ensemble the leader decides when a session expires, and it may have learned of the
+    /// request late or never. A follower that is cut off from its leader keeps acknowledging for
+    /// some seconds after the leader has expired the session. Code that cannot tolerate that needs
+    /// a committed write or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
         self.guard_deadline
     }
 
-    /// Whether nobody else can own the session's ephemerals, as far as a lease can tell. Always
-    /// true if there can be no lease: see [`guard_deadline`](Self::guard_deadline).
+    /// Returns true if, according to the lease, no other session can own this session's ephemeral
+    /// znodes. Always true if no lease is possible; see [`guard_deadline`](Self::guard_deadline).
     pub fn is_leased(&self, now: Time) -> bool {
         !self.can_be_leased || self.lease_deadline.is_some_and(|deadline| now < deadline)
     }
 
-    /// Until when no server can have ended the session for lack of a sign of life, if the
-    /// assumptions of [`Lease`](crate::Lease) hold; it may lie in the past. `None` if there is no
-    /// lease: it is switched off, the session timeout is too short for one, or nothing has proven
-    /// one since a lock began to need it.
+    /// Returns until when no server can have expired the session for lack of contact, provided that
+    /// the assumptions of [`Lease`](crate::Lease) hold. The time may lie in the past.
+    ///
+    /// Returns `None` if there is no lease: it is disabled, the session timeout is too short for
+    /// one, or nothing has established one since a lock last began to need it.
     pub fn lease_deadline(&self) -> Option<Time> {
         self.lease_deadline
     }
 
-    /// When an acknowledgement is overdue: two intervals after the newest acknowledged request was
-    /// sent, but never later than the guard deadline. The interval is that of the pings, or, while
-    /// writes keep a lease that a lock needs, that of the writes, but at least half a second.
-    /// Without a lease this is two thirds of the way to the guard deadline.
+    /// Returns when an acknowledgement is overdue: two intervals after the newest acknowledged
+    /// request was sent, but never later than the guard deadline.
+    ///
+    /// The interval is the ping interval. While writes keep a lease that a lock needs, it is the
+    /// interval of those writes instead, but at least half a second. Without a lease, the result is
+    /// two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
-        self.guard_deadline.min(Some(self.acknowledged? + self.beat * 2))
+        self.guard_deadline.min(Some(self.acknowledged? + self.acknowledgement_interval * 2))
     }
 
-    /// True if the session is connected and its guard deadline lies ahead of `now`.
+    /// Returns true if the session is connected and its guard deadline is later than `now`.
     pub fn is_alive(&self, now: Time) -> bool {
         self.state == SessionState::Connected
             && self.guard_deadline.is_some_and(|deadline| now < deadline)
     }
 }
 
-/// A change that concerns whoever depends on the session.
+/// A change of the session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Change {
-    /// The credentials were refused; final.
+    /// A server refused the credentials. The client stops.
     AuthFailed,
-    /// The client is being closed; nothing more is sent but what is under way.
+    /// The client is being closed. It sends no further requests, but waits for pending replies.
     Closing,
     /// The session is connected.
     Connected {
@@ -131,19 +170,19 @@ pub enum Change {
         /// False for the first connection of the session.
         resumed: bool,
     },
-    /// The session has ended, and with it everything that belonged to it.
+    /// The session has ended, along with everything that belonged to it.
     Ended {
         /// The session.
         session: SessionId,
-        /// Why.
+        /// Why it ended.
         cause: EndCause,
     },
-    /// The guard deadline has passed without a server's word.
+    /// The guard deadline has passed without a sufficient acknowledgement from a server.
     Lapsed {
         /// The session.
         session: SessionId,
     },
-    /// The connection ended.
+    /// The connection was lost.
     Suspended {
         /// The session.
         session: SessionId,

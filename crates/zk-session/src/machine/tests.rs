@@ -1,6 +1,6 @@
 //! Scenarios of the session machine against a scripted server, in virtual time.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "a test names what it waits for")]
+#![expect(clippy::wildcard_enum_match_arm, reason = "a test names the events it expects")]
 
 mod peer;
 

@@ -1,23 +1,23 @@
-//! Deadlines that a session keeps.
+//! The deadlines of a session.
 
 use crate::time::Time;
 
-/// A deadline; each is armed at most once.
+/// A deadline. Each is armed at most once at a time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Timer {
-    /// When to stop waiting for the end of a close.
+    /// When to stop waiting for the server to confirm a close.
     Close,
-    /// When to stop trying the current server.
+    /// When to give up the current attempt to connect.
     Connect,
-    /// When to end the session although no server has said so.
+    /// When to end the session even though no server has reported its end.
     GiveUp,
-    /// When nobody may trust the session's ephemerals any more.
+    /// When the session's ephemeral znodes must no longer be trusted.
     Guard,
-    /// When a connection that has made no lease yet will not make one any more.
+    /// When to abandon a connection on which no lease was established.
     Lease,
     /// When to send a ping.
     Ping,
-    /// When silence means that the connection is dead.
+    /// When to treat a silent connection as dead.
     Read,
     /// When to try the next server.
     Reconnect,
@@ -58,7 +58,7 @@ impl Timers {
         self.deadlines.get(timer as usize).is_some_and(Option::is_some)
     }
 
-    /// The earliest deadline.
+    /// Returns the earliest deadline.
     pub(crate) fn next(&self) -> Option<Time> {
         self.deadlines.iter().flatten().min().copied()
     }

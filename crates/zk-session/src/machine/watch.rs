@@ -1,35 +1,41 @@
-//! The watch registry: which one-shot watches the server holds for us, and for whom.
+//! The watch registry: the one-shot watches that the server holds for us, and their owners.
 //!
-//! A watch is registered when the reply that left it arrives, in the order of frames, so that an
-//! event can never come before its registration. It stays over disconnects, because the session
-//! asks the next server for it ([`WatchRegistry::batches`]), and ends with the session.
+//! A watch is registered when the reply to its request arrives. Replies and events are processed in
+//! the order of frames, so an event can never arrive before its watch is registered. A watch
+//! survives the loss of the connection, because the session asks the next server to restore it
+//! ([`WatchRegistry::batches`]). It ends with the session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{EventType, SetWatches};
+use jute_codec::{EventType, SetWatches, Zxid};
 
-use super::flight::WatchId;
+use super::flight::{OwnerId, WatchId, WatchNumber};
 
-/// Bytes of paths in one SetWatches request, as in `ClientCnxn`: servers refuse requests above
-/// their frame limit, and the whole reconnect with them.
+/// Maximum bytes of paths in one SetWatches request, as in `ClientCnxn`. A server refuses requests
+/// that exceed its frame limit, and closes the connection with them.
 pub(crate) const BATCH_BYTES_MAX: usize = 128 * 1024;
 
-/// What a watch waits for.
+/// Sorts before all ids.
+const ID_MIN: WatchId = WatchId { owner: OwnerId(0), number: WatchNumber::FIRST };
+/// Sorts after all ids.
+const ID_MAX: WatchId = WatchId { owner: OwnerId(u64::MAX), number: WatchNumber::LAST };
+
+/// The kind of a one-shot watch.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[allow(clippy::exhaustive_enums, reason = "the protocol's one-shot kinds")]
 pub enum WatchKind {
-    /// Left by getChildren: children come or go, or the znode is deleted.
+    /// Set by getChildren. Fires when a child is created or deleted, or the znode is deleted.
     Child,
-    /// Left by getData, or by exists on an existing znode: data changes, or it is deleted.
+    /// Set by getData, and by exists on an existing znode. Fires when the data changes or the znode
+    /// is deleted.
     Data,
-    /// Left by exists on a missing znode: it is created.
+    /// Set by exists on a missing znode. Fires when the znode is created.
     Exist,
 }
 
-/// One-shot watches by path. Those of one path share what is watched: in the queue of a lock each
-/// znode is watched by its owner and by the next one.
+/// One-shot watches by path. Watches with the same path and kind share the path's text: in the
+/// queue of a lock, each znode is watched by its owner and by its successor.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WatchRegistry {
     by_path: BTreeSet<(Arc<Watched>, WatchId)>,
@@ -38,7 +44,7 @@ pub(crate) struct WatchRegistry {
 
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Watched {
-    /// A copy: a part of a request would keep all of it in memory.
+    /// A copy, because a slice of a request would keep the whole request in memory.
     path: Box<str>,
     kind: WatchKind,
 }
@@ -59,17 +65,17 @@ impl WatchRegistry {
     }
 
     /// Removes all watches of an owner.
-    pub(crate) fn remove_owner(&mut self, owner: u64) {
-        let first = WatchId { owner, local: 0 };
-        let last = WatchId { owner, local: u64::MAX };
+    pub(crate) fn remove_owner(&mut self, owner: OwnerId) {
+        let first = WatchId { owner, ..ID_MIN };
+        let last = WatchId { owner, ..ID_MAX };
         let ids: Vec<_> = self.by_id.range(first..=last).map(|(id, _)| *id).collect();
         for id in ids {
             self.remove(id);
         }
     }
 
-    /// Takes the watches that an event fires. An event nobody waits for fires none: its watcher
-    /// was dropped, or the watch was left by a reply that never came.
+    /// Removes and returns the watches that an event fires. There may be none: the watcher was
+    /// dropped, or the reply that would have registered the watch was lost.
     pub(crate) fn fire(&mut self, kind: EventType, path: &str) -> Vec<WatchId> {
         let kinds: &[WatchKind] = match kind {
             EventType::NODE_CREATED | EventType::NODE_DATA_CHANGED => {
@@ -90,7 +96,7 @@ impl WatchRegistry {
         fired
     }
 
-    /// The watches of one path and kind.
+    /// Returns the watches with one path and kind.
     fn of(&self, watched: &Arc<Watched>) -> impl Iterator<Item = &(Arc<Watched>, WatchId)> {
         self.by_path.range((Arc::clone(watched), ID_MIN)..=(Arc::clone(watched), ID_MAX))
     }
@@ -104,14 +110,16 @@ impl WatchRegistry {
         self.by_id.clear();
     }
 
-    /// Requests that restore all watches, each of at most [`BATCH_BYTES_MAX`] bytes of paths (or
-    /// of one path that is longer), all with the same relative zxid.
-    pub(crate) fn batches(&self, relative_zxid: i64) -> Vec<SetWatches> {
+    /// Returns the requests that restore all watches, all with the same relative zxid. Each has at
+    /// most [`BATCH_BYTES_MAX`] bytes of paths, or a single path that is longer.
+    pub(crate) fn batches(&self, relative_zxid: Zxid) -> Vec<SetWatches> {
         let empty = || SetWatches { relative_zxid, data: vec![], exist: vec![], child: vec![] };
         let mut batches = Vec::new();
-        let (mut batch, mut bytes) = (empty(), 0);
+        let mut batch = empty();
+        let mut bytes = 0;
         let mut last = None;
         for (watched, _) in &self.by_path {
+            // The server needs each path once, however many watches there are.
             if last.replace(watched) == Some(watched) {
                 continue;
             }
@@ -135,28 +143,24 @@ impl WatchRegistry {
     }
 }
 
-/// All ids lie between these.
-const ID_MIN: WatchId = WatchId { owner: 0, local: 0 };
-const ID_MAX: WatchId = WatchId { owner: u64::MAX, local: u64::MAX };
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn id(owner: u64, local: u64) -> WatchId {
-        WatchId { owner, local }
+    fn id(owner: u64, number: u64) -> WatchId {
+        WatchId { owner: OwnerId(owner), number: WatchNumber::new(number).unwrap() }
     }
 
     #[test]
     fn two_watchers_of_one_path_both_fire_and_one_may_leave() {
         let mut watches = WatchRegistry::default();
-        watches.insert(id(1, 0), "/a", WatchKind::Data);
-        watches.insert(id(2, 0), "/a", WatchKind::Data);
-        watches.insert(id(3, 0), "/a", WatchKind::Data);
-        watches.remove(id(2, 0));
-        assert_eq!(watches.fire(EventType::NODE_DELETED, "/a"), [id(1, 0), id(3, 0)]);
+        watches.insert(id(1, 1), "/a", WatchKind::Data);
+        watches.insert(id(2, 1), "/a", WatchKind::Data);
+        watches.insert(id(3, 1), "/a", WatchKind::Data);
+        watches.remove(id(2, 1));
+        assert_eq!(watches.fire(EventType::NODE_DELETED, "/a"), [id(1, 1), id(3, 1)]);
         assert_eq!(watches.len(), 0);
         assert!(watches.fire(EventType::NODE_DELETED, "/a").is_empty());
     }
@@ -164,13 +168,13 @@ mod tests {
     #[test]
     fn an_owner_leaves_with_all_its_watches() {
         let mut watches = WatchRegistry::default();
-        for local in 0..5 {
-            watches.insert(id(1, local), &format!("/{local}"), WatchKind::Child);
+        for number in 1..=5 {
+            watches.insert(id(1, number), &format!("/{number}"), WatchKind::Child);
         }
-        watches.insert(id(2, 0), "/0", WatchKind::Child);
-        watches.remove_owner(1);
+        watches.insert(id(2, 1), "/1", WatchKind::Child);
+        watches.remove_owner(OwnerId(1));
         assert_eq!(watches.len(), 1);
-        assert_eq!(watches.fire(EventType::NODE_CHILDREN_CHANGED, "/0"), [id(2, 0)]);
+        assert_eq!(watches.fire(EventType::NODE_CHILDREN_CHANGED, "/1"), [id(2, 1)]);
     }
 
     proptest! {
@@ -183,12 +187,12 @@ mod tests {
             for (n, (length, kind)) in lengths.iter().enumerate() {
                 let path = ByteString::from(format!("/{n:x<length$}"));
                 let kind = [WatchKind::Child, WatchKind::Data, WatchKind::Exist][*kind as usize];
-                watches.insert(id(0, n as u64), &path, kind);
+                watches.insert(id(0, n as u64 + 1), &path, kind);
                 expected.push((path, kind));
             }
             let mut seen = Vec::new();
-            for batch in watches.batches(7) {
-                assert_eq!(batch.relative_zxid, 7);
+            for batch in watches.batches(Zxid(7)) {
+                assert_eq!(batch.relative_zxid, Zxid(7));
                 let lists = [
                     (WatchKind::Child, batch.child),
                     (WatchKind::Data, batch.data),

@@ -1,10 +1,12 @@
-//! What a test sees and does behind the clients' backs.
+//! How tests observe and change the server without a client.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SetDataRequest, Stat};
+use jute_codec::{
+    Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SessionId, SetDataRequest, Stat, Version,
+};
 
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
@@ -20,7 +22,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the action has no meaning where the fault is to fire.
+    /// Panics if the action does not apply where the fault is to fire.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.inject(fault);
     }
@@ -30,29 +32,30 @@ impl Server {
         self.faults.clear();
     }
 
-    /// Faults that have not fired.
+    /// Returns the faults that have not fired.
     pub fn pending_faults(&self) -> Vec<Fault> {
         self.faults.pending()
     }
 
-    /// Refuses new connections for that long.
+    /// Refuses new connections for this long.
     pub fn refuse_for(&mut self, duration: Duration, now: Duration) {
         self.refuse_until = self.refuse_until.max(now + duration);
     }
 
-    /// Receives clients like this from now on, until told otherwise.
+    /// Sets how the server treats new connections from now on.
     pub fn set_reception(&mut self, reception: Reception) {
         self.reception = reception;
         self.reception_until = None;
     }
 
-    /// Receives clients like this for that long, and then as [`Reception::Open`].
+    /// Sets how the server treats new connections for this long. After that they are
+    /// [`Open`](Reception::Open).
     pub fn set_reception_for(&mut self, reception: Reception, duration: Duration, now: Duration) {
         self.reception = reception;
         self.reception_until = Some(now + duration);
     }
 
-    /// How clients are received now.
+    /// Returns how the server treats new connections at `now`.
     #[must_use]
     pub fn reception(&self, now: Duration) -> Reception {
         match self.reception_until {
@@ -61,13 +64,13 @@ impl Server {
         }
     }
 
-    /// When the reception that was set for a while is over.
+    /// Returns when a reception that was set for a limited time ends.
     #[must_use]
     pub fn reception_until(&self) -> Option<Duration> {
         self.reception_until
     }
 
-    /// Ends all connections. The sessions go on.
+    /// Closes all connections. The sessions continue.
     pub fn disconnect_all(&mut self, now: Duration) {
         let ids: Vec<u64> = self.connections.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -78,32 +81,34 @@ impl Server {
         }
     }
 
-    /// The server that this session is connected to loses its leader. Other connections are to
-    /// other servers. Nothing happens if the session is not connected.
+    /// Makes the server of this session's connection lose its leader. Other connections are not
+    /// affected: they are treated as connections to other servers. Does nothing if the session is
+    /// not connected.
     ///
     /// # Panics
     ///
-    /// If more is to be unlearned than servers can have missed, which is a tick.
-    pub fn cut_off(&mut self, session: i64, cut_off: CutOff, now: Duration) {
+    /// Panics if [`CutOff::unreported`] is longer than a tick.
+    pub fn cut_off(&mut self, session: SessionId, cut_off: CutOff, now: Duration) {
         assert!(
-            cut_off.unlearned <= self.config.tick,
-            "followers report twice a tick: {cut_off:?}"
+            cut_off.unreported <= self.config.tick,
+            "followers report activity every half a tick: {cut_off:?}"
         );
         let Some(known) = self.sessions.get_mut(session) else { return };
         let Some(id) = known.connection.take() else { return };
-        self.sessions.forget(session, cut_off.unlearned, now);
+        self.sessions.forget(session, cut_off.unreported, now);
         self.watches.forget(id);
-        let (tree, zxid) = (Arc::new(self.tree.clone()), self.zxid);
+        let tree = Arc::new(self.tree.clone());
+        let zxid = self.zxid;
         if let Some(connection) = self.connections.get_mut(id) {
             connection.cut_off = Some(Isolation { until: now + cut_off.notices_after, tree, zxid });
         }
     }
 
-    /// The server that this session is connected to stands still for that long. Requests that
-    /// arrive are looked at afterwards. The leader goes on, and ends sessions of which it hears
-    /// nothing. Nothing happens if the session is not connected.
-    pub fn pause_connection(&mut self, session: i64, duration: Duration, now: Duration) {
-        // The newest one: an older one may go on behind the back of the leader.
+    /// Pauses the server of this session's connection for this long. It processes requests that
+    /// arrive afterwards. The leader keeps running, and expires sessions whose timeout passes. Does
+    /// nothing if the session is not connected.
+    pub fn pause_connection(&mut self, session: SessionId, duration: Duration, now: Duration) {
+        // The newest one: an older connection may still be open on a follower without a leader.
         let belongs = |c: &Connection| c.is_open() && c.session() == Some(session);
         let newest = self.connections.iter().rev().find(|(_, c)| belongs(c)).map(|(id, _)| id);
         if let Some(connection) = newest.and_then(|id| self.connections.get_mut(id)) {
@@ -111,33 +116,33 @@ impl Server {
         }
     }
 
-    /// Everything stands still for that long. Afterwards sessions whose time has come end first,
-    /// and then requests are looked at: on real servers this is a race.
+    /// Pauses the whole server for this long. Afterwards it first expires the sessions that are
+    /// due, and then processes requests. On real servers this is a race.
     pub fn pause(&mut self, duration: Duration, now: Duration) {
         self.paused_until = self.paused_until.max(now + duration);
     }
 
-    /// Sessions that have not ended.
-    pub fn sessions(&self) -> Vec<i64> {
+    /// Returns the sessions that have not ended.
+    pub fn sessions(&self) -> Vec<SessionId> {
         self.sessions.ids()
     }
 
-    /// Requests in order of arrival.
+    /// Returns the recorded requests in the order of arrival.
     pub fn requests(&self) -> Vec<RequestRecord> {
         self.journal.requests()
     }
 
-    /// Forgets the requests so far.
+    /// Discards the requests recorded so far.
     pub fn clear_requests(&mut self) {
         self.journal.clear_requests();
     }
 
-    /// Transactions in order of their zxid.
+    /// Returns the recorded transactions in the order of their zxid.
     pub fn commits(&self) -> Vec<CommitRecord> {
         self.journal.commits()
     }
 
-    /// Names of the children, in order of their names.
+    /// Returns the sorted names of the children, or `None` if the znode does not exist.
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
         let mut names: Vec<String> =
             self.tree.get(path)?.children.iter().map(str::to_owned).collect();
@@ -145,39 +150,39 @@ impl Server {
         Some(names)
     }
 
-    /// Stat of a znode.
+    /// Returns the stat of a znode, or `None` if it does not exist.
     pub fn stat(&self, path: &str) -> Option<Stat> {
         self.tree.get(path).map(Node::stat)
     }
 
-    /// Data of a znode; empty for null.
+    /// Returns the data of a znode, or `None` if it does not exist. Null data is returned as empty.
     pub fn data(&self, path: &str) -> Option<Bytes> {
         Some(self.tree.get(path)?.data.clone().unwrap_or_default())
     }
 
-    /// All ephemerals and the sessions that own them.
-    pub fn ephemerals(&self) -> Vec<(String, i64)> {
+    /// Returns all ephemerals and the sessions that own them, sorted by path.
+    pub fn ephemerals(&self) -> Vec<(String, SessionId)> {
         let mut all: Vec<_> =
             self.tree.ephemerals().map(|(path, owner)| (path.to_owned(), owner)).collect();
         all.sort();
         all
     }
 
-    /// Number of watches; a persistent one counts once.
+    /// Returns the number of watches. A persistent watch counts once.
     pub fn watch_count(&self) -> usize {
         self.watches.count()
     }
 
-    /// Creates a znode, as an ephemeral if it has an owner.
+    /// Creates a persistent znode, or an ephemeral if there is an owner.
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
+    /// Panics if the server refuses it.
     pub fn admin_create(
         &mut self,
         path: &str,
         data: &[u8],
-        ephemeral_owner: Option<i64>,
+        ephemeral_owner: Option<SessionId>,
         now: Duration,
     ) {
         let mode = match ephemeral_owner {
@@ -195,9 +200,9 @@ impl Server {
         assert!(committed.error.is_ok(), "creating {path}: {}", committed.error);
     }
 
-    /// Deletes a znode; false if the server refuses it.
+    /// Deletes a znode. Returns false if the server refuses it.
     pub fn admin_delete(&mut self, path: &str, now: Duration) -> bool {
-        let delete = DeleteRequest { path: path.into(), version: -1 };
+        let delete = DeleteRequest { path: path.into(), version: Version::ANY };
         self.administrate(OpCode::DELETE, Write::Delete(delete), now).error.is_ok()
     }
 
@@ -205,19 +210,19 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If the server refuses it.
+    /// Panics if the server refuses it.
     pub fn admin_set_data(&mut self, path: &str, data: &[u8], now: Duration) {
         let data = Some(Bytes::copy_from_slice(data));
-        let set_data = SetDataRequest { path: path.into(), data, version: -1 };
+        let set_data = SetDataRequest { path: path.into(), data, version: Version::ANY };
         let committed = self.administrate(OpCode::SET_DATA, Write::SetData(set_data), now);
         assert!(committed.error.is_ok(), "setting the data of {path}: {}", committed.error);
     }
 
-    /// Makes a znode believe that it had so many children in its life.
+    /// Sets how many children a znode had in its lifetime, which is the next sequence number.
     ///
     /// # Panics
     ///
-    /// If there is no such znode.
+    /// Panics if the znode does not exist.
     pub fn set_create_count(&mut self, path: &str, creates: i32, now: Duration) {
         self.release(None, now);
         let node = self.tree.get_mut(path).expect("the znode exists");
@@ -229,9 +234,10 @@ impl Server {
         self.release(None, now);
         let identities = Identities::administrator();
         let time_ms = self.time_ms(now);
-        let proposal = Proposal { session: 0, xid: 0, op, write, identities, time_ms };
+        let proposal =
+            Proposal { session: SessionId::NONE, xid: 0, op, write, identities, time_ms };
         let committed = self.commit(&proposal, now);
-        self.end_condemned(now);
+        self.expire_marked(now);
         committed
     }
 }

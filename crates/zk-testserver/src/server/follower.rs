@@ -1,21 +1,23 @@
-//! Followers: connections whose server has lost its leader, or stands still.
+//! Followers: connections whose server has lost its leader, or is paused.
 //!
-//! There is one state here, the leader's. A follower is a view of a connection: what arrives on it
-//! is looked at late, or is answered from the past and has no effect.
+//! There is only one state, the leader's. A follower is a property of a connection: its requests
+//! are processed late, or are served from an old state and have no effect.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ErrorCode, OpCode, Reader, Record as _, Request, RequestHeader, Response, xid};
+use jute_codec::{
+    ErrorCode, OpCode, Reader, Record as _, Request, RequestHeader, Response, SessionId, xid,
+};
 
 use super::Server;
-use super::request::{Body, decode};
+use super::body::{Body, decode};
 use crate::connection::Connection;
 use crate::journal::{Outcome, RequestRecord};
 
 impl Server {
-    /// Ends pauses that are over, connections of followers that have noticed, and those whose
-    /// handshake is late.
+    /// Ends pauses that are over. Closes connections of followers that have noticed the loss of
+    /// their leader, and those whose handshake is overdue.
     pub(super) fn run_chores(&mut self, now: Duration) {
         let mut ids = self.connections.due(now);
         let was_paused = !std::mem::take(&mut self.paused_until).is_zero();
@@ -42,7 +44,7 @@ impl Server {
     pub(super) fn handle_as_follower(
         &mut self,
         id: u64,
-        session: i64,
+        session: SessionId,
         payload: Bytes,
         now: Duration,
     ) {
@@ -54,17 +56,17 @@ impl Server {
         let body = decode(header.op, &mut reader, &self.config);
         let path = body.paths().first().map(|path| (*path).to_owned());
         let outcome = match body {
-            Body::Known(request) if !is_leaders(&request) => {
-                self.read_the_past(id, session, header, &request, now)
+            Body::Known(request) if !needs_leader(&request) => {
+                self.read_old_state(id, session, header, &request, now)
             }
             Body::BareCheck(_)
             | Body::DeleteContainer(_)
             | Body::Failed(_)
-            | Body::Garbled
+            | Body::Malformed
             | Body::Known(_)
             | Body::Multi(_)
             | Body::Refused(_)
-            | Body::Unanswerable
+            | Body::Fatal
             | Body::UnknownOp => Outcome::Dropped,
         };
         let RequestHeader { xid, op } = header;
@@ -73,10 +75,10 @@ impl Server {
         self.journal.request(record);
     }
 
-    fn read_the_past(
+    fn read_old_state(
         &mut self,
         id: u64,
-        session: i64,
+        session: SessionId,
         header: RequestHeader,
         request: &Request,
         now: Duration,
@@ -92,14 +94,15 @@ impl Server {
         self.reply(id, header.xid, result);
         self.tree = tree;
         self.zxid = zxid;
-        // Whatever it watches: nothing changes there any more.
+        // Its watches never trigger, because the old state does not change.
         self.watches.forget(id);
         Outcome::Applied(error)
     }
 }
 
-/// True for what only the leader can answer. A client that authenticates does so first of all.
-fn is_leaders(request: &Request) -> bool {
+/// Returns whether the request needs the leader. Auth requests are included for simplicity: clients
+/// authenticate right after the handshake, before a follower can lose its leader.
+fn needs_leader(request: &Request) -> bool {
     matches!(
         request,
         Request::Auth(_)

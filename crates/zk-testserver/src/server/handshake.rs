@@ -1,9 +1,9 @@
-//! Handshakes: sessions begin, continue, or turn out to be over.
+//! Handshakes: start a session, resume one, or report that it has expired.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, ConnectResponse, OpCode, Reader, Record as _};
+use jute_codec::{ConnectRequest, ConnectResponse, OpCode, Reader, Record as _, SessionId};
 
 use crate::commit::Write;
 use crate::connection::{Phase, frame, head};
@@ -14,7 +14,7 @@ use super::Server;
 
 impl Server {
     /// Handles the first frame of a connection.
-    pub(super) fn shake_hands(&mut self, id: u64, payload: Bytes, now: Duration) {
+    pub(super) fn handle_handshake(&mut self, id: u64, payload: Bytes, now: Duration) {
         let Ok(mut request) = ConnectRequest::decode(&mut Reader::new(payload)) else {
             return self.close(id);
         };
@@ -28,10 +28,10 @@ impl Server {
             Some(Action::Delay(duration)) => self.stall(id, now + duration),
             Some(Action::Expire) => self.expire(request.session_id, now),
             Some(Action::SwapSession) => {
-                self.take_over(request.session_id);
-                request.session_id = 0;
+                self.disconnect_session(request.session_id);
+                request.session_id = SessionId::NONE;
             }
-            // `Faults::inject` has refused these here.
+            // `Faults::inject` refuses these actions at handshakes.
             Some(
                 Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_),
             )
@@ -39,21 +39,21 @@ impl Server {
         }
         let reception = self.reception(now);
         let response = if reception == Reception::Expired {
-            Some(over(&request))
+            Some(expired(&request))
         } else {
             self.connect(id, &request, now)
         };
         let Some(response) = response else { return self.close(id) };
-        let is_over = response.session_id == 0 || reception == Reception::HangUp;
+        let is_closing = response.session_id == SessionId::NONE || reception == Reception::HangUp;
         if let Some(bytes) = frame(|out| response.encode(out)) {
             self.send(id, &head(bytes, cut_at.unwrap_or(usize::MAX)));
         }
-        if is_over || cut_at.is_some() {
+        if is_closing || cut_at.is_some() {
             self.close(id);
         }
     }
 
-    /// `None`: the client is to go to another server.
+    /// Starts or resumes a session. Returns `None` if the client must connect to another server.
     fn connect(
         &mut self,
         id: u64,
@@ -64,14 +64,15 @@ impl Server {
             return None;
         }
         let timeout = self.config.negotiate(request.timeout_ms);
-        let session = if request.session_id == 0 {
+        let session = if request.session_id == SessionId::NONE {
             let session = self.sessions.create(timeout, id, now);
             self.propose_as_server(OpCode::CREATE_SESSION, session, Write::CreateSession, now);
             Some(session)
         } else {
             let session = request.session_id;
-            // Whoever knows an id can evict its client: the password comes second.
-            self.take_over(session);
+            // Real servers close the old connection before they check the password, so knowing the
+            // id suffices to disconnect a client.
+            self.disconnect_session(session);
             let is_resumed = session::password(session) == request.password.as_ref()
                 && self.sessions.resume(session, timeout, id, now);
             is_resumed.then_some(session)
@@ -79,14 +80,14 @@ impl Server {
         if let (Some(session), Some(connection)) = (session, self.connections.get_mut(id)) {
             connection.phase = Phase::Session(session);
         }
-        let Some(session) = session else { return Some(over(request)) };
+        let Some(session) = session else { return Some(expired(request)) };
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         let password = Bytes::copy_from_slice(&session::password(session));
-        Some(ConnectResponse { timeout_ms, session_id: session, password, ..over(request) })
+        Some(ConnectResponse { timeout_ms, session_id: session, password, ..expired(request) })
     }
 
-    /// Closes the connection that a session has.
-    fn take_over(&mut self, session: i64) {
+    /// Closes the connection of a session, if there is one.
+    fn disconnect_session(&mut self, session: SessionId) {
         if let Some(older) = self.sessions.get_mut(session).and_then(|known| known.connection) {
             self.close(older);
         }
@@ -105,12 +106,12 @@ impl Server {
     }
 }
 
-/// The session has expired.
-fn over(request: &ConnectRequest) -> ConnectResponse {
+/// Returns the response that reports an expired session.
+fn expired(request: &ConnectRequest) -> ConnectResponse {
     ConnectResponse {
         protocol_version: 0,
         timeout_ms: 0,
-        session_id: 0,
+        session_id: SessionId::NONE,
         password: Bytes::from_static(&[0; 16]),
         read_only: request.read_only.map(|_| false),
     }

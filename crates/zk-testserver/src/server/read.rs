@@ -5,22 +5,23 @@ use std::time::Duration;
 use bytestring::ByteString;
 use jute_codec::{
     AclReply, AddWatchMode, AddWatchRequest, ChildrenReply, DataReply, ErrorCode, EventType,
-    Permissions, ReadOp, ReadRequest, ReadResult, Request, Response, WatcherType, WatchesRequest,
+    Permissions, ReadOp, ReadRequest, ReadResult, Request, Response, SessionId, WatchesRequest,
+    Zxid,
 };
 
 use crate::acl::{Identities, redacted};
-use crate::config::Version;
+use crate::config::ServerVersion;
 use crate::tree::{Node, count};
-use crate::watch::Table;
+use crate::watch::{Table, is_watcher_type};
 
 use super::Server;
 
 impl Server {
-    /// Answers a request that writes nothing.
+    /// Processes a request that writes nothing.
     pub(super) fn read(
         &mut self,
         id: u64,
-        session: i64,
+        session: SessionId,
         request: &Request,
         now: Duration,
     ) -> Result<Response, ErrorCode> {
@@ -29,9 +30,9 @@ impl Server {
             Request::CheckWatches(watches) => {
                 self.require_watcher_type(watches)?;
                 let is_found = self.watches.contains(&watches.path, id, watches.kind);
-                // 3.8.0 goes on to look at what is above, and fails where nothing is.
+                // 3.8.0 continues with the ancestors, and fails if the path has none.
                 let is_rootless = !watches.path.is_empty() && !watches.path.starts_with('/');
-                if !is_found && is_rootless && self.config.version == Version::V3_8 {
+                if !is_found && is_rootless && self.config.version == ServerVersion::V3_8 {
                     return Err(ErrorCode::MARSHALLING_ERROR);
                 }
                 found(is_found)
@@ -78,7 +79,7 @@ impl Server {
                     .map(|identities| identities.client_info(self.config.order))
                     .unwrap_or_default(),
             )),
-            // The caller handles everything else.
+            // The caller handles all other requests.
             Request::Auth(_)
             | Request::CloseSession
             | Request::Create(_)
@@ -131,7 +132,7 @@ impl Server {
         let result = match self.tree.get(&exists.path) {
             None => Err(ErrorCode::NO_NODE),
             Some(node) => {
-                if self.config.version == Version::V3_9 {
+                if self.config.version == ServerVersion::V3_9 {
                     self.readable(id, &exists.path)?;
                 }
                 Ok(Response::Exists(node.stat()))
@@ -144,13 +145,13 @@ impl Server {
     fn get_acl(&self, id: u64, path: &str) -> Result<Response, ErrorCode> {
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         let acl = node.acl.as_deref();
-        if !self.may(id, Permissions::READ | Permissions::ADMIN, node) {
+        if !self.is_allowed(id, Permissions::READ | Permissions::ADMIN, node) {
             return Err(ErrorCode::NO_AUTH);
         }
         let stat = node.stat();
         let acl = match acl {
             None => jute_codec::Acl::open(),
-            Some(acl) if self.may(id, Permissions::ADMIN, node) => acl.to_vec(),
+            Some(acl) if self.is_allowed(id, Permissions::ADMIN, node) => acl.to_vec(),
             Some(acl) => redacted(acl),
         };
         Ok(Response::GetAcl(AclReply { acl, stat }))
@@ -169,36 +170,36 @@ impl Server {
         }
     }
 
-    /// Restores one-shot watches; those that missed something fire at once, in the order of the
+    /// Restores one-shot watches. Those that missed a change trigger at once, in the order of the
     /// lists.
     fn set_watches(
         &mut self,
         id: u64,
-        since: i64,
+        since: Zxid,
         [data, exist, child]: [&Vec<ByteString>; 3],
         now: Duration,
     ) {
         for path in data {
             match self.tree.get(path).map(Node::mzxid) {
-                None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
+                None => self.send_event(id, EventType::NODE_DELETED, path, Zxid::NONE, now),
                 Some(mzxid) if mzxid > since => {
-                    self.send_event(id, EventType::NODE_DATA_CHANGED, path, -1, now);
+                    self.send_event(id, EventType::NODE_DATA_CHANGED, path, Zxid::NONE, now);
                 }
                 Some(_) => self.watches.add_one_shot(Table::Data, path, id),
             }
         }
         for path in exist {
             if self.tree.get(path).is_some() {
-                self.send_event(id, EventType::NODE_CREATED, path, -1, now);
+                self.send_event(id, EventType::NODE_CREATED, path, Zxid::NONE, now);
             } else {
                 self.watches.add_one_shot(Table::Data, path, id);
             }
         }
         for path in child {
             match self.tree.get(path).map(Node::pzxid) {
-                None => self.send_event(id, EventType::NODE_DELETED, path, -1, now),
+                None => self.send_event(id, EventType::NODE_DELETED, path, Zxid::NONE, now),
                 Some(pzxid) if pzxid > since => {
-                    self.send_event(id, EventType::NODE_CHILDREN_CHANGED, path, -1, now);
+                    self.send_event(id, EventType::NODE_CHILDREN_CHANGED, path, Zxid::NONE, now);
                 }
                 Some(_) => self.watches.add_one_shot(Table::Child, path, id),
             }
@@ -213,11 +214,15 @@ impl Server {
 
     fn readable(&self, id: u64, path: &str) -> Result<&Node, ErrorCode> {
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
-        if self.may(id, Permissions::READ, node) { Ok(node) } else { Err(ErrorCode::NO_AUTH) }
+        if self.is_allowed(id, Permissions::READ, node) {
+            Ok(node)
+        } else {
+            Err(ErrorCode::NO_AUTH)
+        }
     }
 
-    fn may(&self, id: u64, perms: Permissions, node: &Node) -> bool {
-        self.identities(id).is_some_and(|who| who.may(perms, node.acl.as_deref()))
+    fn is_allowed(&self, id: u64, perms: Permissions, node: &Node) -> bool {
+        self.identities(id).is_some_and(|who| who.is_allowed(perms, node.acl.as_deref()))
     }
 
     fn identities(&self, id: u64) -> Option<&Identities> {
@@ -227,14 +232,6 @@ impl Server {
     fn require_watcher_type(&self, watches: &WatchesRequest) -> Result<(), ErrorCode> {
         let is_known = is_watcher_type(watches.kind, self.config.version);
         if is_known { Ok(()) } else { Err(ErrorCode::MARSHALLING_ERROR) }
-    }
-}
-
-pub(super) fn is_watcher_type(kind: WatcherType, version: Version) -> bool {
-    match kind {
-        WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => true,
-        WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE => version == Version::V3_9,
-        _ => false,
     }
 }
 

@@ -4,59 +4,32 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{
-    AuthPacket, CheckRequest, DecodeErrorKind, ErrorCode, OpCode, ReadOp, Reader, Record as _,
-    ReplyHeader, Request, RequestHeader, Response, SaslToken, WatcherType, xid,
+    AuthPacket, ErrorCode, OpCode, Reader, Record as _, ReplyHeader, Request, RequestHeader,
+    Response, SaslToken, SessionId, Zxid, xid,
 };
 
 use crate::commit::{Proposal, Write};
-use crate::config::{ServerConfig, Version};
 use crate::connection::{Connection, Fate, frame, head};
 use crate::fault::Action;
 use crate::journal::{Outcome, RequestRecord};
-use crate::multi::{self, Step};
 
 use super::Server;
-use super::read::is_watcher_type;
-use super::write::Waiting;
-
-/// A request as far as it could be understood.
-pub(super) enum Body {
-    /// A check outside a multi.
-    BareCheck(CheckRequest),
-    /// Asks for what servers do by themselves.
-    DeleteContainer(String),
-    /// A read that is answered with this error.
-    Failed(ErrorCode),
-    /// Not the record that the opcode asks for.
-    Garbled,
-    Known(Request),
-    Multi(Vec<Step>),
-    /// Refused with this error, and logged as a write.
-    Refused(ErrorCode),
-    /// Ends the connection without an answer.
-    Unanswerable,
-    UnknownOp,
-}
-
-/// What processing a request came to.
-pub(super) struct Processed {
-    pub(super) error: ErrorCode,
-    pub(super) zxid: Option<i64>,
-}
-
-impl Processed {
-    pub(super) fn read(error: ErrorCode) -> Self {
-        Self { error, zxid: None }
-    }
-}
+use super::body::{Body, decode};
+use super::held::{Pending, Processed};
 
 impl Server {
     /// Handles a frame of a connection that belongs to a session.
-    pub(super) fn handle_request(&mut self, id: u64, session: i64, payload: Bytes, now: Duration) {
+    pub(super) fn handle_request(
+        &mut self,
+        id: u64,
+        session: SessionId,
+        payload: Bytes,
+        now: Duration,
+    ) {
         if self.connections.get(id).is_some_and(|connection| connection.cut_off.is_some()) {
             return self.handle_as_follower(id, session, payload, now);
         }
-        let whole = payload.clone();
+        let frame = payload.clone();
         let mut reader = Reader::new(payload);
         let Ok(header) = RequestHeader::decode(&mut reader) else { return self.close(id) };
         let body = decode(header.op, &mut reader, &self.config);
@@ -80,12 +53,12 @@ impl Server {
             }
             Some(Action::CutOff(cut_off)) => {
                 self.cut_off(session, cut_off, now);
-                return self.handle_as_follower(id, session, whole, now);
+                return self.handle_as_follower(id, session, frame, now);
             }
             Some(Action::Pause(duration)) => {
                 self.pause_connection(session, duration, now);
                 if let Some(connection) = self.connections.get_mut(id) {
-                    connection.put_back(&whole);
+                    connection.put_back(&frame);
                 }
                 return;
             }
@@ -123,14 +96,14 @@ impl Server {
         };
         self.apply_fate(id);
         if header.op != OpCode::PING {
-            let (connection, xid, op) = (id, header.xid, header.op);
+            let RequestHeader { xid, op } = header;
             let record =
-                RequestRecord { session, connection, xid, op, path, outcome, zxid, at: now };
+                RequestRecord { session, connection: id, xid, op, path, outcome, zxid, at: now };
             self.journal.request(record);
         }
     }
 
-    /// Arranges what happens to the reply; true if it will not leave whole.
+    /// Sets what will happen to the reply. Returns true if it will be suppressed or cut.
     fn decide_fate(&mut self, id: u64, action: Option<Action>, now: Duration) -> bool {
         let fate = match action {
             Some(Action::CutAfter | Action::LateCommit(_)) => Fate::CutAt(0),
@@ -156,48 +129,49 @@ impl Server {
         fate != Fate::Deliver
     }
 
-    /// A connection to be cut at its reply is cut even if there was no reply.
+    /// Closes a connection that a fault cuts at its reply, even if there was no reply.
     fn apply_fate(&mut self, id: u64) {
         if self.connections.get(id).is_some_and(|connection| connection.fate != Fate::Deliver) {
             self.close(id);
         }
     }
 
-    /// Processes a request; `None` if the session is over, in which case nothing is answered.
+    /// Processes a request. Returns `None` if the session has ended; then there is no reply.
     fn process(
         &mut self,
         id: u64,
-        session: i64,
+        session: SessionId,
         header: RequestHeader,
         body: Body,
         now: Duration,
     ) -> Option<Processed> {
-        if let Body::Unanswerable = &body {
+        if let Body::Fatal = &body {
             self.close(id);
             return Some(Processed::read(ErrorCode::MARSHALLING_ERROR));
         }
-        // Neither of these touches the session or waits for its turn.
+        // Auth and SASL neither renew the session nor wait for earlier requests.
         if let Body::Known(Request::Auth(auth)) = &body {
             return Some(Processed::read(self.authenticate(id, header.xid, auth)));
         }
         if let Body::Known(Request::Sasl(token)) = &body {
             return Some(Processed::read(self.sasl(id, header.xid, token.0.as_ref())));
         }
+        // A session that has ended, or whose end is in the log, must neither write nor be renewed.
         if !self.sessions.touch(session, now) {
             return None;
         }
         if body.is_write(self.config.version) {
             let proposal = self.proposal(id, session, header, body, now);
-            return Some(self.write(Waiting::new(id, session, header), &proposal, now));
+            return Some(self.write(Pending::new(id, session, header), &proposal, now));
         }
         Some(match body {
             Body::UnknownOp => {
-                self.reply_error(id, header.xid, -1, ErrorCode::UNIMPLEMENTED);
+                self.reply_error(id, header.xid, Zxid::NONE, ErrorCode::UNIMPLEMENTED);
                 self.close(id);
                 Processed::read(ErrorCode::UNIMPLEMENTED)
             }
             Body::Known(Request::Sync(path)) => {
-                self.sync(Waiting::new(id, session, header), path, now)
+                self.sync(Pending::new(id, session, header), path, now)
             }
             Body::Known(Request::Ping) => {
                 self.reply(id, xid::PING, Ok(Response::Empty));
@@ -207,7 +181,8 @@ impl Server {
                 let result = self.read(id, session, &request, now);
                 let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
                 self.reply(id, header.xid, result);
-                // A fault at an event of setWatches may have ended the connection half-way.
+                // A fault at an event of setWatches may have closed the connection before all
+                // watches were set.
                 if !self.connections.get(id).is_some_and(Connection::is_open) {
                     self.watches.forget(id);
                 }
@@ -218,23 +193,23 @@ impl Server {
                 self.reply_error(id, header.xid, self.zxid, error);
                 Processed::read(error)
             }
-            Body::Garbled
+            Body::Malformed
             | Body::Refused(_)
             | Body::BareCheck(_)
             | Body::DeleteContainer(_)
             | Body::Multi(_)
-            | Body::Unanswerable => {
+            | Body::Fatal => {
                 self.reply_error(id, header.xid, self.zxid, ErrorCode::MARSHALLING_ERROR);
                 Processed::read(ErrorCode::MARSHALLING_ERROR)
             }
         })
     }
 
-    /// The write in a body for which `is_write` holds.
+    /// Converts a body for which `is_write` holds to a proposal.
     fn proposal(
         &self,
         id: u64,
-        session: i64,
+        session: SessionId,
         header: RequestHeader,
         body: Body,
         now: Duration,
@@ -251,40 +226,38 @@ impl Server {
             Body::Known(Request::SetAcl(set_acl)) => Write::SetAcl(set_acl),
             Body::Known(Request::SetData(set_data)) => Write::SetData(set_data),
             Body::Known(Request::Reconfig(_)) => Write::Refused(ErrorCode::RECONFIG_DISABLED, path),
-            Body::Known(_)
-            | Body::Failed(_)
-            | Body::Garbled
-            | Body::Unanswerable
-            | Body::UnknownOp => Write::Refused(ErrorCode::MARSHALLING_ERROR, path),
+            Body::Known(_) | Body::Failed(_) | Body::Malformed | Body::Fatal | Body::UnknownOp => {
+                Write::Refused(ErrorCode::MARSHALLING_ERROR, path)
+            }
         };
         let identities = match self.connections.get(id) {
             Some(connection) => connection.identities.clone(),
-            None => unreachable!("requests come from connections"),
+            None => unreachable!("the connection of a request exists"),
         };
         let time_ms = self.time_ms(now);
         Proposal { session, xid: header.xid, op: header.op, write, identities, time_ms }
     }
 
     fn authenticate(&mut self, id: u64, xid: i32, auth: &AuthPacket) -> ErrorCode {
-        let super_digest = self.config.super_digest.as_deref();
+        let super_digest = self.config.super_digest.as_ref().map(|digest| digest.0.as_str());
         let is_accepted = self.connections.get_mut(id).is_some_and(|connection| {
             connection.identities.authenticate(&auth.scheme, auth.auth.as_deref(), super_digest)
         });
         let error = if is_accepted { ErrorCode::OK } else { ErrorCode::AUTH_FAILED };
-        self.reply_error(id, xid, 0, error);
+        self.reply_error(id, xid, Zxid(0), error);
         if !is_accepted {
             self.close(id);
         }
         error
     }
 
-    /// As a server without SASL configuration.
+    /// Replies like a server without SASL configuration.
     fn sasl(&mut self, id: u64, xid: i32, token: Option<&Bytes>) -> ErrorCode {
         if token.is_none() {
             self.close(id);
             return ErrorCode::AUTH_FAILED;
         }
-        let header = ReplyHeader { xid, zxid: 0, err: ErrorCode::OK };
+        let header = ReplyHeader { xid, zxid: Zxid(0), err: ErrorCode::OK };
         let bytes = frame(|out| {
             header.encode(out);
             Response::Sasl(SaslToken(None)).encode(out);
@@ -293,7 +266,7 @@ impl Server {
         ErrorCode::OK
     }
 
-    /// Answers with the last zxid.
+    /// Replies with the last zxid.
     pub(super) fn reply(&mut self, id: u64, xid: i32, result: Result<Response, ErrorCode>) {
         let err = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
         let header = ReplyHeader { xid, zxid: self.zxid, err };
@@ -306,15 +279,15 @@ impl Server {
         self.send_reply(id, bytes);
     }
 
-    /// Answers without a body.
-    pub(super) fn reply_error(&mut self, id: u64, xid: i32, zxid: i64, err: ErrorCode) {
+    /// Replies without a record.
+    pub(super) fn reply_error(&mut self, id: u64, xid: i32, zxid: Zxid, err: ErrorCode) {
         let bytes = frame(|out| ReplyHeader { xid, zxid, err }.encode(out));
         self.send_reply(id, bytes);
     }
 
     fn send_reply(&mut self, id: u64, bytes: Option<Bytes>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        // Longer than a frame can be.
+        // The reply is too long for a frame.
         let Some(bytes) = bytes else { return self.close(id) };
         match connection.fate {
             Fate::Deliver => connection.send(&bytes),
@@ -323,160 +296,5 @@ impl Server {
                 self.close(id);
             }
         }
-    }
-}
-
-impl Body {
-    /// True if it gets a place in the log, be it as a failure.
-    pub(super) fn is_write(&self, version: Version) -> bool {
-        match self {
-            Self::BareCheck(_) => version == Version::V3_8,
-            Self::DeleteContainer(_) | Self::Multi(_) | Self::Refused(_) => true,
-            Self::Known(request) => matches!(
-                request,
-                Request::CloseSession
-                    | Request::Create(_)
-                    | Request::Delete(_)
-                    | Request::Reconfig(_)
-                    | Request::SetAcl(_)
-                    | Request::SetData(_)
-            ),
-            Self::Failed(_) | Self::Garbled | Self::Unanswerable | Self::UnknownOp => false,
-        }
-    }
-
-    pub(super) fn paths(&self) -> Vec<&str> {
-        match self {
-            Self::BareCheck(check) => vec![&check.path],
-            Self::Known(request) => paths(request),
-            Self::DeleteContainer(path) => vec![path],
-            Self::Multi(steps) => steps.iter().map(Step::path).collect(),
-            Self::Failed(_)
-            | Self::Garbled
-            | Self::Refused(_)
-            | Self::Unanswerable
-            | Self::UnknownOp => Vec::new(),
-        }
-    }
-}
-
-pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
-    let is_write = match op {
-        OpCode::CHECK if config.version == Version::V3_8 => {
-            return match CheckRequest::decode(reader) {
-                Ok(check) => Body::BareCheck(check),
-                Err(_) => Body::Refused(ErrorCode::MARSHALLING_ERROR),
-            };
-        }
-        // Between servers only. From a client the first one fails inside the server. Of the other
-        // one 3.8.0 takes the whole packet, header and all, for the path, and 3.9.3 the body.
-        OpCode::CREATE_SESSION if config.version == Version::V3_8 => {
-            return Body::Refused(ErrorCode::MARSHALLING_ERROR);
-        }
-        OpCode::CREATE_SESSION => return Body::Garbled,
-        OpCode::DELETE_CONTAINER if config.version == Version::V3_8 => {
-            return Body::Refused(ErrorCode::BAD_ARGUMENTS);
-        }
-        // Without a length in front of it.
-        OpCode::DELETE_CONTAINER => {
-            let path = reader.clone().into_rest();
-            return Body::DeleteContainer(String::from_utf8_lossy(&path).into_owned());
-        }
-        OpCode::MULTI => {
-            return match multi::decode(reader, config) {
-                Some(steps) => Body::Multi(steps),
-                None => Body::Refused(ErrorCode::MARSHALLING_ERROR),
-            };
-        }
-        OpCode::CREATE
-        | OpCode::CREATE2
-        | OpCode::CREATE_CONTAINER
-        | OpCode::CREATE_TTL
-        | OpCode::DELETE
-        | OpCode::SET_ACL
-        | OpCode::SET_DATA => config.version == Version::V3_8,
-        _ => false,
-    };
-    let error = match Request::decode(op, reader) {
-        Ok(request) => return Body::Known(request),
-        Err(error) => error,
-    };
-    // Read where the connection is served, and not behind it.
-    if matches!(op, OpCode::AUTH | OpCode::SASL) {
-        return Body::Unanswerable;
-    }
-    if error.kind == DecodeErrorKind::Null
-        && error.field == "path"
-        && let Some(body) = without_path(op, reader, config)
-    {
-        return body;
-    }
-    match error.kind {
-        DecodeErrorKind::UnexpectedOp(_) if op != OpCode::MULTI_READ => Body::UnknownOp,
-        DecodeErrorKind::IllegalFlags { flags: 5 | 6, .. } | DecodeErrorKind::IllegalTtl(_)
-            if !config.extended_types =>
-        {
-            Body::Refused(ErrorCode::UNIMPLEMENTED)
-        }
-        DecodeErrorKind::IllegalFlags { .. } | DecodeErrorKind::IllegalTtl(_) => {
-            Body::Refused(ErrorCode::BAD_ARGUMENTS)
-        }
-        _ if is_write => Body::Refused(ErrorCode::MARSHALLING_ERROR),
-        DecodeErrorKind::NegativeLength(_)
-        | DecodeErrorKind::NotText
-        | DecodeErrorKind::Null
-        | DecodeErrorKind::UnexpectedEnd { .. }
-        | DecodeErrorKind::UnexpectedOp(_)
-        | _ => Body::Garbled,
-    }
-}
-
-/// What becomes of a request with null as its path, if it is more than garbled. The reader stands
-/// behind the path.
-fn without_path(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Option<Body> {
-    Some(match op {
-        // The path is looked at before anything else.
-        OpCode::SET_ACL | OpCode::SET_DATA => Body::Refused(ErrorCode::BAD_ARGUMENTS),
-        OpCode::CHECK_WATCHES if config.version == Version::V3_8 => return None,
-        OpCode::CHECK_WATCHES | OpCode::REMOVE_WATCHES => {
-            let kind = WatcherType::decode(reader).ok()?;
-            is_watcher_type(kind, config.version).then_some(Body::Failed(ErrorCode::NO_WATCHER))?
-        }
-        _ => return None,
-    })
-}
-
-fn paths(request: &Request) -> Vec<&str> {
-    match request {
-        Request::AddWatch(request) => vec![&request.path],
-        Request::CheckWatches(request) | Request::RemoveWatches(request) => vec![&request.path],
-        Request::Create(request) => vec![&request.path],
-        Request::Delete(request) => vec![&request.path],
-        Request::Exists(request)
-        | Request::GetChildren(request)
-        | Request::GetChildren2(request)
-        | Request::GetData(request) => vec![&request.path],
-        Request::GetAcl(path) | Request::GetAllChildrenNumber(path) | Request::Sync(path) => {
-            vec![path]
-        }
-        Request::GetEphemerals(prefix) => prefix.iter().map(|prefix| &**prefix).collect(),
-        Request::MultiRead(ops) => ops
-            .iter()
-            .map(|op| match op {
-                ReadOp::GetChildren(path) | ReadOp::GetData(path) => &**path,
-            })
-            .collect(),
-        Request::SetAcl(request) => vec![&request.path],
-        Request::SetData(request) => vec![&request.path],
-        Request::Auth(_)
-        | Request::CloseSession
-        | Request::Multi(_)
-        | Request::Ping
-        | Request::Reconfig(_)
-        | Request::Sasl(_)
-        | Request::SetWatches(_)
-        | Request::SetWatches2(_)
-        | Request::WhoAmI
-        | _ => Vec::new(),
     }
 }

@@ -1,112 +1,71 @@
-//! Writes: the log, late commits, watch events, and answers matched by session and xid.
+//! Writes: the log, late commits, watch events, and replies matched by session and xid.
 //!
-//! Real servers look for the request that a commit answers by session and xid. So does this one:
-//! if a late commit meets a later request of its session with the same xid, that request gets
-//! the old result, and its own commit answers nobody.
+//! Like real servers, this one matches a commit to a pending request by session and xid. If a late
+//! commit meets a later request of its session with the same xid, that request gets the old result,
+//! and nobody gets the result of its own commit.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{
-    Create2Reply, ErrorCode, EventType, KeeperState, OpCode, Permissions, ReplyHeader,
-    RequestHeader, Response, WatcherEvent, xid,
+    Create2Reply, ErrorCode, EventType, KeeperState, OpCode, Permissions, ReplyHeader, Response,
+    SessionId, WatcherEvent, Zxid, xid,
 };
 
-use crate::commit::{self, Change, Committed, Proposal, Write};
-use crate::config::Version;
+use crate::commit::{self, Committed, Proposal, Write};
+use crate::config::ServerVersion;
 use crate::connection::{frame_of, head};
 use crate::fault::{Action, Until};
 use crate::journal::CommitRecord;
 use crate::path;
-use crate::tree::SharedAcl;
+use crate::tree::{Change, SharedAcl};
 use crate::watch::Table;
 
 use super::Server;
-use super::request::Processed;
-
-/// A request that waits for the commit with its session and xid.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
-    pub(super) connection: u64,
-    pub(super) session: i64,
-    pub(super) xid: i32,
-    pub(super) op: OpCode,
-}
-
-impl Waiting {
-    pub(super) fn new(connection: u64, session: i64, header: RequestHeader) -> Self {
-        Self { connection, session, xid: header.xid, op: header.op }
-    }
-}
-
-/// A proposal whose commit is late. There is one at most: the next proposal releases it.
-#[derive(Debug)]
-pub(super) struct Held {
-    proposal: Proposal,
-    until: Until,
-    /// Reads of the session that have missed it.
-    reads: usize,
-    since: Duration,
-}
-
-impl Held {
-    /// When it is committed, if time decides.
-    pub(super) fn due(&self) -> Option<Duration> {
-        match self.until {
-            Until::After(delay) => Some(self.since + delay),
-            Until::NextWrite | Until::Reads(_) => None,
-        }
-    }
-
-    pub(super) fn is_due(&self, now: Duration) -> bool {
-        match self.until {
-            Until::NextWrite => false,
-            Until::Reads(number) => self.reads >= number,
-            Until::After(delay) => self.since + delay <= now,
-        }
-    }
-}
+use super::held::{Held, Pending, Processed};
 
 impl Server {
-    /// Commits a request and answers it, after what has a place in the log before it.
+    /// Commits a request after everything that is in the log before it, and replies.
     pub(super) fn write(
         &mut self,
-        waiting: Waiting,
+        pending: Pending,
         proposal: &Proposal,
         now: Duration,
     ) -> Processed {
-        let older = self.release(Some(waiting), now);
+        let older = self.release(Some(pending), now);
         if let Some(older) = &older {
-            self.answer(waiting, older);
+            self.reply_with(pending, older);
         }
         let committed = self.commit(proposal, now);
         if older.is_none() {
-            self.answer(waiting, &committed);
+            self.reply_with(pending, &committed);
         }
-        if waiting.op == OpCode::CLOSE_SESSION {
-            self.close(waiting.connection);
+        if pending.op == OpCode::CLOSE_SESSION {
+            self.close(pending.connection);
         }
         Processed { error: committed.error, zxid: Some(committed.zxid) }
     }
 
-    /// Takes no zxid, but comes after everything in the log.
-    pub(super) fn sync(&mut self, waiting: Waiting, path: ByteString, now: Duration) -> Processed {
-        let older = self.release(Some(waiting), now);
+    /// Processes a sync. It takes no zxid, but commits everything that is in the log before it.
+    pub(super) fn sync(&mut self, pending: Pending, path: ByteString, now: Duration) -> Processed {
+        let older = self.release(Some(pending), now);
         let error = older.map_or(ErrorCode::OK, |older| older.error);
         let result = if error.is_ok() { Ok(Response::Sync(path)) } else { Err(error) };
-        self.reply(waiting.connection, waiting.xid, result);
+        self.reply(pending.connection, pending.xid, result);
         Processed::read(error)
     }
 
-    /// Puts a proposal into the log without committing it.
+    /// Logs a proposal without committing it.
     pub(super) fn hold(&mut self, proposal: Proposal, until: Until, now: Duration) {
         self.release(None, now);
         if let Write::CloseSession(session) = proposal.write
             && let Some(session) = self.sessions.get_mut(session)
         {
+            // The close is in the log: it will be committed, so the session must not be renewed.
             session.is_closing = true;
         }
+        debug_assert!(self.held.is_none(), "the log holds at most one uncommitted proposal");
         let held = Held { proposal, until, reads: 0, since: now };
         let is_due = held.is_due(now);
         self.held = Some(held);
@@ -115,8 +74,8 @@ impl Server {
         }
     }
 
-    /// A read of a session has been answered.
-    pub(super) fn count_read(&mut self, session: i64, op: OpCode, now: Duration) {
+    /// Counts a read of a session. Releases the held proposal if it has waited for enough reads.
+    pub(super) fn count_read(&mut self, session: SessionId, op: OpCode, now: Duration) {
         let is_read = matches!(
             op,
             OpCode::EXISTS
@@ -137,19 +96,20 @@ impl Server {
         }
     }
 
-    /// Commits the held proposal. Returns what it did if that is the answer to `waiting`.
-    pub(super) fn release(&mut self, waiting: Option<Waiting>, now: Duration) -> Option<Committed> {
+    /// Commits the held proposal. Returns its result if `pending` matches it and gets that as its
+    /// reply.
+    pub(super) fn release(&mut self, pending: Option<Pending>, now: Duration) -> Option<Committed> {
         let held = self.held.take()?;
         let committed = self.commit(&held.proposal, now);
-        let is_answer = waiting.is_some_and(|waiting| {
-            waiting.session == held.proposal.session && waiting.xid == held.proposal.xid
+        let is_match = pending.is_some_and(|pending| {
+            pending.session == held.proposal.session && pending.xid == held.proposal.xid
         });
-        is_answer.then_some(committed)
+        is_match.then_some(committed)
     }
 
-    /// Applies a proposal and notifies who watches.
+    /// Applies a proposal and sends the watch events.
     pub(super) fn commit(&mut self, proposal: &Proposal, now: Duration) -> Committed {
-        self.zxid += 1;
+        self.zxid.0 += 1;
         let committed = commit::commit(&mut self.tree, &self.config, proposal, self.zxid);
         for (op, path) in &committed.steps {
             self.journal.commit(CommitRecord {
@@ -161,19 +121,23 @@ impl Server {
             });
         }
         let zxid = match self.config.version {
-            Version::V3_8 => -1,
-            Version::V3_9 => self.zxid,
+            ServerVersion::V3_8 => Zxid::NONE,
+            ServerVersion::V3_9 => self.zxid,
         };
         for change in &committed.changes {
             self.notify(change, zxid, now);
         }
         if let Write::CloseSession(session) = proposal.write {
+            debug_assert!(
+                self.tree.ephemerals_of(session).next().is_none(),
+                "the session ends together with its ephemerals"
+            );
             self.sessions.remove(session);
         }
         committed
     }
 
-    fn notify(&mut self, change: &Change, zxid: i64, now: Duration) {
+    fn notify(&mut self, change: &Change, zxid: Zxid, now: Duration) {
         let Change { event, path, acl, parent_acl, bytes: _ } = change;
         let first = self.watches.trigger(Table::Data, path, *event);
         self.send_events(&first, *event, path, acl, zxid, now);
@@ -198,26 +162,26 @@ impl Server {
         event: EventType,
         path: &str,
         acl: &SharedAcl,
-        zxid: i64,
+        zxid: Zxid,
         now: Duration,
     ) {
         for id in connections {
-            let may_know = self.connections.get(*id).is_some_and(|connection| {
-                connection.identities.may(Permissions::READ, acl.as_deref())
+            let can_read = self.connections.get(*id).is_some_and(|connection| {
+                connection.identities.is_allowed(Permissions::READ, acl.as_deref())
             });
-            if may_know {
+            if can_read {
                 self.send_event(*id, event, path, zxid, now);
             }
         }
     }
 
-    /// Sends one event, unless a fault keeps it.
+    /// Sends one event, unless a fault suppresses it.
     pub(super) fn send_event(
         &mut self,
         id: u64,
         kind: EventType,
         path: &str,
-        zxid: i64,
+        zxid: Zxid,
         now: Duration,
     ) {
         let Some(connection) = self.connections.get(id).filter(|c| c.is_open()) else { return };
@@ -241,14 +205,14 @@ impl Server {
             }
             Some(Action::Expire) => {
                 self.close(id);
-                self.condemned.push(session);
+                self.to_expire.push(session);
             }
             Some(Action::Freeze) => self.freeze(id),
             Some(Action::Delay(duration)) => {
                 self.stall(id, now + duration);
                 self.send(id, &bytes);
             }
-            // `Faults::inject` has refused these here.
+            // `Faults::inject` refuses these actions at events.
             Some(
                 Action::LateCommit(_)
                 | Action::Error(_)
@@ -262,24 +226,24 @@ impl Server {
         }
     }
 
-    /// Answers a request with the result of a commit, which need not be its own.
-    fn answer(&mut self, waiting: Waiting, committed: &Committed) {
+    /// Replies to a request with the result of a commit, which need not be its own.
+    fn reply_with(&mut self, pending: Pending, committed: &Committed) {
         let result = if committed.results.is_none() && !committed.error.is_ok() {
             Err(committed.error)
         } else {
-            match response(waiting.op, committed) {
+            match response(pending.op, committed) {
                 Some(response) => Ok(response),
-                // 3.8.0 has no answer to a check that succeeds, and never sends one.
-                None if waiting.op == OpCode::CHECK => return,
+                // 3.8.0 does not reply to a successful check outside of a multi.
+                None if pending.op == OpCode::CHECK => return,
                 None => Err(ErrorCode::MARSHALLING_ERROR),
             }
         };
-        self.reply(waiting.connection, waiting.xid, result);
+        self.reply(pending.connection, pending.xid, result);
     }
 }
 
-/// The answer to a request with this opcode. The result may be that of another one, and then
-/// lack what the answer needs.
+/// Converts a result to the reply to a request with this opcode. Returns `None` if the result
+/// belongs to another kind of request and lacks what the reply needs.
 fn response(op: OpCode, committed: &Committed) -> Option<Response> {
     let path = || committed.path.as_deref().map(ByteString::from);
     Some(match op {

@@ -1,4 +1,4 @@
-//! A client of raw frames: it sends what it is told and shows what comes back.
+//! A client that sends raw frames and returns what it receives.
 #![allow(clippy::wildcard_enum_match_arm, reason = "anything unexpected fails the test")]
 
 use std::time::Duration;
@@ -7,16 +7,17 @@ use bytes::{Bytes, BytesMut};
 use jute_codec::{
     Acl, ConnectRequest, ConnectResponse, CreateMode, CreateRequest, DeleteRequest, ErrorCode,
     EventType, Frame, FrameDecoder, MultiOp, MultiResult, OpCode, ReadRequest, Reader, Record,
-    ReplyHeader, Request, RequestHeader, Response, SetDataRequest, WatcherEvent, encode_frame, xid,
+    ReplyHeader, Request, RequestHeader, Response, SessionId, SetDataRequest, Version,
+    WatcherEvent, Zxid, encode_frame, xid,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use zk_testserver::{ServerConfig, TestServer};
 
-/// What came back.
+/// A message from the server, or the end of the connection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Got {
     Reply(ReplyHeader, Option<Response>),
-    Event(i64, EventType, String),
+    Event(Zxid, EventType, String),
     Eof,
 }
 
@@ -25,13 +26,13 @@ pub(crate) struct Client {
     stream: DuplexStream,
     input: BytesMut,
     next_xid: i32,
-    pub(crate) session: i64,
+    pub(crate) session: SessionId,
     pub(crate) password: Bytes,
-    /// Highest zxid seen in replies.
-    pub(crate) zxid: i64,
+    /// The highest zxid seen in replies.
+    pub(crate) zxid: Zxid,
 }
 
-pub(crate) fn handshake(session: i64, password: &[u8], zxid: i64) -> ConnectRequest {
+pub(crate) fn handshake(session: SessionId, password: &[u8], zxid: Zxid) -> ConnectRequest {
     ConnectRequest {
         protocol_version: 0,
         last_zxid_seen: zxid,
@@ -46,20 +47,23 @@ impl Client {
     /// Connects without a handshake.
     pub(crate) fn raw(server: &TestServer) -> Self {
         Self {
-            stream: server.connect().expect("the server accepts"),
+            stream: server.connect().expect("the server accepts connections"),
             input: BytesMut::new(),
             next_xid: 1,
-            session: 0,
+            session: SessionId::NONE,
             password: Bytes::new(),
-            zxid: 0,
+            zxid: Zxid(0),
         }
     }
 
     /// Starts a session.
     pub(crate) async fn new(server: &TestServer) -> Self {
         let mut client = Self::raw(server);
-        let response = client.connect(handshake(0, &[0; 16], 0)).await.expect("a session");
-        assert_ne!(response.session_id, 0);
+        let response = client
+            .connect(handshake(SessionId::NONE, &[0; 16], Zxid(0)))
+            .await
+            .expect("the server starts a session");
+        assert_ne!(response.session_id, SessionId::NONE);
         client
     }
 
@@ -68,18 +72,18 @@ impl Client {
         let mut client = Self::raw(server);
         client.next_xid = older.next_xid;
         let request = handshake(older.session, &older.password, older.zxid);
-        let response = client.connect(request).await.expect("an answer");
+        let response = client.connect(request).await.expect("a reply");
         assert_eq!(response.session_id, older.session);
         client.zxid = older.zxid;
         client
     }
 
-    /// Closes the connection, and knows the session still.
+    /// Closes the connection but remembers the session.
     pub(crate) fn hang_up(&mut self) {
         self.stream = tokio::io::duplex(1).0;
     }
 
-    /// Shakes hands; `None` if the server closes the connection instead.
+    /// Sends the handshake. Returns `None` if the server closes the connection instead of replying.
     pub(crate) async fn connect(&mut self, request: ConnectRequest) -> Option<ConnectResponse> {
         let mut out = BytesMut::new();
         encode_frame(&mut out, 1 << 20, |out| request.encode(out)).expect("well-formed");
@@ -92,10 +96,10 @@ impl Client {
     }
 
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.expect("the pipe takes bytes");
+        self.stream.write_all(bytes).await.expect("the pipe is open");
     }
 
-    /// Next frame; `None` at the end.
+    /// Returns the next frame, or `None` at the end of the connection.
     pub(crate) async fn frame(&mut self) -> Option<Bytes> {
         loop {
             match FrameDecoder::new(1 << 24).next(&mut self.input).expect("well-formed") {
@@ -109,20 +113,21 @@ impl Client {
         }
     }
 
-    /// Waits long in virtual time, but not for ever.
+    /// Reads with a long timeout in virtual time.
     async fn read(&mut self) -> usize {
         let read = self.stream.read_buf(&mut self.input);
         let read = tokio::time::timeout(Duration::from_secs(3600), read).await;
-        read.expect("bytes or the end come some day").expect("a pipe does not fail")
+        read.expect("the server sends bytes or closes the connection")
+            .expect("a pipe does not fail")
     }
 
-    /// Everything up to the end, frames or not.
+    /// Returns all bytes up to the end of the connection.
     pub(crate) async fn rest(&mut self) -> Bytes {
         while self.read().await != 0 {}
         self.input.split().freeze()
     }
 
-    /// Sends a request without waiting; returns its xid.
+    /// Sends a request without waiting. Returns its xid.
     pub(crate) async fn send(&mut self, request: &Request) -> i32 {
         let xid = self.next_xid;
         self.next_xid += 1;
@@ -145,7 +150,7 @@ impl Client {
         self.write(&out).await;
     }
 
-    /// Next thing from the server; replies are decoded as answers to `op`.
+    /// Returns the next message. Decodes replies as replies to `op`.
     pub(crate) async fn next(&mut self, op: OpCode) -> Got {
         let Some(payload) = self.frame().await else { return Got::Eof };
         let mut reader = Reader::new(payload);
@@ -154,7 +159,7 @@ impl Client {
             let event = WatcherEvent::decode(&mut reader).expect("well-formed");
             return Got::Event(header.zxid, event.kind, event.path.to_string());
         }
-        if header.zxid > 0 {
+        if header.zxid > Zxid(0) {
             self.zxid = header.zxid;
         }
         let response =
@@ -163,20 +168,20 @@ impl Client {
         Got::Reply(header, response)
     }
 
-    /// Next watch event.
+    /// Returns the next watch event.
     pub(crate) async fn event(&mut self) -> (EventType, String) {
         match self.next(OpCode::PING).await {
             Got::Event(_, kind, path) => (kind, path),
-            other => panic!("no event but {other:?}"),
+            other => panic!("expected an event, got {other:?}"),
         }
     }
 
-    /// Sends a request and takes its reply, which has to come first.
+    /// Sends a request and returns its reply, which must be the next message.
     pub(crate) async fn call(&mut self, request: &Request) -> Result<Response, ErrorCode> {
         self.call_full(request).await.1
     }
 
-    /// The same with the header.
+    /// Like `call`, and also returns the header.
     pub(crate) async fn call_full(
         &mut self,
         request: &Request,
@@ -188,11 +193,11 @@ impl Client {
                 assert_eq!(header.xid, expected);
                 (header, response.ok_or(header.err))
             }
-            other => panic!("no reply to {request:?} but {other:?}"),
+            other => panic!("expected a reply to {request:?}, got {other:?}"),
         }
     }
 
-    /// Error code of the reply, `OK` included.
+    /// Sends a request and returns the error code of the reply, which may be `OK`.
     pub(crate) async fn code(&mut self, request: &Request) -> ErrorCode {
         self.call(request).await.err().unwrap_or(ErrorCode::OK)
     }
@@ -215,12 +220,12 @@ impl Client {
         }
     }
 
-    /// Events and replies up to the end of the connection.
+    /// Returns all messages up to the end of the connection.
     pub(crate) async fn assert_eof(&mut self) {
         assert_eq!(self.next(OpCode::PING).await, Got::Eof);
     }
 
-    /// Results of a multi.
+    /// Sends a multi and returns its results.
     pub(crate) async fn multi(&mut self, ops: Vec<MultiOp>) -> Vec<MultiResult> {
         match self.ok(&Request::Multi(ops)).await {
             Response::Multi(results) => results,
@@ -258,12 +263,12 @@ pub(crate) fn create_with_acl(path: &str, acl: Vec<Acl>) -> Request {
 }
 
 pub(crate) fn delete(path: &str, version: i32) -> Request {
-    Request::Delete(DeleteRequest { path: path.into(), version })
+    Request::Delete(DeleteRequest { path: path.into(), version: Version(version) })
 }
 
 pub(crate) fn set_data(path: &str, version: i32) -> Request {
     let data = Some(Bytes::from_static(b"new"));
-    Request::SetData(SetDataRequest { path: path.into(), data, version })
+    Request::SetData(SetDataRequest { path: path.into(), data, version: Version(version) })
 }
 
 pub(crate) fn get_data(path: &str, watch: bool) -> Request {
@@ -286,7 +291,7 @@ pub(crate) fn start() -> TestServer {
     TestServer::start(ServerConfig::default())
 }
 
-/// Virtual time.
+/// Sleeps in virtual time.
 #[expect(clippy::disallowed_methods, reason = "tests run in paused time")]
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;

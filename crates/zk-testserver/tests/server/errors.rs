@@ -1,21 +1,23 @@
-//! Which error wins when several apply.
+//! Which error is reported if several apply.
 
 use jute_codec::{
     Acl, CheckRequest, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, OpCode,
-    Permissions, Request, Response, SetAclRequest, Ttl,
+    Permissions, Request, Response, SetAclRequest, Ttl, Version, Zxid,
 };
-use zk_testserver::{ServerConfig, TestServer, Version};
+use zk_testserver::{ServerConfig, ServerVersion, TestServer};
 
 use crate::client::*;
 
-/// A znode whose children nobody may create or delete, and one whose data nobody may touch.
+/// Creates a znode whose children cannot be created or deleted, and one whose data cannot be
+/// accessed.
 async fn scene() -> (TestServer, Client) {
     let server = start();
     let mut client = Client::new(&server).await;
     client.ok(&create("/p", CreateMode::Persistent)).await;
     client.ok(&create("/p/child", CreateMode::Persistent)).await;
     let acl = |perms| vec![Acl::new(perms, "world", "anyone")];
-    let set_acl = SetAclRequest { path: "/p".into(), acl: acl(Permissions::READ), version: -1 };
+    let set_acl =
+        SetAclRequest { path: "/p".into(), acl: acl(Permissions::READ), version: Version::ANY };
     client.ok(&Request::SetAcl(set_acl)).await;
     client.ok(&create_with_acl("/secret", acl(Permissions::CREATE))).await;
     client.ok(&create("/full", CreateMode::Persistent)).await;
@@ -64,11 +66,11 @@ async fn other_writes_check_in_order() {
         (set_data("/missing", 9), ErrorCode::NO_NODE),
         (set_data("/secret", 9), ErrorCode::NO_AUTH),
         (set_data("/full", 9), ErrorCode::BAD_VERSION),
-        (set_acl("missing", Vec::new(), 9), ErrorCode::BAD_ARGUMENTS),
-        (set_acl("/missing", Vec::new(), 9), ErrorCode::INVALID_ACL),
-        (set_acl("/missing", Acl::open(), 9), ErrorCode::NO_NODE),
-        (set_acl("/secret", Acl::open(), 9), ErrorCode::NO_AUTH),
-        (set_acl("/full", Acl::open(), 9), ErrorCode::BAD_VERSION),
+        (set_acl("missing", Vec::new(), Version(9)), ErrorCode::BAD_ARGUMENTS),
+        (set_acl("/missing", Vec::new(), Version(9)), ErrorCode::INVALID_ACL),
+        (set_acl("/missing", Acl::open(), Version(9)), ErrorCode::NO_NODE),
+        (set_acl("/secret", Acl::open(), Version(9)), ErrorCode::NO_AUTH),
+        (set_acl("/full", Acl::open(), Version(9)), ErrorCode::BAD_VERSION),
     ] {
         assert_eq!(client.code(&request).await, expected, "{request:?}");
     }
@@ -78,7 +80,7 @@ async fn other_writes_check_in_order() {
         ("/secret", ErrorCode::NO_AUTH),
         ("/full", ErrorCode::BAD_VERSION),
     ] {
-        let check = MultiOp::Check(CheckRequest { path: path.into(), version: 9 });
+        let check = MultiOp::Check(CheckRequest { path: path.into(), version: Version(9) });
         assert_eq!(client.multi(vec![check]).await, [MultiResult::Error(expected)], "{path}");
     }
 }
@@ -132,24 +134,24 @@ async fn illegal_create_flags_are_refused() {
         body.extend_from_slice(&ttl.map(i64::to_be_bytes).unwrap_or_default());
         client.send_raw(1, op, &body).await;
         let Got::Reply(header, _) = client.next(OpCode(op)).await else { panic!() };
-        assert_eq!((header.err, header.zxid), (expected, 2), "{op} {flags} {ttl:?}");
+        assert_eq!((header.err, header.zxid), (expected, Zxid(2)), "{op} {flags} {ttl:?}");
     }
 }
 
-/// What a multi of three answers, of which the second one creates with these flags: its result, or
-/// the error of the whole. With `Ok`, that the other two fit is checked.
+/// Sends a multi of three operations. The second one creates a znode with these flags. Returns its
+/// result, or the error of the whole request. Also checks the results of the other two.
 async fn create_in_multi(
-    version: Version,
+    version: ServerVersion,
     (op, flags, ttl): (i32, i32, Option<i64>),
     acl: Option<Vec<Acl>>,
 ) -> Result<MultiResult, ErrorCode> {
     let server = TestServer::start(ServerConfig::default().version(version).extended_types(true));
     let mut client = Client::new(&server).await;
-    let check = MultiOp::Check(CheckRequest { path: "/".into(), version: -1 });
+    let check = MultiOp::Check(CheckRequest { path: "/".into(), version: Version::ANY });
     let header = |op: i32, is_done| [&op.to_be_bytes()[..], &[is_done], &[0xff; 4]].concat();
     let mut check_bytes = bytes::BytesMut::new();
     Request::Multi(vec![check]).encode(&mut check_bytes);
-    // Without the header that ends them.
+    // The list without the header that ends it.
     check_bytes.truncate(check_bytes.len() - 9);
     let check_bytes = &check_bytes[..];
     let mut create = bytes::BytesMut::new();
@@ -166,7 +168,7 @@ async fn create_in_multi(
     let body = [check_bytes, &header(op, 0), &create[..], check_bytes, &header(-1, 1)].concat();
     client.send_raw(1, OpCode::MULTI.0, &body).await;
     let Got::Reply(header, response) = client.next(OpCode::MULTI).await else { panic!() };
-    assert_eq!(header.zxid, 2, "it takes one in any case");
+    assert_eq!(header.zxid, Zxid(2), "it takes a zxid in any case");
     let Some(Response::Multi(results)) = response else { return Err(header.err) };
     let [first, second, third] = &results[..] else { panic!("{results:?}") };
     if matches!(second, MultiResult::Error(_)) {
@@ -179,11 +181,11 @@ async fn create_in_multi(
     Ok(second.clone())
 }
 
-/// Compared with 3.8.0.
+/// Real servers 3.8.0 behave the same.
 #[tokio::test(start_paused = true)]
-async fn illegal_flags_and_times_to_live_fail_their_operation_of_a_multi() {
+async fn illegal_flags_and_times_to_live_fail_their_operation_in_a_multi() {
     let refused = Ok(MultiResult::Error(ErrorCode::BAD_ARGUMENTS));
-    for asked in [
+    for create in [
         (1, 7, None),
         (15, -1, None),
         (19, 99, None),
@@ -192,24 +194,24 @@ async fn illegal_flags_and_times_to_live_fail_their_operation_of_a_multi() {
         (21, 6, Some(-5)),
         (21, 5, Some(1 << 40)),
     ] {
-        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
-        assert_eq!(result, refused, "{asked:?}");
+        let result = create_in_multi(ServerVersion::V3_8, create, Some(Acl::open())).await;
+        assert_eq!(result, refused, "{create:?}");
     }
-    for asked in [(1, 5, None), (15, 6, None), (19, 5, None)] {
-        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
-        assert_eq!(result, Err(ErrorCode::MARSHALLING_ERROR), "no time to live: {asked:?}");
+    for create in [(1, 5, None), (15, 6, None), (19, 5, None)] {
+        let result = create_in_multi(ServerVersion::V3_8, create, Some(Acl::open())).await;
+        assert_eq!(result, Err(ErrorCode::MARSHALLING_ERROR), "no time to live: {create:?}");
     }
-    // Flags without a meaning are unknown to 3.9, before anything is looked at.
-    let result = create_in_multi(Version::V3_9, (1, 7, None), Some(Acl::open())).await;
+    // For 3.9, unknown flags make the whole request malformed.
+    let result = create_in_multi(ServerVersion::V3_9, (1, 7, None), Some(Acl::open())).await;
     assert_eq!(result, Err(ErrorCode::MARSHALLING_ERROR));
-    let result = create_in_multi(Version::V3_9, (21, 5, Some(0)), Some(Acl::open())).await;
+    let result = create_in_multi(ServerVersion::V3_9, (21, 5, Some(0)), Some(Acl::open())).await;
     assert_eq!(result, refused);
 }
 
-/// Compared with 3.8.0.
+/// Real servers 3.8.0 behave the same.
 #[tokio::test(start_paused = true)]
-async fn the_flags_of_an_operation_of_a_multi_say_what_is_created() {
-    for (asked, is_short) in [
+async fn flags_determine_what_a_multi_creates() {
+    for (create, is_short) in [
         ((1, 0, None), true),
         ((1, 4, None), false),
         ((15, 4, None), false),
@@ -218,41 +220,43 @@ async fn the_flags_of_an_operation_of_a_multi_say_what_is_created() {
         ((21, 4, Some(5)), false),
         ((21, 5, Some(5)), false),
     ] {
-        let result = create_in_multi(Version::V3_8, asked, Some(Acl::open())).await;
-        let result = result.expect("it is read");
-        assert_eq!(matches!(result, MultiResult::Create { .. }), is_short, "{asked:?}");
-        assert_eq!(matches!(result, MultiResult::Create2 { .. }), !is_short, "{asked:?}");
+        let result = create_in_multi(ServerVersion::V3_8, create, Some(Acl::open())).await;
+        let result = result.expect("the request is well-formed");
+        assert_eq!(matches!(result, MultiResult::Create { .. }), is_short, "{create:?}");
+        assert_eq!(matches!(result, MultiResult::Create2 { .. }), !is_short, "{create:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_null_list_in_a_multi_fails_its_operation_or_from_3_9_on_the_whole() {
+async fn a_null_list_in_a_multi_fails_its_operation_and_since_3_9_the_whole_request() {
     let refused = Ok(MultiResult::Error(ErrorCode::INVALID_ACL));
     for acl in [None, Some(Vec::new())] {
-        assert_eq!(create_in_multi(Version::V3_8, (1, 0, None), acl).await, refused);
+        assert_eq!(create_in_multi(ServerVersion::V3_8, (1, 0, None), acl).await, refused);
     }
-    let null = create_in_multi(Version::V3_9, (1, 0, None), None).await;
+    let null = create_in_multi(ServerVersion::V3_9, (1, 0, None), None).await;
     assert_eq!(null, Err(ErrorCode::MARSHALLING_ERROR));
-    let empty = create_in_multi(Version::V3_9, (1, 0, None), Some(Vec::new())).await;
+    let empty = create_in_multi(ServerVersion::V3_9, (1, 0, None), Some(Vec::new())).await;
     assert_eq!(empty, refused);
 }
 
-/// Compared with 3.8.0, and checkWatches with 3.9.3.
+/// Real servers 3.8.0 behave the same; checkWatches was also compared with 3.9.3.
 #[tokio::test(start_paused = true)]
-async fn null_as_a_path_fails_as_the_operation_looks_at_it() {
-    let (bad, garbled) = (ErrorCode::BAD_ARGUMENTS, ErrorCode::MARSHALLING_ERROR);
-    let (missing, number) = (ErrorCode::NO_WATCHER, |number: i32| number.to_be_bytes().to_vec());
+async fn null_paths_fail_where_the_operation_uses_the_path() {
+    let bad = ErrorCode::BAD_ARGUMENTS;
+    let malformed = ErrorCode::MARSHALLING_ERROR;
+    let missing = ErrorCode::NO_WATCHER;
+    let number = |number: i32| number.to_be_bytes().to_vec();
     for (version, op, rest, expected) in [
-        (Version::V3_8, OpCode::SET_DATA, [0xff; 8].to_vec(), bad),
-        (Version::V3_8, OpCode::SET_ACL, [0xff; 8].to_vec(), bad),
-        (Version::V3_8, OpCode::CREATE, [0xff; 12].to_vec(), garbled),
-        (Version::V3_8, OpCode::DELETE, [0xff; 4].to_vec(), garbled),
-        (Version::V3_8, OpCode::EXISTS, vec![0], garbled),
-        (Version::V3_8, OpCode::CHECK_WATCHES, number(1), garbled),
-        (Version::V3_9, OpCode::CHECK_WATCHES, number(1), missing),
-        (Version::V3_8, OpCode::REMOVE_WATCHES, number(3), missing),
-        (Version::V3_8, OpCode::REMOVE_WATCHES, number(4), garbled),
-        (Version::V3_8, OpCode::REMOVE_WATCHES, number(9), garbled),
+        (ServerVersion::V3_8, OpCode::SET_DATA, [0xff; 8].to_vec(), bad),
+        (ServerVersion::V3_8, OpCode::SET_ACL, [0xff; 8].to_vec(), bad),
+        (ServerVersion::V3_8, OpCode::CREATE, [0xff; 12].to_vec(), malformed),
+        (ServerVersion::V3_8, OpCode::DELETE, [0xff; 4].to_vec(), malformed),
+        (ServerVersion::V3_8, OpCode::EXISTS, vec![0], malformed),
+        (ServerVersion::V3_8, OpCode::CHECK_WATCHES, number(1), malformed),
+        (ServerVersion::V3_9, OpCode::CHECK_WATCHES, number(1), missing),
+        (ServerVersion::V3_8, OpCode::REMOVE_WATCHES, number(3), missing),
+        (ServerVersion::V3_8, OpCode::REMOVE_WATCHES, number(4), malformed),
+        (ServerVersion::V3_8, OpCode::REMOVE_WATCHES, number(9), malformed),
     ] {
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
@@ -264,16 +268,17 @@ async fn null_as_a_path_fails_as_the_operation_looks_at_it() {
     }
 }
 
-/// Compared with 3.8.0.
+/// Real servers 3.8.0 behave the same.
 #[tokio::test(start_paused = true)]
-async fn watches_without_a_root_are_not_looked_for_before_3_9() {
-    let (garbled, missing) = (ErrorCode::MARSHALLING_ERROR, ErrorCode::NO_WATCHER);
+async fn watches_on_relative_paths_are_refused_before_3_9() {
+    let malformed = ErrorCode::MARSHALLING_ERROR;
+    let missing = ErrorCode::NO_WATCHER;
     for (version, path, expected) in [
-        (Version::V3_8, "y", garbled),
-        (Version::V3_8, "y/z", garbled),
-        (Version::V3_8, "", missing),
-        (Version::V3_8, "/y/", missing),
-        (Version::V3_9, "y", missing),
+        (ServerVersion::V3_8, "y", malformed),
+        (ServerVersion::V3_8, "y/z", malformed),
+        (ServerVersion::V3_8, "", missing),
+        (ServerVersion::V3_8, "/y/", missing),
+        (ServerVersion::V3_9, "y", missing),
     ] {
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
@@ -283,13 +288,13 @@ async fn watches_without_a_root_are_not_looked_for_before_3_9() {
         assert_eq!(client.code(&check).await, expected, "{version:?} {path}");
         assert_eq!(client.code(&Request::RemoveWatches(watches)).await, missing);
         client.code(&exists(path, true)).await;
-        assert_eq!(client.code(&check).await, ErrorCode::OK, "now there is one");
+        assert_eq!(client.code(&check).await, ErrorCode::OK, "now the watch exists");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_may_delete_containers_as_3_9_does() {
-    let server = TestServer::start(ServerConfig::default().version(Version::V3_9));
+    let server = TestServer::start(ServerConfig::default().version(ServerVersion::V3_9));
     let mut client = Client::new(&server).await;
     client.ok(&create("/full", CreateMode::Persistent)).await;
     client.ok(&create("/full/child", CreateMode::Persistent)).await;

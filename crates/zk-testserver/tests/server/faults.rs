@@ -1,13 +1,13 @@
-//! Each fault does what it says, once.
+//! Each fault fires once and does what its documentation says.
 
 use std::time::Duration;
 
-use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response};
+use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SessionId, Zxid};
 use zk_testserver::{Action, At, Fault, Filter, Outcome, TestServer, Until};
 
 use crate::client::*;
 
-/// A session in front of a server with a fault at its next create.
+/// Starts a server and a session, with a fault at the next create.
 async fn scene(action: Action) -> (TestServer, Client) {
     let server = start();
     let client = Client::new(&server).await;
@@ -16,11 +16,11 @@ async fn scene(action: Action) -> (TestServer, Client) {
 }
 
 fn outcome(server: &TestServer) -> Outcome {
-    server.requests().last().expect("a request was logged").outcome
+    server.requests().last().expect("a request was recorded").outcome
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_before_leaves_no_trace_but_earlier_replies() {
+async fn cut_before_delivers_earlier_replies_only() {
     let (server, mut client) = scene(Action::CutBefore).await;
     let mut bytes = encode(1, &exists("/", false));
     bytes.extend_from_slice(&encode(2, &create("/a", CreateMode::Persistent)));
@@ -74,19 +74,19 @@ async fn expire_ends_the_session_instead() {
     assert!(server.sessions().is_empty());
     assert_eq!(server.children("/").unwrap(), ["zookeeper"]);
     let mut again = Client::raw(&server);
-    let request = handshake(client.session, &client.password, 0);
+    let request = handshake(client.session, &client.password, Zxid(0));
     assert_eq!(again.connect(request).await.unwrap().timeout_ms, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn delay_holds_everything_behind_it_in_order() {
+async fn delay_holds_back_all_later_output_in_order() {
     let (server, mut client) = scene(Action::Delay(Duration::from_secs(3))).await;
     let started = server.requests().len();
     let mut bytes = encode(1, &create("/a", CreateMode::Persistent));
     bytes.extend_from_slice(&encode(2, &exists("/a", false)));
     client.write(&bytes).await;
     sleep(Duration::from_millis(2999)).await;
-    assert_eq!(server.requests().len() - started, 2, "processed at once");
+    assert_eq!(server.requests().len() - started, 2, "both requests are processed at once");
     let early = tokio::time::timeout(Duration::ZERO, client.next(OpCode::CREATE)).await;
     assert!(early.is_err(), "{early:?}");
     for (xid, op) in [(1, OpCode::CREATE), (2, OpCode::EXISTS)] {
@@ -103,17 +103,17 @@ async fn frozen_connection_stays_silent_past_the_end_of_its_session() {
     client.send(&Request::Ping).await;
     let silence = tokio::time::timeout(Duration::from_secs(60), client.next(OpCode::CREATE)).await;
     assert!(silence.is_err(), "{silence:?}");
-    assert!(server.sessions().is_empty(), "nothing reached it");
+    assert!(server.sessions().is_empty(), "no request renewed the session");
     assert_eq!(server.children("/").unwrap(), ["zookeeper"]);
     server.disconnect_all();
     client.assert_eof().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn error_is_answered_and_nothing_done() {
+async fn error_is_sent_without_processing_the_request() {
     let (server, mut client) = scene(Action::Error(ErrorCode::THROTTLED_OP)).await;
     let (header, result) = client.call_full(&create("/a", CreateMode::Persistent)).await;
-    assert_eq!((header.zxid, result), (1, Err(ErrorCode::THROTTLED_OP)));
+    assert_eq!((header.zxid, result), (Zxid(1), Err(ErrorCode::THROTTLED_OP)));
     assert_eq!(client.code(&create("/a", CreateMode::Persistent)).await, ErrorCode::OK);
     assert_eq!(server.requests()[0].outcome, Outcome::Refused(ErrorCode::THROTTLED_OP));
 }
@@ -144,17 +144,20 @@ async fn handshakes_fail_too() {
     let server = start();
     for (action, sessions) in [(Action::CutBefore, 0), (Action::CutAfter, 1)] {
         server.inject(Fault::new(At::connect(0), action));
-        assert_eq!(Client::raw(&server).connect(handshake(0, &[], 0)).await, None);
+        assert_eq!(
+            Client::raw(&server).connect(handshake(SessionId::NONE, &[], Zxid(0))).await,
+            None
+        );
         assert_eq!(server.sessions().len(), sessions);
     }
     server.inject(Fault::new(At::connect(1), Action::SwapSession));
     let client = Client::new(&server).await;
     let mut again = Client::raw(&server);
-    let request = handshake(client.session, &client.password, 0);
+    let request = handshake(client.session, &client.password, Zxid(0));
     let response = again.connect(request.clone()).await.unwrap();
-    assert!(![0, client.session].contains(&response.session_id));
+    assert!(![SessionId::NONE, client.session].contains(&response.session_id));
     server.inject(Fault::new(At::connect(0), Action::Expire));
-    assert_eq!(Client::raw(&server).connect(request).await.unwrap().session_id, 0);
+    assert_eq!(Client::raw(&server).connect(request).await.unwrap().session_id, SessionId::NONE);
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,7 +184,7 @@ async fn filters_count_what_they_match() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pings_count_only_by_name() {
+async fn pings_count_only_if_the_filter_names_them() {
     let server = start();
     let mut client = Client::new(&server).await;
     server.inject(Fault::new(At::request(0), Action::CutBefore));
@@ -212,7 +215,7 @@ async fn connections_are_refused_after_a_fault() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn administrator_writes_like_everybody() {
+async fn administrator_writes_are_ordinary_transactions() {
     let server = start();
     let mut client = Client::new(&server).await;
     client.code(&exists("/a", true)).await;
@@ -225,5 +228,5 @@ async fn administrator_writes_like_everybody() {
     assert_eq!(server.ephemerals(), [("/a".to_owned(), client.session)]);
     assert!(server.admin_delete("/a"));
     assert!(!server.admin_delete("/a"));
-    assert_eq!(server.zxid(), 5);
+    assert_eq!(server.zxid(), Zxid(5));
 }

@@ -1,4 +1,4 @@
-//! Servers that have lost their leader, or stand still.
+//! Servers that have lost their leader, or are paused.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::client::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn cut_off(notices_after: u32, unlearned: Duration) -> CutOff {
-    CutOff { notices_after: SECOND * notices_after, unlearned }
+fn cut_off(notices_after: u32, unreported: Duration) -> CutOff {
+    CutOff { notices_after: SECOND * notices_after, unreported }
 }
 
-/// Two sessions of 10 s; the first has an ephemeral.
+/// Starts two sessions with a timeout of 10 s. The first one owns an ephemeral.
 async fn scene() -> (TestServer, Client, Client) {
     let server = start();
     let mut client = Client::new(&server).await;
@@ -22,7 +22,7 @@ async fn scene() -> (TestServer, Client, Client) {
     (server, client, other)
 }
 
-/// Answers to pings, one a second, until the connection ends.
+/// Pings once a second until the connection is closed. Returns the number of replies.
 async fn pings(client: &mut Client) -> usize {
     for answered in 0.. {
         client.send(&Request::Ping).await;
@@ -31,7 +31,7 @@ async fn pings(client: &mut Client) -> usize {
         }
         sleep(SECOND).await;
     }
-    unreachable!("there are numbers enough")
+    unreachable!("the loop has no end")
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,17 +47,17 @@ async fn a_cut_off_follower_acknowledges_until_it_notices_and_the_session_ends_m
             other.ok(&Request::Ping).await;
             sleep(SECOND).await;
         }
-        unreachable!("there are numbers enough")
+        unreachable!("the loop has no end")
     };
     let (answered, ended) = tokio::join!(pings(&mut client), ended);
     assert_eq!(answered, 15);
-    // 10 s from the create, rounded up to a tick of 2 s, and seen at half a second.
+    // 10 s after the create, rounded up to a tick of 2 s, and observed at half a second.
     assert_eq!(ended, 12);
     assert_eq!(server.sessions(), [other.session]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_off_follower_answers_from_the_past_and_no_write() {
+async fn a_cut_off_follower_serves_old_reads_and_no_writes() {
     let (server, mut client, mut other) = scene().await;
     server.cut_off(client.session, cut_off(5, Duration::ZERO));
     other.create("/new", CreateMode::Persistent).await.unwrap();
@@ -83,9 +83,9 @@ async fn a_cut_off_follower_answers_from_the_past_and_no_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_leader_has_not_learned_does_not_keep_a_session() {
-    // 10 s from a ping at 2.2 s, or else from one at 1.9 s: at the end of a tick.
-    for (unlearned, ended) in [(0, 14), (100, 14), (101, 12), (2_000, 12)] {
+async fn activity_that_was_not_reported_to_the_leader_does_not_renew_a_session() {
+    // 10 s after a ping at 2.2 s or after one at 1.9 s, rounded up to a tick.
+    for (unreported, ended) in [(0, 14), (100, 14), (101, 12), (2_000, 12)] {
         let server = start();
         let mut client = Client::new(&server).await;
         for ms in [1_900, 300] {
@@ -93,17 +93,17 @@ async fn what_the_leader_has_not_learned_does_not_keep_a_session() {
             client.ok(&Request::Ping).await;
         }
         sleep(Duration::from_millis(100)).await;
-        server.cut_off(client.session, cut_off(60, Duration::from_millis(unlearned)));
+        server.cut_off(client.session, cut_off(60, Duration::from_millis(unreported)));
         sleep(SECOND * ended - Duration::from_millis(2_301)).await;
-        assert_eq!(server.sessions().len(), 1, "{unlearned} ms unlearned");
+        assert_eq!(server.sessions().len(), 1, "{unreported} ms unreported");
         sleep(Duration::from_millis(2)).await;
-        assert_eq!(server.sessions().len(), 0, "{unlearned} ms unlearned");
+        assert_eq!(server.sessions().len(), 0, "{unreported} ms unreported");
     }
 }
 
 /// The leader has answered it.
 #[tokio::test(start_paused = true)]
-async fn a_resume_is_never_unlearned() {
+async fn resuming_a_session_always_reaches_the_leader() {
     let (server, client, _other) = scene().await;
     sleep(Duration::from_millis(2_500)).await;
     let client = Client::resume(&server, &client).await;
@@ -115,7 +115,7 @@ async fn a_resume_is_never_unlearned() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_off_session_goes_on_at_another_server() {
+async fn a_cut_off_session_continues_on_another_server() {
     let (server, client, _other) = scene().await;
     server.cut_off(client.session, cut_off(60, Duration::ZERO));
     let mut again = Client::resume(&server, &client).await;
@@ -128,7 +128,7 @@ async fn a_cut_off_session_goes_on_at_another_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_stands_still_does_afterwards_what_has_arrived() {
+async fn a_paused_follower_processes_its_input_after_the_pause() {
     let (server, mut client, mut other) = scene().await;
     client.code(&exists("/prompt", true)).await;
     server.pause_connection(client.session, SECOND * 3);
@@ -140,12 +140,12 @@ async fn a_follower_that_stands_still_does_afterwards_what_has_arrived() {
     other.ok(&Request::Ping).await;
     assert_eq!(server.requests().last().map(|request| request.at), Some(SECOND * 2));
     let is_told = tokio::time::timeout(Duration::from_millis(5), client.event()).await.is_ok();
-    assert!(!is_told, "not even an event of the leader's is passed on");
+    assert!(!is_told, "the paused follower does not even forward events");
     assert_eq!(client.event().await.1, "/prompt");
     assert!(matches!(client.next(OpCode::CREATE).await, Got::Reply(_, Some(Response::Create(_)))));
-    let request = server.requests().pop().expect("it was looked at");
+    let request = server.requests().pop().expect("the request was processed");
     assert_eq!((request.path.as_deref(), request.at), (Some("/late"), SECOND * 3));
-    // It was heard of when the request was looked at, at 3 s.
+    // The request renewed the session when it was processed, at 3 s.
     sleep(Duration::from_millis(10_900)).await;
     assert!(server.sessions().contains(&client.session));
     sleep(Duration::from_millis(200)).await;
@@ -153,17 +153,17 @@ async fn a_follower_that_stands_still_does_afterwards_what_has_arrived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_leader_ends_the_session_of_a_follower_that_stands_still() {
+async fn the_leader_expires_the_session_of_a_paused_follower() {
     let (server, mut client, _other) = scene().await;
     server.pause_connection(client.session, SECOND * 20);
     client.send(&Request::Ping).await;
     sleep(SECOND * 12 + Duration::from_millis(1)).await;
     assert_eq!(server.stat("/mine"), None);
-    assert_eq!(client.rest().await.len(), 0, "nothing was answered");
+    assert_eq!(client.rest().await.len(), 0, "the server sent no reply");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_stands_still_looks_at_the_time_first() {
+async fn a_paused_server_expires_sessions_before_it_processes_requests() {
     for (pause, is_alive) in [(11, true), (12, false)] {
         let (server, mut client, _other) = scene().await;
         server.pause(SECOND * pause);
@@ -176,17 +176,17 @@ async fn a_server_that_stands_still_looks_at_the_time_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_straddles_the_cut_lets_late_requests_count_for_nothing() {
+async fn requests_processed_after_a_pause_across_the_cut_do_not_renew_the_session() {
     let (server, mut client, _other) = scene().await;
     server.pause_connection(client.session, SECOND * 3);
     server.cut_off(client.session, cut_off(5, Duration::ZERO));
-    assert_eq!(pings(&mut client).await, 2, "at 3 s and at 4 s");
+    assert_eq!(pings(&mut client).await, 2, "the pings at 3 s and at 4 s");
     sleep(SECOND * 8).await;
     assert_eq!(server.stat("/mine"), None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_are_faults_too() {
+async fn cut_off_and_pause_are_faults_too() {
     let server = start();
     let mut client = Client::new(&server).await;
     let filter = Filter { op: Some(OpCode::PING), ..Filter::default() };
@@ -196,15 +196,19 @@ async fn both_are_faults_too() {
     client.ok(&Request::Ping).await;
     client.ok(&exists("/", false)).await;
     assert_eq!(server.requests()[0].at, SECOND * 2);
-    assert_eq!(server.pending_faults().len(), 0, "the ping counts twice: it was looked at twice");
+    assert_eq!(
+        server.pending_faults().len(),
+        0,
+        "the ping counts twice, because it is processed again after the pause"
+    );
     client.send(&create("/a", CreateMode::Persistent)).await;
     assert_eq!(pings(&mut client).await, 5);
     assert_eq!(server.stat("/a"), None);
 }
 
-/// The client goes away while its server stands still: what it had sent has arrived all the same.
+/// The client disconnects while its server is paused. Its requests have arrived nevertheless.
 #[tokio::test(start_paused = true)]
-async fn a_paused_server_does_what_was_sent_by_a_client_that_has_left() {
+async fn a_paused_server_processes_requests_of_a_client_that_has_disconnected() {
     for is_whole in [false, true] {
         let server = start();
         let mut client = Client::new(&server).await;
@@ -220,18 +224,18 @@ async fn a_paused_server_does_what_was_sent_by_a_client_that_has_left() {
         sleep(SECOND).await;
         assert_eq!(server.stat("/late"), None);
         sleep(SECOND + Duration::from_millis(1)).await;
-        let stat = server.stat("/late").expect("it was processed");
+        let stat = server.stat("/late").expect("the create was processed");
         assert_eq!(stat.ephemeral_owner, session, "whole server: {is_whole}");
-        // The connection is gone then, and so is all that belonged to it.
+        // Then the connection is closed, and its watches are gone.
         assert_eq!(server.watch_count(), 0);
         sleep(SECOND * 60).await;
         assert_eq!((server.stat("/late"), server.sessions()), (None, vec![]));
     }
 }
 
-/// The session has moved to another server meanwhile, so what was sent to this one is refused.
+/// The session has moved to another server in the meantime, so this one refuses its requests.
 #[tokio::test(start_paused = true)]
-async fn a_paused_server_does_nothing_for_a_session_that_has_moved() {
+async fn a_paused_server_refuses_requests_of_a_session_that_has_moved() {
     let server = start();
     let mut client = Client::new(&server).await;
     server.pause_connection(client.session, SECOND * 3);

@@ -1,17 +1,17 @@
-//! A conversation recorded on real servers, 3.8.0 and 3.9.3, held again.
+//! Replays a conversation recorded on real servers 3.8.0 and 3.9.3.
 //!
-//! The recording has some of the requests and some of the replies. Missing requests are made up
-//! from what the replies say. Compared are all recorded replies and events but for times, owners
-//! and the order of children.
+//! The recording contains some of the requests and some of the replies. Missing requests are
+//! reconstructed from the replies. The test compares all recorded replies and events, except times,
+//! owners, and the order of children.
 
 use bytes::Bytes;
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, CheckRequest, CreateMode, CreateRequest, DeleteRequest,
     MultiOp, OpCode, Reader, Record as _, ReplyHeader, Request, RequestHeader, Response,
-    SetDataRequest, Stat, WatcherEvent, WatcherType, WatchesRequest,
+    SetDataRequest, Stat, Version, WatcherEvent, WatcherType, WatchesRequest, Zxid,
 };
 use serde_json::Value;
-use zk_testserver::{Order, ServerConfig, TestServer, Version};
+use zk_testserver::{Order, ServerConfig, ServerVersion, TestServer};
 
 use crate::client::*;
 
@@ -23,7 +23,7 @@ impl Recording {
         Self(serde_json::from_str(text).expect("the recording is JSON"))
     }
 
-    /// A frame without its length.
+    /// Returns a frame without its length prefix.
     fn payload(&self, name: &str) -> Option<Bytes> {
         let entry = self.0.iter().find(|entry| entry["name"] == name)?;
         let hex = entry["hex"].as_str().expect("frames are hex");
@@ -32,10 +32,10 @@ impl Recording {
     }
 }
 
-/// What is compared of a reply.
+/// Formats the parts of a reply that are compared.
 fn shown(payload: Bytes, op: OpCode) -> String {
     let mut reader = Reader::new(payload);
-    let header = ReplyHeader::decode(&mut reader).expect("a header");
+    let header = ReplyHeader::decode(&mut reader).expect("a reply has a header");
     let mut response = match header.err.is_ok() {
         true => Some(Response::decode(op, &mut reader).expect("a record")),
         false => None,
@@ -49,7 +49,7 @@ fn shown(payload: Bytes, op: OpCode) -> String {
     for field in ["ctime: ", "mtime: ", "ephemeral_owner: "] {
         let masked = text.split(field).enumerate().map(|(index, part)| match index {
             0 => part.to_owned(),
-            _ => part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned(),
+            _ => part.trim_start_matches(|c: char| c.is_ascii_hexdigit() || c == 'x').to_owned(),
         });
         text = masked.collect::<Vec<_>>().join(field);
     }
@@ -60,17 +60,18 @@ fn create_g(path: &str, data: &'static str, acl: Vec<Acl>, mode: CreateMode) -> 
     CreateRequest { path: path.into(), data: Some(data.into()), acl, mode, with_stat: false }
 }
 
-/// Name in the recording, and the request to make up if it is not there.
+/// Each step: its name in the recording, and the request to send if the recording does not have it.
 fn script() -> Vec<(&'static str, Option<Request>)> {
-    let check = CheckRequest { path: "/g".into(), version: -1 };
-    let set_data = SetDataRequest { path: "/g/m".into(), data: Some("mm".into()), version: -1 };
+    let check = CheckRequest { path: "/g".into(), version: Version::ANY };
+    let set_data =
+        SetDataRequest { path: "/g/m".into(), data: Some("mm".into()), version: Version::ANY };
     let m2 = create_g("/g/m2", "", Acl::open(), CreateMode::Persistent);
     let multi = vec![
         MultiOp::Check(check),
         MultiOp::Create(create_g("/g/m", "", Acl::open(), CreateMode::Persistent)),
         MultiOp::Create(CreateRequest { with_stat: true, ..m2 }),
         MultiOp::SetData(set_data),
-        MultiOp::Delete(DeleteRequest { path: "/g/m2".into(), version: -1 }),
+        MultiOp::Delete(DeleteRequest { path: "/g/m2".into(), version: Version::ANY }),
     ];
     let recursive = AddWatchMode::PERSISTENT_RECURSIVE;
     let remove = WatchesRequest { path: "/g".into(), kind: WatcherType::ANY };
@@ -133,34 +134,37 @@ fn script() -> Vec<(&'static str, Option<Request>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conversation_with_3_8_is_answered_as_recorded() {
-    let compared = converse(Version::V3_8, "zk-3.8.0").await;
+async fn conversation_with_3_8_matches_the_recording() {
+    let compared = converse(ServerVersion::V3_8, "zk-3.8.0").await;
     assert_eq!(compared, (25, 4), "replies and events");
 }
 
 #[tokio::test(start_paused = true)]
-async fn conversation_with_3_9_is_answered_as_recorded() {
-    let compared = converse(Version::V3_9, "zk-3.9.3").await;
+async fn conversation_with_3_9_matches_the_recording() {
+    let compared = converse(ServerVersion::V3_9, "zk-3.9.3").await;
     assert_eq!(compared, (26, 3), "replies and events");
 }
 
-/// Plays the client; returns how many recorded replies and events were compared.
-async fn converse(version: Version, recorded_on: &str) -> (usize, usize) {
+/// Acts as the client. Returns how many recorded replies and events were compared.
+async fn converse(version: ServerVersion, recorded_on: &str) -> (usize, usize) {
     let recording = Recording::load();
-    // The lists of the recorded servers are short, and happened to be sorted.
+    // The recorded lists are short and happen to be sorted.
     let config = ServerConfig::default().version(version).extended_types(true).order(Order::Sorted);
     let server = TestServer::start(config);
     Client::new(&server).await;
     let mut client = Client::new(&server).await;
-    let (mut replies, mut events) = (0, 0);
+    let mut replies = 0;
+    let mut events = 0;
     for (index, (name, made_up)) in script().into_iter().enumerate() {
-        // xids count the ordinary requests; the others have fixed ones in the recording.
+        // Ordinary requests have consecutive xids. Others have reserved xids in the recording.
         let payload = recording.payload(&format!("{name}_request"));
         let op = match (&payload, made_up) {
             (Some(payload), _) => {
                 let bytes = [&(payload.len() as u32).to_be_bytes()[..], payload].concat();
                 client.write(&bytes).await;
-                RequestHeader::decode(&mut Reader::new(payload.clone())).expect("a header").op
+                RequestHeader::decode(&mut Reader::new(payload.clone()))
+                    .expect("a reply has a header")
+                    .op
             }
             (None, Some(request)) => {
                 client.send_as(xid_of(&recording, name, index), &request).await;
@@ -168,10 +172,10 @@ async fn converse(version: Version, recorded_on: &str) -> (usize, usize) {
             }
             (None, None) => panic!("{name} is not in the recording"),
         };
-        let answer = loop {
-            let payload = client.frame().await.expect("an answer");
+        let reply = loop {
+            let payload = client.frame().await.expect("a reply");
             let mut reader = Reader::new(payload.clone());
-            if ReplyHeader::decode(&mut reader).expect("a header").xid != -1 {
+            if ReplyHeader::decode(&mut reader).expect("a reply has a header").xid != -1 {
                 break payload;
             }
             events += compare_event(&recording, recorded_on, &payload, &mut reader);
@@ -184,7 +188,7 @@ async fn converse(version: Version, recorded_on: &str) -> (usize, usize) {
             .payload(&format!("{recorded}_reply@{recorded_on}"))
             .or_else(|| recording.payload(&format!("{recorded}_reply")));
         if let Some(recorded) = recorded {
-            assert_eq!(shown(answer, op), shown(recorded, op), "{name}");
+            assert_eq!(shown(reply, op), shown(recorded, op), "{name}");
             replies += 1;
         }
     }
@@ -192,16 +196,18 @@ async fn converse(version: Version, recorded_on: &str) -> (usize, usize) {
     (replies, events)
 }
 
-/// xid that a recorded reply has; anything that is not used otherwise if there is none.
+/// Returns the xid of the recorded reply, or an unused one if there is no recorded reply.
 fn xid_of(recording: &Recording, name: &str, index: usize) -> i32 {
     let replies = ["zk-3.8.0", "zk-3.9.3"].map(|server| format!("{name}_reply@{server}"));
     match replies.iter().find_map(|reply| recording.payload(reply)) {
-        Some(reply) => ReplyHeader::decode(&mut Reader::new(reply)).expect("a header").xid,
+        Some(reply) => {
+            ReplyHeader::decode(&mut Reader::new(reply)).expect("a reply has a header").xid
+        }
         None => 1000 + index as i32,
     }
 }
 
-/// Compares an event byte by byte; 1 if its kind is in the recording.
+/// Compares an event byte by byte. Returns 1 if the recording contains an event of this kind.
 fn compare_event(
     recording: &Recording,
     recorded_on: &str,
@@ -226,11 +232,11 @@ fn compare_event(
 }
 
 #[test]
-fn masks_leave_the_rest_of_a_stat() {
-    let stat = Stat { ctime: 12, mtime: 13, version: 14, ..Stat::default() };
+fn masks_hide_only_times_and_owners() {
+    let stat = Stat { ctime: 12, mtime: 13, version: Version(14), ..Stat::default() };
     let mut out = bytes::BytesMut::new();
-    ReplyHeader { xid: 1, zxid: 2, err: jute_codec::ErrorCode::OK }.encode(&mut out);
+    ReplyHeader { xid: 1, zxid: Zxid(2), err: jute_codec::ErrorCode::OK }.encode(&mut out);
     Response::SetData(stat).encode(&mut out);
     let text = shown(out.freeze(), OpCode::SET_DATA);
-    assert!(text.contains("ctime: , mtime: , version: 14"), "{text}");
+    assert!(text.contains("ctime: , mtime: , version: Version(14)"), "{text}");
 }

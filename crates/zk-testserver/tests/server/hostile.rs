@@ -1,12 +1,12 @@
-//! No bytes make the server panic.
+//! No input makes the server panic.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use jute_codec::{OpCode, Record as _, RequestHeader, encode_frame};
+use jute_codec::{OpCode, Record as _, RequestHeader, SessionId, Zxid, encode_frame};
 use proptest::prelude::*;
-use zk_testserver::{Server, ServerConfig, Version};
+use zk_testserver::{Server, ServerConfig, ServerVersion};
 
 use crate::client::handshake;
 
@@ -15,7 +15,7 @@ fn drain(server: &mut Server, now: Duration) {
     let _ = server.poll_timeout();
 }
 
-/// A body that often has the shape of a record.
+/// A body that often resembles a record.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let path =
         prop_oneof![Just("/"), Just("/a"), Just("/a/b"), Just(""), Just("//"), Just("/zookeeper")];
@@ -36,7 +36,7 @@ fn op() -> impl Strategy<Value = i32> {
 
 proptest! {
     #[test]
-    fn random_bytes_are_survived(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..8)) {
+    fn the_server_survives_random_bytes(chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..80), 0..8)) {
         let mut server = Server::new(ServerConfig::default());
         let mut now = Duration::ZERO;
         for chunk in chunks {
@@ -50,19 +50,20 @@ proptest! {
     }
 
     #[test]
-    fn random_requests_are_survived(
+    fn the_server_survives_random_requests(
         is_old: bool,
         requests in proptest::collection::vec((op(), body()), 0..40),
         split in 1..64_usize,
     ) {
-        let version = if is_old { Version::V3_8 } else { Version::V3_9 };
+        let version = if is_old { ServerVersion::V3_8 } else { ServerVersion::V3_9 };
         let mut server = Server::new(ServerConfig::default().version(version).extended_types(true));
         let mut now = Duration::ZERO;
-        let (mut id, mut wire) = (0, BytesMut::new());
+        let mut id = 0;
+        let mut wire = BytesMut::new();
         for (xid, (op, body)) in requests.iter().enumerate() {
             if xid % 8 == 0 {
                 id = server.handle_connect(IpAddr::from([127, 0, 0, 1]), now).unwrap();
-                encode_frame(&mut wire, 100, |out| handshake(0, &[0; 16], 0).encode(out)).unwrap();
+                encode_frame(&mut wire, 100, |out| handshake(SessionId::NONE, &[0; 16], Zxid(0)).encode(out)).unwrap();
             }
             encode_frame(&mut wire, 1 << 16, |out| {
                 RequestHeader { xid: xid as i32, op: OpCode(*op) }.encode(out);
@@ -75,7 +76,7 @@ proptest! {
             now += Duration::from_millis(700);
         }
         server.handle_timeout(now + Duration::from_secs(100));
-        prop_assert_eq!(server.sessions(), Vec::<i64>::new());
+        prop_assert_eq!(server.sessions(), []);
         prop_assert_eq!(server.ephemerals(), Vec::new());
     }
 }

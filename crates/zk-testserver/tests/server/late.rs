@@ -1,13 +1,13 @@
-//! Commits that come after the connection that asked for them.
+//! Commits that happen after the connection of their request was closed.
 
 use std::time::Duration;
 
-use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response};
+use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SessionId, Zxid};
 use zk_testserver::{Action, At, Fault, Outcome, TestServer, Until};
 
 use crate::client::*;
 
-/// A session whose create of `/late-` is in the log, on a new connection.
+/// Resumes a session on a new connection while its create of `/late-` is logged but not committed.
 async fn scene(until: Until) -> (TestServer, Client) {
     let server = start();
     let mut client = Client::new(&server).await;
@@ -21,13 +21,13 @@ async fn scene(until: Until) -> (TestServer, Client) {
 
 async fn names(client: &mut Client) -> usize {
     let Response::GetChildren(names) = client.ok(&get_children("/", false)).await else {
-        panic!("getChildren has its own answer")
+        panic!("expected a reply to getChildren")
     };
     names.len() - 1
 }
 
 #[tokio::test(start_paused = true)]
-async fn bare_look_misses_the_create_and_a_second_one_doubles_it() {
+async fn plain_read_misses_the_create_and_a_retry_creates_a_duplicate() {
     let (server, mut client) = scene(Until::NextWrite).await;
     assert_eq!(names(&mut client).await, 0);
     assert_eq!(client.ok(&Request::Ping).await, Response::Empty);
@@ -35,7 +35,7 @@ async fn bare_look_misses_the_create_and_a_second_one_doubles_it() {
     assert_eq!(path.as_deref(), Ok("/late-0000000001"));
     assert_eq!(names(&mut client).await, 2);
     let zxids: Vec<_> = server.commits().iter().map(|commit| commit.zxid).collect();
-    assert_eq!(zxids, [1, 2, 3]);
+    assert_eq!(zxids, [1, 2, 3].map(Zxid));
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,7 @@ async fn sync_makes_the_create_visible() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_write_of_anybody_makes_the_create_visible() {
+async fn failed_write_of_another_session_makes_the_create_visible() {
     let (server, mut client) = scene(Until::NextWrite).await;
     let mut other = Client::resume(&server, &client).await;
     client.assert_eof().await;
@@ -55,18 +55,18 @@ async fn failed_write_of_anybody_makes_the_create_visible() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_comes_after_so_many_reads_and_fires_watches() {
+async fn commit_happens_after_a_number_of_reads_and_triggers_watches() {
     let (server, mut client) = scene(Until::Reads(2)).await;
     assert_eq!(names(&mut client).await, 0);
     client.ok(&Request::Ping).await;
     client.ok(&get_children("/", true)).await;
     assert_eq!(client.event().await, (EventType::NODE_CHILDREN_CHANGED, "/".to_owned()));
     assert_eq!(names(&mut client).await, 1);
-    assert_eq!(server.zxid(), 2);
+    assert_eq!(server.zxid(), Zxid(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_comes_after_a_time() {
+async fn commit_happens_after_a_delay() {
     let (server, mut client) = scene(Until::After(Duration::from_secs(3))).await;
     sleep(Duration::from_millis(2999)).await;
     assert_eq!(names(&mut client).await, 0);
@@ -75,23 +75,27 @@ async fn commit_comes_after_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn session_that_ends_commits_first() {
+async fn late_commit_precedes_the_end_of_its_session() {
     let (server, client) = scene(Until::NextWrite).await;
     server.expire(client.session);
     let ops: Vec<_> = server.commits().into_iter().map(|commit| (commit.zxid, commit.op)).collect();
-    let close = (3, OpCode::CLOSE_SESSION);
-    assert_eq!(ops, [(1, OpCode::CREATE_SESSION), (2, OpCode::CREATE), close, close]);
+    let close = (Zxid(3), OpCode::CLOSE_SESSION);
+    assert_eq!(ops, [(Zxid(1), OpCode::CREATE_SESSION), (Zxid(2), OpCode::CREATE), close, close]);
     assert_eq!(server.ephemerals(), []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn reused_xid_gets_the_answer_of_the_late_commit() {
+async fn reused_xid_gets_the_result_of_the_late_commit() {
     let (server, mut client) = scene(Until::NextWrite).await;
     client.send_as(1, &delete("/missing", -1)).await;
     let Got::Reply(header, response) = client.next(OpCode::DELETE).await else { panic!() };
-    assert_eq!((header.err, header.zxid), (ErrorCode::OK, 2), "and not NO_NODE");
+    assert_eq!(
+        (header.err, header.zxid),
+        (ErrorCode::OK, Zxid(2)),
+        "the result of the create, not NO_NODE"
+    );
     assert_eq!(response, Some(Response::Empty));
-    assert_eq!(server.zxid(), 3, "the delete itself was committed, and answered nobody");
+    assert_eq!(server.zxid(), Zxid(3), "the delete was committed, but its result was not sent");
     assert_eq!(client.code(&delete("/missing", -1)).await, ErrorCode::NO_NODE);
 }
 
@@ -105,10 +109,10 @@ async fn reused_xid_gets_the_path_of_the_first_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fresh_xid_gets_its_own_answer() {
+async fn fresh_xid_gets_its_own_result() {
     let (_server, mut client) = scene(Until::NextWrite).await;
     let (header, result) = client.call_full(&delete("/missing", -1)).await;
-    assert_eq!((header.zxid, result), (3, Err(ErrorCode::NO_NODE)));
+    assert_eq!((header.zxid, result), (Zxid(3), Err(ErrorCode::NO_NODE)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,8 +125,8 @@ async fn closing_session_cannot_be_resumed() {
     client.assert_eof().await;
     assert_eq!(server.sessions(), [client.session]);
     let mut again = Client::raw(&server);
-    let request = handshake(client.session, &client.password, 0);
-    assert_eq!(again.connect(request).await.unwrap().session_id, 0);
+    let request = handshake(client.session, &client.password, Zxid(0));
+    assert_eq!(again.connect(request).await.unwrap().session_id, SessionId::NONE);
     Client::new(&server).await;
-    assert_eq!(server.sessions(), [client.session + 1]);
+    assert_eq!(server.sessions(), [SessionId(client.session.0 + 1)]);
 }

@@ -1,4 +1,4 @@
-//! Behaviour of the server, seen through raw frames.
+//! The behaviour of the server, observed through raw frames.
 #![cfg(feature = "tokio")]
 
 mod backlog;

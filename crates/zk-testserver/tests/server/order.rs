@@ -1,4 +1,4 @@
-//! What has no order does not come sorted, so that nobody relies on it.
+//! Lists without a defined order are never sorted, so that no client relies on it.
 
 use jute_codec::{AuthPacket, CreateMode, EventType, ReadOp, ReadResult, Request, Response};
 use zk_testserver::{Order, ServerConfig, TestServer};
@@ -7,14 +7,17 @@ use crate::client::*;
 
 const NAMES: [&str; 3] = ["lock-0000000000", "lock-0000000001", "lock-0000000002"];
 
-/// Everything that a server lists, in its order: three lists of children, ephemerals, identities,
-/// and the events of the end of a session.
+/// Returns all lists of a server in its order: three lists of children, the ephemerals, the
+/// identities, and the events at the end of a session.
 async fn lists(config: ServerConfig) -> Vec<Vec<String>> {
     let server = TestServer::start(config);
     let mut client = Client::new(&server).await;
-    client.create("/a", CreateMode::Persistent).await.expect("it is new");
+    client.create("/a", CreateMode::Persistent).await.expect("the path is free");
     for name in NAMES {
-        client.create(&format!("/a/{name}"), CreateMode::Ephemeral).await.expect("it is new");
+        client
+            .create(&format!("/a/{name}"), CreateMode::Ephemeral)
+            .await
+            .expect("the path is free");
     }
     let auth = AuthPacket { scheme: "digest".into(), auth: Some("bob:secret".into()) };
     client.ok(&Request::Auth(auth)).await;
@@ -47,20 +50,20 @@ async fn lists(config: ServerConfig) -> Vec<Vec<String>> {
         watcher.ok(&exists(&format!("/a/{name}"), true)).await;
     }
     client.ok(&Request::CloseSession).await;
-    let mut gone = Vec::new();
+    let mut deleted = Vec::new();
     for _ in NAMES {
         let (kind, path) = watcher.event().await;
         assert_eq!(kind, EventType::NODE_DELETED);
-        gone.push(path);
+        deleted.push(path);
     }
-    lists.push(gone);
-    let names = server.children("/").expect("the root is there");
-    assert_eq!(names, ["a", "zookeeper"], "a test is told in order");
+    lists.push(deleted);
+    let names = server.children("/").expect("the root exists");
+    assert_eq!(names, ["a", "zookeeper"], "tests get sorted lists");
     lists
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_comes_sorted_and_the_same_seed_says_the_same() {
+async fn lists_are_never_sorted_and_depend_only_on_the_seed() {
     let mut children = std::collections::BTreeSet::new();
     for seed in 0..20 {
         let config = ServerConfig::default().order(Order::Seeded(seed));
@@ -71,14 +74,14 @@ async fn nothing_comes_sorted_and_the_same_seed_says_the_same() {
         assert_eq!(lists(config).await, lists_of_seed);
         children.insert(lists_of_seed[0].clone());
     }
-    assert!(children.len() > 3, "seeds matter: {children:?}");
+    assert!(children.len() > 3, "different seeds give different orders: {children:?}");
     assert_eq!(lists(ServerConfig::default()).await, {
         lists(ServerConfig::default().order(Order::Seeded(0))).await
     });
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_it_sorted_gets_it_sorted() {
+async fn lists_are_sorted_if_configured() {
     for list in lists(ServerConfig::default().order(Order::Sorted)).await {
         assert!(list.len() >= 2 && list.is_sorted(), "{list:?}");
     }

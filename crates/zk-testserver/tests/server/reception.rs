@@ -1,8 +1,9 @@
-//! How clients are received that connect: as they should be, or badly for a while.
+//! How the server treats new connections.
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use jute_codec::{SessionId, Zxid};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use zk_testserver::{Reception, TestServer};
@@ -13,55 +14,59 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
-async fn every_handshake_is_answered_with_expired() {
+async fn every_handshake_gets_expired() {
     let server = start();
     let older = Client::new(&server).await;
     server.set_reception(Reception::Expired);
-    for (session, password) in [(0, &[0; 16][..]), (older.session, &older.password)] {
+    for (session, password) in [(SessionId::NONE, &[0; 16][..]), (older.session, &older.password)] {
         let mut client = Client::raw(&server);
-        let answer = client.connect(handshake(session, password, 0)).await.expect("an answer");
-        assert_eq!((answer.timeout_ms, answer.session_id), (0, 0));
-        assert_eq!(&answer.password[..], [0; 16]);
+        let reply = client.connect(handshake(session, password, Zxid(0))).await.expect("a reply");
+        assert_eq!((reply.timeout_ms, reply.session_id), (0, SessionId::NONE));
+        assert_eq!(&reply.password[..], [0; 16]);
         client.assert_eof().await;
     }
-    assert_eq!(server.sessions(), [older.session], "it lives, and no other one began");
+    assert_eq!(
+        server.sessions(),
+        [older.session],
+        "the session lives, and no other one was started"
+    );
     server.set_reception(Reception::Open);
     Client::resume(&server, &older).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handshake_is_answered_and_the_connection_ends() {
+async fn hang_up_replies_to_the_handshake_and_closes_the_connection() {
     let server = start();
     server.set_reception(Reception::HangUp);
     let mut client = Client::raw(&server);
-    let answer = client.connect(handshake(0, &[], 0)).await.expect("an answer");
-    assert_eq!(server.sessions(), [answer.session_id]);
+    let reply = client.connect(handshake(SessionId::NONE, &[], Zxid(0))).await.expect("a reply");
+    assert_eq!(server.sessions(), [reply.session_id]);
     client.assert_eof().await;
     assert_eq!(server.requests(), []);
 
-    // It can be continued, and ends again.
+    // The session can be resumed, and the connection is closed again.
     let mut again = Client::raw(&server);
-    let answer = again.connect(handshake(client.session, &client.password, 0)).await;
-    assert_eq!(answer.expect("an answer").session_id, client.session);
+    let reply = again.connect(handshake(client.session, &client.password, Zxid(0))).await;
+    assert_eq!(reply.expect("a reply").session_id, client.session);
     again.assert_eof().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_accepts_and_says_nothing() {
+async fn a_silent_server_accepts_and_sends_nothing() {
     let server = start();
     server.set_reception_for(Reception::Silent, Duration::from_secs(5));
     let mut client = Client::raw(&server);
-    let silence = timeout(HOUR / 2, client.connect(handshake(0, &[], 0))).await;
+    let silence = timeout(HOUR / 2, client.connect(handshake(SessionId::NONE, &[], Zxid(0)))).await;
     assert!(silence.is_err(), "{silence:?}");
     assert!(server.sessions().is_empty());
-    // The silence of a connection stays; new ones are received again.
+    // The old connection stays silent; new ones are served again.
     Client::new(&server).await;
     server.disconnect_all();
     client.assert_eof().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connect_into_a_black_hole_waits_until_told_otherwise() {
+async fn a_connect_into_a_black_hole_waits_until_the_reception_changes() {
     let server = start();
     server.set_reception(Reception::BlackHole);
     assert_eq!(server.connect().map(drop).unwrap_err().kind(), ErrorKind::TimedOut);
@@ -74,7 +79,7 @@ async fn a_connect_into_a_black_hole_waits_until_told_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reception_for_a_while_ends_by_itself() {
+async fn a_reception_with_a_duration_ends_by_itself() {
     let second = Duration::from_secs(1);
     for reception in
         [Reception::BlackHole, Reception::Refused, Reception::Expired, Reception::HangUp]
@@ -85,11 +90,11 @@ async fn a_reception_for_a_while_ends_by_itself() {
         let mut connecting = connector("any host");
         let early = timeout(second - MILLISECOND, &mut connecting).await;
         if reception == Reception::BlackHole {
-            assert!(early.is_err(), "it waits to the end");
+            assert!(early.is_err(), "the connect waits until the reception changes");
             let late = timeout(MILLISECOND, connecting).await;
             assert!(late.is_ok_and(|connected| connected.is_ok()));
         } else {
-            let refused = early.expect("an answer at once").is_err();
+            let refused = early.expect("the connect returns at once").is_err();
             assert_eq!(refused, reception == Reception::Refused);
             sleep(second).await;
         }
@@ -99,7 +104,7 @@ async fn a_reception_for_a_while_ends_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn open_connections_are_not_received_anew() {
+async fn receptions_do_not_affect_open_connections() {
     let server = start();
     let mut client = Client::new(&server).await;
     for reception in [
@@ -115,19 +120,19 @@ async fn open_connections_are_not_received_anew() {
 }
 
 #[tokio::test]
-async fn a_black_hole_on_tcp_answers_nothing_before_it_is_told_to() {
+async fn a_black_hole_on_tcp_sends_nothing_until_the_reception_changes() {
     let server: TestServer = start();
     let address = server.listen("127.0.0.1:0").await.expect("a port is free");
     server.set_reception(Reception::BlackHole);
-    // The system completes it; the server takes no notice.
+    // The operating system completes the connect, but the server does not accept it.
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("the queue has room");
-    stream.write_all(b"ruok").await.expect("the system takes bytes");
-    let mut answer = Vec::new();
-    let silence = timeout(Duration::from_millis(100), stream.read_to_end(&mut answer)).await;
-    assert!(silence.is_err() && answer.is_empty(), "{silence:?}");
+    stream.write_all(b"ruok").await.expect("the operating system buffers the bytes");
+    let mut reply = Vec::new();
+    let silence = timeout(Duration::from_millis(100), stream.read_to_end(&mut reply)).await;
+    assert!(silence.is_err() && reply.is_empty(), "{silence:?}");
     server.set_reception(Reception::Open);
-    stream.read_to_end(&mut answer).await.expect("the answer, and the end");
-    assert_eq!(answer, b"imok");
+    stream.read_to_end(&mut reply).await.expect("the server replies and closes the connection");
+    assert_eq!(reply, b"imok");
 }
 
 #[tokio::test]
@@ -136,7 +141,7 @@ async fn a_black_hole_does_not_keep_its_server_alive() {
     let address = server.listen("127.0.0.1:0").await.expect("a port is free");
     server.set_reception(Reception::BlackHole);
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("the queue has room");
-    // So that the listener has accepted it, and waits.
+    // Gives the listener time to accept the connection and to wait.
     tokio::task::yield_now().await;
     drop(server);
     let end = timeout(Duration::from_secs(60), stream.read(&mut [0])).await;

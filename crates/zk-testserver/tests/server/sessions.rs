@@ -1,8 +1,8 @@
-//! Sessions begin, continue, move and end.
+//! Sessions: start, resume, move and end.
 
 use std::time::Duration;
 
-use jute_codec::{ConnectRequest, CreateMode, ErrorCode, EventType, Request};
+use jute_codec::{ConnectRequest, CreateMode, ErrorCode, EventType, Request, SessionId, Zxid};
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::client::*;
@@ -10,9 +10,10 @@ use crate::client::*;
 #[tokio::test(start_paused = true)]
 async fn timeout_is_negotiated() {
     let server = start();
-    for (asked, granted) in [(-1, 4000), (0, 4000), (10_000, 10_000), (i32::MAX, 40_000)] {
+    for (requested, granted) in [(-1, 4000), (0, 4000), (10_000, 10_000), (i32::MAX, 40_000)] {
         let mut client = Client::raw(&server);
-        let request = ConnectRequest { timeout_ms: asked, ..handshake(0, &[], 0) };
+        let request =
+            ConnectRequest { timeout_ms: requested, ..handshake(SessionId::NONE, &[], Zxid(0)) };
         let response = client.connect(request).await.unwrap();
         assert_eq!(response.timeout_ms, granted);
         assert_eq!(response.password.len(), 16);
@@ -21,10 +22,10 @@ async fn timeout_is_negotiated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn read_only_byte_is_mirrored() {
+async fn read_only_byte_is_echoed() {
     let server = start();
     for read_only in [None, Some(false), Some(true)] {
-        let request = ConnectRequest { read_only, ..handshake(0, &[], 0) };
+        let request = ConnectRequest { read_only, ..handshake(SessionId::NONE, &[], Zxid(0)) };
         let response = Client::raw(&server).connect(request).await.unwrap();
         assert_eq!(response.read_only, read_only.map(|_| false));
     }
@@ -41,12 +42,12 @@ async fn resuming_closes_the_older_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_password_is_refused_but_still_evicts() {
+async fn wrong_password_is_refused_but_closes_the_older_connection() {
     let server = start();
     let mut first = Client::new(&server).await;
     let mut thief = Client::raw(&server);
-    let response = thief.connect(handshake(first.session, &[7; 16], 0)).await.unwrap();
-    assert_eq!((response.timeout_ms, response.session_id), (0, 0));
+    let response = thief.connect(handshake(first.session, &[7; 16], Zxid(0))).await.unwrap();
+    assert_eq!((response.timeout_ms, response.session_id), (0, SessionId::NONE));
     assert_eq!(response.password.as_ref(), [0; 16]);
     thief.assert_eof().await;
     first.assert_eof().await;
@@ -54,35 +55,35 @@ async fn wrong_password_is_refused_but_still_evicts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unknown_session_is_gone() {
+async fn unknown_session_is_expired() {
     let server = start();
     let mut client = Client::raw(&server);
-    let response = client.connect(handshake(99, &[0; 16], 0)).await.unwrap();
-    assert_eq!((response.timeout_ms, response.session_id), (0, 0));
+    let response = client.connect(handshake(SessionId(99), &[0; 16], Zxid(0))).await.unwrap();
+    assert_eq!((response.timeout_ms, response.session_id), (0, SessionId::NONE));
     client.assert_eof().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn client_from_the_future_is_sent_away() {
+async fn client_with_a_newer_zxid_is_disconnected() {
     let server = start();
     let mut client = Client::raw(&server);
-    assert_eq!(client.connect(handshake(0, &[0; 16], 1)).await, None);
+    assert_eq!(client.connect(handshake(SessionId::NONE, &[0; 16], Zxid(1))).await, None);
     assert!(server.sessions().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn session_expires_at_the_end_of_a_tick_and_takes_its_ephemerals_in_one_transaction() {
+async fn session_expires_at_the_end_of_a_tick_with_its_ephemerals_in_one_transaction() {
     let server = start();
     let mut watcher = Client::new(&server).await;
     let mut client = Client::raw(&server);
-    let request = ConnectRequest { timeout_ms: 5000, ..handshake(0, &[], 0) };
+    let request = ConnectRequest { timeout_ms: 5000, ..handshake(SessionId::NONE, &[], Zxid(0)) };
     client.connect(request).await.unwrap();
     for path in ["/a", "/b"] {
         client.create(path, CreateMode::Ephemeral).await.unwrap();
     }
     watcher.ok(&exists("/a", true)).await;
     watcher.ok(&exists("/b", true)).await;
-    // 5 s from the last request, which comes at 1.9 s, rounded up to a multiple of 2 s.
+    // 5 s after the last request, which is sent at 1.9 s, rounded up to a multiple of 2 s.
     sleep(Duration::from_millis(1900)).await;
     client.ok(&Request::Ping).await;
     sleep(Duration::from_millis(6000)).await;
@@ -91,12 +92,12 @@ async fn session_expires_at_the_end_of_a_tick_and_takes_its_ephemerals_in_one_tr
     sleep(Duration::from_millis(101)).await;
     client.assert_eof().await;
     assert_eq!(server.sessions(), [watcher.session]);
-    // Ephemerals have no order.
+    // Ephemerals have no defined order.
     assert_eq!(watcher.event().await, (EventType::NODE_DELETED, "/b".to_owned()));
     assert_eq!(watcher.event().await, (EventType::NODE_DELETED, "/a".to_owned()));
-    let last: Vec<_> = server.commits().into_iter().filter(|c| c.zxid == 5).collect();
+    let last: Vec<_> = server.commits().into_iter().filter(|c| c.zxid == Zxid(5)).collect();
     assert_eq!(last.len(), 3, "{last:?}");
-    assert_eq!(server.zxid(), 5);
+    assert_eq!(server.zxid(), Zxid(5));
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +116,7 @@ async fn session_outlives_its_connection_until_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_deletes_the_ephemerals_and_drops_what_follows() {
+async fn closing_deletes_the_ephemerals_and_drops_later_requests() {
     let server = start();
     let mut client = Client::new(&server).await;
     client.create("/a", CreateMode::Ephemeral).await.unwrap();
@@ -133,7 +134,7 @@ async fn closing_deletes_the_ephemerals_and_drops_what_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiring_session_may_hear_of_its_own_ephemerals() {
+async fn expiring_session_may_get_events_for_its_own_ephemerals() {
     for is_heard in [false, true] {
         let server = TestServer::start(ServerConfig::default().events_at_expiry(is_heard));
         let mut client = Client::new(&server).await;
@@ -148,17 +149,17 @@ async fn expiring_session_may_hear_of_its_own_ephemerals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_may_follow_the_handshake_at_once() {
+async fn requests_may_follow_the_handshake_immediately() {
     let server = start();
     let mut client = Client::raw(&server);
     let mut bytes = bytes::BytesMut::new();
     jute_codec::encode_frame(&mut bytes, 100, |out| {
-        jute_codec::Record::encode(&handshake(0, &[0; 16], 0), out);
+        jute_codec::Record::encode(&handshake(SessionId::NONE, &[0; 16], Zxid(0)), out);
     })
     .unwrap();
     bytes.extend_from_slice(&encode(5, &exists("/", false)));
     client.write(&bytes).await;
-    client.frame().await.expect("the handshake is answered");
+    client.frame().await.expect("the server replies to the handshake");
     let Got::Reply(header, _) = client.next(jute_codec::OpCode::EXISTS).await else { panic!() };
     assert_eq!(header.xid, 5);
 }

@@ -1,10 +1,10 @@
-//! zxids, counters, sequences, built-in znodes, and what reads show of them.
+//! Zxids, counters, sequence numbers, built-in znodes, and how reads report them.
 
 use std::time::Duration;
 
 use jute_codec::{
     Acl, AclReply, CreateMode, CreateRequest, ErrorCode, MultiOp, OpCode, Permissions,
-    ReconfigRequest, Request, Response, SetAclRequest, Ttl,
+    ReconfigRequest, Request, Response, SetAclRequest, Ttl, Version, Zxid,
 };
 use zk_testserver::{SequenceOverflow, ServerConfig, TestServer};
 
@@ -36,14 +36,14 @@ async fn every_write_attempt_takes_a_zxid_and_reads_take_none() {
     ];
     for (request, error, zxid) in script {
         let (header, _) = client.call_full(&request).await;
-        assert_eq!((header.err, header.zxid), (error, zxid), "{request:?}");
+        assert_eq!((header.err, header.zxid), (error, Zxid(zxid)), "{request:?}");
     }
     Client::resume(&server, &client).await;
-    assert_eq!(server.zxid(), 8, "resuming takes none");
+    assert_eq!(server.zxid(), Zxid(8), "resuming takes no zxid");
     Client::new(&server).await;
-    assert_eq!(server.zxid(), 9);
-    let zxids: Vec<i64> = server.commits().iter().map(|commit| commit.zxid).collect();
-    assert_eq!(zxids, (1..=9).collect::<Vec<_>>());
+    assert_eq!(server.zxid(), Zxid(9));
+    let zxids: Vec<Zxid> = server.commits().iter().map(|commit| commit.zxid).collect();
+    assert_eq!(zxids, (1..=9).map(Zxid).collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,8 +57,8 @@ async fn sequence_counts_creates_and_cversion_counts_deletes_too() {
     client.ok(&delete("/p/a", -1)).await;
     client.ok(&delete("/p/b", -1)).await;
     let stat = server.stat("/p").unwrap();
-    assert_eq!((stat.cversion, stat.num_children, stat.version), (6, 2, 0));
-    assert_eq!((stat.czxid, stat.mzxid, stat.pzxid), (2, 2, 8));
+    assert_eq!((stat.cversion, stat.num_children, stat.version), (Version(6), 2, Version(0)));
+    assert_eq!((stat.czxid, stat.mzxid, stat.pzxid), (Zxid(2), Zxid(2), Zxid(8)));
     let path = client.create("/p/n-", CreateMode::EphemeralSequential).await;
     assert_eq!(path.as_deref(), Ok("/p/n-0000000004"));
     let path = client.create("/p/", CreateMode::PersistentSequential).await;
@@ -66,24 +66,24 @@ async fn sequence_counts_creates_and_cversion_counts_deletes_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_and_acl_have_versions_of_their_own() {
+async fn data_and_acl_have_separate_versions() {
     let server = start();
     let mut client = Client::new(&server).await;
     client.create("/a", CreateMode::Persistent).await.unwrap();
     sleep(Duration::from_millis(5)).await;
     client.ok(&set_data("/a", 0)).await;
     let acl = Acl::open();
-    let set_acl = SetAclRequest { path: "/a".into(), acl: acl.clone(), version: 0 };
+    let set_acl = SetAclRequest { path: "/a".into(), acl: acl.clone(), version: Version(0) };
     client.ok(&Request::SetAcl(set_acl)).await;
     let stat = server.stat("/a").unwrap();
-    assert_eq!((stat.version, stat.aversion, stat.cversion), (1, 1, 0));
-    assert_eq!((stat.mzxid, stat.mtime - stat.ctime, stat.data_length), (3, 5, 3));
-    let answer = client.ok(&Request::GetAcl("/a".into())).await;
-    assert_eq!(answer, Response::GetAcl(AclReply { acl, stat }));
+    assert_eq!((stat.version, stat.aversion, stat.cversion), (Version(1), Version(1), Version(0)));
+    assert_eq!((stat.mzxid, stat.mtime - stat.ctime, stat.data_length), (Zxid(3), 5, 3));
+    let reply = client.ok(&Request::GetAcl("/a".into())).await;
+    assert_eq!(reply, Response::GetAcl(AclReply { acl, stat }));
 }
 
 #[tokio::test(start_paused = true)]
-async fn used_up_sequence_sticks_or_wraps() {
+async fn exhausted_sequence_sticks_or_wraps() {
     let new = |overflow| TestServer::start(ServerConfig::default().sequence_overflow(overflow));
     for (overflow, names) in [
         (SequenceOverflow::Sticky, ["2147483646", "2147483647", "2147483647"]),
@@ -107,10 +107,10 @@ async fn fresh_server_has_the_built_in_znodes() {
         let stat = server.stat(path).unwrap();
         (stat.cversion, stat.num_children, stat.aversion, stat.czxid)
     };
-    assert_eq!(seen("/"), (-1, 1, 0, 0));
-    assert_eq!(seen("/zookeeper"), (-2, 2, 0, 0));
-    assert_eq!(seen("/zookeeper/quota"), (0, 0, 0, 0));
-    assert_eq!(seen("/zookeeper/config"), (0, 0, -1, 0));
+    assert_eq!(seen("/"), (Version(-1), 1, Version(0), Zxid(0)));
+    assert_eq!(seen("/zookeeper"), (Version(-2), 2, Version(0), Zxid(0)));
+    assert_eq!(seen("/zookeeper/quota"), (Version(0), 0, Version(0), Zxid(0)));
+    assert_eq!(seen("/zookeeper/config"), (Version(0), 0, Version(-1), Zxid(0)));
     let mut client = Client::new(&server).await;
     assert_eq!(client.code(&set_data("/zookeeper/config", -1)).await, ErrorCode::NO_AUTH);
     assert_eq!(client.code(&set_data("/", -1)).await, ErrorCode::OK);
@@ -119,7 +119,7 @@ async fn fresh_server_has_the_built_in_znodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ephemerals_are_listed_by_plain_prefix() {
+async fn ephemerals_are_listed_by_string_prefix() {
     let server = start();
     let mut client = Client::new(&server).await;
     for path in ["/ab", "/abc", "/b"] {
@@ -139,7 +139,7 @@ async fn ephemerals_are_listed_by_plain_prefix() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mortal_znodes_are_reaped() {
+async fn containers_and_ttl_znodes_are_reaped() {
     let server = TestServer::start(ServerConfig::default().extended_types(true));
     let mut client = Client::new(&server).await;
     let ttl = CreateMode::PersistentTtl(Ttl::from_millis(100_000).unwrap());
@@ -166,7 +166,7 @@ async fn mortal_znodes_are_reaped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mortal_znodes_are_looked_at_as_often_as_asked_for() {
+async fn znodes_are_reaped_at_the_configured_interval() {
     let second = Duration::from_secs(1);
     let server = TestServer::start(ServerConfig::default().reap_interval(second));
     let mut client = Client::new(&server).await;
@@ -175,7 +175,7 @@ async fn mortal_znodes_are_looked_at_as_often_as_asked_for() {
         client.ok(&Request::Create(CreateRequest { with_stat: true, ..container })).await;
         client.create("/used/child", CreateMode::Persistent).await.unwrap();
         sleep(3 * second).await;
-        assert!(server.stat("/used").is_some(), "round {number}: it has a child");
+        assert!(server.stat("/used").is_some(), "round {number}: the znode has a child");
         client.ok(&delete("/used/child", -1)).await;
         sleep(second).await;
         assert_eq!(server.stat("/used"), None, "round {number}");
@@ -212,7 +212,7 @@ async fn identities_grant_access_and_hide_their_secrets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_below_a_quota_is_counted() {
+async fn znodes_below_a_quota_are_counted() {
     let server = start();
     let mut client = Client::new(&server).await;
     let usage = || String::from_utf8(server.data(STATS).unwrap().to_vec()).unwrap();
@@ -231,9 +231,10 @@ async fn what_is_below_a_quota_is_counted() {
     assert_eq!(usage(), "count=4,bytes=9");
     let sum = set_data("/q", -1);
     let Request::SetData(set) = &sum else { panic!() };
-    let (set, fails) = (MultiOp::SetData(set.clone()), delete_op("/q"));
+    let set = MultiOp::SetData(set.clone());
+    let fails = delete_op("/q");
     client.multi(vec![set, fails]).await;
-    assert_eq!(usage(), "count=4,bytes=9", "nothing is left of a multi that failed");
+    assert_eq!(usage(), "count=4,bytes=9", "a failed multi does not count");
     server.expire(client.session);
     let mut client = Client::new(&server).await;
     client.ok(&delete("/q/before/deep", -1)).await;
@@ -241,10 +242,10 @@ async fn what_is_below_a_quota_is_counted() {
     assert_eq!(usage(), "count=2,bytes=5");
     let length = i32::try_from(usage().len()).unwrap();
     let expected = jute_codec::Stat { data_length: length, ..stat };
-    assert_eq!(server.stat(STATS), Some(expected), "counting is no transaction");
+    assert_eq!(server.stat(STATS), Some(expected), "counting is not a transaction");
     client.ok(&delete("/zookeeper/quota/q/zookeeper_limits", -1)).await;
     client.ok(&delete("/q/before", -1)).await;
-    assert_eq!(usage(), "count=2,bytes=5", "there is no quota any more");
+    assert_eq!(usage(), "count=2,bytes=5", "the quota was removed");
 }
 
 fn delete_op(path: &str) -> MultiOp {
@@ -253,7 +254,7 @@ fn delete_op(path: &str) -> MultiOp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn create2_answers_the_stat_and_null_data_stays_null() {
+async fn create2_replies_with_the_stat_and_null_data_stays_null() {
     let server = start();
     let mut client = Client::new(&server).await;
     let request = CreateRequest {
@@ -269,9 +270,9 @@ async fn create2_answers_the_stat_and_null_data_stays_null() {
 
 const STATS: &str = "/zookeeper/quota/q/zookeeper_stats";
 
-/// kazoo writes an empty id as null, in `CREATOR_ALL_ACL`.
+/// kazoo writes an empty id as null in `CREATOR_ALL_ACL`.
 #[tokio::test(start_paused = true)]
-async fn an_id_that_is_null_is_an_empty_one() {
+async fn a_null_id_is_an_empty_id() {
     let server = start();
     let mut client = Client::new(&server).await;
     let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("bob:secret".into()) };
@@ -285,8 +286,11 @@ async fn an_id_that_is_null_is_an_empty_one() {
         with_stat(CreateMode::Persistent, true),
         with_stat(CreateMode::Container, true),
     );
-    let set_acl =
-        |path: &str| SetAclRequest { path: path.into(), acl: Acl::creator_all(), version: -1 };
+    let set_acl = |path: &str| SetAclRequest {
+        path: path.into(),
+        acl: Acl::creator_all(),
+        version: Version::ANY,
+    };
     let is_resolved = |reply: &AclReply| {
         reply.acl == [Acl::new(Permissions::ALL, "digest", "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=")]
     };
@@ -296,7 +300,8 @@ async fn an_id_that_is_null_is_an_empty_one() {
         Request::Create(container),
         Request::Multi(vec![MultiOp::Create(create)]),
     ] {
-        let (xid, frame) = (9, encode(9, &request));
+        let xid = 9;
+        let frame = encode(xid, &request);
         client.write(&with_null_ids(&frame)).await;
         let Got::Reply(header, _) = client.next(request.op()).await else { panic!() };
         assert_eq!((header.xid, header.err), (xid, ErrorCode::OK), "{request:?}");
@@ -314,13 +319,16 @@ async fn an_id_that_is_null_is_an_empty_one() {
     assert!(is_resolved(&reply), "{reply:?}");
 }
 
-/// The frame with null instead of the empty text behind the scheme `auth`.
+/// Replaces the empty text after the scheme `auth` by null.
 fn with_null_ids(frame: &[u8]) -> Vec<u8> {
     let scheme = b"\0\0\0\x04auth";
-    let at = frame.windows(scheme.len()).position(|part| part == scheme).expect("it is there");
+    let at = frame
+        .windows(scheme.len())
+        .position(|part| part == scheme)
+        .expect("the frame contains the scheme");
     let id = at + scheme.len();
     let mut frame = frame.to_vec();
-    assert_eq!(frame.get(id..id + 4), Some(&[0; 4][..]), "an empty text");
+    assert_eq!(frame.get(id..id + 4), Some(&[0; 4][..]), "the id is empty");
     frame.splice(id..id + 4, [0xff; 4]);
     frame
 }

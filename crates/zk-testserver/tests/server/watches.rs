@@ -1,10 +1,10 @@
-//! Which change fires which watch, in which order.
+//! Which change triggers which watch, and in which order.
 
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, CreateMode, ErrorCode, EventType, OpCode, Permissions,
-    Request, Response, SetWatches, SetWatches2, WatcherType, WatchesRequest,
+    Request, Response, SetWatches, SetWatches2, WatcherType, WatchesRequest, Zxid,
 };
-use zk_testserver::{ServerConfig, TestServer, Version};
+use zk_testserver::{ServerConfig, ServerVersion, TestServer};
 
 use crate::client::*;
 
@@ -21,7 +21,7 @@ fn watches(path: &str, kind: WatcherType) -> WatchesRequest {
     WatchesRequest { path: path.into(), kind }
 }
 
-/// Sends a request and takes what comes up to its reply.
+/// Sends a request and returns the events that precede its reply.
 async fn events(client: &mut Client, request: &Request) -> Vec<(EventType, String)> {
     client.send(request).await;
     let mut events = Vec::new();
@@ -29,7 +29,7 @@ async fn events(client: &mut Client, request: &Request) -> Vec<(EventType, Strin
         match client.next(request.op()).await {
             Got::Event(_, kind, path) => events.push((kind, path)),
             Got::Reply(..) => return events,
-            Got::Eof => panic!("the connection ended"),
+            Got::Eof => panic!("the connection was closed"),
         }
     }
 }
@@ -39,7 +39,7 @@ fn named(expected: &[(EventType, &str)]) -> Vec<(EventType, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_shot_watches_fire_once_and_before_the_reply() {
+async fn one_shot_watches_trigger_once_and_before_the_reply() {
     let server = start();
     let mut client = Client::new(&server).await;
     assert_eq!(client.code(&exists("/a", true)).await, ErrorCode::NO_NODE);
@@ -49,7 +49,7 @@ async fn one_shot_watches_fire_once_and_before_the_reply() {
     assert_eq!(events(&mut client, &set_data("/a", -1)).await, []);
     client.ok(&get_data("/a", true)).await;
     client.ok(&exists("/a", true)).await;
-    assert_eq!(server.watch_count(), 1, "a path is watched once");
+    assert_eq!(server.watch_count(), 1, "a path has one watch per connection");
     assert_eq!(events(&mut client, &set_data("/a", -1)).await, named(&[(DATA, "/a")]));
     assert_eq!(events(&mut client, &set_data("/a", -1)).await, []);
     assert_eq!(server.watch_count(), 0);
@@ -69,7 +69,7 @@ async fn delete_notifies_once_per_connection_then_the_parent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failed_reads_and_failed_writes_leave_and_fire_nothing() {
+async fn failed_reads_set_no_watch_and_failed_writes_trigger_none() {
     let server = start();
     let mut client = Client::new(&server).await;
     assert_eq!(client.code(&get_data("/a", true)).await, ErrorCode::NO_NODE);
@@ -98,7 +98,7 @@ async fn persistent_watches_stay() {
 
 #[tokio::test(start_paused = true)]
 async fn recursive_watches_cover_the_subtree_but_no_child_lists() {
-    for version in [Version::V3_8, Version::V3_9] {
+    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
         client.ok(&add_watch("/", AddWatchMode::PERSISTENT_RECURSIVE)).await;
@@ -118,18 +118,18 @@ async fn recursive_watches_cover_the_subtree_but_no_child_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn event_header_depends_on_the_version() {
-    for (version, expected) in [(Version::V3_8, -1), (Version::V3_9, 2)] {
+    for (version, expected) in [(ServerVersion::V3_8, -1), (ServerVersion::V3_9, 2)] {
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
         client.code(&exists("/a", true)).await;
         client.send(&create("/a", CreateMode::Persistent)).await;
         let event = client.next(OpCode::CREATE).await;
-        assert_eq!(event, Got::Event(expected, CREATED, "/a".to_owned()));
+        assert_eq!(event, Got::Event(Zxid(expected), CREATED, "/a".to_owned()));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn restored_watches_fire_what_they_missed() {
+async fn restored_watches_send_events_for_missed_changes() {
     let server = start();
     let mut client = Client::new(&server).await;
     for path in ["/same", "/changed", "/there", "/parent"] {
@@ -161,15 +161,16 @@ async fn restored_watches_fire_what_they_missed() {
     assert_eq!(seen, named(&[(DELETED, "/same")]));
     let seen = events(&mut client, &create("/rec", CreateMode::Persistent)).await;
     assert_eq!(seen, named(&[(CREATED, "/rec")]));
-    let one = SetWatches { relative_zxid: 0, data: paths(&["/rec"]), exist: vec![], child: vec![] };
+    let one =
+        SetWatches { relative_zxid: Zxid(0), data: paths(&["/rec"]), exist: vec![], child: vec![] };
     let seen = events(&mut client, &Request::SetWatches(one)).await;
     assert_eq!(seen, named(&[(DATA, "/rec")]));
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_are_removed_by_kind() {
-    for version in [Version::V3_8, Version::V3_9] {
-        let is_old = version == Version::V3_8;
+    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+        let is_old = version == ServerVersion::V3_8;
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
         let mut other = Client::new(&server).await;
@@ -200,7 +201,7 @@ async fn watches_are_removed_by_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn one_shot_watch_downgrades_a_persistent_one_before_3_9() {
-    for (version, survives) in [(Version::V3_8, false), (Version::V3_9, true)] {
+    for (version, survives) in [(ServerVersion::V3_8, false), (ServerVersion::V3_9, true)] {
         let server = TestServer::start(ServerConfig::default().version(version));
         let mut client = Client::new(&server).await;
         client.ok(&add_watch("/", AddWatchMode::PERSISTENT)).await;
@@ -211,7 +212,7 @@ async fn one_shot_watch_downgrades_a_persistent_one_before_3_9() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_withheld_from_those_who_may_not_read() {
+async fn events_are_withheld_from_clients_without_read_permission() {
     let server = start();
     let mut client = Client::new(&server).await;
     client.code(&exists("/a", true)).await;
@@ -219,7 +220,7 @@ async fn events_are_withheld_from_those_who_may_not_read() {
     let acl = vec![Acl::new(Permissions::WRITE, "world", "anyone")];
     let seen = events(&mut client, &create_with_acl("/a", acl)).await;
     assert_eq!(seen, named(&[(CHILDREN, "/")]));
-    assert_eq!(server.watch_count(), 0, "withheld, but used up");
+    assert_eq!(server.watch_count(), 0, "the event was withheld, but the watch was removed");
 }
 
 #[tokio::test(start_paused = true)]

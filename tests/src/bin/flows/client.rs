@@ -36,7 +36,7 @@ async fn cut(stage: &Stage, client: &Client) {
     unreachable!("the session lives");
 }
 
-/// What the client offers, in several requests at a time, and its watches after a cut.
+/// The operations of the client, several at a time, and its watches after a cut.
 pub(crate) fn client(stage: &Stage) {
     run(async {
         let (one, two) = (connect(stage).await, connect(stage).await);
@@ -80,16 +80,16 @@ pub(crate) fn client(stage: &Stage) {
 pub(crate) fn fair_lock(stage: &Stage) {
     run(async {
         let (one, two, three) = (connect(stage).await, connect(stage).await, connect(stage).await);
-        let lock = |client| FairLock::new(client, "/locks/one").expect("a good path");
+        let lock = |client| FairLock::new(client, "/locks/one").expect("the path is valid");
         let (a, b, c) = (lock(&one), lock(&two), lock(&three));
         tokio::join!(contend(&a), contend(&b), contend(&c));
-        let guard = a.acquire().await.expect("it is free");
+        let guard = a.acquire().await.expect("the lock is free");
         let _ = b.try_acquire().await;
         let waiting = b.acquire().timeout(Duration::from_secs(1)).await;
         assert!(waiting.is_err(), "two holders");
         cut(stage, &one).await;
         guard.validate().await.expect("the session lives on");
-        // The holder goes without a release.
+        // The holder closes without a release.
         let (_, won) = tokio::join!(one.close(), b.acquire());
         drop((guard, won));
         contend(&c).await;
@@ -100,6 +100,6 @@ pub(crate) fn fair_lock(stage: &Stage) {
 
 async fn contend(lock: &FairLock) {
     let guard = lock.acquire().await.expect("it is handed over");
-    guard.validate().await.expect("it is held");
+    guard.validate().await.expect("the lock is held");
     guard.release().await.expect("it is released");
 }

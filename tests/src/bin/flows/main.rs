@@ -1,11 +1,11 @@
-//! Flows of our own, for captures: what other clients seldom or never ask for.
+//! Flows for captures, with requests that other clients seldom or never send.
 //!
 //! ```text
 //! flows HOST:PORT CONTROL FLOW
 //! ```
 //!
-//! CONTROL is a pipe into the recorder, where the line `cut` makes it end all connections. The
-//! flows look at no answer; what servers say is for whoever reads the capture.
+//! CONTROL is a pipe to the recorder, to which the line `cut` means that it ends all connections.
+//! The flows ignore all replies, which only the capture is about.
 #![expect(
     clippy::disallowed_methods,
     reason = "a program that talks to a server lives in real time, and fails as a whole"

@@ -1,4 +1,4 @@
-//! What no client should send.
+//! Requests that no client should send.
 
 use bytes::BytesMut;
 use bytestring::ByteString;
@@ -6,7 +6,7 @@ use jute_codec::{Acl, CreateMode, OpCode, Record as _, Request};
 
 use crate::peer::*;
 
-/// Paths that are none, asked of every operation.
+/// Invalid paths, for every operation.
 pub(crate) fn paths(stage: &Stage) {
     let mut one = stage.connect();
     one.ask(&create("/a"));
@@ -66,7 +66,7 @@ pub(crate) fn garbage(stage: &Stage) {
         one.ask_raw(op, &create_with(flags, ttl));
         one.ask_all([exists("/flags", false), delete("/flags", -1)]);
     }
-    // A body that ends too early, and one that does not end when it should.
+    // A body that is too short, and one that is too long.
     for op in [
         OpCode::CREATE,
         OpCode::CREATE2,
@@ -111,7 +111,7 @@ pub(crate) fn garbage(stage: &Stage) {
         (OpCode::CHECK, b"\0\0\0\x02/a\0\0\0\x09"),
         (OpCode::CHECK, b"\0\0\0\x05/none\0\0\0\0"),
         (OpCode(-10), b""),
-        // Last, because it takes zxids of its own.
+        // Last, because it uses up zxids.
         (OpCode(-10), b"\0\0\0\0"),
     ] {
         let mut one = stage.connect();
@@ -121,7 +121,7 @@ pub(crate) fn garbage(stage: &Stage) {
     }
 }
 
-/// What `setquota` writes, and what the server makes of it.
+/// The znodes that `setquota` writes, and their effect.
 pub(crate) fn quota(stage: &Stage) {
     let mut one = stage.connect();
     one.ask_all([

@@ -1,4 +1,4 @@
-//! One connection that says what it is told.
+//! A connection that sends any bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,15 +9,16 @@ use bytes::{Bytes, BytesMut};
 use jute_codec::{
     Acl, AuthPacket, CheckRequest, ConnectRequest, ConnectResponse, CreateMode, CreateRequest,
     DeleteRequest, MultiOp, OpCode, ReadRequest, Reader, Record as _, ReplyHeader, Request,
-    RequestHeader, SetAclRequest, SetDataRequest, WatcherType, WatchesRequest, encode_frame, xid,
+    RequestHeader, SessionId, SetAclRequest, SetDataRequest, WatcherType, WatchesRequest, Zxid,
+    encode_frame, xid,
 };
 
-/// Longer than the recorder waits for an answer that does not come.
+/// Longer than the recorder waits for a reply that does not come.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
-/// Until everybody has noticed that a connection has ended.
+/// Time until recorder and server have noticed the end of a connection.
 const NOTICED: Duration = Duration::from_millis(200);
 
-/// Where flows take place.
+/// Directory of the flows.
 pub(crate) struct Stage {
     pub(crate) server: String,
     pub(crate) control: String,
@@ -28,7 +29,13 @@ impl Stage {
     pub(crate) fn open(&self) -> Peer {
         let stream = TcpStream::connect(&self.server).expect("the server accepts");
         stream.set_read_timeout(Some(ANSWER_MAX)).expect("a timeout can be set");
-        Peer { stream, xid: 0, session: 0, password: Bytes::from_static(&[0; 16]), zxid: 0 }
+        Peer {
+            stream,
+            xid: 0,
+            session: SessionId::NONE,
+            password: Bytes::from_static(&[0; 16]),
+            zxid: Zxid(0),
+        }
     }
 
     /// Starts a session.
@@ -54,10 +61,10 @@ impl Stage {
 pub(crate) struct Peer {
     stream: TcpStream,
     xid: i32,
-    pub(crate) session: i64,
+    pub(crate) session: SessionId,
     pub(crate) password: Bytes,
     /// Highest zxid in replies.
-    pub(crate) zxid: i64,
+    pub(crate) zxid: Zxid,
 }
 
 impl Peer {
@@ -79,7 +86,7 @@ impl Peer {
         Some(response)
     }
 
-    /// Sends a request and waits for its answer, or for the end of patience.
+    /// Sends a request, and waits for its reply or a timeout.
     pub(crate) fn ask(&mut self, request: &Request) {
         let mut body = BytesMut::new();
         request.encode(&mut body);
@@ -128,7 +135,7 @@ impl Peer {
     fn write(&mut self, write: impl FnOnce(&mut BytesMut)) {
         let mut out = BytesMut::new();
         encode_frame(&mut out, 1 << 16, write).expect("requests are short");
-        // If the connection has ended, that is in the capture.
+        // If the connection has ended, the capture shows it.
         let _ = self.stream.write_all(&out);
     }
 
@@ -159,16 +166,20 @@ pub(crate) fn create_acl(path: &str, acl: Vec<Acl>) -> Request {
 }
 
 pub(crate) fn delete(path: &str, version: i32) -> Request {
-    Request::Delete(DeleteRequest { path: path.into(), version })
+    Request::Delete(DeleteRequest { path: path.into(), version: zk_recipes::Version(version) })
 }
 
 pub(crate) fn set_data(path: &str, data: &'static str, version: i32) -> Request {
     let data = Some(Bytes::from_static(data.as_bytes()));
-    Request::SetData(SetDataRequest { path: path.into(), data, version })
+    Request::SetData(SetDataRequest {
+        path: path.into(),
+        data,
+        version: zk_recipes::Version(version),
+    })
 }
 
 pub(crate) fn set_acl(path: &str, acl: Vec<Acl>, version: i32) -> Request {
-    Request::SetAcl(SetAclRequest { path: path.into(), acl, version })
+    Request::SetAcl(SetAclRequest { path: path.into(), acl, version: zk_recipes::Version(version) })
 }
 
 fn read(path: &str, watch: bool) -> ReadRequest {
@@ -205,7 +216,7 @@ pub(crate) fn auth(scheme: &str, credentials: &str) -> Request {
 }
 
 pub(crate) fn check(path: &str, version: i32) -> MultiOp {
-    MultiOp::Check(CheckRequest { path: path.into(), version })
+    MultiOp::Check(CheckRequest { path: path.into(), version: zk_recipes::Version(version) })
 }
 
 /// A request as an operation of a multi.

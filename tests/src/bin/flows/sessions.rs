@@ -1,10 +1,10 @@
-//! Sessions begin, go on, are taken over, refused, closed, and expire.
+//! Sessions that begin, are resumed, taken over, refused and closed, and that expire.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, CreateMode, Request};
+use jute_codec::{ConnectRequest, CreateMode, Request, SessionId, Zxid};
 
 use crate::peer::*;
 
@@ -24,7 +24,7 @@ pub(crate) fn sessions(stage: &Stage) {
     newer.ask_all([create_mode("/a/f", CreateMode::Ephemeral), Request::Ping]);
     one.drop_connection();
 
-    // Refused: a wrong password, a session that never was, a client from the future.
+    // Refused: a wrong password, an unknown session, and a client with a zxid from the future.
     let refused = |request: ConnectRequest| {
         let mut peer = stage.open();
         peer.shake_hands(&request);
@@ -35,11 +35,15 @@ pub(crate) fn sessions(stage: &Stage) {
     let mut newer = taken_over(&newer);
     newer.ask(&Request::Ping);
     refused(ConnectRequest { password: Bytes::new(), ..right.clone() });
-    refused(ConnectRequest { session_id: 0x1234_5678, ..right.clone() });
-    refused(ConnectRequest { last_zxid_seen: 1 << 40, session_id: 0, ..right.clone() });
-    refused(ConnectRequest { last_zxid_seen: 1 << 40, ..right.clone() });
+    refused(ConnectRequest { session_id: SessionId(0x1234_5678), ..right.clone() });
+    refused(ConnectRequest {
+        last_zxid_seen: Zxid(1 << 40),
+        session_id: SessionId::NONE,
+        ..right.clone()
+    });
+    refused(ConnectRequest { last_zxid_seen: Zxid(1 << 40), ..right.clone() });
 
-    // Timeouts are negotiated, and old clients do not ask about reading only.
+    // Timeouts are negotiated, and old clients do not send the read-only flag.
     for timeout_ms in [0, 999, 1000, 1001, 4321, 10_000, 10_001, i32::MAX, -1] {
         let mut peer = stage.open();
         let request = ConnectRequest { timeout_ms, read_only: None, ..peer.handshake() };
@@ -52,7 +56,7 @@ pub(crate) fn sessions(stage: &Stage) {
     peer.shake_hands(&request);
     peer.ask(&Request::WhoAmI);
 
-    // A session that is closed is over, and so are its ephemerals.
+    // The close of a session deletes its ephemerals.
     let mut newer = taken_over(&newer);
     newer.ask_all([get_children2("/a", false), Request::CloseSession]);
     newer.drop_connection();
@@ -61,7 +65,7 @@ pub(crate) fn sessions(stage: &Stage) {
     peer.close();
 }
 
-/// A session of a second expires, twice: with a connection that is silent, and without one.
+/// Two sessions of a second expire, one with a silent connection and one without a connection.
 pub(crate) fn expiry(stage: &Stage) {
     let mut watcher = stage.connect();
     watcher.ask(&create("/x"));

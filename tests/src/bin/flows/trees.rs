@@ -1,13 +1,13 @@
-//! What znodes become, and who may do what to them.
+//! Changes of znodes, and permissions.
 
 use jute_codec::{
     Acl, CreateMode, CreateRequest, Permissions, ReadOp, ReconfigRequest, Request, SetDataRequest,
-    Ttl,
+    Ttl, Version,
 };
 
 use crate::peer::*;
 
-/// Every operation refused for every reason, and a look at what that left.
+/// Every operation, refused for every reason, and a read of what is left.
 pub(crate) fn errors(stage: &Stage) {
     let mut one = stage.connect();
     let acl = Acl::open;
@@ -129,7 +129,11 @@ pub(crate) fn stats(stage: &Stage) {
         Request::Create(void),
         get_data("/null", false),
         get_data("/empty", false),
-        Request::SetData(SetDataRequest { path: "/empty".into(), data: None, version: -1 }),
+        Request::SetData(SetDataRequest {
+            path: "/empty".into(),
+            data: None,
+            version: Version::ANY,
+        }),
         get_data("/empty", false),
         Request::GetAllChildrenNumber("/".into()),
         Request::GetAllChildrenNumber("/p".into()),
@@ -198,7 +202,7 @@ pub(crate) fn multi(stage: &Stage) {
     two.close();
 }
 
-/// Multis that fail at every place, and leave nothing.
+/// Multis that fail at every position, and leave nothing.
 pub(crate) fn multi_failures(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     one.ask_all([create("/f"), create("/f/a"), create_mode("/f/e", CreateMode::Ephemeral)]);

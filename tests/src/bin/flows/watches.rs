@@ -1,12 +1,12 @@
 //! Watches of all kinds: left, fired, removed, restored.
 
 use jute_codec::{
-    AddWatchMode, AddWatchRequest, CreateMode, Request, SetWatches, SetWatches2, WatcherType,
+    AddWatchMode, AddWatchRequest, CreateMode, Request, SetWatches, SetWatches2, WatcherType, Zxid,
 };
 
 use crate::peer::*;
 
-/// Watches of reads fire once, before the answer to the write that fires them.
+/// Watches of reads fire once, before the reply to the write that fires them.
 pub(crate) fn one_shot(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     for peer in [&mut one, &mut two] {
@@ -28,15 +28,15 @@ pub(crate) fn one_shot(stage: &Stage) {
     one.ask_all([delete("/w/a", -1), delete("/w/b", -1)]);
     two.ask_all([get_children("/w", true), get_data("/w", true), exists("/w/none", true)]);
     one.ask_all([delete("/w", -1), create("/w"), create("/w/none")]);
-    // The own events of a writer come before its answers, too.
+    // A writer's own events come before its replies, too.
     one.ask_all([get_data("/w", true), get_children("/w", true), get_children("/w/none", true)]);
     one.ask_all([set_data("/w", "1", -1), delete("/w/none", -1), delete("/w", -1)]);
-    // Ephemerals go with their session.
+    // Ephemerals are deleted with their session.
     one.ask_all([create("/p"), create_mode("/p/e", CreateMode::Ephemeral)]);
     two.ask_all([exists("/p/e", true), get_children("/p/e", true), get_children("/p", true)]);
     one.close();
     two.ask_all([exists("/p", true), exists("/p/a", true)]);
-    // Watches are the connection's: none of these fires on the new one.
+    // Watches belong to the connection: none of these fires on the new one.
     let mut two = stage.reconnect(two);
     two.ask_all([create("/p/a"), set_data("/p", "x", -1), Request::Ping]);
     two.close();
@@ -46,7 +46,7 @@ fn add(path: &str, mode: AddWatchMode) -> Request {
     Request::AddWatch(AddWatchRequest { path: path.into(), mode })
 }
 
-/// Watches that stay, beside those that do not, and their removal.
+/// Persistent watches beside one-shot watches, and their removal.
 pub(crate) fn persistent(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     two.ask_all([
@@ -103,7 +103,7 @@ pub(crate) fn persistent(stage: &Stage) {
     two.close();
 }
 
-/// What setWatches makes up for, and what it leaves.
+/// Events that setWatches sends at once, and watches that it leaves.
 pub(crate) fn restored(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     for name in ["same", "changed", "deleted", "parent"] {
@@ -125,11 +125,11 @@ pub(crate) fn restored(stage: &Stage) {
         exist: paths(&["/none", "/created"]),
         child: paths(&["/same", "/parent", "/deleted"]),
     }));
-    // What was not made up for fires now.
+    // The watches that are left fire now.
     one.ask_all([set_data("/same", "x", -1), create("/same/child"), create("/none")]);
     one.ask_all([set_data("/changed", "y", -1), create("/deleted"), delete("/created", -1)]);
-    // In front of everything that has happened, and behind it.
-    for relative_zxid in [0, two.zxid, i64::MAX] {
+    // With a zxid before all changes, and with one after them.
+    for relative_zxid in [Zxid(0), two.zxid, Zxid(i64::MAX)] {
         two = stage.reconnect(two);
         two.ask(&Request::SetWatches2(SetWatches2 {
             relative_zxid,
@@ -150,7 +150,7 @@ pub(crate) fn restored(stage: &Stage) {
         ]);
     }
     two.ask(&Request::SetWatches(SetWatches {
-        relative_zxid: 0,
+        relative_zxid: Zxid(0),
         data: vec![],
         exist: vec![],
         child: vec![],

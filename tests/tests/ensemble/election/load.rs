@@ -1,4 +1,4 @@
-//! Clients that write and read all the time, and remember what was acknowledged.
+//! Clients that write and read all the time, and record which writes were acknowledged.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,21 +24,20 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// What one client knows of its znode. It counts up, so that its version says how many writes have
-/// been applied.
+/// The writes of one client to its znode. The version of the znode counts the applied writes.
 #[derive(Debug)]
 struct Record {
-    /// Writes that were acknowledged, and those of which nobody knows.
+    /// Number of acknowledged writes, and of writes with an unknown outcome.
     acknowledged: i32,
     unknown: i32,
-    /// Version and value of the last that was acknowledged.
+    /// Version and value of the last acknowledged write.
     version: i32,
     value: u64,
     service: Gap,
     problems: Vec<String>,
 }
 
-/// The longest time without a write that was acknowledged.
+/// The longest time without an acknowledged write.
 #[derive(Debug)]
 struct Gap {
     last: Instant,
@@ -75,7 +74,7 @@ impl Load {
         [held(&self.shared.service).longest, of_one.unwrap_or_default()]
     }
 
-    /// What was acknowledged until now and is not there, and what else has gone wrong.
+    /// Acknowledged writes that are missing so far, and other problems.
     pub(super) async fn lost(&self, observer: &Client) -> Vec<String> {
         let mut problems = Vec::new();
         for (index, record) in self.shared.records.iter().enumerate() {
@@ -92,7 +91,7 @@ impl Load {
         problems
     }
 
-    /// Ends it. What was acknowledged and is not there, and what else has gone wrong.
+    /// Ends the load. Returns acknowledged writes that are missing, and other problems.
     pub(super) async fn end(self, observer: &Client) -> Vec<String> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         soon("the end of the load", self.writers.join_all()).await;
@@ -109,7 +108,7 @@ impl Load {
             acknowledged += record.acknowledged;
             unknown += record.unknown;
         }
-        eprintln!("election: {acknowledged} writes are there, of {unknown} nobody knows");
+        eprintln!("election: {acknowledged} writes are there, {unknown} have an unknown outcome");
         problems
     }
 }
@@ -183,8 +182,8 @@ async fn write_and_read(client: Client, index: usize, shared: Arc<Shared>) {
 /// Value and stat of a client's znode.
 async fn read_at_leader(observer: &Client, index: usize) -> (u64, Stat) {
     let path = path(index);
-    soon("the leader's answer", observer.sync(&path)).await.unwrap();
-    let (data, stat) = soon("an answer", observer.get_data(&path)).await.unwrap();
+    soon("the leader's reply", observer.sync(&path)).await.unwrap();
+    let (data, stat) = soon("a reply", observer.get_data(&path)).await.unwrap();
     (str::from_utf8(&data).unwrap().parse().unwrap(), stat)
 }
 
@@ -193,8 +192,8 @@ fn path(index: usize) -> String {
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with it")
+    mutex.lock().expect("no thread panics while it has the lock")
 }
 
-/// Between a read and the next write, so that clients and servers on one machine get on.
+/// Pause between a read and the next write, so that clients and servers can share a machine.
 const PAUSE: Duration = Duration::from_millis(5);

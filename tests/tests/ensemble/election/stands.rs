@@ -1,4 +1,4 @@
-//! Locks with a holder and one who waits behind it, and a task that looks at them all the time.
+//! Locks with a holder and a waiter, and a task that observes them all the time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,7 +12,7 @@ use zk_tests::wait::{PATIENCE, soon};
 
 use super::seconds;
 
-/// All of them.
+/// All locks, and their observer.
 pub(super) struct Stands {
     all: Arc<Vec<Stand>>,
     waiters: Vec<JoinSet<Result<Guard, LockError>>>,
@@ -20,14 +20,14 @@ pub(super) struct Stands {
     looking: JoinSet<()>,
 }
 
-/// A lock, who holds it, and who waits for it.
+/// A lock, its holder and its waiter.
 struct Stand {
     holder: Client,
     lock: FairLock,
     guard: Guard,
-    /// Of the one who waits, when it waits no more.
+    /// Result of the waiter, once its wait has ended.
     next: Arc<OnceLock<LockStatus>>,
-    /// Of both, in their order.
+    /// Paths of both znodes, in order.
     znodes: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Stand {
         Self { holder: holder.clone(), lock, guard, next, znodes }
     }
 
-    /// State of the one who waits, if it waits no more.
+    /// State of the waiter, if its wait has ended.
     fn next(&self) -> Option<LockState> {
         self.next.get().and_then(LockStatus::state)
     }
@@ -81,7 +81,7 @@ impl Stands {
         Self { all, waiters, seen, looking }
     }
 
-    /// Measures anew. Who has lost what is not forgotten.
+    /// Starts new measurements. Losses are kept.
     pub(super) fn begin_round(&self) {
         let mut seen = lock(&self.seen);
         let at_risk_since = std::mem::take(&mut seen.at_risk_since);
@@ -89,13 +89,13 @@ impl Stands {
         *seen = Seen { at_risk_since, lost, shared, ..Seen::new(self.all.len()) };
     }
 
-    /// What was seen since the round began.
+    /// Observations since the round began.
     pub(super) fn seen(&mut self) -> Seen {
-        assert!(self.looking.try_join_next().is_none(), "whoever looks has stopped");
+        assert!(self.looking.try_join_next().is_none(), "the observer has stopped");
         lock(&self.seen).clone()
     }
 
-    /// Where those who held or waited do so no more.
+    /// Locks whose holder or waiter has lost its place.
     pub(super) async fn displaced(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for stand in self.all.iter() {
@@ -108,11 +108,10 @@ impl Stands {
         problems
     }
 
-    /// Every holder releases its lock, and the next one gets it, by the znode that it has waited
-    /// with.
+    /// Every holder releases its lock, and the waiter gets it, with the znode with which it waited.
     pub(super) async fn end(mut self) {
         self.looking.shutdown().await;
-        let all = Arc::into_inner(self.all).expect("nobody looks any more");
+        let all = Arc::into_inner(self.all).expect("the observer has ended");
         for (stand, mut waiting) in all.into_iter().zip(self.waiters) {
             let Stand { guard, znodes, .. } = stand;
             assert_eq!(guard.state(), LockState::Held, "{}", znodes[0]);
@@ -120,7 +119,7 @@ impl Stands {
             let token = guard.fencing_token();
             assert_eq!(soon("a release", guard.release()).await, Ok(Released::Released));
             let next = soon("a grant", waiting.join_next()).await.expect("it waits");
-            let next = next.expect("no panic").expect("it is granted");
+            let next = next.expect("the task does not panic").expect("the lock is granted");
             assert_eq!(next.path(), znodes[1]);
             assert!(next.fencing_token() > token, "{}", znodes[1]);
             assert_eq!(soon("a release", next.release()).await, Ok(Released::Released));
@@ -128,20 +127,20 @@ impl Stands {
     }
 }
 
-/// Paths of those who hold the lock or wait for it, as the leader knows them.
+/// Paths of the znodes of all contenders, as the leader knows them.
 async fn places(client: &Client, lock: &FairLock) -> Vec<String> {
-    soon("the leader's answer", client.sync(lock.directory())).await.unwrap();
+    soon("the leader's reply", client.sync(lock.directory())).await.unwrap();
     let contenders = soon("a look at the queue", lock.contenders()).await.unwrap();
     contenders.into_iter().map(|contender| contender.path).collect()
 }
 
-/// What was seen of all guards.
+/// Observations of all guards.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     begin: Instant,
     /// When the holder was found to have lost its lock, and why.
     lost: BTreeMap<usize, (Duration, LockState)>,
-    /// Locks that somebody else had, while the holder had not lost them.
+    /// Locks that another contender had before the holder had lost them.
     shared: BTreeSet<usize>,
     remaining_min: Vec<Duration>,
     at_risk_since: Vec<Option<Instant>>,
@@ -201,7 +200,7 @@ async fn look(stands: Arc<Vec<Stand>>, seen: Arc<Mutex<Seen>>) {
         seen.look_gap_max = seen.look_gap_max.max(last.elapsed());
         last = Instant::now();
         for (index, stand) in stands.iter().enumerate() {
-            // In this order: what is not lost afterwards was not lost before.
+            // Read in this order: a lock that is not lost afterwards was not lost before.
             let next = stand.next();
             let state = stand.guard.state();
             let is_lost = matches!(state, LockState::Lost(_));
@@ -225,7 +224,7 @@ async fn look(stands: Arc<Vec<Stand>>, seen: Arc<Mutex<Seen>>) {
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    seen.lock().expect("nobody panics with it")
+    seen.lock().expect("no thread panics while it has the lock")
 }
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,160 +1,177 @@
 //! What committed writes prove: the bridge.
 //!
-//! A follower passes on which sessions it has heard of in its answers to the leader's pings. Those
-//! travel in the same stream as the requests that it forwards, and the pings in the same stream as
-//! the commits. So let *b* be a request that the follower has answered, and *a'* a later one that
-//! the leader has answered. If the leader has pinged the follower between the two, it reads the
-//! answer, which tells of *b*, before any request that is sent after the answer to *a'*. Let *a* be
-//! such a request. If it is a write and was committed, then the leader had heard of *b* while it
-//! was in office. No cut, no pause of the follower and no election breaks this; all it needs is the
-//! ping. The leader sends one each half tick, unless it stands still.
+//! A follower reports which sessions were active in its replies to the leader's pings. These
+//! replies travel in the same stream as the requests that it forwards, and the leader's pings
+//! travel in the same stream as the commits. So let *b* be a request that the follower has replied
+//! to, and *a'* a later request that the leader has replied to. If the leader has pinged the
+//! follower between the two, it reads the report of *b* before any request that we send after the
+//! reply to *a'*. Let *a* be such a request. If *a* is a write and was committed, then the leader
+//! learned of *b* while it was in office. No cut, no pause of the follower and no election
+//! invalidates this; it only needs the ping. The leader sends one every half tick, unless it is
+//! paused.
 //!
-//! How long it may have stood still can be seen: no longer than the time between two answers that
+//! We can tell how long it may have been paused: no longer than the time between two replies that
 //! only the leader can give. So *b* is the newest acknowledged request with
 //!
 //! ```text
 //! got(b+) + 1.05 * tick + G1 + G2  <=  sent(a')
 //! ```
 //!
-//! - *b+* is the acknowledged request that follows *b*. The touch of *b* may get lost when the
-//!   follower sends its table at the very same moment; that of the next one does not.
-//! - `G1` and `G2` are the longest two gaps between `got(b+)` and `sent(a')`. A gap lies between
-//!   neighbouring requests that the leader has answered, from the sending of the first to the
-//!   answer to the second, as far as it is between the two ends. So two pauses of the leader are
-//!   paid for, of whatever length.
+//! - *b+* is the acknowledged request that follows *b*. The activity of *b* may be missing from a
+//!   report that the follower sends at the same moment; that of *b+* is not missing from the next.
+//! - `G1` and `G2` are the two longest gaps between `got(b+)` and `sent(a')`. A gap extends from
+//!   sending one request that the leader replied to until the reply to the next, clipped to these
+//!   two ends. So the formula covers two pauses of the leader of any length.
 //! - All of it happens on one connection.
 //!
-//! When *a* is committed, the lease counts from *b*.
+//! When *a* is committed, the lease is based on *b*.
 //!
-//! A single write proves less: that the leader has heard of any request that was answered two thirds
-//! of a tick before the write was sent, if the leader does not stand still and no message takes
-//! long. That is what a *provisional* lease counts from. The model of `tests/tests/lease_model.rs` says
-//! which of these conditions are needed, and what happens with fewer gaps.
+//! A single write proves less: the leader has learned of any request that was acknowledged two
+//! thirds of a tick before the write was sent, provided that the leader is not paused and no
+//! message is slow. A *provisional* lease is based on that. The model in
+//! `tests/tests/lease_model.rs` shows which of these conditions are necessary, and what goes wrong
+//! with fewer gaps.
 //!
-//! Requests that are close together count as one, so that a busy session does not remember more
-//! than a quiet one. That is safe: *b+* may be any later request, and two pauses that hide in the gap
-//! over a request that is not remembered are together no longer than it.
+//! Requests that are close together count as one, so that a busy session needs no more memory than
+//! a quiet one. This is safe: *b+* may be any later request, and if two pauses fall into the gap
+//! around a request that was left out, they are together no longer than that gap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Gaps, Mark};
+use super::gaps::Gaps;
+use super::proof::Proof;
 use crate::time::Time;
 
-/// Requests of one connection.
+/// The requests of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
-    /// A tick, on a clock that is fast.
+    /// A tick, lengthened for a fast clock.
     span: Duration,
     pub(super) write_interval: Duration,
-    /// What may be *b*, the oldest first.
+    /// Candidates for *b*, oldest first.
     requests: VecDeque<Request>,
-    /// What the leader has answered, the oldest first.
-    led: VecDeque<Answered>,
-    /// What each *a'* bridges, the oldest first.
+    /// Requests that the leader has replied to, oldest first.
+    leader_replies: VecDeque<LeaderReply>,
+    /// Candidates for *a'*, oldest first.
     piers: VecDeque<Pier>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    mark: Mark,
+    proof: Proof,
     got: Time,
-    /// When the one behind it was answered.
+    /// When *b+* was acknowledged, if this is *b*.
     next_got: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Answered {
+struct LeaderReply {
     sent: Time,
     got: Time,
 }
 
-/// An *a'*.
+/// An *a'* and the *b* that it is far enough from.
 #[derive(Clone, Copy, Debug)]
 struct Pier {
+    /// When *a'* was acknowledged.
     got: Time,
-    /// Its *b*.
-    mark: Mark,
+    /// The request *b*.
+    proof: Proof,
 }
 
 impl Bridge {
     pub(super) fn new(span: Duration, write_interval: Duration) -> Self {
-        let (requests, led, piers) = Default::default();
-        Self { span, write_interval, requests, led, piers }
+        Self {
+            span,
+            write_interval,
+            requests: VecDeque::new(),
+            leader_replies: VecDeque::new(),
+            piers: VecDeque::new(),
+        }
     }
 
-    /// A connection begins, with a handshake that the leader has answered.
-    pub(super) fn connected(&mut self, mark: Mark, now: Time) {
+    /// Starts over on a new connection, with a handshake that the leader has replied to.
+    pub(super) fn connected(&mut self, proof: Proof, now: Time) {
         *self = Self::new(self.span, self.write_interval);
-        self.acknowledged(mark, now);
-        self.led(mark.sent, now);
+        self.acknowledged(proof, now);
+        self.leader_replied(proof.sent, now);
     }
 
-    /// A request was answered now, by whatever server.
-    pub(super) fn acknowledged(&mut self, mark: Mark, now: Time) {
+    /// Records that some server has acknowledged a request.
+    pub(super) fn acknowledged(&mut self, proof: Proof, now: Time) {
         if let Some(newest) = self.requests.back_mut() {
             newest.next_got.get_or_insert(now);
-            if mark.sent < newest.mark.sent + self.write_interval / 4 {
+            // Not stored, but it may still serve as *b+* of the request before it.
+            if proof.sent < newest.proof.sent + self.write_interval / 4 {
                 return;
             }
         }
-        self.requests.push_back(Request { mark, got: now, next_got: None });
-        while self.requests.front().is_some_and(|front| front.mark.deadline() <= mark.sent) {
+        self.requests.push_back(Request { proof, got: now, next_got: None });
+        // A lease based on a request that old would already have ended.
+        while self.requests.front().is_some_and(|front| front.proof.deadline() <= proof.sent) {
             self.requests.pop_front();
         }
     }
 
-    /// A request, sent then, was answered now, and only the leader can have done so.
-    pub(super) fn led(&mut self, sent: Time, now: Time) {
-        let is_soon = |last: &Answered| sent < last.sent + self.write_interval / 4;
-        if self.led.back().is_some_and(is_soon) {
+    /// Records a reply that only the leader can have given, to a request sent at `sent`.
+    pub(super) fn leader_replied(&mut self, sent: Time, now: Time) {
+        let is_soon = |last: &LeaderReply| sent < last.sent + self.write_interval / 4;
+        if self.leader_replies.back().is_some_and(is_soon) {
             return;
         }
-        if let Some(mark) = self.bridged(sent) {
-            self.piers.push_back(Pier { got: now, mark });
+        if let Some(proof) = self.bridged(sent) {
+            self.piers.push_back(Pier { got: now, proof });
         }
-        self.led.push_back(Answered { sent, got: now });
-        // What no request is old enough for is of no use.
+        self.leader_replies.push_back(LeaderReply { sent, got: now });
+        // Gaps before the oldest candidate for *b* no longer matter.
         let Some(oldest) = self.requests.front() else { return };
-        while self.led.get(1).is_some_and(|second| second.got <= oldest.mark.sent) {
-            self.led.pop_front();
+        while self.leader_replies.get(1).is_some_and(|second| second.got <= oldest.proof.sent) {
+            self.leader_replies.pop_front();
         }
     }
 
-    /// A write, sent then, was committed: what the lease counts from.
-    pub(super) fn committed(&mut self, sent: Time) -> Option<Mark> {
-        // No write that was sent before is answered any more.
+    /// Records that a write sent at `sent` was committed. Returns the request on which the lease
+    /// can be based.
+    pub(super) fn committed(&mut self, sent: Time) -> Option<Proof> {
+        // Replies arrive in order, so no later reply belongs to a write sent before this one.
         while self.piers.get(1).is_some_and(|second| second.got < sent) {
             self.piers.pop_front();
         }
-        self.piers.front().filter(|pier| pier.got < sent).map(|pier| pier.mark)
+        let proof = self.piers.front().filter(|pier| pier.got < sent).map(|pier| pier.proof);
+        debug_assert!(
+            proof.is_none_or(|proof| proof.sent < sent),
+            "a write proves only what was sent before it"
+        );
+        proof
     }
 
-    /// A write, sent then, was committed: what a provisional lease counts from.
-    pub(super) fn provisional(&self, sent: Time) -> Option<Mark> {
+    /// Returns the request on which a provisional lease can be based, given that a write sent at
+    /// `sent` was committed.
+    pub(super) fn provisional(&self, sent: Time) -> Option<Proof> {
         let span = self.span * 2 / 3;
         let newest = self.requests.iter().rev().find(|request| request.got + span <= sent);
-        newest.map(|request| request.mark)
+        newest.map(|request| request.proof)
     }
 
-    /// *b* of an *a'* that was sent then.
-    fn bridged(&self, to: Time) -> Option<Mark> {
+    /// Returns *b* for an *a'* that was sent at `to`.
+    fn bridged(&self, to: Time) -> Option<Proof> {
         let is_bridged = |request: &&Request| {
             request.next_got.is_some_and(|from| {
-                // Most are too new, whatever the gaps.
+                // Most requests are too new even without gaps, so check that first: it is cheap.
                 from + self.span <= to && from + self.span + self.gaps(from, to).sum() <= to
             })
         };
-        self.requests.iter().rev().find(is_bridged).map(|request| request.mark)
+        self.requests.iter().rev().find(is_bridged).map(|request| request.proof)
     }
 
-    /// How long the leader may have stood still between the two.
+    /// Returns the longest times for which the leader may have been paused between the two.
     fn gaps(&self, from: Time, to: Time) -> Gaps {
         let mut gaps = Gaps::default();
         let mut last = from;
-        for answered in self.led.iter().filter(|answered| answered.got > from) {
-            gaps.add(answered.got.min(to).saturating_since(last));
-            last = last.max(answered.sent);
+        for reply in self.leader_replies.iter().filter(|reply| reply.got > from) {
+            gaps.add(reply.got.min(to).saturating_since(last));
+            last = last.max(reply.sent);
         }
         gaps.add(to.saturating_since(last));
         gaps
@@ -162,6 +179,6 @@ impl Bridge {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.requests.len() + self.led.len() + self.piers.len()
+        self.requests.len() + self.leader_replies.len() + self.piers.len()
     }
 }

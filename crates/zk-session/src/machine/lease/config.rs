@@ -1,30 +1,35 @@
-//! What keeps a lease, and what it has to know about the servers.
+//! How a lease is kept, and what that requires to know about the servers.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::{fast, slow};
+use thiserror::Error;
 
-/// A shorter ping interval is not worth its traffic; then there is no lease.
+use super::drift::{fast, slow};
+
+/// Minimum ping interval. A shorter one is not worth its traffic, so then there is no lease.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// `tickTime` of the sample configuration that comes with ZooKeeper.
+/// `tickTime` in the sample configuration that ships with ZooKeeper.
 const TICK_DEFAULT: Duration = Duration::from_secs(2);
-/// Longest time to the answer of a ping that is planned for.
-const ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
-/// Shortest interval between writes that is derived from a session timeout.
+/// Maximum time until a ping is acknowledged that the schedule allows for.
+const ACKNOWLEDGEMENT_MAX: Duration = Duration::from_secs(1);
+/// Minimum interval between writes.
 const WRITE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// Maximum of each configured duration.
+const CONFIGURED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What keeps the lease of a session: until when nobody else can own its ephemerals, even if
-/// nothing more is heard of any server.
+/// How a session keeps its lease: the time until which no other session can own its ephemeral
+/// znodes, even if no server can be reached.
 ///
-/// **Writes** are the default. While a lock is held, or may be granted next, the session commits a
-/// small write now and then, which proves that the leader knows of the session. The lease lasts for
-/// about two thirds of the session timeout, so that the ensemble can elect another leader
-/// meanwhile. It has to know `tickTime` of the servers, or more. Each such session costs the
-/// ensemble a write per [interval](Self::writes); a session without locks costs nothing.
+/// **Writes** are the default. While a lock is held, or may be granted next, the session regularly
+/// commits a small write, which proves that the leader knows of the session. The lease lasts for
+/// about two thirds of the session timeout, so that the ensemble can elect a new leader in that
+/// time. It needs `tickTime` of the servers, or a larger value. Each such session costs the
+/// ensemble one write per [interval](Self::writes); a session without locks costs nothing.
 ///
-/// **Pings** alone keep a shorter lease, which ends before an election does, and only with session
-/// timeouts from 19 s on. They cost no writes, and have to know `syncLimit` too.
+/// **Pings** alone keep a shorter lease. It ends before an election is over, and exists only with
+/// session timeouts of 19 s or more. It costs no writes, and needs `syncLimit` in addition to
+/// `tickTime`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,7 +37,7 @@ const WRITE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 ///
 /// // A tick of 3 s, and the default interval.
 /// let lease = Lease::default().tick(Duration::from_secs(3));
-/// // A write each 500 ms.
+/// // A write every 500 ms.
 /// let lease = Lease::writes(Duration::from_millis(500));
 /// // No writes; syncLimit=10, tickTime=1000.
 /// let lease = Lease::pings(10, Duration::from_secs(1));
@@ -44,110 +49,139 @@ pub struct Lease {
     tick: Duration,
 }
 
-/// What renews it.
+/// What renews a lease.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum By {
-    /// Committed writes, this far apart, or a twentieth of the session timeout.
+    /// Committed writes at this interval, or at a twentieth of the session timeout.
     Writes(Option<Duration>),
-    /// The answers to pings, if a server notices within so many ticks that it is cut off.
+    /// Replies to pings, if a server notices within this many ticks that it is cut off.
     Pings { sync_limit: u32 },
 }
 
+/// Why a [`Lease`] cannot be used.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum LeaseDefect {
+    /// The sync limit is longer than a day.
+    #[error("the sync limit is longer than a day")]
+    SyncLimitTooLong,
+    /// The sync limit is zero.
+    #[error("the sync limit is zero")]
+    SyncLimitZero,
+    /// The tick is longer than a day.
+    #[error("the tick is longer than a day")]
+    TickTooLong,
+    /// The tick is shorter than 1 ms.
+    #[error("the tick is shorter than 1 ms")]
+    TickTooShort,
+    /// The interval between writes is longer than a day.
+    #[error("the interval between writes is longer than a day")]
+    WriteIntervalTooLong,
+    /// The interval between writes is shorter than 10 ms.
+    #[error("the interval between writes is shorter than 10 ms")]
+    WriteIntervalTooShort,
+}
+
 impl Default for Lease {
-    /// Kept by writes, a twentieth of the session timeout apart, with a tick of 2 s.
+    /// Kept by writes at intervals of a twentieth of the session timeout, with a tick of 2 s.
     fn default() -> Self {
         Self { by: By::Writes(None), tick: TICK_DEFAULT }
     }
 }
 
 impl Lease {
-    /// Kept by committed writes, this far apart: the shorter, the longer the lease. It loses five
-    /// intervals and a tick of 0.95 times the session timeout. The tick is 2 s, unless
-    /// [said otherwise](Self::tick).
+    /// Creates a lease that is kept by committed writes at this interval. A shorter interval makes
+    /// the lease longer: it lasts 0.95 times the session timeout, minus five intervals and a tick.
+    /// The tick is 2 s, unless [`tick`](Self::tick) sets it.
     pub fn writes(interval: Duration) -> Self {
         Self { by: By::Writes(Some(interval)), ..Self::default() }
     }
 
-    /// Kept by pings, with `syncLimit` in ticks, and `tickTime`, of the servers. With less than
-    /// they have, the lease promises too much.
+    /// Creates a lease that is kept by pings, given `syncLimit`, in ticks, and `tickTime` of the
+    /// servers. With values below those of the servers, the lease ends too late.
     pub fn pings(sync_limit: u32, tick: Duration) -> Self {
         Self { by: By::Pings { sync_limit }, tick }
     }
 
-    /// `tickTime` of the servers, or more. With less than they have, the lease promises too much.
+    /// Sets `tickTime` of the servers, or a larger value. With a smaller value, the lease ends too
+    /// late.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// How often the session is written to while a lock needs the lease, with this session
-    /// timeout. `None` if writes do not keep it, or the timeout is too short for a lease.
+    /// Returns the interval between the writes that renew the lease while a lock needs it, for this
+    /// session timeout. Returns `None` if pings keep the lease, or the timeout is too short for
+    /// one.
     pub fn write_interval(&self, timeout: Duration) -> Option<Duration> {
         let By::Writes(interval) = self.by else { return None };
         let interval = interval.unwrap_or(timeout / 20).max(WRITE_INTERVAL_MIN);
-        let left =
-            slow(timeout).checked_sub(self.bridge())?.checked_sub(interval.saturating_mul(5))?;
-        (left >= timeout / 20).then_some(interval)
+        let remaining = slow(timeout)
+            .checked_sub(self.bridge_span())?
+            .checked_sub(interval.saturating_mul(5))?;
+        (remaining >= timeout / 20).then_some(interval)
     }
 
-    /// What is left of a lease that writes keep, at the end of an interval, if servers are prompt:
-    /// two gaps, one interval each between *b* and *b+*, *a'* and *a*, and the one that ends.
-    pub(super) fn least(&self, timeout: Duration) -> Option<Duration> {
+    /// Returns what remains of a lease kept by writes at the end of an interval, if the servers
+    /// reply promptly. Five intervals are lost: two for the gaps, one each between *b* and *b+* and
+    /// between *a'* and *a*, and the one that ends.
+    pub(super) fn remaining_min(&self, timeout: Duration) -> Option<Duration> {
         let interval = self.write_interval(timeout)?;
-        Some(slow(timeout) - self.bridge() - interval * 5)
+        Some(slow(timeout) - self.bridge_span() - interval * 5)
     }
 
-    /// How often to ping with this session timeout. `None` if pings do not keep the lease, or the
-    /// timeout is too short for one.
+    /// Returns the ping interval for this session timeout. Returns `None` if writes keep the lease,
+    /// or the timeout is too short for one.
     ///
-    /// A sixth of what the timeout leaves: four intervals of it go into gaps and waiting, the rest
-    /// is the lease that remains even then.
+    /// The interval is a sixth of what the timeout leaves. Four intervals are lost to gaps and
+    /// waiting, and the rest is the lease that remains even then.
     pub fn ping_interval(&self, timeout: Duration) -> Option<Duration> {
-        let spare = slow(timeout).checked_sub(self.window()?)?;
-        let interval = (spare.checked_sub(ACKNOWLEDGEMENT)? / 6).min(timeout / 3);
+        let spare = slow(timeout).checked_sub(self.window_span()?)?;
+        let interval = (spare.checked_sub(ACKNOWLEDGEMENT_MAX)? / 6).min(timeout / 3);
         (interval >= PING_INTERVAL_MIN).then_some(interval)
     }
 
-    /// The shortest session timeout that leaves room for a lease.
+    /// Returns the shortest session timeout that is long enough for a lease.
     pub fn timeout_min(&self) -> Duration {
         let timeout = match self.by {
-            // 0.95 - 5/20 - 1/20 of it are the bridge.
-            By::Writes(None) => self.bridge().saturating_mul(20) / 13,
+            // The span of the bridge is 0.95 - 5/20 - 1/20 of the timeout.
+            By::Writes(None) => self.bridge_span().saturating_mul(20) / 13,
             By::Writes(Some(interval)) => {
-                self.bridge().saturating_add(interval.saturating_mul(5)).saturating_mul(10) / 9
+                self.bridge_span().saturating_add(interval.saturating_mul(5)).saturating_mul(10) / 9
             }
             By::Pings { .. } => {
-                let spare = ACKNOWLEDGEMENT + PING_INTERVAL_MIN * 6;
-                let slow = self.window().unwrap_or_default().saturating_add(spare);
+                let spare = ACKNOWLEDGEMENT_MAX + PING_INTERVAL_MIN * 6;
+                let slow = self.window_span().unwrap_or_default().saturating_add(spare);
                 slow.saturating_mul(20) / 19
             }
         };
-        // What is granted comes in whole milliseconds.
+        // Servers grant whole milliseconds.
         let ms = timeout.as_nanos().div_ceil(1_000_000);
         Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// How long a connection may be silent, if it is to be left in time for a new one to save the
-    /// lease. `None` without a lease.
-    pub(crate) fn silence(&self, timeout: Duration) -> Option<Duration> {
+    /// Returns how long a connection may be silent and still be replaced in time for a new one to
+    /// save the lease. Returns `None` if there is no lease.
+    pub(crate) fn silence_max(&self, timeout: Duration) -> Option<Duration> {
         match self.by {
             By::Writes(_) => {
-                // Less than a second cannot be told from a server that is busy.
-                Some((self.least(timeout)? / 2).max(Duration::from_secs(1)))
+                // Silence of less than a second may just mean that the server is busy.
+                Some((self.remaining_min(timeout)? / 2).max(Duration::from_secs(1)))
             }
-            By::Pings { .. } => Some(self.ping_interval(timeout)? * 2 + ACKNOWLEDGEMENT),
+            By::Pings { .. } => Some(self.ping_interval(timeout)? * 2 + ACKNOWLEDGEMENT_MAX),
         }
     }
 
-    /// How long the leader takes to fetch what a follower has heard, unless it stands still, on a
-    /// clock that is fast.
-    pub(super) fn bridge(&self) -> Duration {
+    /// Returns how long the leader takes to fetch a follower's report of active sessions, unless it
+    /// is paused. Lengthened for a fast clock.
+    pub(super) fn bridge_span(&self) -> Duration {
         fast(self.tick)
     }
 
-    /// How long a running server may go on without its leader, or a leader without its followers,
-    /// on a clock that is fast. `None` if writes keep the lease: they do not depend on it.
-    pub(super) fn window(&self) -> Option<Duration> {
+    /// Returns how long a running server may continue without its leader, or a leader without its
+    /// followers. Lengthened for a fast clock. Returns `None` if writes keep the lease, because
+    /// then it does not matter.
+    pub(super) fn window_span(&self) -> Option<Duration> {
         match self.by {
             By::Writes(_) => None,
             By::Pings { sync_limit } => {
@@ -156,25 +190,24 @@ impl Lease {
         }
     }
 
-    /// What is wrong with the values.
-    pub(crate) fn defect(&self) -> Option<&'static str> {
-        const LONG: Duration = Duration::from_secs(24 * 60 * 60);
+    /// Returns what is wrong with the configured values, if anything.
+    pub(crate) fn defect(&self) -> Option<LeaseDefect> {
         if self.tick < Duration::from_millis(1) {
-            return Some("the tick is shorter than 1 ms");
+            return Some(LeaseDefect::TickTooShort);
         }
-        if self.tick > LONG {
-            return Some("the tick is longer than a day");
+        if self.tick > CONFIGURED_MAX {
+            return Some(LeaseDefect::TickTooLong);
         }
         match self.by {
             By::Writes(Some(interval)) if interval < WRITE_INTERVAL_MIN => {
-                Some("the interval between writes is shorter than 10 ms")
+                Some(LeaseDefect::WriteIntervalTooShort)
             }
-            By::Writes(Some(interval)) if interval > LONG => {
-                Some("the interval between writes is longer than a day")
+            By::Writes(Some(interval)) if interval > CONFIGURED_MAX => {
+                Some(LeaseDefect::WriteIntervalTooLong)
             }
-            By::Pings { sync_limit: 0 } => Some("the sync limit is zero"),
-            By::Pings { sync_limit } if self.tick.saturating_mul(sync_limit) > LONG => {
-                Some("the sync limit is longer than a day")
+            By::Pings { sync_limit: 0 } => Some(LeaseDefect::SyncLimitZero),
+            By::Pings { sync_limit } if self.tick.saturating_mul(sync_limit) > CONFIGURED_MAX => {
+                Some(LeaseDefect::SyncLimitTooLong)
             }
             By::Writes(_) | By::Pings { .. } => None,
         }
@@ -185,7 +218,7 @@ impl fmt::Display for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.by {
             By::Writes(None) => f.write_str("writes")?,
-            By::Writes(Some(interval)) => write!(f, "writes each {interval:?}")?,
+            By::Writes(Some(interval)) => write!(f, "writes every {interval:?}")?,
             By::Pings { sync_limit } => write!(f, "pings, syncLimit {sync_limit}")?,
         }
         write!(f, ", tickTime {:?}", self.tick)
@@ -211,7 +244,8 @@ mod tests {
         assert_eq!(writes(0), None);
         let second = Lease::writes(Duration::from_secs(1));
         for lease in [Lease::default(), second, Lease::pings(5, TICK_DEFAULT)] {
-            let (min, ms) = (lease.timeout_min(), Duration::from_millis(1));
+            let min = lease.timeout_min();
+            let ms = Duration::from_millis(1);
             let is_possible = |timeout| {
                 lease.write_interval(timeout).or_else(|| lease.ping_interval(timeout)).is_some()
             };
@@ -237,9 +271,9 @@ mod tests {
         ];
         for lease in bad {
             assert!(lease.defect().is_some(), "{lease:?}");
-            // None of them panics either.
+            // Unusable values must not panic either.
             let _ = (lease.ping_interval(TIMEOUT), lease.write_interval(TIMEOUT));
-            let _ = (lease.timeout_min(), lease.silence(TIMEOUT));
+            let _ = (lease.timeout_min(), lease.silence_max(TIMEOUT));
         }
     }
 }

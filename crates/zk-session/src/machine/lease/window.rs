@@ -1,9 +1,9 @@
 //! What pings prove: the window.
 //!
-//! The server that we talk to may be cut off: it goes on acknowledging until it notices, and our
-//! requests of that time count for nothing. But an acknowledgement proves that what we had sent
-//! *long enough before* has reached the leader: had the cut come earlier, the server would have
-//! noticed before it acknowledged.
+//! The server that we talk to may be cut off from the leader. It keeps acknowledging requests until
+//! it notices, and requests of that time do not reach the leader. But an acknowledgement proves
+//! that whatever we sent *long enough before* did reach the leader: if the server had been cut off
+//! by then, it would have noticed before it acknowledged.
 //!
 //! When a request *a* is acknowledged, let *b* be the newest acknowledged request with
 //!
@@ -12,99 +12,104 @@
 //! ```
 //!
 //! - `syncLimit * tick` is how long a server takes to notice that it has lost its leader, or a
-//!   leader its followers. Two more ticks are left for the rhythm in which they look, and in which
-//!   a follower passes on what it has heard.
-//! - `late(b)` is how long the acknowledgement of *b* took: the server may have looked at *b* as
-//!   late as that.
-//! - A server that stands still notices nothing. `G1` and `G2` are the longest two of the gaps
-//!   from *b* to *a*. A gap lies between neighbouring acknowledged requests, handshakes among
-//!   them, from the sending of the first to the acknowledgement of the second: no longer pause
-//!   fits in unseen. One pause can hide the cut, and another one the end of the time in which it
-//!   has to be noticed.
-//! - Our clock may be 5 % fast, and the first term is the servers' time.
+//!   leader its followers. Two more ticks cover the rhythm of these checks, and the rhythm in which
+//!   a follower forwards session activity.
+//! - `late(b)` is how long the acknowledgement of *b* took: the server may have processed *b* that
+//!   much later than we sent it.
+//! - A paused server notices nothing. `G1` and `G2` are the two longest gaps from *b* to *a*. A gap
+//!   extends from sending one acknowledged request, or handshake, to the acknowledgement of the
+//!   next: no longer pause can stay unnoticed. One pause can hide the cut, and another one the
+//!   moment at which the server should have noticed it.
+//! - Our clock may be 5 % fast, and the first term is measured by the servers.
 //!
-//! Then the lease counts from *b*.
+//! Then the lease is based on *b*.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Gaps, Mark};
+use super::gaps::Gaps;
+use super::proof::Proof;
 use crate::time::Time;
 
-/// Acknowledged requests of a session.
+/// The acknowledged requests of a session.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
-    /// How long a running server may go on without its leader.
+    /// How long a running server may take to notice that it is cut off.
     unnoticed: Duration,
     pub(super) ping_interval: Duration,
-    /// Sending of the newest acknowledged request, be it the ConnectRequest.
+    /// When the newest acknowledged request was sent, including a ConnectRequest.
     newest: Option<Time>,
     /// The longest gaps since the newest entry.
     gaps: Gaps,
-    /// Acknowledged requests, the oldest first, at least a quarter of a ping interval apart.
+    /// Acknowledged requests, oldest first, at least a quarter of a ping interval apart.
     entries: VecDeque<Entry>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    mark: Mark,
+    proof: Proof,
     late: Duration,
-    /// The longest ones since the entry before.
+    /// The longest gaps since the entry before.
     gaps: Gaps,
 }
 
 impl Window {
     pub(super) fn new(unnoticed: Duration, ping_interval: Duration) -> Self {
-        let (gaps, entries) = (Gaps::default(), VecDeque::new());
-        Self { unnoticed, ping_interval, newest: None, gaps, entries }
+        let gaps = Gaps::default();
+        Self { unnoticed, ping_interval, newest: None, gaps, entries: VecDeque::new() }
     }
 
-    /// The session was created.
-    pub(super) fn created(&mut self, mark: Mark, now: Time) {
-        self.newest = Some(mark.sent);
-        let late = now.saturating_since(mark.sent);
-        self.entries.push_back(Entry { mark, late, gaps: Gaps::default() });
+    /// Records that the session was created.
+    pub(super) fn created(&mut self, proof: Proof, now: Time) {
+        self.newest = Some(proof.sent);
+        let late = now.saturating_since(proof.sent);
+        self.entries.push_back(Entry { proof, late, gaps: Gaps::default() });
     }
 
-    /// The session was resumed. What was acknowledged before counts still.
-    pub(super) fn resumed(&mut self, mark: Mark, now: Time) {
+    /// Records that the session was resumed. Earlier acknowledgements remain valid.
+    pub(super) fn resumed(&mut self, proof: Proof, now: Time) {
         for entry in &mut self.entries {
-            entry.mark.timeout = entry.mark.timeout.min(mark.timeout);
+            entry.proof.timeout = entry.proof.timeout.min(proof.timeout);
         }
-        // A server may have stood still since before the connection was lost.
+        // A server may have been paused since before the connection was lost.
         if let Some(before) = self.newest {
             self.gaps.add(now.saturating_since(before));
         }
-        self.newest = Some(mark.sent);
+        self.newest = Some(proof.sent);
     }
 
-    /// A request of this connection was acknowledged now; what the lease counts from after it.
-    pub(super) fn acknowledged(&mut self, mark: Mark, now: Time) -> Option<Mark> {
-        let (sent, before) = (mark.sent, self.newest?);
+    /// Records that a request of this connection was acknowledged. Returns the request on which the
+    /// lease can be based from now on.
+    pub(super) fn acknowledged(&mut self, proof: Proof, now: Time) -> Option<Proof> {
+        let sent = proof.sent;
+        let before = self.newest?;
+        // Pings and other requests may be acknowledged out of order. Older ones prove nothing new.
         if sent <= before {
             return None;
         }
         self.newest = Some(sent);
         self.gaps.add(now.saturating_since(before));
-        let is_soon = |entry: &Entry| sent < entry.mark.sent + self.ping_interval / 4;
+        let is_soon = |entry: &Entry| sent < entry.proof.sent + self.ping_interval / 4;
         if self.entries.back().is_some_and(is_soon) {
             return None;
         }
         let late = now.saturating_since(sent);
-        self.entries.push_back(Entry { mark, late, gaps: std::mem::take(&mut self.gaps) });
-        while self.entries.front().is_some_and(|entry| entry.mark.deadline() <= sent) {
+        self.entries.push_back(Entry { proof, late, gaps: std::mem::take(&mut self.gaps) });
+        // A lease based on a request that old would already have ended.
+        while self.entries.front().is_some_and(|entry| entry.proof.deadline() <= sent) {
             self.entries.pop_front();
         }
         self.newest_known_to_the_leader(sent)
     }
 
-    /// `sent`: of the newest entry.
-    fn newest_known_to_the_leader(&self, sent: Time) -> Option<Mark> {
+    /// Returns *b*. `sent` is when the newest entry, *a*, was sent.
+    fn newest_known_to_the_leader(&self, sent: Time) -> Option<Proof> {
         let mut gaps = Gaps::default();
         for entry in self.entries.iter().rev() {
-            if entry.mark.sent + self.unnoticed + gaps.sum() + entry.late <= sent {
-                return Some(entry.mark);
+            if entry.proof.sent + self.unnoticed + gaps.sum() + entry.late <= sent {
+                return Some(entry.proof);
             }
+            // These gaps lie between this entry and the next older one, so they count for that one.
             for gap in entry.gaps.longest() {
                 gaps.add(gap);
             }

@@ -1,10 +1,10 @@
-//! A connection that is busy lives, and one that is only noisy does not.
+//! A busy connection is kept, and one that only receives events is not.
 
 use std::time::Duration;
 
 use bytes::BytesMut;
 use jute_codec::{
-    ErrorCode, EventType, KeeperState, Record, ReplyHeader, Request, Response, WatcherEvent,
+    ErrorCode, EventType, KeeperState, Record, ReplyHeader, Request, Response, WatcherEvent, Zxid,
     encode_frame, xid,
 };
 
@@ -14,7 +14,7 @@ use crate::machine::{SessionConfig, SessionState};
 const SECOND: Duration = Duration::from_secs(1);
 /// Two thirds of the session timeout.
 const READ_TIMEOUT: Duration = Duration::from_secs(6);
-/// Three times as much in each read timeout as has to be.
+/// Sent three times per read timeout, this is three times the progress that is required.
 const CHUNK: usize = 16 * 1024;
 
 fn pair(response_limit: usize) -> Pair {
@@ -27,7 +27,7 @@ fn is_connected(pair: &Pair) -> bool {
     pair.session.status().state == SessionState::Connected
 }
 
-/// Asks for a long reply, and waits until a ping stands behind the request.
+/// Requests a long reply, and waits until a ping is sent after the request.
 fn asked(pair: &mut Pair) -> i32 {
     pair.submit(vec![get("/long")]);
     pair.flush();
@@ -50,7 +50,7 @@ fn a_ping_is_not_due_while_a_reply_ahead_of_it_arrives() {
             pair.receive_part(part);
             pair.flush();
         }
-        // Nothing else stands ahead of it now.
+        // No other reply is ahead of the ping now.
         pair.sleep(READ_TIMEOUT - SECOND);
         assert!(is_connected(&pair), "limit {response_limit}");
         pair.sleep(SECOND);
@@ -95,16 +95,18 @@ fn events_are_no_progress_and_neither_are_the_parts_of_one() {
         asked(&mut pair);
         let mut frame = BytesMut::new();
         encode_frame(&mut frame, usize::MAX, |out| {
-            ReplyHeader { xid: xid::NOTIFICATION, zxid: -1, err: ErrorCode::OK }.encode(out);
+            ReplyHeader { xid: xid::NOTIFICATION, zxid: Zxid::NONE, err: ErrorCode::OK }
+                .encode(out);
             let path = "/x".repeat(400_000).into();
-            let (kind, state) = (EventType::NODE_CREATED, KeeperState::SYNC_CONNECTED);
+            let kind = EventType::NODE_CREATED;
+            let state = KeeperState::SYNC_CONNECTED;
             WatcherEvent { kind, state, path }.encode(out);
         })
         .unwrap();
         let mut parts = frame.chunks(100_000);
         while is_connected(&pair) {
             if is_whole {
-                pair.event(-1, EventType::NODE_CREATED, "/a");
+                pair.event(Zxid::NONE, EventType::NODE_CREATED, "/a");
             } else {
                 pair.receive_part(parts.next().unwrap());
             }
@@ -130,7 +132,7 @@ fn a_reply_that_trickles_ends_the_connection() {
     }
 }
 
-/// However little it is, there is somebody.
+/// Any number of bytes proves that the peer is alive.
 #[test]
 fn silence_counts_from_the_last_byte() {
     let mut pair = pair(1 << 20);
@@ -143,6 +145,6 @@ fn silence_counts_from_the_last_byte() {
     pair.sleep(SECOND);
     pair.receive_part(&[0]);
     pair.sleep(READ_TIMEOUT - SECOND / 2);
-    // The ping of the third second is due in the ninth.
+    // The reply to the ping of the third second is due in the ninth.
     assert!(is_connected(&pair));
 }

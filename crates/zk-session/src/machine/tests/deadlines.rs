@@ -1,11 +1,11 @@
-//! Heartbeats, silence, and how long a session may be trusted.
+//! Heartbeats, silence, and how long a session can be trusted.
 
 use std::time::Duration;
 
-use jute_codec::{EventType, Request, Response, xid};
+use jute_codec::{EventType, Request, Response, Zxid, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
-use crate::connect_string::Host;
+use crate::host::Host;
 use crate::machine::{Change, DisconnectCause, Event, SessionState};
 use crate::types::SessionId;
 
@@ -32,7 +32,7 @@ fn pings_go_by_the_schedule_whatever_else_is_sent() {
             }
         }
     }
-    assert_eq!(count, 9, "one in each third of the timeout");
+    assert_eq!(count, 9, "one per third of the timeout");
     assert_eq!(pair.session.status().connection, 1);
 }
 
@@ -52,7 +52,7 @@ fn events_alone_do_not_keep_a_connection() {
     for _ in 0..12 {
         pair.sleep(TIMEOUT / 10);
         if pair.session.status().state == SessionState::Connected {
-            pair.event(-1, EventType::NODE_CREATED, "/a");
+            pair.event(Zxid::NONE, EventType::NODE_CREATED, "/a");
         }
     }
     assert_eq!(pair.session.status().state, SessionState::Suspended, "no ping was answered");
@@ -68,8 +68,8 @@ fn the_guard_deadline_counts_from_the_sending_of_the_newest_acknowledged_request
     pair.flush();
     let (xid, _) = pair.requests()[0].clone();
     pair.sleep(Duration::from_secs(1));
-    // An event is no acknowledgement.
-    pair.event(-1, EventType::NODE_CREATED, "/a");
+    // An event is not an acknowledgement.
+    pair.event(Zxid::NONE, EventType::NODE_CREATED, "/a");
     assert!(pair.session.status().guard_deadline() < Some(sent + TIMEOUT));
     pair.reply(xid, Ok(Response::Sync("/a".into())));
     assert_eq!(pair.session.status().guard_deadline(), Some(sent + TIMEOUT));
@@ -90,10 +90,10 @@ fn a_resume_is_no_proof_and_a_deadline_that_has_passed_is_not_forgotten() {
     pair.cut();
     pair.changes();
     pair.sleep(TIMEOUT / 2);
-    let session = SessionId(SESSION);
+    let session = SESSION;
     assert_eq!(pair.changes(), [Change::Lapsed { session }]);
     assert_eq!(pair.session.status().lapses, 1);
-    // It comes back, alive; whoever gave it up has to stay with that.
+    // It is resumed and alive again, but the lapse remains counted.
     pair.events.clear();
     pair.session.handle_disconnected(pair.now);
     pair.drain();
@@ -113,7 +113,7 @@ fn after_a_pause_bytes_count_before_deadlines_and_nothing_old_is_believed() {
     pair.submit(vec![sync("/a")]);
     pair.flush();
     let (xid, _) = pair.requests()[0].clone();
-    // The process stands still; no timer runs. The answer lies in the socket.
+    // The process is suspended and no timer runs. The reply waits in the socket.
     pair.now = pair.now + TIMEOUT * 3 / 2;
     pair.reply(xid, Ok(Response::Sync("/a".into())));
     assert_eq!(pair.session.status().state, SessionState::Connected, "it was heard just now");
@@ -153,8 +153,8 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
         pair.open();
         pair.handshake();
         pair.answer_handshake(SESSION, granted);
-        // Nothing was acknowledged since: what counts is what the server had promised then, or
-        // less if it promises less now.
+        // Nothing was acknowledged since then, so the timeout granted then applies, or the one
+        // granted now if that is shorter.
         let deadline = connected + granted.min(TIMEOUT);
         assert_eq!(pair.session.status().guard_deadline(), Some(deadline));
         assert_eq!(pair.session.status().timeout, granted.min(TIMEOUT));
@@ -165,7 +165,7 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
 
 #[test]
 fn a_timeout_longer_than_the_one_of_the_creation_never_counts() {
-    // The next leader goes by the timeout that is written in the transaction of the creation.
+    // The next leader uses the timeout in the transaction that created the session.
     let mut pair = Pair::connected();
     for granted in [TIMEOUT * 2, TIMEOUT / 3, TIMEOUT * 3] {
         pair.cut();
@@ -191,14 +191,14 @@ fn a_timeout_longer_than_the_one_of_the_creation_never_counts() {
         pair.events.clear();
         pair.connect(SESSION);
     }
-    // Another session has a timeout of its own.
+    // The next session has a timeout of its own.
     pair.cut();
     pair.open();
     pair.handshake();
     pair.answer_expired();
     pair.open();
     pair.handshake();
-    pair.answer_handshake(SESSION + 1, TIMEOUT * 2);
+    pair.answer_handshake(SessionId(SESSION.0 + 1), TIMEOUT * 2);
     assert_eq!(pair.session.status().timeout, TIMEOUT * 2);
 }
 
@@ -213,12 +213,12 @@ fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
     pair.cut();
     pair.events.clear();
     pair.open();
-    // It does not answer. Half of the timeout is left for the other one.
+    // The server does not reply. Half of the timeout is left for the other server.
     pair.sleep(Duration::from_secs(2));
     assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 }
 
-/// The time that the next attempt has. It is made, and not answered.
+/// Makes the next attempt, to which the server does not reply. Returns the time it gets.
 fn time_of_next_attempt(pair: &mut Pair) -> Duration {
     pair.open();
     pair.received.clear();
@@ -236,7 +236,7 @@ fn an_attempt_has_its_share_of_what_is_left_and_the_configured_time_when_nothing
     let created = pair.now;
     pair.answer_handshake(SESSION, TIMEOUT);
     pair.cut();
-    // The whole timeout is left, for three servers, then for two, and then half of it at most.
+    // What is left is shared by three servers, then by two. The last one gets half of it.
     for (left, server) in [(3, 1), (2, 2), (2, 3), (3, 1)] {
         let time = time_of_next_attempt(&mut pair);
         let rest = (created + TIMEOUT).saturating_since(pair.now);
@@ -245,7 +245,7 @@ fn an_attempt_has_its_share_of_what_is_left_and_the_configured_time_when_nothing
         let told = DisconnectCause::NoHandshake(time);
         assert!(pair.take(|event| *event == Event::Disconnect(told.clone())).is_some());
     }
-    // Near the end each has half a second, and behind it what is configured.
+    // Near the end each attempt gets half a second, and after it the configured time.
     let mut shortest = ms(8_000);
     while pair.now <= created + TIMEOUT {
         let time = time_of_next_attempt(&mut pair);
@@ -266,7 +266,7 @@ fn a_session_is_not_given_up_before_it_can_have_ended() {
     pair.changes();
     for _ in 0..26 {
         pair.sleep(Duration::from_secs(1));
-        assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+        assert_eq!(pair.session.status().session, Some(SESSION));
     }
     pair.sleep(Duration::from_secs(1));
     assert_eq!(pair.session.status().session, None);

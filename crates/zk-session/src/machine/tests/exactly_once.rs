@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, a flight has one answer.
+//! Whatever happens in whatever order, each flight completes once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,15 +8,16 @@ use jute_codec::{CreateMode, CreateRequest, ErrorCode, NameList, Request, Respon
 use proptest::prelude::*;
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, sync, watch};
-use crate::machine::{Event, Flight, Operation, Phase, SessionState, Token};
+use crate::machine::session::Phase;
+use crate::machine::{Event, Flight, Operation, SessionState, Token};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A flight with these operations, with a deadline, of this session only.
+    /// Submit a flight with these operations, possibly with a deadline or for this session only.
     Submit(Vec<u8>, bool, bool),
-    /// The transport takes so much of what there is to send, in eighths.
+    /// The transport accepts this many eighths of the bytes to send.
     Transmit(usize),
-    /// The server answers this many requests, in this way.
+    /// The server replies to this many requests in this way.
     Answer(usize, u8),
     Recall(usize),
     Cancel(usize),
@@ -44,7 +45,7 @@ fn operation(kind: u8, number: u64) -> Operation {
     match kind {
         0 | 1 => Operation::shared_list("/d".into()),
         2 => Operation::shared_list("/e".into()),
-        3 => watch(number, Request::GetData, "/a"),
+        3 => watch(number + 1, Request::GetData, "/a"),
         4 => Operation::new(Request::Create(CreateRequest {
             path: "/d/c".into(),
             data: Some(Bytes::new()),
@@ -56,7 +57,7 @@ fn operation(kind: u8, number: u64) -> Operation {
     }
 }
 
-/// The server answers the oldest request that it has received and not answered.
+/// The server replies to the oldest pending request that it has received.
 fn answer(pair: &mut Pair, how: u8) {
     let Some((xid, request)) = pair.request() else { return };
     let response = match (how, request) {
@@ -75,7 +76,7 @@ fn answer(pair: &mut Pair, how: u8) {
     pair.reply(xid, response);
 }
 
-/// Number of answers to each flight.
+/// Counts the replies to each flight.
 fn answers(pair: &Pair) -> BTreeMap<Token, (usize, usize)> {
     let mut answers = BTreeMap::new();
     for event in &pair.events {
@@ -123,7 +124,7 @@ proptest! {
                 Step::Sleep(ms) => pair.sleep(Duration::from_millis(ms)),
                 Step::Cut => {
                     pair.cut();
-                    // What is still open is whole, and waits for the next connection.
+                    // No operation of an open flight was sent; all wait for the next connection.
                     let mut open = pair.session.open.values();
                     prop_assert!(open.all(|open| open.connection == 0 && open.parked.is_empty()));
                 }
@@ -137,7 +138,7 @@ proptest! {
                     pair.open();
                     pair.handshake();
                     if !is_known && pair.session.status().session.is_some() {
-                        session += 1;
+                        session.0 += 1;
                         pair.answer_expired();
                     } else {
                         pair.answer_handshake(session, TIMEOUT);
@@ -145,7 +146,7 @@ proptest! {
                 },
             }
         }
-        // A flight that was sent in part is still open.
+        // A partly sent flight is still open.
         pair.session.close(pair.now);
         pair.drain();
         pair.sleep(TIMEOUT);
@@ -154,13 +155,13 @@ proptest! {
         for (token, count) in flights {
             match answers.get(&token) {
                 Some((1, results)) => prop_assert_eq!(*results, count),
-                None => prop_assert!(cancelled.contains(&token), "{:?} has no answer", token),
+                None => prop_assert!(cancelled.contains(&token), "{:?} has no reply", token),
                 Some((more, _)) => prop_assert!(false, "{:?} has {} answers", token, more),
             }
         }
         prop_assert!(pair.session.open.is_empty() && pair.session.waiting.is_empty());
         prop_assert_eq!(pair.session.outstanding, 0);
-        prop_assert_eq!(pair.session.inflight.expected(), 0);
+        prop_assert_eq!(pair.session.inflight.expected_bytes(), 0);
         prop_assert!(pair.session.lists.take_parked().is_empty());
     }
 }

@@ -1,15 +1,15 @@
-//! What the session machine does with a lease.
+//! How the session machine uses a lease.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, xid};
+use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, Version, xid};
 
 use super::peer::{Pair, SESSION, config, sync};
 use crate::machine::{Change, Event, Lease, Operation, SessionState};
 use crate::types::SessionId;
 
-/// Session timeout that leaves room for a lease.
+/// A session timeout that is long enough for a lease.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +33,7 @@ fn connected() -> Pair {
     pair
 }
 
-/// Lets time pass, with a server that answers pings at once.
+/// Lets time pass, with a server that replies to pings at once.
 fn serve(pair: &mut Pair, time: Duration) -> usize {
     let end = pair.now + time;
     let mut pings = 0;
@@ -49,8 +49,8 @@ fn serve(pair: &mut Pair, time: Duration) -> usize {
     pings
 }
 
-/// Lets time pass, with a server that answers every ping late, until `is_over`. At the end
-/// nothing is unanswered, if the connection holds.
+/// Lets time pass, with a server that replies late to every ping, until `is_over`. At the end no
+/// ping is pending, provided that the connection survives.
 fn serve_late(pair: &mut Pair, late: Duration, is_over: impl Fn(&Pair) -> bool) {
     let mut due = VecDeque::new();
     for _ in 0..20_000 {
@@ -80,7 +80,7 @@ fn resume(pair: &mut Pair, timeout: Duration) {
 }
 
 fn write() -> Operation {
-    let set = SetDataRequest { path: "/a".into(), data: None, version: -1 };
+    let set = SetDataRequest { path: "/a".into(), data: None, version: Version::ANY };
     Operation::new(Request::SetData(set))
 }
 
@@ -116,7 +116,7 @@ fn an_acknowledgement_is_overdue_after_two_ping_intervals_but_never_after_the_gu
         pair.sleep(SECOND / 2);
     }
 
-    // A lease that is nearly over, and an acknowledgement that is quite new.
+    // The lease is nearly over, although an acknowledgement is quite recent.
     let mut pair = connected();
     serve(&mut pair, SECOND * 60);
     pair.cut();
@@ -137,11 +137,11 @@ fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_ne
     pair.session.set_relied_on(pair.now, true);
     serve(&mut pair, SECOND * 60);
     pair.changes();
-    // Never silent for long, but too slow for a lease.
+    // The server is never silent for long, but too slow for a lease.
     serve_late(&mut pair, SECOND * 3, |pair| pair.session.status().lapses > 0);
     let deadline = pair.session.status().lease_deadline().expect("it has ended");
     assert!(pair.now.saturating_since(deadline) < SECOND);
-    let session = SessionId(SESSION);
+    let session = SESSION;
     assert_eq!(pair.changes(), [Change::Lapsed { session }, Change::Suspended { session }]);
     assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 
@@ -150,7 +150,7 @@ fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_ne
     let sent = pair.now;
     pair.answer_handshake(SESSION, TIMEOUT);
     assert_eq!(pair.session.status().state, SessionState::Connected);
-    // No proof: a read, a sync, a write that failed, which need not have got as far as that.
+    // These prove nothing: a read, a sync, and a failed write, which may not have been proposed.
     answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
     answer(&mut pair, write(), Err(ErrorCode::NO_NODE));
     assert!(!pair.session.status().is_alive(pair.now));
@@ -179,10 +179,10 @@ fn a_connection_that_makes_no_lease_is_left_when_it_cannot_make_one_any_more() {
     let stood = pair.now.saturating_since(start);
     assert!((SECOND * 28..SECOND * 29).contains(&stood), "{stood:?}");
     assert_eq!(pair.session.status().state, SessionState::Suspended);
-    assert_eq!(pair.session.status().lapses, 1, "only the first one");
+    assert_eq!(pair.session.status().lapses, 1, "only the first lapse counts");
 }
 
-/// Pings make another lease, in time. Until a lock wants one sooner.
+/// Pings establish another lease eventually. The connection is kept until a lock needs it sooner.
 #[test]
 fn a_connection_on_which_nobody_relies_outlives_its_lease() {
     let mut pair = connected();
@@ -205,7 +205,7 @@ fn a_connection_on_which_nobody_relies_outlives_its_lease() {
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
 
-/// The limit for silence depends on whether anybody relies on the lease, at any moment.
+/// The limit on silence depends on whether locks rely on the lease at the moment.
 #[test]
 fn silence_is_borne_for_less_long_where_somebody_relies_on_the_lease() {
     let limit = ping_interval() * 2 + SECOND;
@@ -218,7 +218,7 @@ fn silence_is_borne_for_less_long_where_somebody_relies_on_the_lease() {
         pair.sleep(ping_interval());
         assert_eq!(pair.session.status().state, SessionState::Suspended, "{is_relied_on}");
     }
-    // A connection that has been silent for longer than that is left at once.
+    // A connection that has been silent for longer than that is dropped at once.
     let mut pair = connected();
     serve(&mut pair, SECOND * 60);
     pair.sleep(SECOND * 8);
@@ -240,7 +240,7 @@ fn a_deadline_that_has_passed_counts_once() {
         pair.flush();
         xids.extend(pair.requests().pop().map(|(xid, _)| xid));
     }
-    // The process stands still. Both answers are old, and come one after the other.
+    // The process is suspended. Both replies are old, and are processed one after the other.
     pair.now = pair.now + super::peer::TIMEOUT * 2;
     for xid in xids {
         pair.reply(xid, Ok(Response::Sync("/a".into())));
@@ -257,13 +257,13 @@ fn the_timeout_that_a_resume_grants_decides_anew() {
     assert_eq!(status.lease_deadline(), Some(connected + SECOND * 25 * 19 / 20));
     resume(&mut pair, SECOND * 40);
     assert_eq!(pair.session.status().lease_deadline(), status.lease_deadline());
-    // Too short for a lease: everything is as without one.
+    // The timeout is too short for a lease, so everything works as without one.
     resume(&mut pair, SECOND * 9);
     let status = pair.session.status();
     assert_eq!(status.lease_deadline(), None);
     assert_eq!(status.guard_deadline(), Some(connected + SECOND * 9));
     assert_eq!(status.risk_deadline(), Some(connected + SECOND * 6));
-    // Long enough again, but nothing that was known can be used.
+    // The timeout is long enough again, but earlier requests no longer count.
     resume(&mut pair, TIMEOUT);
     let sent = pair.session.status().acknowledged;
     assert_eq!(pair.session.status().lease_deadline(), None);
@@ -284,7 +284,7 @@ fn the_next_session_begins_without_the_lease_of_the_last() {
     pair.open();
     pair.handshake();
     let sent = pair.now;
-    pair.answer_handshake(SESSION + 1, TIMEOUT);
+    pair.answer_handshake(SessionId(SESSION.0 + 1), TIMEOUT);
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
     assert_eq!(pair.session.status().lapses, 0);
 }
@@ -303,5 +303,5 @@ fn a_lease_does_not_count_with_more_than_the_timeout_of_the_creation() {
     pair.reply(xid, Ok(Response::SetData(Stat::default())));
     assert!(pair.answer(token).results[0].is_ok());
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
-    assert_eq!(pair.session.status().beat, ping_interval());
+    assert_eq!(pair.session.status().acknowledgement_interval, ping_interval());
 }

@@ -1,25 +1,28 @@
-//! A session machine and a server that does what a test says.
+//! A session machine, connected to a server that the test scripts.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, ErrorCode, EventType, Frame, FrameDecoder, KeeperState,
-    ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response, WatcherEvent,
-    encode_frame, xid,
+    ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response, SessionId,
+    WatcherEvent, Zxid, encode_frame, xid,
 };
 
-use crate::connect_string::Host;
 use crate::error::OpError;
+use crate::host::Host;
 use crate::machine::{
-    Change, Event, Flight, Operation, Reply, Session, SessionConfig, Token, WatchId,
+    Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
+    WatchNumber,
 };
 use crate::time::Time;
 
+/// Owner of all watches.
+pub(super) const OWNER: OwnerId = OwnerId(1);
 /// Session timeout that the server grants.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(9);
 /// Session that the server grants.
-pub(super) const SESSION: i64 = 0x100;
+pub(super) const SESSION: SessionId = SessionId(0x100);
 
 pub(super) fn config() -> SessionConfig {
     SessionConfig {
@@ -37,20 +40,20 @@ pub(super) fn config() -> SessionConfig {
     }
 }
 
-/// The pair. Every method drains the machine, as its contract demands.
+/// The machine and its server. Each method drains the machine, as its contract requires.
 pub(super) struct Pair {
-    pub(super) session: Session,
+    pub(super) session: SessionMachine,
     pub(super) now: Time,
-    /// Events that no test has looked at.
+    /// Events that the test has not taken.
     pub(super) events: Vec<Event>,
-    /// Bytes that the transport has not taken.
+    /// Bytes that the transport has not accepted.
     pub(super) unsent: BytesMut,
     /// Bytes that the server has received and not read.
     pub(super) received: BytesMut,
-    pub(super) server_zxid: i64,
-    /// Whether the transport takes at once what is to be sent after bytes have arrived.
+    pub(super) server_zxid: Zxid,
+    /// Whether the transport accepts at once what is sent in response to received bytes.
     pub(super) takes_all: bool,
-    /// The front of a frame that the machine has not taken.
+    /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,
     next_token: u64,
 }
@@ -59,19 +62,19 @@ impl Pair {
     pub(super) fn new(config: SessionConfig) -> Self {
         let now = Time::default();
         Self {
-            session: Session::new(config, now),
+            session: SessionMachine::new(config, now),
             now,
             events: vec![],
             unsent: BytesMut::new(),
             received: BytesMut::new(),
-            server_zxid: 0,
+            server_zxid: Zxid(0),
             takes_all: true,
             input: BytesMut::new(),
             next_token: 1,
         }
     }
 
-    /// A pair whose first session is connected.
+    /// Creates a pair whose first session is connected.
     pub(super) fn connected() -> Self {
         let mut pair = Self::new(config());
         pair.connect(SESSION);
@@ -90,7 +93,7 @@ impl Pair {
         }
     }
 
-    /// The transport takes this many bytes.
+    /// Lets the transport accept this many bytes.
     pub(super) fn transmit(&mut self, bytes: usize) {
         let taken = self.unsent.split_to(bytes);
         self.received.extend_from_slice(&taken);
@@ -98,14 +101,14 @@ impl Pair {
         self.drain();
     }
 
-    /// The transport takes everything.
+    /// Lets the transport accept everything.
     pub(super) fn flush(&mut self) {
         while !self.unsent.is_empty() {
             self.transmit(self.unsent.len());
         }
     }
 
-    /// Lets time pass, with the timers that fall into it.
+    /// Lets time pass, and fires the timers that are due.
     pub(super) fn sleep(&mut self, duration: Duration) {
         let end = self.now + duration;
         for _ in 0..10_000 {
@@ -121,10 +124,10 @@ impl Pair {
                 }
             }
         }
-        panic!("the timers do not move on");
+        panic!("the timers do not advance");
     }
 
-    /// Lets the machine reach for a server, and opens the transport.
+    /// Waits until the machine requests a connection, and opens the transport.
     pub(super) fn open(&mut self) {
         for _ in 0..100 {
             self.drain();
@@ -134,14 +137,14 @@ impl Pair {
                 self.flush();
                 return;
             }
-            let at = self.session.poll_timeout().expect("the machine wants a connection");
+            let at = self.session.poll_timeout().expect("the machine requests a connection");
             self.sleep(at.saturating_since(self.now));
         }
-        panic!("no connection was wanted");
+        panic!("no connection was requested");
     }
 
-    /// Connects, with a session the server chooses; the request.
-    pub(super) fn connect(&mut self, session: i64) -> ConnectRequest {
+    /// Connects with a session chosen by the server. Returns the ConnectRequest.
+    pub(super) fn connect(&mut self, session: SessionId) -> ConnectRequest {
         self.open();
         let request = self.handshake();
         self.answer_handshake(session, TIMEOUT);
@@ -153,7 +156,7 @@ impl Pair {
         ConnectRequest::decode(&mut Reader::new(payload)).unwrap()
     }
 
-    pub(super) fn answer_handshake(&mut self, session: i64, timeout: Duration) {
+    pub(super) fn answer_handshake(&mut self, session: SessionId, timeout: Duration) {
         let response = ConnectResponse {
             protocol_version: 0,
             timeout_ms: i32::try_from(timeout.as_millis()).unwrap(),
@@ -164,9 +167,9 @@ impl Pair {
         self.send(|out| response.encode(out));
     }
 
-    /// The server answers that the session is gone.
+    /// Replies to the handshake that the session has expired.
     pub(super) fn answer_expired(&mut self) {
-        self.answer_handshake(0, Duration::ZERO);
+        self.answer_handshake(SessionId::NONE, Duration::ZERO);
     }
 
     fn next_frame(&mut self) -> Option<Bytes> {
@@ -176,25 +179,25 @@ impl Pair {
         }
     }
 
-    /// The next request the server has received.
+    /// Takes the next request that the server has received.
     pub(super) fn request(&mut self) -> Option<(i32, Request)> {
         let mut reader = Reader::new(self.next_frame()?);
         let header = RequestHeader::decode(&mut reader).unwrap();
         Some((header.xid, Request::decode(header.op, &mut reader).unwrap()))
     }
 
-    /// All requests the server has received.
+    /// Takes all requests that the server has received.
     pub(super) fn requests(&mut self) -> Vec<(i32, Request)> {
         std::iter::from_fn(|| self.request()).collect()
     }
 
-    /// Bytes from the server: whole frames.
+    /// Receives whole frames from the server.
     pub(super) fn receive(&mut self, bytes: &[u8]) {
         self.receive_part(bytes);
-        assert!(self.input.is_empty(), "the server sends whole frames here");
+        assert!(self.input.is_empty(), "the server must send whole frames here");
     }
 
-    /// Bytes from the server, which may end within a frame.
+    /// Receives bytes from the server, which may end within a frame.
     pub(super) fn receive_part(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
         self.session.handle_bytes(self.now, &mut self.input);
@@ -210,13 +213,13 @@ impl Pair {
         self.receive(&frame);
     }
 
-    /// The server answers a request, with a new zxid.
+    /// Replies to a request with a new zxid.
     pub(super) fn reply(&mut self, xid: i32, response: Result<Response, ErrorCode>) {
-        self.server_zxid += 1;
+        self.server_zxid.0 += 1;
         self.reply_at(xid, self.server_zxid, response);
     }
 
-    pub(super) fn reply_at(&mut self, xid: i32, zxid: i64, response: Result<Response, ErrorCode>) {
+    pub(super) fn reply_at(&mut self, xid: i32, zxid: Zxid, response: Result<Response, ErrorCode>) {
         let err = response.as_ref().err().copied().unwrap_or(ErrorCode::OK);
         self.send(|out| {
             ReplyHeader { xid, zxid, err }.encode(out);
@@ -227,10 +230,10 @@ impl Pair {
     }
 
     pub(super) fn pong(&mut self) {
-        self.reply_at(xid::PING, 0, Ok(Response::Empty));
+        self.reply_at(xid::PING, Zxid(0), Ok(Response::Empty));
     }
 
-    pub(super) fn event(&mut self, zxid: i64, kind: EventType, path: &str) {
+    pub(super) fn event(&mut self, zxid: Zxid, kind: EventType, path: &str) {
         self.send(|out| {
             ReplyHeader { xid: xid::NOTIFICATION, zxid, err: ErrorCode::OK }.encode(out);
             let state = KeeperState::SYNC_CONNECTED;
@@ -238,7 +241,7 @@ impl Pair {
         });
     }
 
-    /// The connection ends.
+    /// Ends the connection.
     pub(super) fn cut(&mut self) {
         self.unsent.clear();
         self.received.clear();
@@ -254,27 +257,27 @@ impl Pair {
     pub(super) fn submit_flight(&mut self, flight: Flight) -> Token {
         let token = Token(self.next_token);
         self.next_token += 1;
-        self.session.submit(self.now, token, flight);
+        self.session.submit(self.now, token, OWNER, flight);
         self.drain();
         token
     }
 
-    /// Takes the first event that fits.
+    /// Takes the first event that matches.
     pub(super) fn take(&mut self, fits: impl Fn(&Event) -> bool) -> Option<Event> {
         let at = self.events.iter().position(fits)?;
         Some(self.events.remove(at))
     }
 
-    /// Takes the answer to a flight.
+    /// Takes the reply to a flight.
     #[track_caller]
     pub(super) fn answer(&mut self, token: Token) -> Reply {
         match self.take(|event| matches!(event, Event::Reply { token: t, .. } if *t == token)) {
             Some(Event::Reply { reply, .. }) => reply,
-            _ => panic!("no answer among {:?}", self.events),
+            _ => panic!("no reply among {:?}", self.events),
         }
     }
 
-    /// Takes the only error of a flight of one operation.
+    /// Takes the reply to a flight of one operation, and returns its error.
     #[track_caller]
     pub(super) fn error(&mut self, token: Token) -> OpError {
         self.answer(token).results.remove(0).expect_err("the operation failed")
@@ -291,13 +294,13 @@ impl Pair {
     }
 }
 
-/// A reply to getData of this length, as a frame.
+/// Encodes a reply to getData of this length.
 pub(super) fn long_reply(xid: i32, length: usize) -> BytesMut {
     let data = Some(Bytes::from(vec![0; length]));
     let reply = jute_codec::DataReply { data, stat: jute_codec::Stat::default() };
     let mut frame = BytesMut::new();
     encode_frame(&mut frame, usize::MAX, |out| {
-        ReplyHeader { xid, zxid: 1, err: ErrorCode::OK }.encode(out);
+        ReplyHeader { xid, zxid: Zxid(1), err: ErrorCode::OK }.encode(out);
         Response::GetData(reply).encode(out);
     })
     .unwrap();
@@ -309,9 +312,9 @@ pub(super) fn get(path: &str) -> Operation {
     Operation::new(Request::GetData(read))
 }
 
-pub(super) fn watch(local: u64, request: fn(ReadRequest) -> Request, path: &str) -> Operation {
+pub(super) fn watch(number: u64, request: fn(ReadRequest) -> Request, path: &str) -> Operation {
     let read = ReadRequest { path: path.into(), watch: true };
-    Operation::watched(request(read), WatchId { owner: 1, local })
+    Operation::watched(request(read), WatchNumber::new(number).unwrap())
 }
 
 pub(super) fn sync(path: &str) -> Operation {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jute_codec::{
-    CheckRequest, ErrorCode, MultiOp, MultiResult, Request, Response, SetDataRequest, Stat, xid,
+    CheckRequest, ErrorCode, MultiOp, MultiResult, Request, Response, SetDataRequest, Stat,
+    Version, xid,
 };
 
 use super::peer::{Pair, SESSION, config};
@@ -13,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 /// A twentieth of the session timeout.
 const INTERVAL: Duration = Duration::from_millis(1500);
-/// An eighth of a tick, on a clock that is fast.
+/// An eighth of a tick, lengthened for a fast clock.
 const FIRST: Duration = Duration::from_micros(262_500);
 
 fn connected() -> Pair {
@@ -29,21 +30,22 @@ fn connected() -> Pair {
 }
 
 fn renewal() -> Request {
-    Request::Multi(vec![MultiOp::Check(CheckRequest { path: "/".into(), version: -1 })])
+    Request::Multi(vec![MultiOp::Check(CheckRequest { path: "/".into(), version: Version::ANY })])
 }
 
 fn passed() -> Result<Response, ErrorCode> {
     Ok(Response::Multi(vec![MultiResult::Check]))
 }
 
-/// Lets time pass, with a server that answers pings at once, and renewals with `answer`. The times
-/// of the renewals since the start.
+/// Lets time pass, with a server that replies to pings at once, and to renewals with `answer`.
+/// Returns when renewals were sent, counted from the start.
 fn serve(
     pair: &mut Pair,
     time: Duration,
     answer: Option<Result<Response, ErrorCode>>,
 ) -> Vec<Duration> {
-    let (begin, end) = (pair.now, pair.now + time);
+    let begin = pair.now;
+    let end = begin + time;
     let mut renewals = vec![];
     let mut was_ping = false;
     while pair.now < end {
@@ -56,7 +58,7 @@ fn serve(
                 continue;
             }
             assert_eq!(request, renewal());
-            assert!(was_ping, "a ping goes ahead");
+            assert!(was_ping, "a ping precedes it");
             renewals.push(pair.now.saturating_since(begin));
             if let Some(answer) = answer.clone() {
                 pair.reply(xid, answer);
@@ -74,9 +76,9 @@ fn left(pair: &Pair) -> Option<Duration> {
 #[test]
 fn a_lease_is_renewed_each_interval_as_long_as_it_is_needed() {
     let mut pair = connected();
-    assert_eq!(serve(&mut pair, SECOND * 20, Some(passed())), [], "nobody needs it");
+    assert_eq!(serve(&mut pair, SECOND * 20, Some(passed())), [], "no lock needs it");
     pair.session.set_lease_needed(pair.now, true);
-    // 8.5 s are left of the creation's lease, which is enough for a bridge if they are quick.
+    // 8.5 s are left of the lease from the creation, enough for a bridge of frequent writes.
     let first = serve(&mut pair, SECOND * 10, Some(passed()));
     assert!(first.first() > Some(&FIRST) && first.first() < Some(&(SECOND)), "{first:?}");
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
@@ -84,8 +86,8 @@ fn a_lease_is_renewed_each_interval_as_long_as_it_is_needed() {
     assert!((40..=41).contains(&later.len()), "{} in a minute", later.len());
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
     pair.session.set_lease_needed(pair.now, false);
-    assert_eq!(serve(&mut pair, SECOND * 60, Some(passed())), [], "nobody needs it any more");
-    assert_eq!(pair.session.status().lapses, 0, "nobody misses it");
+    assert_eq!(serve(&mut pair, SECOND * 60, Some(passed())), [], "no lock needs it any more");
+    assert_eq!(pair.session.status().lapses, 0, "no lock has lost it");
 }
 
 #[test]
@@ -94,12 +96,12 @@ fn a_refused_renewal_renews_nothing_and_is_not_repeated_at_once() {
     pair.session.set_lease_needed(pair.now, true);
     let refused = serve(&mut pair, SECOND * 9, Some(Err(ErrorCode::UNIMPLEMENTED)));
     assert!(refused.len() <= 9, "{refused:?}");
-    assert!(left(&pair) < Some(SECOND * 20), "it is that of the creation");
-    // An error of the check is a transaction like any other.
+    assert!(left(&pair) < Some(SECOND * 20), "the lease is that from the creation");
+    // A failed check is a transaction like any other.
     let error = Response::Multi(vec![MultiResult::Error(ErrorCode::NO_AUTH)]);
     serve(&mut pair, SECOND * 15, Some(Ok(error)));
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
-    // A server that does not serve the session any more is left.
+    // A server that no longer serves the session is abandoned.
     let moved = Response::Multi(vec![MultiResult::Error(ErrorCode::SESSION_MOVED)]);
     serve(&mut pair, SECOND * 2, Some(Ok(moved)));
     assert_eq!(pair.session.status().state, SessionState::Suspended);
@@ -112,7 +114,7 @@ fn there_is_no_second_renewal_before_the_first_is_answered() {
     pair.session.set_lease_needed(pair.now, true);
     let sent = serve(&mut pair, SECOND * 20, None);
     assert_eq!(sent.len(), 1, "{sent:?}");
-    // Answers to pings do not make up for it: the lease runs out where it was.
+    // Replies to pings do not replace it: the lease ends when it would have ended.
     assert_eq!(pair.session.status().lapses, 0);
     serve(&mut pair, SECOND * 10, None);
     assert_eq!(pair.session.status().lapses, 1);
@@ -123,7 +125,7 @@ fn another_write_takes_the_place_of_a_renewal() {
     let mut pair = connected();
     pair.session.set_lease_needed(pair.now, true);
     for _ in 0..30 {
-        let set = SetDataRequest { path: "/a".into(), data: None, version: -1 };
+        let set = SetDataRequest { path: "/a".into(), data: None, version: Version::ANY };
         pair.submit(vec![Operation::new(Request::SetData(set))]);
         pair.flush();
         let (xid, _) = pair.request().expect("it was sent");
@@ -131,8 +133,8 @@ fn another_write_takes_the_place_of_a_renewal() {
         assert_eq!(serve(&mut pair, SECOND, Some(passed())), []);
     }
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
-    // One that fails does not.
-    let set = SetDataRequest { path: "/b".into(), data: None, version: -1 };
+    // A write that fails does not.
+    let set = SetDataRequest { path: "/b".into(), data: None, version: Version::ANY };
     pair.submit(vec![Operation::new(Request::SetData(set))]);
     pair.flush();
     let (xid, _) = pair.request().expect("it was sent");

@@ -1,11 +1,12 @@
-//! How much is requested before it is received.
+//! How many replies are requested before the first of them arrives.
 
 use bytes::Bytes;
 use jute_codec::{DataReply, ErrorCode, Request, Response, Stat};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, get, long_reply, sync};
+use crate::machine::inflight::INFLIGHT_MAX;
 use crate::machine::reply_size::EXPECTED_MAX;
-use crate::machine::{INFLIGHT_MAX, Operation, SessionConfig};
+use crate::machine::{Operation, SessionConfig};
 
 const QUEUED: usize = 10_000;
 
@@ -21,7 +22,7 @@ fn short() -> Result<Response, ErrorCode> {
     Ok(Response::GetData(DataReply { data, stat: Stat::default() }))
 }
 
-/// Takes what the server was asked for.
+/// Takes the requests that the server has received.
 fn take(pair: &mut Pair, asked: &mut Vec<i32>) {
     pair.flush();
     asked.extend(pair.requests().into_iter().map(|(xid, _)| xid));
@@ -37,7 +38,7 @@ fn long_replies_are_requested_as_they_arrive() {
     }
     let mut asked = vec![];
     take(&mut pair, &mut asked);
-    assert_eq!(asked.len(), 4, "what can be risked without knowing");
+    assert_eq!(asked.len(), 4, "as many as fit while their length is unknown");
     for answered in 1..1000 {
         pair.receive(&long_reply(asked[answered - 1], LENGTH));
         pair.events.clear();
@@ -64,7 +65,7 @@ fn short_replies_fill_the_connection_soon() {
     }
     assert!(reached[33] >= 256, "{reached:?}");
     assert!(reached[62] == INFLIGHT_MAX, "{reached:?}");
-    // One that is longer holds up the others only until that is known to be rare.
+    // A longer reply delays other requests only until it turns out to be an exception.
     pair.receive(&long_reply(asked[99], 500_000));
     take(&mut pair, &mut asked);
     assert!(asked.len() - 100 < INFLIGHT_MAX);
@@ -99,7 +100,7 @@ fn each_kind_of_read_has_an_estimate_and_other_requests_are_short() {
     }
     asked.clear();
     take(&mut pair, &mut asked);
-    assert_eq!(asked.len(), 1004, "of lists nothing is known");
+    assert_eq!(asked.len(), 1004, "the length of lists is unknown");
 
     let mut pair = self::pair();
     for _ in 0..QUEUED {

@@ -1,18 +1,19 @@
-//! Requests, their answers, and what is known when none comes.
+//! Requests, their replies, and what is known when no reply arrives.
 
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, NameList, ReadRequest,
-    Request, Response, SetDataRequest, Stat, encode_frame,
+    Request, Response, SetDataRequest, Stat, Version, Zxid, encode_frame,
 };
 use proptest::prelude::*;
 
-use super::peer::{Pair, SESSION, config, data, get, sync, watch};
+use super::peer::{OWNER, Pair, SESSION, config, data, get, sync, watch};
 use crate::error::{OpError, Outcome};
 use crate::machine::{
     Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
+    WatchNumber,
 };
 use crate::types::SessionId;
 
@@ -39,7 +40,7 @@ fn flights_are_sent_in_the_order_of_calls_and_answered_as_units() {
     pair.reply(requests[1].0, Err(ErrorCode::NO_NODE));
     let reply = pair.answer(first);
     assert_eq!(reply.results, [Ok(data()), Err(OpError::Server(ErrorCode::NO_NODE))]);
-    assert_eq!((reply.session, reply.connection), (Some(SessionId(SESSION)), 1));
+    assert_eq!((reply.session, reply.connection), (Some(SESSION), 1));
     pair.reply(requests[2].0, Ok(data()));
     assert_eq!(pair.answer(second).results, [Ok(data())]);
 }
@@ -75,7 +76,7 @@ fn what_stands_behind_a_lost_request_does_not_overtake_it() {
     let third = pair.submit(vec![sync("/c")]);
     pair.connect(SESSION);
     let requests = pair.requests();
-    assert_eq!(requests.len(), 1, "only what was asked for after the loss: {requests:?}");
+    assert_eq!(requests.len(), 1, "only what was submitted after the loss: {requests:?}");
     pair.reply(requests[0].0, Ok(Response::Sync("/c".into())));
     assert_eq!(pair.answer(third).connection, 2);
 }
@@ -113,13 +114,13 @@ fn only_ordinary_replies_count_as_seen() {
     pair.submit(vec![sync("/a"), sync("/b"), sync("/c")]);
     pair.flush();
     let xids: Vec<_> = pair.requests().iter().map(|(xid, _)| *xid).collect();
-    pair.reply_at(xids[0], 50, Ok(Response::Sync("/a".into())));
-    pair.event(90, EventType::NODE_CREATED, "/a");
-    pair.event(-1, EventType::NODE_CREATED, "/a");
-    pair.reply_at(xids[1], 40, Err(ErrorCode::NO_NODE));
-    pair.reply_at(xids[2], -1, Err(ErrorCode::UNIMPLEMENTED));
+    pair.reply_at(xids[0], Zxid(50), Ok(Response::Sync("/a".into())));
+    pair.event(Zxid(90), EventType::NODE_CREATED, "/a");
+    pair.event(Zxid::NONE, EventType::NODE_CREATED, "/a");
+    pair.reply_at(xids[1], Zxid(40), Err(ErrorCode::NO_NODE));
+    pair.reply_at(xids[2], Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
     pair.cut();
-    assert_eq!(pair.connect(SESSION).last_zxid_seen, 50);
+    assert_eq!(pair.connect(SESSION).last_zxid_seen, Zxid(50));
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn requests_without_a_connection_wait_for_one_in_their_order() {
 #[test]
 fn a_flight_of_another_session_is_not_sent() {
     let mut pair = Pair::connected();
-    let session = Some(SessionId(SESSION + 1));
+    let session = Some(SessionId(SESSION.0 + 1));
     let flight = Flight { operations: vec![sync("/a")], session, deadline: None };
     let token = pair.submit_flight(flight);
     assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
@@ -158,7 +159,7 @@ fn cancelled_and_recalled_requests_are_not_sent_if_they_were_not() {
     pair.connect(SESSION);
     let requests = pair.requests();
     assert_eq!(requests.len(), 1);
-    // Once sent, it is answered all the same.
+    // A flight that was sent completes as usual.
     pair.session.recall(pair.now, kept);
     pair.reply(requests[0].0, Ok(Response::Sync("/c".into())));
     assert_eq!(pair.answer(kept).results.len(), 1);
@@ -174,7 +175,7 @@ fn a_deadline_ends_the_wait_and_not_the_connection() {
     pair.flush();
     pair.sleep(Duration::from_millis(100));
     assert_eq!(pair.error(sent), OpError::TimedOut(Outcome::Unknown));
-    // Its answer still comes, and is counted, but goes to nobody.
+    // Its reply still arrives and is matched, but nobody receives it.
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(Response::Sync("/a".into())));
     assert_eq!(pair.session.status().state, SessionState::Connected);
@@ -198,19 +199,20 @@ fn an_oversized_reply_fails_its_own_request_only() {
     let requests = pair.requests();
     let data = Some(Bytes::from(vec![0; 10_000]));
     let reply = DataReply { data, stat: Stat::default() };
-    pair.reply_at(requests[0].0, 77, Ok(Response::GetData(reply)));
+    pair.reply_at(requests[0].0, Zxid(77), Ok(Response::GetData(reply)));
     assert!(matches!(pair.error(big), OpError::ResponseTooLarge(length) if length > 10_000));
     pair.reply(requests[1].0, Ok(super::peer::data()));
     assert_eq!(pair.answer(small).results, [Ok(super::peer::data())]);
     pair.cut();
-    assert_eq!(pair.connect(SESSION).last_zxid_seen, 77, "its header counts");
+    assert_eq!(pair.connect(SESSION).last_zxid_seen, Zxid(77), "the header of its reply counts");
 }
 
 #[test]
 fn an_oversized_request_fails_before_anything_of_its_flight_is_sent() {
     let mut pair = Pair::connected();
     let data = Some(Bytes::from(vec![0; 5000]));
-    let request = Request::SetData(SetDataRequest { path: "/a".into(), data, version: -1 });
+    let request =
+        Request::SetData(SetDataRequest { path: "/a".into(), data, version: Version::ANY });
     let token = pair.submit(vec![sync("/a"), Operation::new(request)]);
     let reply = pair.answer(token);
     for result in reply.results {
@@ -241,7 +243,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
     let mut pair = Pair::new(SessionConfig { outstanding_limit: 1, ..config() });
     let uncounted = |pair: &mut Pair, number: u64| {
         let flight = Flight { operations: vec![sync("/a"); 2], session: None, deadline: None };
-        pair.session.submit_uncounted(pair.now, Token(number), flight);
+        pair.session.submit_uncounted(pair.now, Token(number), OWNER, flight);
         pair.drain();
     };
     uncounted(&mut pair, 1000);
@@ -256,7 +258,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
         pair.reply(xid, Ok(Response::Sync("/a".into())));
     }
     assert_eq!(pair.events.iter().filter(|event| matches!(event, Event::Reply { .. })).count(), 3);
-    // The place is free again, and it is one.
+    // The place is free again, and there is only one.
     pair.submit(vec![sync("/a")]);
     let refused = pair.submit(vec![sync("/a")]);
     assert_eq!(pair.error(refused), OpError::QueueFull(1));
@@ -268,7 +270,7 @@ fn a_broken_reply_fails_its_own_request_only() {
     let token = pair.submit(vec![get("/a")]);
     pair.flush();
     let (xid, _) = pair.requests()[0].clone();
-    // A sync's answer is too short for data and stat.
+    // The reply to a sync is too short for data and metadata.
     pair.reply(xid, Ok(Response::Sync("/a".into())));
     assert!(matches!(pair.error(token), OpError::Undecodable(_)));
     assert_eq!(pair.session.status().state, SessionState::Connected);
@@ -291,11 +293,11 @@ fn a_moved_session_is_a_lost_connection_and_no_expiry() {
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Err(ErrorCode::SESSION_MOVED));
     assert_eq!(pair.error(token), LOST);
-    assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    assert_eq!(pair.session.status().session, Some(SESSION));
     assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
 
-/// A read, its answer, and the events that the server's watch then waits for.
+/// A read, its reply, and the events for which the server's watch then waits.
 type WatchCase = (fn(ReadRequest) -> Request, Result<Response, ErrorCode>, &'static [EventType]);
 
 #[test]
@@ -325,10 +327,10 @@ fn watches_are_registered_by_what_the_server_registers() {
             let (xid, _) = pair.requests()[0].clone();
             pair.reply(xid, response.clone());
             assert_eq!(pair.session.watch_count(), usize::from(!fired_by.is_empty()));
-            pair.event(-1, kind, "/a");
-            let id = WatchId { owner: 1, local: 7 };
+            pair.event(Zxid::NONE, kind, "/a");
+            let id = WatchId { owner: OWNER, number: WatchNumber::new(7).unwrap() };
             let fired = pair.take(|event| matches!(event, Event::Watch { id: i, .. } if *i == id));
-            // A data watch covers creation too: the server consumes it, so we do.
+            // A data watch also covers creation. The server removes it then, and so do we.
             let is_data = matches!(response, Ok(Response::Exists(_) | Response::GetData(_)));
             let expected = fired_by.contains(&kind)
                 || is_data && kind != EventType::NODE_CHILDREN_CHANGED
@@ -347,7 +349,7 @@ fn reply_and_event_in_one_segment_come_out_in_the_order_of_the_server() {
     pair.flush();
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(data()));
-    pair.event(-1, EventType::NODE_DELETED, "/a");
+    pair.event(Zxid::NONE, EventType::NODE_DELETED, "/a");
     let order: Vec<_> = pair
         .events
         .iter()
@@ -375,7 +377,7 @@ proptest! {
             pair.drain();
         }
         pair.cut();
-        // And the session goes on.
+        // The session continues.
         pair.connect(SESSION);
         prop_assert_eq!(pair.session.status().state, SessionState::Connected);
     }
@@ -383,7 +385,7 @@ proptest! {
 
 #[test]
 fn a_multi_refused_because_the_session_has_moved_is_a_lost_connection_and_was_not_applied() {
-    let check = || MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
+    let check = || MultiOp::Check(CheckRequest { path: "/a".into(), version: Version::ANY });
     let mut pair = Pair::connected();
     let token = pair.submit(vec![Operation::new(Request::Multi(vec![check(), check()]))]);
     let behind = pair.submit(vec![sync("/a")]);
@@ -392,22 +394,23 @@ fn a_multi_refused_because_the_session_has_moved_is_a_lost_connection_and_was_no
     let results = [ErrorCode::SESSION_MOVED, ErrorCode::RUNTIME_INCONSISTENCY];
     pair.reply(xid, Ok(Response::Multi(results.map(MultiResult::Error).to_vec())));
     assert_eq!(pair.error(token), NOT_SENT);
-    // What the server does with the rest is not known. The session may live elsewhere.
+    // Whether the server executes the other requests is unknown. The session may be alive
+    // elsewhere.
     assert_eq!(pair.error(behind), LOST);
     assert_eq!(pair.session.status().state, SessionState::Suspended);
-    assert_eq!(pair.session.status().session, Some(SessionId(SESSION)));
+    assert_eq!(pair.session.status().session, Some(SESSION));
     assert_eq!(pair.connect(SESSION).session_id, SESSION);
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
 
 #[test]
 fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_multi() {
-    let check = MultiOp::Check(CheckRequest { path: "/a".into(), version: -1 });
+    let check = MultiOp::Check(CheckRequest { path: "/a".into(), version: Version::ANY });
     let multi = Operation::new(Request::Multi(vec![check]));
     let expired = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
     for (operation, answer) in [
         (sync("/a"), Err(ErrorCode::SESSION_EXPIRED)),
-        // The header of a multi says OK whatever happened.
+        // The header of a multi's reply always says OK.
         (multi, Ok(Response::Multi(vec![expired]))),
     ] {
         let mut pair = Pair::connected();
@@ -416,12 +419,12 @@ fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_m
         let (xid, _) = pair.requests()[0].clone();
         pair.reply(xid, answer);
         assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
-        // The next server says whether the session is really over, to everybody.
+        // The next server shows whether the session is really over.
         assert_eq!(pair.session.status().state, SessionState::Suspended);
         pair.open();
         assert_eq!(pair.handshake().session_id, SESSION);
         pair.answer_expired();
-        let session = SessionId(SESSION);
+        let session = SESSION;
         assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Expired }));
     }
 }

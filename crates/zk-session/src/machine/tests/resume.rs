@@ -1,26 +1,26 @@
-//! Connections that end, and sessions that survive them, or do not.
+//! Connections that are lost, and whether their sessions survive.
 
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, EventType, NameList, Request, Response, xid};
+use jute_codec::{ErrorCode, EventType, NameList, Request, Response, Zxid, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, data, sync, watch};
 use crate::error::{OpError, Outcome};
-use crate::machine::{Change, DisconnectCause, EndCause, Event, SessionState};
+use crate::machine::{Change, DisconnectCause, EndCause, Event, SessionState, WatchNumber};
 use crate::types::SessionId;
 
 #[test]
 fn a_resume_presents_id_password_and_zxid() {
     let mut pair = Pair::new(config());
     let first = pair.connect(SESSION);
-    assert_eq!((first.session_id, first.last_zxid_seen), (0, 0));
-    assert_eq!(first.read_only, Some(false), "a lock has no use for a read-only server");
+    assert_eq!((first.session_id, first.last_zxid_seen), (SessionId::NONE, Zxid(0)));
+    assert_eq!(first.read_only, Some(false), "locks need a server that accepts writes");
     pair.cut();
     let second = pair.connect(SESSION);
     assert_eq!(second.session_id, SESSION);
     assert_eq!(second.password, format!("password of {SESSION}"));
-    assert_eq!(second.timeout_ms, first.timeout_ms, "always the timeout that was asked for");
-    let session = SessionId(SESSION);
+    assert_eq!(second.timeout_ms, first.timeout_ms, "always the requested timeout");
+    let session = SESSION;
     assert_eq!(
         pair.changes(),
         [
@@ -31,7 +31,7 @@ fn a_resume_presents_id_password_and_zxid() {
     );
 }
 
-/// Registers one watch of each kind, with the server at zxid 3.
+/// Registers one watch of each kind, while the server is at zxid 3.
 fn with_watches() -> Pair {
     let mut pair = Pair::connected();
     pair.submit(vec![
@@ -56,7 +56,7 @@ fn watches_are_restored_before_requests_with_the_zxid_of_the_disconnect() {
     pair.connect(SESSION);
     let requests = pair.requests();
     let (-8, Request::SetWatches(watches)) = &requests[0] else { panic!("{requests:?}") };
-    assert_eq!(watches.relative_zxid, 3);
+    assert_eq!(watches.relative_zxid, Zxid(3));
     assert_eq!((&*watches.data, &*watches.exist), (&["/data".into()][..], &["/exist".into()][..]));
     assert_eq!(&*watches.child, ["/child"]);
     assert!(matches!(requests[1].1, Request::Sync(_)));
@@ -68,21 +68,23 @@ fn the_zxid_stays_frozen_until_the_watches_are_acknowledged() {
     pair.cut();
     pair.submit(vec![sync("/a")]);
     pair.connect(SESSION);
-    // The connection ends before SetWatches is answered. Had the zxid moved on with anything
-    // heard meanwhile, a change of the first gap could be missed.
-    pair.session.last_zxid = 99;
+    // The connection is lost before the reply to SetWatches arrives. If the zxid had advanced with
+    // other replies meanwhile, a change of the first gap could be missed.
+    pair.session.last_zxid = Zxid(99);
     pair.cut();
     pair.connect(SESSION);
     let requests = pair.requests();
     assert!(
-        matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == 3),
+        matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == Zxid(3)),
         "{requests:?}"
     );
-    pair.reply_at(xid::SET_WATCHES, 99, Ok(Response::Empty));
+    pair.reply_at(xid::SET_WATCHES, Zxid(99), Ok(Response::Empty));
     pair.cut();
     pair.connect(SESSION);
     let requests = pair.requests();
-    assert!(matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == 99));
+    assert!(
+        matches!(&requests[0].1, Request::SetWatches(watches) if watches.relative_zxid == Zxid(99))
+    );
 }
 
 #[test]
@@ -90,9 +92,14 @@ fn a_watch_that_fired_during_the_gap_is_not_restored_again() {
     let mut pair = with_watches();
     pair.cut();
     pair.connect(SESSION);
-    pair.event(-1, EventType::NODE_DELETED, "/data");
-    assert!(pair.take(|event| matches!(event, Event::Watch { id, .. } if id.local == 1)).is_some());
-    pair.reply_at(xid::SET_WATCHES, 4, Ok(Response::Empty));
+    pair.event(Zxid::NONE, EventType::NODE_DELETED, "/data");
+    assert!(
+        pair.take(
+            |event| matches!(event, Event::Watch { id, .. } if id.number == WatchNumber::FIRST)
+        )
+        .is_some()
+    );
+    pair.reply_at(xid::SET_WATCHES, Zxid(4), Ok(Response::Empty));
     pair.cut();
     pair.connect(SESSION);
     let requests = pair.requests();
@@ -110,15 +117,15 @@ fn the_answer_that_a_session_is_gone_ends_everything_of_it() {
     pair.answer_expired();
     assert_eq!(pair.error(waiting), OpError::SessionExpired(Outcome::NotApplied));
     assert_eq!(pair.session.watch_count(), 0);
-    let session = SessionId(SESSION);
+    let session = SESSION;
     assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Expired }]);
-    // The next session starts from nothing, and at once.
+    // The next session is opened at once, without any state of the old one.
     let before = pair.now;
-    let request = pair.connect(SESSION + 1);
-    assert_eq!((request.session_id, request.last_zxid_seen), (0, 0));
+    let request = pair.connect(SessionId(SESSION.0 + 1));
+    assert_eq!((request.session_id, request.last_zxid_seen), (SessionId::NONE, Zxid(0)));
     assert_eq!(pair.now, before);
-    assert_eq!(pair.session.status().session, Some(SessionId(SESSION + 1)));
-    assert!(pair.requests().is_empty(), "no watch crosses over");
+    assert_eq!(pair.session.status().session, Some(SessionId(SESSION.0 + 1)));
+    assert!(pair.requests().is_empty(), "no watch survives its session");
 }
 
 #[test]
@@ -128,10 +135,10 @@ fn a_session_that_comes_back_under_another_id_has_expired() {
     pair.changes();
     pair.open();
     pair.handshake();
-    pair.answer_handshake(SESSION + 7, TIMEOUT);
-    let session = SessionId(SESSION);
+    pair.answer_handshake(SessionId(SESSION.0 + 7), TIMEOUT);
+    let session = SESSION;
     assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Swapped }]);
-    assert_eq!(pair.connect(SESSION + 8).session_id, 0);
+    assert_eq!(pair.connect(SessionId(SESSION.0 + 8)).session_id, SessionId::NONE);
 }
 
 #[test]
@@ -157,7 +164,7 @@ fn credentials_go_first_on_every_connection_and_requests_wait_for_their_answer()
         pair.connect(SESSION);
         let requests = pair.requests();
         assert!(matches!(&requests[..], [(xid::AUTH, Request::Auth(_))]), "{requests:?}");
-        pair.reply_at(xid::AUTH, 0, Ok(Response::Empty));
+        pair.reply_at(xid::AUTH, Zxid(0), Ok(Response::Empty));
         let requests = pair.requests();
         assert!(matches!(&requests[..], [(1.., Request::Sync(_))]), "{requests:?}");
         pair.cut();
@@ -170,7 +177,7 @@ fn refused_credentials_are_final() {
     let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
     let waiting = pair.submit(vec![sync("/a")]);
     pair.connect(SESSION);
-    pair.reply_at(xid::AUTH, 0, Err(ErrorCode::AUTH_FAILED));
+    pair.reply_at(xid::AUTH, Zxid(0), Err(ErrorCode::AUTH_FAILED));
     assert_eq!(pair.error(waiting), OpError::AuthFailed);
     assert_eq!(pair.session.status().state, SessionState::AuthFailed);
     let late = pair.submit(vec![sync("/a")]);
@@ -184,7 +191,11 @@ fn a_close_is_sent_behind_what_was_asked_for_and_confirmed() {
     let mut pair = Pair::connected();
     let before = pair.submit(vec![sync("/a")]);
     pair.session.close(pair.now);
-    assert_eq!(pair.session.status().state, SessionState::Closed, "before a byte of it has left");
+    assert_eq!(
+        pair.session.status().state,
+        SessionState::Closed,
+        "before a byte of the request is sent"
+    );
     pair.drain();
     pair.flush();
     let late = pair.submit(vec![sync("/b")]);
@@ -194,7 +205,7 @@ fn a_close_is_sent_behind_what_was_asked_for_and_confirmed() {
     pair.reply(requests[0].0, Ok(Response::Sync("/a".into())));
     assert!(pair.answer(before).results[0].is_ok());
     pair.reply(requests[1].0, Ok(Response::Empty));
-    let session = SessionId(SESSION);
+    let session = SESSION;
     assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Closed }));
     assert_eq!(pair.session.poll_timeout(), None);
 }
@@ -210,7 +221,7 @@ fn a_close_survives_a_lost_connection_but_does_not_wait_for_ever() {
     assert!(matches!(&pair.requests()[..], [(_, Request::CloseSession)]));
     pair.cut();
     pair.sleep(TIMEOUT);
-    let session = SessionId(SESSION);
+    let session = SESSION;
     assert!(pair.changes().contains(&Change::Ended { session, cause: EndCause::Abandoned }));
     assert_eq!(pair.session.poll_timeout(), None);
 }
@@ -220,7 +231,7 @@ fn a_session_that_was_given_up_is_closed_before_the_next_is_opened() {
     let mut pair = Pair::connected();
     pair.cut();
     pair.changes();
-    // No server for so long that it must have expired.
+    // No server is reached for so long that the session must have expired.
     for _ in 0..1000 {
         if pair.changes().iter().any(|change| matches!(change, Change::Ended { .. })) {
             break;
@@ -234,21 +245,21 @@ fn a_session_that_was_given_up_is_closed_before_the_next_is_opened() {
     assert!(pair.now.since_start() >= TIMEOUT * 2);
     assert_eq!(pair.session.status().state, SessionState::Connecting);
     let waiting = pair.submit(vec![sync("/a")]);
-    // It still lives after all: close it, so that its ephemerals go.
+    // It is still alive, so the machine closes it, which deletes its ephemeral znodes.
     let request = pair.connect(SESSION);
     assert_eq!(request.session_id, SESSION);
     let requests = pair.requests();
     assert!(matches!(&requests[..], [(_, Request::CloseSession)]), "{requests:?}");
     pair.reply(requests[0].0, Ok(Response::Empty));
-    assert_eq!(pair.connect(SESSION + 1).session_id, 0);
+    assert_eq!(pair.connect(SessionId(SESSION.0 + 1)).session_id, SessionId::NONE);
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(Response::Sync("/a".into())));
-    assert_eq!(pair.answer(waiting).session, Some(SessionId(SESSION + 1)));
+    assert_eq!(pair.answer(waiting).session, Some(SessionId(SESSION.0 + 1)));
 }
 
 #[test]
 fn a_server_that_ends_every_connection_is_not_hammered() {
-    // The connection ends before the answer, or right after it.
+    // The connection ends before the reply, or right after it.
     for answers in [false, true] {
         let mut pair = Pair::new(config());
         let mut attempts = Vec::new();
@@ -267,7 +278,7 @@ fn a_server_that_ends_every_connection_is_not_hammered() {
     }
 }
 
-/// How long the machine waits until it tries again after the connection has ended.
+/// Returns how long the machine waits before the next attempt after the connection has ended.
 fn pause_after_a_cut(pair: &mut Pair) -> Duration {
     let before = pair.now;
     pair.cut();
@@ -280,8 +291,9 @@ fn only_a_connection_that_has_served_for_a_while_makes_the_next_attempt_immediat
     const IMMEDIATE: Duration = Duration::from_millis(50);
     let second = Duration::from_secs(1);
     let mut pair = with_watches();
-    // What the server does, and whether that is of use: it is silent, it answers the watches
-    // only, it answers a request too early, or for long enough but not the watches, or all of it.
+    // How the server acts, and whether that proves the connection: it is silent; it only restores
+    // watches; it replies to a request too early; it does so late enough but without the watches;
+    // or it does everything.
     for (watches, request, lasts, is_of_use) in [
         (false, false, second * 5, false),
         (true, false, second * 5, false),
@@ -296,7 +308,7 @@ fn only_a_connection_that_has_served_for_a_while_makes_the_next_attempt_immediat
         pair.answer_handshake(SESSION, TIMEOUT);
         pair.requests();
         if watches {
-            pair.reply_at(xid::SET_WATCHES, 3, Ok(Response::Empty));
+            pair.reply_at(xid::SET_WATCHES, Zxid(3), Ok(Response::Empty));
         }
         if request {
             let token = pair.submit(vec![sync("/a")]);
@@ -324,7 +336,7 @@ fn a_server_that_refuses_to_restore_watches_is_backed_off_from_and_the_cause_is_
         pair.answer_handshake(SESSION, TIMEOUT);
         pair.requests();
         pair.events.clear();
-        pair.reply_at(xid::SET_WATCHES, 3, Err(ErrorCode::THROTTLED_OP));
+        pair.reply_at(xid::SET_WATCHES, Zxid(3), Err(ErrorCode::THROTTLED_OP));
         let told = DisconnectCause::SetWatches(ErrorCode::THROTTLED_OP);
         assert!(pair.take(|event| *event == Event::Disconnect(told.clone())).is_some());
     }

@@ -1,9 +1,11 @@
-//! Lists that flights share: which reply serves whom, and what is known when none comes.
+//! Lists that flights share: which reply completes which flight, and what is known without one.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{CreateMode, CreateRequest, ErrorCode, EventType, NameList, Request, Response};
+use jute_codec::{
+    CreateMode, CreateRequest, ErrorCode, EventType, NameList, Request, Response, Zxid,
+};
 
 use super::peer::{Pair, SESSION, config, sync, watch};
 use crate::error::{OpError, Outcome};
@@ -30,7 +32,7 @@ fn names(names: &[&str]) -> Response {
     Response::GetChildren(names.iter().collect())
 }
 
-/// What the server has received: `+` is a create, `?` a list.
+/// Describes what the server has received: `+` is a create, `?` a list.
 fn sent(requests: &[(i32, Request)]) -> String {
     let letter = |request: &Request| match request {
         Request::Create(_) => '+',
@@ -45,7 +47,7 @@ fn created() -> Result<Response, ErrorCode> {
     Ok(Response::Create("/d/c".into()))
 }
 
-/// Tokens of the flights that were answered, in their order.
+/// Returns the tokens of completed flights, in the order of completion.
 fn answered(pair: &Pair) -> Vec<Token> {
     let token = |event: &Event| match event {
         Event::Reply { token, .. } => Some(*token),
@@ -73,7 +75,7 @@ fn any_number_of_flights_submitted_at_once_takes_two_lists() {
         let is_list = matches!(request, Request::GetChildren(_));
         pair.reply(*xid, if is_list { Ok(names(&["first"])) } else { created() });
     }
-    // The first flight had a list of its own, in the same write.
+    // The first flight got a list of its own, requested in the same write.
     assert_eq!(answered(&pair), tokens[..1]);
     let again = pair.requests();
     assert_eq!(sent(&again), "?");
@@ -88,7 +90,7 @@ fn any_number_of_flights_submitted_at_once_takes_two_lists() {
     for reply in &replies {
         assert_eq!(children(reply), &["a", "b"].into_iter().collect());
         assert_eq!(reply.connection, 1);
-        // All of them read the same bytes.
+        // All of them share the same bytes.
         let [one, other] = [&replies[0], reply].map(|reply| children(reply).iter().next().unwrap());
         assert!(std::ptr::eq(one, other));
     }
@@ -100,14 +102,14 @@ fn a_list_is_never_answered_by_a_request_that_was_sent_before_it_was_asked_for()
     let first = pair.submit(vec![list("/d")]);
     pair.flush();
     let (xid, _) = pair.request().unwrap();
-    // The reply was made; the znode of the next flight is not in it.
+    // The server has read the list, which does not include the znode of the next flight.
     let second = pair.submit(vec![create("/d/c"), list("/d")]);
     pair.flush();
     let (create_xid, _) = pair.request().unwrap();
     assert!(pair.request().is_none());
     pair.reply(xid, Ok(names(&[])));
     assert_eq!(answered(&pair), [first]);
-    // What comes while the next list is out waits for the one after that.
+    // A flight submitted while the next list is in flight waits for the one after that.
     let (again, _) = pair.request().unwrap();
     let third = pair.submit(vec![list("/d")]);
     pair.reply(create_xid, created());
@@ -116,7 +118,7 @@ fn a_list_is_never_answered_by_a_request_that_was_sent_before_it_was_asked_for()
     let (last, _) = pair.request().unwrap();
     pair.reply(last, Ok(names(&["c", "d"])));
     assert_eq!(children(&pair.answer(third)).len(), 2);
-    // Then nothing is in flight, and the next one is sent at once.
+    // Now no list is in flight, so the next one is requested at once.
     pair.submit(vec![create("/d/c"), list("/d")]);
     pair.flush();
     assert_eq!(sent(&pair.requests()), "+?");
@@ -164,7 +166,7 @@ fn the_answers_stand_at_the_place_of_the_reply_in_the_order_of_the_server() {
     pair.answer(watching);
     pair.events.clear();
     let (xid, _) = pair.request().unwrap();
-    pair.event(-1, EventType::NODE_DELETED, "/d/c");
+    pair.event(Zxid::NONE, EventType::NODE_DELETED, "/d/c");
     let behind = pair.submit(vec![sync("/a")]);
     pair.reply(xid, Ok(names(&[])));
     let (xid, _) = pair.request().unwrap();
@@ -199,8 +201,8 @@ fn an_error_and_a_reply_that_is_too_long_are_shared_too() {
 
 #[test]
 fn a_connection_that_ends_says_of_each_operation_what_is_known() {
-    // How far two flights have come: nothing has left; all has left; the first list was answered;
-    // the second one has left; it was answered.
+    // How far two flights have progressed: nothing was sent; all was sent; the first list is
+    // complete; the second one was sent; it is complete.
     let cases = [
         [vec![NOT_SENT; 2], vec![NOT_SENT; 2]],
         [vec![LOST; 2], vec![LOST, NOT_SENT]],
@@ -217,7 +219,7 @@ fn a_connection_that_ends_says_of_each_operation_what_is_known() {
         let requests = pair.requests();
         if phase > 1 {
             pair.reply(requests[0].0, created());
-            // In phase 2 the next list is encoded, and the transport does not take it.
+            // In phase 2 the next list is encoded, but the transport does not accept it.
             pair.takes_all = phase > 2;
             pair.reply(requests[1].0, Ok(names(&[])));
         }
@@ -233,7 +235,7 @@ fn a_connection_that_ends_says_of_each_operation_what_is_known() {
             assert_eq!(errors, expected, "phase {phase}");
         }
         assert_eq!(answered(&pair), [], "each once");
-        // Nothing of it is left on the next connection.
+        // None of it affects the next connection.
         pair.connect(SESSION);
         assert!(pair.requests().is_empty());
         let next = pair.submit(vec![list("/d")]);
@@ -275,7 +277,7 @@ fn a_list_that_nobody_waits_for_any_more_is_not_sent() {
     pair.session.cancel(pair.now, cancelled);
     pair.session.recall(pair.now, recalled);
     pair.drain();
-    // Nothing was sent for these two.
+    // No request was sent for these two.
     let reply = pair.answer(recalled);
     assert_eq!((reply.results, reply.connection), (vec![Err(OpError::Recalled)], 0));
     pair.sleep(Duration::from_millis(10));
@@ -301,7 +303,7 @@ fn a_flight_that_was_sent_in_part_is_not_recalled_and_one_that_leaves_takes_no_o
         pair.reply(*xid, if is_list { Ok(names(&[])) } else { created() });
     }
     let (xid, _) = pair.request().unwrap();
-    // Once its list was sent, a flight cannot be recalled either.
+    // A flight whose list was requested cannot be recalled either.
     pair.session.recall(pair.now, kept);
     pair.drain();
     pair.reply(xid, Ok(names(&["c"])));

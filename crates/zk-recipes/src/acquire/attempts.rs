@@ -1,0 +1,304 @@
+//! Running attempts until one of them holds the lock.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use tracing::{Instrument as _, Span, debug, debug_span, warn};
+use zk_session::recipe::{Session, Slot};
+use zk_session::{Client, OpError, Time};
+
+use super::request::AcquireRequest;
+use crate::engine::drive::{Supervisor, drive, pause, run};
+use crate::engine::feed::{Feed, FeedEvent};
+use crate::guard::{Guard, removal_duty, start_keeper};
+use crate::lock::error::{LockError, LostReason};
+use crate::lock::kind::Kind;
+use crate::lock::outcome::{Held, NotHeld, Restart};
+use crate::lock::phase::Phase;
+use crate::lock::recipe::{Attempt, Recipe};
+use crate::lock::state::AtRiskPolicy;
+use crate::lock::stats::Counters;
+use crate::machine::{Input, Interrupted, PAUSE, ReadAll};
+
+/// Attempts that may lose their znode before the acquire gives up.
+const ZNODES_LOST_MAX: u32 = 5;
+
+/// Acquires the lock. Dropping the future leaves nothing behind but work for the janitor.
+pub(crate) async fn acquire<K: Kind>(request: &AcquireRequest<K>) -> Result<Guard<K>, LockError> {
+    match attempts(request, true).await? {
+        Some(guard) => Ok(guard),
+        None => unreachable!("an attempt that may wait is never busy"),
+    }
+}
+
+/// Acquires the lock if it need not be waited for. A lock that is taken costs one read.
+pub(crate) async fn try_acquire<K: Kind>(
+    request: &AcquireRequest<K>,
+) -> Result<Option<Guard<K>>, LockError> {
+    if is_taken(request).await? {
+        return Ok(None);
+    }
+    attempts(request, false).await
+}
+
+/// How an attempt ended that did not fail.
+enum Outcome<K: Kind> {
+    Busy,
+    Held(Guard<K>),
+    Restart(Restart),
+}
+
+async fn attempts<K: Kind>(
+    request: &AcquireRequest<K>,
+    may_wait: bool,
+) -> Result<Option<Guard<K>>, LockError> {
+    let terms = &request.terms;
+    let since = terms.client.now();
+    let mut znodes_lost = 0;
+    loop {
+        let mut outcome = attempt(request, may_wait).await?;
+        if terms.at_risk == AtRiskPolicy::TreatAsLost
+            && let Outcome::Held(guard) = outcome
+        {
+            // Boxed: this wait is rare, but every waiter would reserve memory for it.
+            outcome = Box::pin(leased(request, guard)).await?;
+        }
+        match outcome {
+            Outcome::Busy => return Ok(None),
+            Outcome::Held(guard) => {
+                Counters::count(&terms.counters.acquired);
+                terms.counters.waited(terms.client.now().saturating_since(since));
+                return Ok(Some(guard));
+            }
+            Outcome::Restart(restart) => {
+                debug!(?restart, "starting a new attempt");
+                terms.observer.report(Phase::Claiming);
+                if restart == Restart::ZnodeGone {
+                    znodes_lost += 1;
+                    if znodes_lost > ZNODES_LOST_MAX {
+                        return Err(LockError::Lost(LostReason::ZnodeDeleted));
+                    }
+                    let length = jitter(&terms.client, PAUSE);
+                    before_deadline(request, pause(&terms.client, length)).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Runs one attempt. This is a separate function so that the state of the loop above does not
+/// occupy memory twice while an attempt waits.
+async fn attempt<K: Kind>(
+    request: &AcquireRequest<K>,
+    may_wait: bool,
+) -> Result<Outcome<K>, LockError> {
+    let slot = before_deadline(request, Session::of(&request.terms.client).reserve_slot()).await?;
+    Counters::count(&request.terms.counters.attempts);
+    let mut attempt = RunningAttempt::new(request, slot, may_wait);
+    match attempt.run(request).await {
+        Ok(held) => Ok(Outcome::Held(attempt.into_guard(request, held))),
+        Err(NotHeld::Busy) => Ok(Outcome::Busy),
+        Err(NotHeld::Restart(restart)) => Ok(Outcome::Restart(restart)),
+        Err(NotHeld::Failed(error)) => Err(error),
+    }
+}
+
+/// Waits until the guard has a lease.
+async fn leased<K: Kind>(
+    request: &AcquireRequest<K>,
+    guard: Guard<K>,
+) -> Result<Outcome<K>, LockError> {
+    Ok(match before_deadline(request, guard.first_held()).await? {
+        Ok(()) => Outcome::Held(guard),
+        Err(LostReason::ZnodeDeleted) => Outcome::Restart(Restart::ZnodeGone),
+        Err(_) => Outcome::Restart(Restart::SessionOver),
+    })
+}
+
+/// An attempt that hands its removal to the janitor when it is dropped, at any moment.
+///
+/// Its span is that of the removal or of the keeper that follows it. The future of the attempt
+/// itself is not instrumented, because that would keep the span in memory twice while it waits.
+struct RunningAttempt<K: Recipe> {
+    /// `None` once the lock is held.
+    parts: Option<AttemptParts<K>>,
+    counters: Arc<Counters>,
+    span: Span,
+}
+
+struct AttemptParts<K: Recipe> {
+    machine: K::Attempt,
+    feed: Feed,
+    slot: Slot,
+}
+
+impl<K: Kind> RunningAttempt<K> {
+    fn new(request: &AcquireRequest<K>, slot: Slot, may_wait: bool) -> Self {
+        let client = &request.terms.client;
+        let id = Session::of(client).unique_id();
+        let path = K::path(&request.profile);
+        let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
+        let machine = K::attempt(&request.profile, id, may_wait);
+        let parts =
+            Some(AttemptParts { machine, feed: Feed::new(Session::of(client).lane()), slot });
+        Self { parts, counters: Arc::clone(&request.terms.counters), span }
+    }
+
+    async fn run(&mut self, request: &AcquireRequest<K>) -> Result<Held, NotHeld> {
+        let AttemptParts { machine, feed, .. } =
+            self.parts.as_mut().expect("the lock is not held yet");
+        let mut supervisor = Waiting { request, span: &self.span };
+        drive(feed, machine, &mut supervisor)
+            .await
+            .unwrap_or_else(|interrupted| Err(NotHeld::Failed(interrupted.into())))
+    }
+
+    fn into_guard(mut self, request: &AcquireRequest<K>, held: Held) -> Guard<K> {
+        let parts = self.parts.take().expect("the lock was just granted");
+        let (removal, _) = parts.machine.abandon();
+        let span = self.span.clone();
+        let terms = request.terms.clone();
+        Guard::new(start_keeper::<K>(terms, parts.feed, parts.slot, removal, held, span))
+    }
+}
+
+/// Cancellation in any state: the janitor removes what the attempt may have left.
+impl<K: Recipe> Drop for RunningAttempt<K> {
+    fn drop(&mut self) {
+        let Some(AttemptParts { machine, feed, slot }) = self.parts.take() else { return };
+        let (removal, is_creating) = machine.abandon();
+        let span = self.span.clone();
+        let counters = Arc::clone(&self.counters);
+        let duty = removal_duty(feed, removal, is_creating, counters, span.clone());
+        slot.run(duty.instrument(span));
+    }
+}
+
+/// Supervises an attempt.
+struct Waiting<'a, K: Recipe> {
+    request: &'a AcquireRequest<K>,
+    span: &'a Span,
+}
+
+impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
+    type Stop = Interrupted;
+
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Interrupted> {
+        let is_late = self.request.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
+        match event {
+            FeedEvent::Input(Input::Timer) if is_late => Err(Interrupted::TimedOut),
+            FeedEvent::AuthFailed => Err(Interrupted::AuthFailed),
+            FeedEvent::Closed => Err(Interrupted::Closed),
+            FeedEvent::Connected(_) => Ok(None),
+            // Conclusions from before the deadline are as void as after a disconnect.
+            FeedEvent::Lapsed => Ok(Some(Input::Suspended)),
+            FeedEvent::Input(input) => Ok(Some(input)),
+        }
+    }
+
+    fn rejected(&mut self, error: OpError) -> Interrupted {
+        Interrupted::Rejected(error)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.request.deadline
+    }
+
+    /// A grant counts only if no event that has arrived revokes it. An attempt that has ended
+    /// without the lock accepts no more input.
+    fn is_provisional(output: &Result<Held, NotHeld>) -> bool {
+        output.is_ok()
+    }
+
+    fn before_wait(&mut self, machine: &K::Attempt, feed: &mut Feed) {
+        let ahead = machine.ahead();
+        // The next contender must have a lease when it is granted the lock. Those further behind
+        // cost no writes.
+        feed.lane.need_lease(ahead.is_some_and(|ahead| ahead <= 1));
+        let phase = ahead.map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
+        self.request.terms.observer.report(phase);
+    }
+
+    fn after_input(&mut self, machine: &mut K::Attempt) {
+        let tally = machine.take_tally();
+        self.request.terms.counters.add(tally);
+        if tally.watches_missed > 0 {
+            let path = K::path(&self.request.profile);
+            warn!(parent: self.span, %path, "a watch did not report a change");
+        }
+    }
+}
+
+/// Reads whether the lock is taken.
+async fn is_taken<K: Recipe>(request: &AcquireRequest<K>) -> Result<bool, LockError> {
+    let (operation, action) = K::look(&request.profile);
+    let mut read = ReadAll::new(vec![operation], action, K::path(&request.profile));
+    let seen = run(&request.terms.client, &mut read, request.deadline).await??;
+    match seen.into_iter().next().flatten() {
+        Some(response) => K::is_taken(&request.profile, &response),
+        None => Ok(false),
+    }
+}
+
+/// Waits for a future, but not past the deadline, nor longer than the client lives.
+async fn before_deadline<K: Recipe, T>(
+    request: &AcquireRequest<K>,
+    future: impl Future<Output = T>,
+) -> Result<T, LockError> {
+    let mut future = pin!(future);
+    // Opened only if there is something to wait for.
+    let mut feed = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let feed = feed.get_or_insert_with(|| Feed::new(Session::of(&request.terms.client).lane()));
+        loop {
+            return Poll::Ready(Err(match ready!(feed.poll_next(cx, request.deadline)) {
+                FeedEvent::Input(Input::Timer) => LockError::TimedOut,
+                FeedEvent::AuthFailed => LockError::AuthFailed,
+                FeedEvent::Closed => LockError::Closed,
+                FeedEvent::Connected(_) | FeedEvent::Input(_) | FeedEvent::Lapsed => continue,
+            }));
+        }
+    })
+    .await
+}
+
+/// Between half of a pause and all of it.
+fn jitter(client: &Client, pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + half.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::kind::Fair;
+    use crate::lock::outcome::Znode;
+
+    fn is_provisional(output: &Result<Held, NotHeld>) -> bool {
+        <Waiting<'_, Fair> as Supervisor<<Fair as Recipe>::Attempt>>::is_provisional(output)
+    }
+
+    /// The machine of an attempt that has failed or has to restart must not be driven further: it
+    /// could be granted a lock whose acquire has reported an error.
+    #[test]
+    fn only_a_grant_is_revised_by_events_that_have_arrived() {
+        let znode = Znode { name: "n".into(), sequence: 1, czxid: zk_session::Zxid(1) };
+        let session = zk_session::SessionId(1);
+        let held = Held { znode, session, connection: 1, own_watch: None, lapses: 0 };
+        assert!(is_provisional(&Ok(held)));
+        for not_held in [
+            NotHeld::Busy,
+            NotHeld::Failed(LockError::TimedOut),
+            NotHeld::Restart(Restart::SessionOver),
+            NotHeld::Restart(Restart::ZnodeGone),
+        ] {
+            assert!(!is_provisional(&Err(not_held.clone())), "{not_held:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Options of a lock.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::Acl;
+use zk_session::recipe::Session;
+use zk_session::{Client, ConfigError, OptionDefect};
+
+use super::{Acquire, TryAcquire};
+use crate::guard::Terms;
+use crate::lock::kind::Kind;
+use crate::lock::phase::Observer;
+use crate::lock::state::AtRiskPolicy;
+use crate::lock::stats::{Counters, LockStats};
+
+/// Default interval of a waiter's check for missed watches.
+const WATCH_CHECK: Duration = Duration::from_secs(30);
+/// A shorter interval would be a hot loop.
+const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
+
+/// Options of a lock of type `L`, such as [`FairLock`](crate::FairLock), whose contenders have names
+/// of the form `N`.
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct LockBuilder<L, N = ()> {
+    client: Client,
+    options: LockOptions,
+    naming: N,
+    lock: PhantomData<fn() -> L>,
+}
+
+/// The options that all locks have.
+#[derive(Clone, Debug)]
+pub(crate) struct LockOptions {
+    pub(crate) path: ByteString,
+    pub(crate) acl: Vec<Acl>,
+    pub(crate) identity: Bytes,
+    pub(crate) watch_check: Option<Duration>,
+    at_risk: AtRiskPolicy,
+}
+
+/// What all types of locks contain.
+#[derive(Clone)]
+pub(crate) struct LockCore {
+    pub(crate) client: Client,
+    counters: Arc<Counters>,
+    at_risk: AtRiskPolicy,
+}
+
+impl<L, N: Default> LockBuilder<L, N> {
+    pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        if zk_session::path::validate(path).is_err() || path == "/" {
+            return Err(ConfigError::Option {
+                option: "path of the lock",
+                defect: OptionDefect::Other("it is not an absolute path below the root"),
+            });
+        }
+        let options = LockOptions {
+            path: path.into(),
+            acl: Acl::open(),
+            identity: identity().into(),
+            watch_check: Some(WATCH_CHECK),
+            at_risk: AtRiskPolicy::default(),
+        };
+        Ok(Self { client: client.clone(), options, naming: N::default(), lock: PhantomData })
+    }
+}
+
+impl<L, N> LockBuilder<L, N> {
+    /// Access control list of the contender znodes. Default: everything to everyone. All clients
+    /// that share the lock need READ.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.options.acl = acl;
+        self
+    }
+
+    /// Data of the contender znodes: it tells people who look at the queue which process each
+    /// contender belongs to. Every client that may read the znodes can read it, so it must not
+    /// contain a secret. Default: host name and process id.
+    pub fn identity(mut self, identity: impl Into<Bytes>) -> Self {
+        self.options.identity = identity.into();
+        self
+    }
+
+    /// How often a waiter checks for missed watches although nothing has happened; `None` for
+    /// never. A check reads the waiter's znode and the one ahead of it, however long the queue is.
+    /// At least 10 ms. Default: 30 s, plus up to a quarter, so that waiters do not check together.
+    pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
+        self.options.watch_check = interval;
+        self
+    }
+
+    /// What a lock that is at risk means. Default: [`AtRiskPolicy::GoOn`].
+    pub fn at_risk(mut self, policy: AtRiskPolicy) -> Self {
+        self.options.at_risk = policy;
+        self
+    }
+
+    pub(crate) fn set_naming(mut self, naming: N) -> Self {
+        self.naming = naming;
+        self
+    }
+
+    /// Checks the options, and returns what a lock is built from.
+    pub(crate) fn finish(self) -> Result<(LockCore, LockOptions, N), ConfigError> {
+        let Self { client, options, naming, .. } = self;
+        let invalid = |option, defect| Err(ConfigError::Option { option, defect });
+        if options.acl.is_empty() {
+            return invalid(
+                "acl of the lock",
+                OptionDefect::Other("it is empty, and servers refuse that"),
+            );
+        }
+        if options.watch_check.is_some_and(|interval| interval < WATCH_CHECK_MIN) {
+            return invalid("watch_check", OptionDefect::ShorterThan(WATCH_CHECK_MIN));
+        }
+        let core = LockCore { client, counters: Arc::default(), at_risk: options.at_risk };
+        Ok((core, options, naming))
+    }
+}
+
+impl<L, N: fmt::Debug> fmt::Debug for LockBuilder<L, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockBuilder")
+            .field("options", &self.options)
+            .field("naming", &self.naming)
+            .finish_non_exhaustive()
+    }
+}
+
+impl LockCore {
+    pub(crate) fn acquire<K: Kind>(&self, profile: &Arc<K::Profile>) -> Acquire<K> {
+        Acquire::new(profile, self.terms())
+    }
+
+    pub(crate) fn try_acquire<K: Kind>(&self, profile: &Arc<K::Profile>) -> TryAcquire<K> {
+        TryAcquire::new(profile, self.terms())
+    }
+
+    pub(crate) fn stats(&self) -> LockStats {
+        self.counters.snapshot(Session::of(&self.client).janitor_slots_busy())
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            client: self.client.clone(),
+            at_risk: self.at_risk,
+            observer: Observer::default(),
+            counters: Arc::clone(&self.counters),
+        }
+    }
+}
+
+/// Identifies this process to people.
+fn identity() -> String {
+    let process = std::process::id();
+    #[cfg(unix)]
+    if let Ok(host) = rustix::system::uname().nodename().to_str() {
+        return format!("{host} pid={process}");
+    }
+    format!("pid={process}")
+}

@@ -1,0 +1,174 @@
+//! Acquiring a lock: the futures that callers await.
+
+mod attempts;
+pub(crate) mod builder;
+mod request;
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use zk_session::{Client, Time};
+
+use self::attempts::{acquire, try_acquire};
+use self::request::AcquireRequest;
+use crate::engine::watchdog::Watchdog;
+use crate::guard::{Guard, Terms};
+use crate::lock::error::LockError;
+use crate::lock::kind::Kind;
+use crate::lock::phase::{Observer, Phases};
+
+/// A pending acquire: set options, then `.await` it. It returns a [`Guard`] of the kind `K`.
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct Acquire<K: Kind> {
+    request: AcquireRequest<K>,
+}
+
+/// A pending acquire that does not wait for other contenders: set options, then `.await` it.
+#[must_use = "nothing is acquired until this is awaited"]
+pub struct TryAcquire<K: Kind> {
+    request: AcquireRequest<K>,
+}
+
+type Attempts<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
+
+/// An acquire in progress.
+///
+/// Dropping it gives up the place in the queue, and whatever may be on the servers is removed in the
+/// background. To keep the place across several `select!`s, poll it through `&mut`.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquiring<T> {
+    /// `None` after completion.
+    inner: Option<Attempts<T>>,
+    /// Boxed, because most acquires that wait for long have none.
+    limit: Option<Box<Limit>>,
+}
+
+/// The deadline of an acquire, and a watchdog in case the client's runtime does not notice it.
+struct Limit {
+    client: Client,
+    deadline: Time,
+    watchdog: Watchdog,
+}
+
+impl<K: Kind> AcquireRequest<K> {
+    fn limit(&mut self, timeout: Duration) {
+        self.deadline = Some(self.terms.client.now() + timeout);
+    }
+}
+
+impl<K: Kind> Acquire<K> {
+    pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
+        let profile = Arc::clone(profile);
+        Self { request: AcquireRequest { profile, deadline: None, terms } }
+    }
+
+    /// Gives up after this time with [`LockError::TimedOut`]. The timeout bounds the wait; whatever
+    /// may be on the servers is removed in the background. Zero gives up at once.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request.limit(timeout);
+        self
+    }
+
+    /// Also returns a stream of phases: the place in the queue, and later the state of the lock
+    /// until it is released or lost.
+    pub fn phases(mut self) -> (Self, Phases) {
+        let (observer, phases) = Observer::new();
+        self.request.terms.observer = observer;
+        (self, phases)
+    }
+}
+
+impl<K: Kind> TryAcquire<K> {
+    /// Without a connection it ends after the session timeout.
+    pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
+        let timeout = terms.client.status().timeout;
+        let profile = Arc::clone(profile);
+        Self { request: AcquireRequest { profile, deadline: None, terms } }.timeout(timeout)
+    }
+
+    /// Gives up after this time with [`LockError::TimedOut`]. Default: the session timeout.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.request.limit(timeout);
+        self
+    }
+}
+
+impl<K: Kind> IntoFuture for Acquire<K> {
+    type Output = Result<Guard<K>, LockError>;
+    type IntoFuture = Acquiring<Guard<K>>;
+
+    fn into_future(self) -> Acquiring<Guard<K>> {
+        Acquiring::new(self.request, |request| async move { acquire(&request).await })
+    }
+}
+
+impl<K: Kind> IntoFuture for TryAcquire<K> {
+    type Output = Result<Option<Guard<K>>, LockError>;
+    type IntoFuture = Acquiring<Option<Guard<K>>>;
+
+    fn into_future(self) -> Acquiring<Option<Guard<K>>> {
+        Acquiring::new(self.request, |request| async move { try_acquire(&request).await })
+    }
+}
+
+impl<T> Acquiring<T> {
+    fn new<K, F>(request: AcquireRequest<K>, run: impl FnOnce(AcquireRequest<K>) -> F) -> Self
+    where
+        K: Kind,
+        F: Future<Output = Result<T, LockError>> + Send + 'static,
+    {
+        let limit = request.deadline.map(|deadline| {
+            let client = request.terms.client.clone();
+            Box::new(Limit { client, deadline, watchdog: Watchdog::default() })
+        });
+        Self { inner: Some(Box::pin(run(request))), limit }
+    }
+}
+
+impl<T> Future for Acquiring<T> {
+    type Output = Result<T, LockError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { inner, limit } = &mut *self;
+        let mut outcome = inner.as_mut().expect("polled after completion").as_mut().poll(cx);
+        if outcome.is_pending()
+            && let Some(limit) = limit
+            && limit.watchdog.poll(cx, limit.client.now(), limit.deadline).is_ready()
+        {
+            // The client's own timer has not fired: its runtime is not driven.
+            outcome = Poll::Ready(Err(LockError::TimedOut));
+        }
+        if outcome.is_ready() {
+            *inner = None;
+        }
+        outcome
+    }
+}
+
+impl<K: Kind> fmt::Debug for Acquire<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire")
+            .field("path", K::path(&self.request.profile))
+            .field("deadline", &self.request.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Kind> fmt::Debug for TryAcquire<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TryAcquire")
+            .field("path", K::path(&self.request.profile))
+            .field("deadline", &self.request.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Acquiring<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquiring").finish_non_exhaustive()
+    }
+}

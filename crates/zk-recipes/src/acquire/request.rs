@@ -1,0 +1,16 @@
+//! What an acquire needs to know.
+
+use std::sync::Arc;
+
+use zk_session::Time;
+
+use crate::guard::Terms;
+use crate::lock::recipe::Recipe;
+
+/// What an acquire needs to know.
+pub(crate) struct AcquireRequest<K: Recipe> {
+    pub(crate) profile: Arc<K::Profile>,
+    /// When to give up.
+    pub(crate) deadline: Option<Time>,
+    pub(crate) terms: Terms,
+}

@@ -1,0 +1,172 @@
+//! Running a machine to its end.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use zk_session::recipe::Session;
+use zk_session::{Client, OpError, Time};
+
+use super::feed::{Feed, FeedEvent};
+use crate::machine::{Input, Interrupted, Machine, Step};
+
+/// Decides what a machine sees of the session, and when to stop it.
+pub(crate) trait Supervisor<M: Machine> {
+    /// Why the machine was stopped before its end.
+    type Stop;
+
+    /// Translates an event into an input for the machine; `None` if it does not concern it.
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Self::Stop>;
+
+    /// The client did not accept the machine's flight.
+    fn rejected(&mut self, error: OpError) -> Self::Stop;
+
+    /// A deadline, which `translate` sees as a timer.
+    fn deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// Ready when the machine has to be stopped for a reason outside of the feed.
+    fn poll_stop(&mut self, _: &mut Context<'_>) -> Poll<Self::Stop> {
+        Poll::Pending
+    }
+
+    /// Whether the machine may revise this output. If so, it receives the events that have already
+    /// arrived before the output counts.
+    fn is_provisional(_: &M::Output) -> bool {
+        false
+    }
+
+    /// The machine is about to wait.
+    fn before_wait(&mut self, _machine: &M, _feed: &mut Feed) {}
+
+    /// The machine has handled an input.
+    fn after_input(&mut self, _machine: &mut M) {}
+}
+
+/// Runs a machine to its end, or until the supervisor stops it.
+///
+/// A waiter keeps the state of this future for as long as it waits, so steps and inputs do not live
+/// across the await.
+pub(crate) async fn drive<M: Machine, S: Supervisor<M>>(
+    feed: &mut Feed,
+    machine: &mut M,
+    supervisor: &mut S,
+) -> Result<M::Output, S::Stop> {
+    let step = machine.start(feed.view());
+    let mut until = match advance(feed, machine, supervisor, step)? {
+        Next::Done(output) => return Ok(output),
+        Next::Wait(until) => until,
+    };
+    poll_fn(|cx| poll_inputs(cx, feed, machine, supervisor, &mut until)).await
+}
+
+/// What a machine waits for after everything was done that could be done at once.
+enum Next<T> {
+    Done(T),
+    Wait(Option<Time>),
+}
+
+/// Follows a step, and the steps after it, until the machine waits or has finished.
+fn advance<M: Machine, S: Supervisor<M>>(
+    feed: &mut Feed,
+    machine: &mut M,
+    supervisor: &mut S,
+    mut step: Step<M::Output>,
+) -> Result<Next<M::Output>, S::Stop> {
+    loop {
+        let until = match step {
+            Step::Done(output) => {
+                let is_provisional = S::is_provisional(&output);
+                let Some(event) = is_provisional.then(|| feed.arrived()).flatten() else {
+                    return Ok(Next::Done(output));
+                };
+                step = match supervisor.translate(feed, event)? {
+                    Some(input) => machine.handle(feed.view(), input),
+                    None => Step::Done(output),
+                };
+                continue;
+            }
+            Step::Submit(flight) => {
+                feed.submit(flight).map_err(|error| supervisor.rejected(error))?;
+                None
+            }
+            Step::Wait(until) => until,
+        };
+        supervisor.before_wait(machine, feed);
+        return Ok(Next::Wait(until));
+    }
+}
+
+/// Hands inputs to the machine as they arrive, until it has finished. `until` is when the machine
+/// wants a timer.
+fn poll_inputs<M: Machine, S: Supervisor<M>>(
+    cx: &mut Context<'_>,
+    feed: &mut Feed,
+    machine: &mut M,
+    supervisor: &mut S,
+    until: &mut Option<Time>,
+) -> Poll<Result<M::Output, S::Stop>> {
+    loop {
+        if let Poll::Ready(stop) = supervisor.poll_stop(cx) {
+            return Poll::Ready(Err(stop));
+        }
+        let at = until.iter().copied().chain(supervisor.deadline()).min();
+        let event = ready!(feed.poll_next(cx, at));
+        let Some(input) = supervisor.translate(feed, event)? else { continue };
+        let step = machine.handle(feed.view(), input);
+        supervisor.after_input(machine);
+        match advance(feed, machine, supervisor, step)? {
+            Next::Done(output) => return Poll::Ready(Ok(output)),
+            Next::Wait(next) => *until = next,
+        }
+    }
+}
+
+/// Supervises the machine of a caller who waits for its output, at most until a deadline.
+pub(crate) struct Caller {
+    pub(crate) deadline: Option<Time>,
+}
+
+impl<M: Machine> Supervisor<M> for Caller {
+    type Stop = Interrupted;
+
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Interrupted> {
+        let is_late = self.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
+        match event {
+            FeedEvent::Input(Input::Timer) if is_late => Err(Interrupted::TimedOut),
+            FeedEvent::AuthFailed => Err(Interrupted::AuthFailed),
+            FeedEvent::Closed => Err(Interrupted::Closed),
+            FeedEvent::Input(input) => Ok(Some(input)),
+            FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
+        }
+    }
+
+    fn rejected(&mut self, error: OpError) -> Interrupted {
+        Interrupted::Rejected(error)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+}
+
+/// Runs a machine for a caller, on a lane of its own.
+pub(crate) async fn run<M: Machine>(
+    client: &Client,
+    machine: &mut M,
+    deadline: Option<Time>,
+) -> Result<M::Output, Interrupted> {
+    let mut feed = Feed::new(Session::of(client).lane());
+    drive(&mut feed, machine, &mut Caller { deadline }).await
+}
+
+/// Waits for a while; less if the client stops.
+pub(crate) async fn pause(client: &Client, length: Duration) {
+    let mut feed = Feed::new(Session::of(client).lane());
+    let until = feed.lane.now() + length;
+    while !matches!(
+        feed.next(Some(until)).await,
+        FeedEvent::Input(Input::Timer) | FeedEvent::AuthFailed | FeedEvent::Closed
+    ) {}
+}

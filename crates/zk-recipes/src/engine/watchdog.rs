@@ -1,0 +1,58 @@
+//! A timer that depends on no runtime.
+//!
+//! All other timers run on the client's runtime. If that runtime is blocked or is not driven, a
+//! deadline would pass unnoticed. So a future that waits with a deadline also lets another thread
+//! check the client's clock. The runtime of the waiter does not serve for this: it may have no
+//! timers, or may not be tokio at all.
+
+use std::fmt;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_timer::Delay;
+use zk_session::Time;
+
+/// Shortest delay, so that the loop below ends.
+const DELAY_MIN: Duration = Duration::from_millis(1);
+/// The timer is armed for at most this long, and then armed again: a deadline may be further ahead
+/// than the system's clock can count.
+const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A timer that belongs to no runtime.
+#[derive(Default)]
+pub(crate) struct Watchdog {
+    armed: Option<(Time, Delay)>,
+}
+
+impl Watchdog {
+    /// Ready when it is `at` or later. Otherwise the task is woken then, or earlier.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Time, at: Time) -> Poll<()> {
+        if at <= now {
+            return Poll::Ready(());
+        }
+        // A timer that is armed for an earlier time stays, and is armed again when it fires.
+        if self.armed.as_ref().is_none_or(|(armed, _)| at < *armed) {
+            self.arm(now, at);
+        }
+        while let Some((_, delay)) = &mut self.armed
+            && Pin::new(delay).poll(cx).is_ready()
+        {
+            self.arm(now, at);
+        }
+        Poll::Pending
+    }
+
+    fn arm(&mut self, now: Time, at: Time) {
+        // The two clocks may differ, so the timer may fire before the client's clock shows the time.
+        let delay = at.saturating_since(now).clamp(DELAY_MIN, DELAY_MAX);
+        self.armed = Some((at, Delay::new(delay)));
+    }
+}
+
+impl fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watchdog").field("is_armed", &self.armed.is_some()).finish()
+    }
+}

@@ -1,0 +1,28 @@
+//! Reading the holder of an exclusive lock.
+
+use bytestring::ByteString;
+use jute_codec::Response;
+use zk_session::{Client, SessionId};
+
+use super::machine::id::identity_in;
+use crate::engine::drive::run;
+use crate::lock::contender::Contender;
+use crate::lock::error::LockError;
+use crate::lock::role::Role;
+use crate::machine::{FailedAction, ReadAll, name_of, read};
+
+/// The holder of an exclusive lock, if there is one.
+pub(crate) async fn holder(
+    client: &Client,
+    path: &ByteString,
+) -> Result<Option<Contender>, LockError> {
+    let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, path);
+    let response = run(client, &mut reading, None).await??.into_iter().next().flatten();
+    let Some(Response::GetData(mut data)) = response else { return Ok(None) };
+    if data.stat.ephemeral_owner == SessionId::NONE {
+        let name = name_of(path).unwrap_or_default().to_string();
+        return Err(LockError::MixedKinds { name });
+    }
+    data.data = data.data.map(|bytes| identity_in(&bytes));
+    Ok(Some(Contender::new(path, 0, Role::Exclusive, data)))
+}

@@ -1,0 +1,204 @@
+//! The exclusive lock itself.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use jute_codec::Response;
+use zk_session::recipe::Operation;
+use zk_session::{Client, ConfigError, SessionId};
+
+use super::holder::holder;
+use super::machine::attempt::ExclusiveAttempt;
+use super::machine::profile::ExclusiveProfile;
+use super::machine::removal::ExclusiveRemoval;
+use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::{Acquire, TryAcquire};
+use crate::guard::Guard;
+use crate::lock::contender::Contender;
+use crate::lock::error::LockError;
+use crate::lock::kind::{Fenced, Kind};
+use crate::lock::recipe::Recipe;
+use crate::lock::stats::LockStats;
+use crate::machine::{FailedAction, read};
+
+/// A lock that is one znode: the contender that creates it holds the lock. Contenders are served in
+/// no particular order.
+///
+/// Use it where a lock is mostly free, or where a contender that does not get it does something
+/// else: [`try_acquire`](Self::try_acquire). When it is released, all waiters try at once, and one
+/// of them succeeds, not necessarily the one that has waited longest. With more than a few waiters,
+/// or if every waiter must get its turn, use [`FairLock`](crate::FairLock).
+///
+/// Building a lock does no I/O, and clones are cheap. A lock is identified by the path of its znode.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use zk_recipes::{Client, ExclusiveLock};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let lock = ExclusiveLock::new(&client, "/locks/nightly-report")?;
+///
+/// match lock.try_acquire().await? {
+///     Some(guard) => {
+///         println!("fencing token {}", guard.fencing_token());
+///         guard.release().await?;
+///     }
+///     None => println!("another process writes it"),
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// **No transactions.** All holders use the same znode name, so a check of that name could not tell
+/// them apart. The guard has a [`fencing_token`](crate::Guard::fencing_token) and
+/// [`validate`](crate::Guard::validate).
+///
+/// **Deletes by an administrator.** ZooKeeper has no "delete if it is mine". Suppose that somebody
+/// deletes the holder's znode by hand and another contender creates its own. If the first holder
+/// releases the lock before it is notified, it deletes the znode of the second. Names in a queue are
+/// unique, so this cannot happen to a [`FairLock`](crate::FairLock).
+///
+/// **Costs.** An uncontended acquire is one round trip, a busy `try_acquire` one read, a release one
+/// delete.
+///
+/// **Permissions.** CREATE and DELETE on the directory above, READ on the znode. The lock creates
+/// missing directories as containers, with all permissions for everyone.
+///
+/// **Not reentrant.** A second acquire by the holder waits for the first.
+#[derive(Clone)]
+pub struct ExclusiveLock {
+    core: LockCore,
+    profile: Arc<ExclusiveProfile>,
+}
+
+/// The kind of an [`ExclusiveLock`].
+#[derive(Clone, Copy, Debug)]
+pub enum Exclusive {}
+
+/// An [`ExclusiveLock`] that is held.
+pub type ExclusiveGuard = Guard<Exclusive>;
+
+impl ExclusiveLock {
+    /// A lock at a path, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        Self::builder(client, path)?.build()
+    }
+
+    /// A builder for a lock at a path.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {
+        LockBuilder::new(client, path)
+    }
+
+    /// Acquires the lock, waiting while another contender holds it.
+    ///
+    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
+    /// future waits, a new attempt starts in the next session, within the same timeout. **Cancel
+    /// safe**: dropping the future at any moment leaves no znode.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`]. After any error nothing is held. A znode at the path that is not ephemeral
+    /// is not a lock, and is reported as [`LockError::MixedKinds`].
+    pub fn acquire(&self) -> Acquire<Exclusive> {
+        self.core.acquire(&self.profile)
+    }
+
+    /// Acquires the lock if no other contender holds it. Otherwise returns `None`, at the cost of
+    /// one read. Without a connection it fails with [`LockError::TimedOut`] after its timeout, by
+    /// default the session timeout. In all other respects it is like [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> TryAcquire<Exclusive> {
+        self.core.try_acquire(&self.profile)
+    }
+
+    /// Reads who holds the lock; `None` if it is free. Its waiters cannot be seen.
+    ///
+    /// Lost connections are replayed. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if the znode may not be read; [`LockError::MixedKinds`] if it is not
+    /// ephemeral, and so not a lock; [`LockError::Closed`] and similar errors if the client has
+    /// stopped.
+    pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
+        holder(&self.core.client, &self.profile.path).await
+    }
+
+    /// Counters of this lock and its clones.
+    pub fn stats(&self) -> LockStats {
+        self.core.stats()
+    }
+
+    /// The path of the lock.
+    pub fn path(&self) -> &str {
+        &self.profile.path
+    }
+}
+
+impl LockBuilder<ExclusiveLock> {
+    /// Checks the options and builds the lock.
+    ///
+    /// # Errors
+    ///
+    /// The access control list is empty, or the interval of the watch check is too short.
+    pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
+        let (core, options, ()) = self.finish()?;
+        let profile = ExclusiveProfile {
+            path: options.path,
+            acl: options.acl,
+            identity: options.identity,
+            watch_check: options.watch_check,
+        };
+        Ok(ExclusiveLock { core, profile: Arc::new(profile) })
+    }
+}
+
+impl Recipe for Exclusive {
+    type Profile = ExclusiveProfile;
+    type Attempt = ExclusiveAttempt;
+    type Removal = ExclusiveRemoval;
+    type Change = Infallible;
+
+    const HAS_UNIQUE_NAMES: bool = false;
+
+    fn path(profile: &ExclusiveProfile) -> &ByteString {
+        &profile.path
+    }
+
+    fn attempt(profile: &Arc<ExclusiveProfile>, id: u128, may_wait: bool) -> ExclusiveAttempt {
+        ExclusiveAttempt::new(Arc::clone(profile), id, may_wait)
+    }
+
+    fn look(profile: &ExclusiveProfile) -> (Operation, FailedAction) {
+        (read(profile.path.clone(), None), FailedAction::Read)
+    }
+
+    fn is_taken(_: &ExclusiveProfile, seen: &Response) -> Result<bool, LockError> {
+        let Response::GetData(found) = seen else { return Ok(false) };
+        // A znode that is not ephemeral is not a lock. The attempt reports it.
+        Ok(found.stat.ephemeral_owner != SessionId::NONE)
+    }
+}
+
+impl Kind for Exclusive {}
+impl Fenced for Exclusive {}
+
+impl fmt::Debug for ExclusiveLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExclusiveLock").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,440 @@
+//! One attempt at an exclusive lock, in one session, with one id of its own, which is in the data
+//! of the znode. The session that creates the znode holds the lock.
+//!
+//! 1. In one flight, create the ephemeral znode, and read and watch it. If it was created, the lock
+//!    is held. If the directory is missing, create it and its ancestors, and try again.
+//! 2. If the znode exists already, the read shows its owner. If it is gone again, continue with 1.
+//!    If it is not ephemeral, it is not a lock, and would never be released: fail.
+//! 3. Wait. When the znode is deleted, all waiters continue with 1, and one of them succeeds. When
+//!    its data has changed, read and watch it again.
+//! 4. If the session ends while the attempt waits, start a new attempt in the next session.
+//!
+//! A lost connection leaves the create of step 1 undecided, so:
+//!
+//! 5. In one flight, pass a write barrier, and read and watch the znode. It is ours if it has our
+//!    id *and* belongs to our session: then the lock is held. If it does not exist, continue with 1.
+//!    Otherwise continue with 3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jute_codec::{CreateMode, ErrorCode, EventType, Response};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, SessionId, Time, Zxid};
+
+use super::id::AttemptId;
+use super::profile::ExclusiveProfile;
+use super::removal::ExclusiveRemoval;
+use crate::lock::error::LockError;
+use crate::lock::outcome::{Held, NotHeld, Restart, Tally, Znode};
+use crate::lock::recipe::{Attempt, Removal as _};
+use crate::machine::directory::{Directory, Round};
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
+    WatchNumbers, barrier, create, flight, name_of, parent, read, replayable, spread, take,
+    verdict,
+};
+
+/// One attempt to obtain an exclusive lock.
+#[derive(Clone, Debug)]
+pub struct ExclusiveAttempt {
+    profile: Arc<ExclusiveProfile>,
+    id: AttemptId,
+    /// Otherwise the attempt ends when the lock is taken.
+    may_wait: bool,
+    session: Option<SessionId>,
+    directory: Directory,
+    /// A create had an unknown outcome.
+    is_tainted: bool,
+    /// No barrier has been passed since then.
+    is_undecided: bool,
+    znode: Option<Znode>,
+    watch: Option<WatchNumber>,
+    watches: WatchNumbers,
+    /// The read in flight is a check for missed watches.
+    is_check: bool,
+    tally: Tally,
+    pauses: Pauses,
+    /// The interval of that check, spread so that waiters do not check together.
+    check_interval: Option<Duration>,
+    /// When to check for missed watches.
+    check_at: Option<Time>,
+    /// The attempt has seen another holder.
+    is_waiting: bool,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1 is in flight.
+    Creating,
+    /// The creates of the ancestors are in flight.
+    MakingDirectory,
+    /// Step 5 is in flight.
+    Probing,
+    /// Step 3: the read is in flight.
+    Looking,
+    /// Step 3: waiting.
+    Waiting,
+    /// A server is overloaded; continue with step 1 or 5 after a pause.
+    Pausing,
+    /// The lock is granted on this connection, but the grant may still be revoked by input that has
+    /// already arrived.
+    Granted(u64),
+}
+
+type AttemptStep = Step<Result<Held, NotHeld>>;
+
+impl ExclusiveAttempt {
+    /// An attempt with an id of its own. Without `may_wait` it ends when the lock is taken.
+    pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
+        let profile = profile.into();
+        Self {
+            directory: Directory::default(),
+            id: AttemptId::new(id),
+            check_interval: profile.watch_check.map(|interval| spread(interval, id)),
+            profile,
+            may_wait,
+            session: None,
+            is_tainted: false,
+            is_undecided: false,
+            znode: None,
+            watch: None,
+            watches: WatchNumbers::default(),
+            is_check: false,
+            tally: Tally::default(),
+            pauses: Pauses::default(),
+            check_at: None,
+            is_waiting: false,
+            state: State::Creating,
+        }
+    }
+
+    /// Step 1.
+    fn create(&mut self) -> AttemptStep {
+        self.state = State::Creating;
+        let path = self.profile.path.clone();
+        let data = self.id.data(&self.profile.identity);
+        let create = create(path, data, self.profile.acl.clone(), CreateMode::Ephemeral);
+        let operations = vec![create, self.watched_read()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn created(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+        let session = reply.session;
+        let connection = reply.connection;
+        let [created, look] = take(reply);
+        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
+        let refusal = created.as_ref().err().cloned();
+        self.session = self.session.or(session);
+        match verdict(created) {
+            Verdict::Done(Response::Create2(created)) => {
+                match look {
+                    Ok(Response::GetData(found)) if found.stat.czxid == created.stat.czxid => {}
+                    // Another client has deleted the znode between the create and the read.
+                    Ok(Response::GetData(_)) | Err(OpError::Server(ErrorCode::NO_NODE)) => {
+                        return restart(Restart::ZnodeGone);
+                    }
+                    // The read failed, so it set no watch.
+                    Ok(_) | Err(_) => self.watch = None,
+                }
+                self.session = session;
+                self.grant(view, connection, created.stat.czxid)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS)) => {
+                self.looked(view, connection, look)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
+            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
+            Verdict::NotApplied => {
+                self.tally.replays += 1;
+                self.create()
+            }
+            Verdict::SessionOver => restart(Restart::SessionOver),
+            Verdict::Unknown | Verdict::Done(_) => {
+                self.tally.replays += 1;
+                self.is_tainted = true;
+                self.is_undecided = true;
+                self.session = session;
+                match refusal {
+                    // A server that failed gets time to recover. After a lost connection the flight
+                    // waits for the next one anyway.
+                    Some(error) if !is_connection_lost => {
+                        self.later(view, error, FailedAction::Create)
+                    }
+                    Some(_) | None => self.probe(),
+                }
+            }
+        }
+    }
+
+    /// Evaluates a read of the znode.
+    fn looked(
+        &mut self,
+        view: SessionView,
+        connection: u64,
+        look: Result<Response, OpError>,
+    ) -> AttemptStep {
+        let is_check = std::mem::take(&mut self.is_check);
+        match replayable(look) {
+            Verdict::Done(Response::GetData(found)) => {
+                if self.session.is_some_and(|own| self.id.is_in(own, &found)) {
+                    return self.grant(view, connection, found.stat.czxid);
+                }
+                if found.stat.ephemeral_owner == SessionId::NONE {
+                    let name = name_of(&self.profile.path).unwrap_or_default().to_string();
+                    return Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })));
+                }
+                self.is_waiting = true;
+                self.znode = None;
+                if !self.may_wait {
+                    return Step::Done(Err(NotHeld::Busy));
+                }
+                if self.watch.is_none() {
+                    // The watch fired before this reply was evaluated.
+                    return self.create();
+                }
+                self.state = State::Waiting;
+                self.pauses.reset();
+                self.check_at = self.check_interval.map(|interval| view.now + interval);
+                self.wait(view)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                self.tally.watches_missed += u64::from(is_check);
+                self.create()
+            }
+            Verdict::Refused(error) => self.failed(FailedAction::Read, error),
+            Verdict::SessionOver => restart(Restart::SessionOver),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Read),
+            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {
+                self.tally.replays += 1;
+                self.go_on()
+            }
+        }
+    }
+
+    /// Step 5.
+    fn probe(&mut self) -> AttemptStep {
+        self.state = State::Probing;
+        let operations = vec![barrier(self.profile.path.clone()), self.watched_read()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn probed(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+        let connection = reply.connection;
+        let [barrier, look] = take(reply);
+        match replayable(barrier) {
+            // A barrier that was refused was executed all the same.
+            Verdict::Done(_) | Verdict::Refused(_) => {
+                let is_gone = matches!(look, Err(OpError::Server(ErrorCode::NO_NODE)));
+                if is_gone && self.znode.take().is_some() {
+                    return restart(Restart::ZnodeGone);
+                }
+                if !matches!(&look, Err(error) if error.is_connection_loss()) {
+                    self.is_undecided = false;
+                }
+                self.looked(view, connection, look)
+            }
+            Verdict::SessionOver => restart(Restart::SessionOver),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Read),
+            Verdict::NotApplied | Verdict::Unknown => {
+                self.tally.replays += 1;
+                self.probe()
+            }
+        }
+    }
+
+    fn look(&mut self) -> AttemptStep {
+        self.state = State::Looking;
+        let operations = vec![self.watched_read()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    /// The read of the znode. An attempt that does not wait needs no watch. A pending watch keeps
+    /// its number, so that the registry does not hold two for one znode.
+    fn watched_read(&mut self) -> Operation {
+        let watches = &mut self.watches;
+        let watch = *self.watch.get_or_insert_with(|| watches.issue());
+        read(self.profile.path.clone(), Some(watch).filter(|_| self.may_wait))
+    }
+
+    fn make_directory(&mut self) -> AttemptStep {
+        match self.directory.create(&parent(&self.profile.path)) {
+            Ok(operations) => {
+                self.state = State::MakingDirectory;
+                Step::Submit(flight(self.session, operations))
+            }
+            Err(failure) => Step::Done(Err(failure.into())),
+        }
+    }
+
+    fn made_directory(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+        match self.directory.created(&parent(&self.profile.path), reply) {
+            Round::Retry => self.create(),
+            Round::Repeat => self.make_directory(),
+            Round::Failed(failure) => Step::Done(Err(failure.into())),
+            Round::Later(error) => self.later(view, error, FailedAction::Create),
+            Round::SessionOver => restart(Restart::SessionOver),
+        }
+    }
+
+    fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> AttemptStep {
+        if self.watch != Some(watch) {
+            return self.wait(view);
+        }
+        self.watch = None;
+        match self.state {
+            State::Waiting if kind == EventType::NODE_DELETED => self.create(),
+            State::Waiting => self.look(),
+            // Another client has deleted it, and may have created its own since.
+            State::Granted(_) if kind == EventType::NODE_DELETED => {
+                self.znode = None;
+                restart(Restart::ZnodeGone)
+            }
+            State::Creating
+            | State::MakingDirectory
+            | State::Probing
+            | State::Looking
+            | State::Pausing
+            | State::Granted(_) => self.wait(view),
+        }
+    }
+
+    fn grant(&mut self, view: SessionView, connection: u64, czxid: Zxid) -> AttemptStep {
+        let name = name_of(&self.profile.path).unwrap_or_default();
+        let znode = Znode { name, sequence: 0, czxid };
+        self.znode = Some(znode.clone());
+        if view.alive != Some(connection) {
+            // Step 5 commits a write, which creates a new lease if the old one has ended. If it has
+            // created none, the session gives up the connection, and asking again at once would
+            // change nothing.
+            let is_in_vain = self.state == State::Probing && view.connection == Some(connection);
+            return if is_in_vain { self.pause(view) } else { self.probe() };
+        }
+        self.state = State::Granted(connection);
+        Step::Done(Ok(Held {
+            znode,
+            session: self.session.expect("the znode was created or read in a session"),
+            connection,
+            own_watch: self.watch.filter(|_| self.may_wait),
+            lapses: view.lapses,
+        }))
+    }
+
+    /// Continues with step 5 if a create may have been applied, otherwise with step 1.
+    fn go_on(&mut self) -> AttemptStep {
+        if self.is_undecided || self.znode.is_some() { self.probe() } else { self.create() }
+    }
+
+    /// Retries after a pause, or gives up.
+    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
+        if self.pauses.is_too_many(&error) {
+            return self.failed(action, error);
+        }
+        self.pause(view)
+    }
+
+    fn failed(&self, action: FailedAction, error: OpError) -> AttemptStep {
+        let failure = Failure::new(action, self.profile.path.clone(), error);
+        Step::Done(Err(failure.into()))
+    }
+
+    fn pause(&mut self, view: SessionView) -> AttemptStep {
+        self.state = State::Pausing;
+        Step::Wait(self.pauses.begin(view.now))
+    }
+
+    /// Continues as before. A grant is repeated, unless its connection has ended or its deadline
+    /// has passed: then step 5 decides again.
+    fn wait(&mut self, view: SessionView) -> AttemptStep {
+        match self.state {
+            State::Granted(connection) => match &self.znode {
+                Some(znode) if view.alive == Some(connection) => {
+                    let czxid = znode.czxid;
+                    self.grant(view, connection, czxid)
+                }
+                Some(_) | None => self.probe(),
+            },
+            State::Waiting => Step::Wait(self.check_at),
+            State::Creating
+            | State::MakingDirectory
+            | State::Probing
+            | State::Looking
+            | State::Pausing => Step::Wait(self.pauses.until()),
+        }
+    }
+}
+
+impl Machine for ExclusiveAttempt {
+    type Output = Result<Held, NotHeld>;
+
+    fn start(&mut self, _: SessionView) -> AttemptStep {
+        self.create()
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
+        if matches!(input, Input::Timer) {
+            self.pauses.end();
+        }
+        match (self.state, input) {
+            (_, Input::Ended(session)) if self.session == Some(session) => {
+                restart(Restart::SessionOver)
+            }
+            (State::Creating, Input::Reply(reply)) => self.created(view, reply),
+            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
+            (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
+            (State::Looking, Input::Reply(reply)) => {
+                let connection = reply.connection;
+                let [look] = take(reply);
+                self.looked(view, connection, look)
+            }
+            (State::Waiting, Input::Timer) => {
+                self.is_check = true;
+                self.look()
+            }
+            (State::Pausing, Input::Timer) => self.go_on(),
+            (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
+            // A decision from a connection that has ended has to be made again.
+            (State::Granted(_), Input::Suspended) => self.probe(),
+            // Another server may serve at once what this one was too busy for.
+            (State::Pausing, Input::Suspended) => {
+                self.pauses.end();
+                self.go_on()
+            }
+            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => {
+                self.wait(view)
+            }
+        }
+    }
+}
+
+impl Attempt for ExclusiveAttempt {
+    type Removal = ExclusiveRemoval;
+
+    /// The attempt knows the holder only, not the other waiters.
+    fn ahead(&self) -> Option<usize> {
+        self.is_waiting.then_some(1)
+    }
+
+    fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
+    }
+
+    fn abandon(self) -> (ExclusiveRemoval, bool) {
+        let is_creating = self.state == State::Creating;
+        let is_certain = self.znode.is_some() && matches!(self.state, State::Granted(_));
+        let path = self.profile.path.clone();
+        let czxid = self.znode.map(|znode| znode.czxid);
+        let mut removal =
+            ExclusiveRemoval::new(path, self.id, self.session, czxid, self.is_tainted);
+        if !is_certain {
+            removal.doubt();
+        }
+        (removal, is_creating)
+    }
+}
+
+fn restart(restart: Restart) -> AttemptStep {
+    Step::Done(Err(NotHeld::Restart(restart)))
+}

@@ -1,0 +1,6 @@
+//! The machines of an exclusive lock.
+
+pub(crate) mod attempt;
+pub(crate) mod id;
+pub(crate) mod profile;
+pub(crate) mod removal;

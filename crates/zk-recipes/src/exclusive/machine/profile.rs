@@ -1,0 +1,20 @@
+//! What the machines of an exclusive lock know about it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::Acl;
+
+/// What the machines of an exclusive lock know about it.
+#[derive(Clone, Debug)]
+pub struct ExclusiveProfile {
+    /// The znode.
+    pub path: ByteString,
+    /// Its access control list.
+    pub acl: Vec<Acl>,
+    /// The part of its data that follows the attempt's id.
+    pub identity: Bytes,
+    /// How often a waiter checks for missed watches although nothing has happened.
+    pub watch_check: Option<Duration>,
+}

@@ -1,0 +1,168 @@
+//! The fair lock.
+
+mod naming;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+
+use zk_session::{Client, ConfigError};
+
+pub use self::naming::Naming;
+use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::{Acquire, TryAcquire};
+use crate::lock::contender::Contender;
+use crate::lock::error::LockError;
+use crate::lock::kind::{Fair, Fenced, Kind, Queued};
+use crate::lock::stats::LockStats;
+use crate::queue::contenders::contenders;
+use crate::queue::naming::QueueNames;
+use crate::queue::profile::QueueProfile;
+use crate::queue::recipe::QueueKind;
+
+/// An exclusive lock whose contenders are served in the order in which the ensemble accepted them.
+///
+/// Building a lock does no I/O, and clones are cheap. A lock is identified by its directory:
+/// contenders in any process that use the same directory, and the same [`Naming`], exclude each
+/// other.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use std::time::Duration;
+/// use zk_recipes::{Client, FairLock};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let lock = FairLock::new(&client, "/locks/billing")?;
+///
+/// let guard = lock.acquire().timeout(Duration::from_secs(30)).await?;
+/// println!("fencing token {}", guard.fencing_token());
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// **Costs.** An uncontended acquire is one round trip. A waiter watches only the contender ahead of
+/// it. If it was directly behind the holder, the holder's release grants it the lock without another
+/// request. [`try_acquire`](Self::try_acquire) on a busy lock is one read.
+///
+/// **Permissions.** READ, CREATE and DELETE on the directory, READ on the contender znodes. The lock
+/// creates a missing directory and its ancestors as containers, with all permissions for everyone.
+/// If that is not what you want, create the directory beforehand.
+///
+/// **Not reentrant.** A second acquire by the holder waits behind the first.
+#[derive(Clone)]
+pub struct FairLock {
+    core: LockCore,
+    profile: Arc<QueueProfile>,
+}
+
+impl FairLock {
+    /// A lock at a directory, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
+        Self::builder(client, directory)?.build()
+    }
+
+    /// A builder for a lock at a directory.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn builder(
+        client: &Client,
+        directory: &str,
+    ) -> Result<LockBuilder<Self, Naming>, ConfigError> {
+        LockBuilder::new(client, directory)
+    }
+
+    /// Acquires the lock, after all contenders that are in the queue already.
+    ///
+    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
+    /// future waits, a new attempt starts in the next session, at the end of the queue, within the
+    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`]. After any error nothing is held.
+    pub fn acquire(&self) -> Acquire<Fair> {
+        self.core.acquire(&self.profile)
+    }
+
+    /// Acquires the lock if no other contender holds it or waits for it. Otherwise returns `None`,
+    /// at the cost of one read. Without a connection it fails with [`LockError::TimedOut`] after
+    /// its timeout, by default the session timeout. In all other respects it is like
+    /// [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> TryAcquire<Fair> {
+        self.core.try_acquire(&self.profile)
+    }
+
+    /// Reads the queue: the holder first, then the waiters in their order. Contenders that arrive or
+    /// leave meanwhile may be missing or included.
+    ///
+    /// Lost connections are replayed. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if the directory or a contender may not be read;
+    /// [`LockError::MixedKinds`]; [`LockError::Closed`] and similar errors if the client has
+    /// stopped.
+    pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
+        contenders(&self.core.client, &self.profile).await
+    }
+
+    /// Counters of this lock and its clones.
+    pub fn stats(&self) -> LockStats {
+        self.core.stats()
+    }
+
+    /// The directory of the lock.
+    pub fn directory(&self) -> &str {
+        &self.profile.directory
+    }
+}
+
+impl LockBuilder<FairLock, Naming> {
+    /// Form of the contenders' names. Default: [`Naming::curator`].
+    pub fn naming(self, naming: Naming) -> Self {
+        self.set_naming(naming)
+    }
+
+    /// Checks the options and builds the lock.
+    ///
+    /// # Errors
+    ///
+    /// The access control list is empty, or the interval of the watch check is too short.
+    pub fn build(self) -> Result<FairLock, ConfigError> {
+        let (core, options, Naming(form)) = self.finish()?;
+        let profile = QueueProfile {
+            directory: options.path,
+            names: QueueNames::exclusive(form),
+            acl: options.acl,
+            identity: options.identity,
+            watch_check: options.watch_check,
+        };
+        Ok(FairLock { core, profile: Arc::new(profile) })
+    }
+}
+
+impl QueueKind for Fair {
+    type Change = Infallible;
+}
+
+impl Kind for Fair {}
+impl Fenced for Fair {}
+impl Queued for Fair {}
+
+impl fmt::Debug for FairLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairLock").field("directory", &self.directory()).finish_non_exhaustive()
+    }
+}

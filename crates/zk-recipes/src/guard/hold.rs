@@ -1,0 +1,314 @@
+//! A lock that is held: its state, computed on demand, and what proves it.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Poll;
+
+use bytestring::ByteString;
+use jute_codec::{DataReply, ErrorCode, Response};
+use tokio::sync::{oneshot, watch};
+use tracing::debug;
+use zk_session::recipe::{Operation, Session};
+use zk_session::{Client, OpError, SessionId, SessionState, Zxid};
+
+use crate::engine::feed::Feed;
+use crate::engine::watchdog::Watchdog;
+use crate::lock::error::{LockError, LostReason};
+use crate::lock::outcome::{Held, Refusal, Released, Znode};
+use crate::lock::phase::{Observer, Phase};
+use crate::lock::recipe::Recipe;
+use crate::lock::state::{AtRiskPolicy, LockState};
+use crate::lock::stats::Counters;
+use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read, replayable};
+
+/// What an acquire passes on to the lock that it obtains.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) client: Client,
+    pub(crate) at_risk: AtRiskPolicy,
+    pub(crate) observer: Observer,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// What a guard and its keeper share.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) session: SessionId,
+    pub(crate) path: ByteString,
+    pub(crate) znode: Znode,
+    /// The transaction that created the znode; `None` after a change, which does not report it.
+    created_by: Option<Zxid>,
+    /// How many guard deadlines of the client had passed at the grant.
+    lapses: u64,
+    /// The connection on which the lock was granted or last proven.
+    proven_on: AtomicU64,
+    /// The lock was held with a lease at some time. Until then, being at risk is no reason to give
+    /// it up.
+    was_held: AtomicBool,
+    lost: Arc<watch::Sender<Option<LostReason>>>,
+    pub(super) terms: Terms,
+}
+
+/// What the owner of a guard asks its keeper for. `R` is the request for a change.
+#[derive(Debug)]
+pub(crate) enum Command<R> {
+    Change(R, oneshot::Sender<ChangeReply<R>>),
+    Release(oneshot::Sender<Result<Released, ReleaseFailure>>),
+}
+
+/// The two halves of a guard: the state it reads, and the channel to its keeper.
+#[derive(Debug)]
+pub(crate) struct Holding<R> {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) keeper: oneshot::Sender<Command<R>>,
+}
+
+/// The lock after the change, which cannot change again. Or the error, with the lock as it was
+/// before, if it is still held.
+pub(crate) type ChangeReply<R> =
+    Result<Holding<std::convert::Infallible>, (LockError, Option<Holding<R>>)>;
+
+/// Why a release did not remove the znode.
+#[derive(Debug)]
+pub(crate) enum ReleaseFailure {
+    Refused(Refusal),
+    Stopped,
+}
+
+/// The result of a proof that a lock is held.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) enum Proof {
+    Held,
+    Lost(LostReason),
+    /// The server cannot tell at present.
+    Later,
+    /// The connection was lost.
+    Open,
+    Refused(OpError),
+}
+
+impl Hold {
+    pub(super) fn new(terms: Terms, path: ByteString, held: Held) -> Self {
+        Self {
+            path,
+            created_by: Some(held.znode.czxid),
+            session: held.session,
+            znode: held.znode,
+            lapses: held.lapses,
+            proven_on: AtomicU64::new(held.connection),
+            was_held: AtomicBool::new(false),
+            lost: Arc::new(watch::Sender::new(None)),
+            terms,
+        }
+    }
+
+    /// The same lock, held by another znode. Tasks that wait for the loss of one hold are notified
+    /// of the loss of the other.
+    pub(super) fn with_znode(&self, path: ByteString, znode: Znode, connection: u64) -> Self {
+        Self {
+            path,
+            znode,
+            created_by: None,
+            proven_on: AtomicU64::new(connection),
+            was_held: AtomicBool::new(self.was_held()),
+            session: self.session,
+            lapses: self.lapses,
+            lost: Arc::clone(&self.lost),
+            terms: self.terms.clone(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.terms.client
+    }
+
+    /// Records that the lock was proven on this connection.
+    pub(crate) fn prove(&self, connection: u64) {
+        self.proven_on.fetch_max(connection, Ordering::AcqRel);
+    }
+
+    /// Whether the lock was held with a lease at some time.
+    pub(crate) fn was_held(&self) -> bool {
+        self.was_held.load(Ordering::Acquire)
+    }
+
+    /// State of the lock right now.
+    pub(crate) fn state(&self) -> LockState {
+        if let Some(reason) = self.lost_reason() {
+            return LockState::Lost(reason);
+        }
+        let status = self.client().status();
+        let now = self.client().now();
+        let is_past = status.guard_deadline().is_none_or(|deadline| deadline <= now);
+        let loss = if matches!(status.state, SessionState::Closed | SessionState::AuthFailed) {
+            Some(LostReason::Closed)
+        } else if status.session != Some(self.session) {
+            Some(LostReason::SessionExpired)
+        } else if status.lapses != self.lapses || is_past {
+            // A deadline that passed is final, even if the session turns out to be alive: another
+            // contender may have been granted the lock in the meantime.
+            Some(LostReason::DeadlinePassed)
+        } else {
+            None
+        };
+        if let Some(reason) = loss {
+            return LockState::Lost(self.lose(reason));
+        }
+        let is_proven = self.proven_on.load(Ordering::Acquire) == status.connection;
+        let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
+        let is_connected = status.state == SessionState::Connected;
+        if is_connected && is_proven && is_prompt && status.is_leased(now) {
+            self.was_held.store(true, Ordering::Release);
+            return LockState::Held;
+        }
+        match self.terms.at_risk {
+            AtRiskPolicy::TreatAsLost if self.was_held() => {
+                LockState::Lost(self.lose(LostReason::AtRisk))
+            }
+            AtRiskPolicy::GoOn | AtRiskPolicy::TreatAsLost => LockState::AtRisk,
+        }
+    }
+
+    /// Waits until the lock is held with a lease for the first time. The reason if it is lost
+    /// before that.
+    pub(crate) async fn first_held(&self) -> Result<(), LostReason> {
+        let mut states = self.client().states();
+        let mut feed = Feed::new(Session::of(self.client()).lane());
+        loop {
+            // A change after this call ends the wait below.
+            states.current();
+            match self.state() {
+                LockState::Lost(reason) => return Err(reason),
+                LockState::Held => return Ok(()),
+                LockState::AtRisk => {}
+            }
+            // A proof of the lock on a new connection is not a change of the session.
+            let look_at = self.client().now() + PAUSE;
+            tokio::select! {
+                Some(_) = states.next() => {}
+                _ = feed.next(Some(look_at)) => {}
+            }
+        }
+    }
+
+    /// Whether a znode that was read is the one of this lock. Its data do not matter: no other
+    /// znode was created by the same transaction.
+    fn is_own(&self, found: &DataReply) -> bool {
+        found.stat.ephemeral_owner == self.session
+            && self.created_by.is_none_or(|czxid| found.stat.czxid == czxid)
+    }
+
+    /// Operations that prove that the lock is held: a committed write and, for a name that all
+    /// holders share, a read behind it. Without `watch`, a unique name needs no read.
+    pub(crate) fn proof<K: Recipe>(&self, watch: Option<WatchNumber>) -> Vec<Operation> {
+        let mut operations = vec![barrier(self.path.clone())];
+        if watch.is_some() || !K::HAS_UNIQUE_NAMES {
+            operations.push(read(self.path.clone(), watch));
+        }
+        operations
+    }
+
+    /// Evaluates the results of [`proof`](Self::proof).
+    pub(crate) fn proven<K: Recipe>(&self, results: Vec<Result<Response, OpError>>) -> Proof {
+        let mut verdicts = results.into_iter().map(replayable);
+        let by_check = match verdicts.next() {
+            Some(Verdict::Done(response)) => match multi_refusal(&response) {
+                None => Proof::Held,
+                Some(ErrorCode::NO_NODE) => Proof::Lost(LostReason::ZnodeDeleted),
+                Some(code) => Proof::Refused(OpError::Server(code)),
+            },
+            Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
+            Some(Verdict::Refused(error)) => Proof::Refused(error),
+            Some(Verdict::Later(_)) => Proof::Later,
+            Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
+        };
+        if K::HAS_UNIQUE_NAMES || by_check != Proof::Held {
+            return by_check;
+        }
+        // Any holder's znode passes the check of a name that all of them share.
+        self.seen(verdicts.next())
+    }
+
+    /// Evaluates a read of the own znode.
+    pub(super) fn seen(&self, read: Option<Verdict>) -> Proof {
+        match read {
+            Some(Verdict::Done(Response::GetData(found))) if self.is_own(&found) => Proof::Held,
+            Some(Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                Proof::Lost(LostReason::ZnodeDeleted)
+            }
+            Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
+            Some(Verdict::Refused(error)) => Proof::Refused(error),
+            Some(Verdict::Later(_)) => Proof::Later,
+            Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
+        }
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.state() {
+            LockState::Held => Phase::Held,
+            LockState::AtRisk => Phase::AtRisk,
+            LockState::Lost(reason) => Phase::Lost(reason),
+        }
+    }
+
+    /// Why the lock was lost, if it is known to be.
+    pub(super) fn lost_reason(&self) -> Option<LostReason> {
+        *self.lost.borrow()
+    }
+
+    /// Reports the loss of the lock to tasks that wait for it.
+    pub(super) fn losses(&self) -> watch::Receiver<Option<LostReason>> {
+        self.lost.subscribe()
+    }
+
+    /// Waits until the lock is lost. The keeper wakes the waiter. In case the keeper's runtime is
+    /// stalled, a watchdog notices that the guard deadline has passed.
+    pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
+        let mut losses = self.losses();
+        let hold = Arc::downgrade(self);
+        async move {
+            let mut watchdog = Watchdog::default();
+            let mut loss = pin!(losses.wait_for(Option::is_some));
+            let reason = poll_fn(|cx| {
+                if let Poll::Ready(loss) = loss.as_mut().poll(cx) {
+                    return Poll::Ready(loss.ok().and_then(|reason| *reason));
+                }
+                // A lock that was released has no state, and can no longer be lost.
+                let Some(hold) = hold.upgrade() else { return Poll::Pending };
+                while let Some(deadline) = hold.client().status().guard_deadline()
+                    && watchdog.poll(cx, hold.client().now(), deadline).is_ready()
+                {
+                    // An acknowledgement between the two calls may have postponed the deadline.
+                    if let LockState::Lost(reason) = hold.state() {
+                        return Poll::Ready(Some(reason));
+                    }
+                }
+                Poll::Pending
+            })
+            .await;
+            match reason {
+                Some(reason) => reason,
+                // The guard was released, so the lock can no longer be lost.
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Records that the lock is lost for good. The first reason stays, and is returned.
+    pub(crate) fn lose(&self, reason: LostReason) -> LostReason {
+        let mut is_first = false;
+        self.lost.send_if_modified(|lost| {
+            is_first = lost.is_none();
+            lost.get_or_insert(reason);
+            is_first
+        });
+        if is_first {
+            debug!(path = %self.path, %reason, "the lock is lost");
+            Counters::count(&self.terms.counters.lost);
+            self.terms.observer.end(Phase::Lost(reason));
+        }
+        self.lost_reason().unwrap_or(reason)
+    }
+}

@@ -1,0 +1,469 @@
+//! The keeper of a lock that is held: a task that notices the loss, renews the proof after a
+//! reconnect, changes the lock if its owner asks for it, and finally removes the znode.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use jute_codec::EventType;
+use tokio::sync::oneshot;
+use tracing::{Instrument as _, Span};
+use zk_session::recipe::{Reply, Slot};
+use zk_session::{OpError, SessionState, Time};
+
+use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms};
+use super::removal::{self, Ended};
+use crate::engine::drive::{Supervisor, drive};
+use crate::engine::feed::{Feed, FeedEvent};
+use crate::lock::error::{LockError, LostReason};
+use crate::lock::outcome::{Changed, Held, NotChanged, Released};
+use crate::lock::phase::Phase;
+use crate::lock::recipe::{Change, ChangeRequest, Recipe, Removal};
+use crate::lock::state::{AtRiskPolicy, LockState};
+use crate::lock::stats::Counters;
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, PAUSE, WatchNumber, WatchNumbers, flight, read,
+    replayable,
+};
+
+/// When the keeper watches the own znode after a grant without waiting. Most locks are released by
+/// then, and their acquire costs one round trip.
+const WATCH_AFTER: Duration = Duration::from_millis(100);
+
+/// Starts the keeper of a lock that was just granted.
+pub(crate) fn start<K: Recipe>(
+    terms: Terms,
+    mut feed: Feed,
+    slot: Slot,
+    removal: K::Removal,
+    held: Held,
+    span: Span,
+) -> Holding<ChangeRequest<K>> {
+    // An attempt that was granted from further behind has not needed the lease so far.
+    feed.lane.need_lease(true);
+    let now = feed.lane.now();
+    let own_watch = held.own_watch;
+    let granted_on = held.connection;
+    let path = removal.path_of(&held.znode);
+    let hold = Arc::new(Hold::new(terms, path, held));
+    let phase = hold.phase();
+    hold.terms.observer.report(phase);
+    let (commands, received) = oneshot::channel();
+    let keeper = Keeper::<K> {
+        own_watch,
+        watches: WatchNumbers::after(own_watch),
+        watch_at: own_watch.is_none().then(|| now + WATCH_AFTER),
+        needs_proof: false,
+        granted_on,
+        since: now,
+        // The time before the first lease does not count as a risk.
+        is_at_risk: phase == Phase::AtRisk,
+        presence: Presence(Some(Arc::clone(&hold))),
+        hold: Arc::clone(&hold),
+        feed,
+        removal,
+    };
+    slot.run(keep(keeper, received, span.clone()).instrument(span));
+    Holding { hold, keeper: commands }
+}
+
+struct Keeper<K: Recipe> {
+    hold: Arc<Hold>,
+    feed: Feed,
+    removal: K::Removal,
+    /// The watch on the own znode.
+    own_watch: Option<WatchNumber>,
+    watches: WatchNumbers,
+    /// When to read and watch the own znode.
+    watch_at: Option<Time>,
+    /// The connection is new, and nothing has proven the lock on it yet.
+    needs_proof: bool,
+    /// Connection of the grant.
+    granted_on: u64,
+    since: Time,
+    /// Whether the lock was at risk when the keeper last looked.
+    is_at_risk: bool,
+    presence: Presence,
+}
+
+/// Shows that the lock has a keeper. If the task is dropped before it has finished, its runtime has
+/// shut down: the session is no longer renewed, and a loss of the lock would go unnoticed.
+struct Presence(Option<Arc<Hold>>);
+
+impl Presence {
+    fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take() {
+            hold.lose(LostReason::Closed);
+        }
+    }
+}
+
+type ReleaseReply = oneshot::Sender<Result<Released, ReleaseFailure>>;
+
+/// Why the keeper stops watching.
+enum End<R> {
+    Change(R, oneshot::Sender<ChangeReply<R>>),
+    /// The guard was dropped.
+    Dropped,
+    Lost,
+    Released(ReleaseReply),
+}
+
+impl<R> From<Result<Command<R>, oneshot::error::RecvError>> for End<R> {
+    fn from(command: Result<Command<R>, oneshot::error::RecvError>) -> Self {
+        match command {
+            Ok(Command::Change(request, reply)) => Self::Change(request, reply),
+            Ok(Command::Release(reply)) => Self::Released(reply),
+            Err(_) => Self::Dropped,
+        }
+    }
+}
+
+async fn keep<K: Recipe>(
+    mut keeper: Keeper<K>,
+    mut commands: oneshot::Receiver<Command<ChangeRequest<K>>>,
+    span: Span,
+) {
+    let owner = loop {
+        match keeper.watch(&mut commands).await {
+            End::Change(request, reply) => match keeper.change(request, reply).await {
+                AfterChange::Unchanged(next) => commands = next,
+                AfterChange::Changed(commands) => break keeper.watch_changed(commands).await,
+            },
+            End::Dropped => break Owner::Gone,
+            End::Lost => break Owner::Unknown(Box::pin(owner_of_lost(commands))),
+            End::Released(reply) => break Owner::Waits(reply),
+        }
+    };
+    let Keeper { mut feed, hold, mut removal, granted_on, since, presence, .. } = keeper;
+    presence.end();
+    let Terms { counters, observer, .. } = hold.terms.clone();
+    counters.held(feed.lane.now().saturating_since(since));
+    // Another holder may have replaced the znode while the lock was not certainly ours.
+    if hold.state() != LockState::Held || feed.lane.status().connection != granted_on {
+        removal.doubt();
+    }
+    // From here on the lock is not held, whatever happens to the removal.
+    drop(hold);
+    feed.lane.need_lease(false);
+    let ended = removal::run(&mut feed, &mut removal, false).await;
+    counters.replays(removal.replays());
+    observer.end(Phase::Released);
+    // Before waiting for the owner: a znode that is left behind blocks other contenders.
+    removal::after(&feed, removal, &ended, span);
+    let reply = match owner {
+        Owner::Gone => None,
+        Owner::Waits(reply) => Some(reply),
+        Owner::Unknown(owner) => drain_until(&mut feed, owner).await,
+    };
+    if let Some(reply) = reply {
+        let _ = reply.send(match ended {
+            Ended::Released(released) => Ok(released),
+            Ended::Refused(refusal) => Err(ReleaseFailure::Refused(refusal)),
+            Ended::Stopped => Err(ReleaseFailure::Stopped),
+        });
+    }
+}
+
+/// Who receives the result of the removal.
+enum Owner {
+    /// The owner of the guard dropped it.
+    Gone,
+    /// The owner of a lost guard may still release it, and expects to be told how that ended.
+    Unknown(Pin<Box<dyn Future<Output = Option<ReleaseReply>> + Send>>),
+    /// The owner is waiting for the release.
+    Waits(ReleaseReply),
+}
+
+/// Waits until the owner of a lost guard releases or drops it.
+async fn owner_of_lost<R>(commands: oneshot::Receiver<Command<R>>) -> Option<ReleaseReply> {
+    match commands.await {
+        Ok(Command::Release(reply)) => Some(reply),
+        // Dropping the reply channel reports that nothing was done.
+        Ok(Command::Change(..)) | Err(_) => None,
+    }
+}
+
+/// Waits for the owner, and discards the events of the lane meanwhile.
+async fn drain_until(
+    feed: &mut Feed,
+    mut owner: Pin<Box<dyn Future<Output = Option<ReleaseReply>> + Send>>,
+) -> Option<ReleaseReply> {
+    loop {
+        let event = tokio::select! {
+            biased;
+            reply = &mut owner => return reply,
+            event = feed.next(None) => event,
+        };
+        if matches!(event, FeedEvent::AuthFailed | FeedEvent::Closed) {
+            return owner.await;
+        }
+    }
+}
+
+/// What became of a change.
+enum AfterChange<R> {
+    Changed(oneshot::Receiver<Command<Infallible>>),
+    Unchanged(oneshot::Receiver<Command<R>>),
+}
+
+impl<K: Recipe> Keeper<K> {
+    /// Runs until the owner sends a command, or the lock is lost.
+    async fn watch<R>(&mut self, commands: &mut oneshot::Receiver<Command<R>>) -> End<R> {
+        let mut losses = self.hold.losses();
+        loop {
+            let until = self.watch_at.into_iter().chain(self.next_look()).min();
+            let event = tokio::select! {
+                biased;
+                command = &mut *commands => return End::from(command),
+                _ = losses.wait_for(Option::is_some) => return End::Lost,
+                event = self.feed.next(until) => event,
+            };
+            match event {
+                FeedEvent::Input(Input::Timer) => self.prove_if_due(),
+                FeedEvent::Input(Input::Watch { watch, kind }) => self.event(watch, kind),
+                FeedEvent::Input(Input::Reply(reply)) => self.replied(reply),
+                FeedEvent::Connected(session) if session == self.hold.session => self.prove(),
+                event @ (FeedEvent::AuthFailed
+                | FeedEvent::Closed
+                | FeedEvent::Connected(_)
+                | FeedEvent::Input(Input::Ended(_) | Input::Suspended)
+                | FeedEvent::Lapsed) => lose_if_over(&self.hold, &event),
+            }
+            notice(&self.hold, &mut self.is_at_risk);
+        }
+    }
+
+    /// Watches a lock that was changed, until its end.
+    async fn watch_changed(
+        &mut self,
+        mut commands: oneshot::Receiver<Command<Infallible>>,
+    ) -> Owner {
+        match self.watch(&mut commands).await {
+            End::Change(never, _) => match never {},
+            End::Dropped => Owner::Gone,
+            End::Lost => Owner::Unknown(Box::pin(owner_of_lost(commands))),
+            End::Released(reply) => Owner::Waits(reply),
+        }
+    }
+
+    /// When to look at the state of the lock although nothing has happened: an acknowledgement
+    /// that is overdue is not an event. `None` if no one observes the state.
+    fn next_look(&self) -> Option<Time> {
+        let Terms { at_risk, observer, .. } = &self.hold.terms;
+        if *at_risk == AtRiskPolicy::GoOn && !observer.is_watched() {
+            return None;
+        }
+        let status = self.feed.lane.status();
+        let now = self.feed.lane.now();
+        status
+            .risk_deadline()
+            .filter(|overdue| *overdue > now)
+            // Nor is the acknowledgement an event when it arrives at last.
+            .or_else(|| (status.state == SessionState::Connected).then(|| now + PAUSE))
+    }
+
+    fn prove_if_due(&mut self) {
+        if self.watch_at.is_some_and(|at| at <= self.feed.lane.now()) {
+            self.watch_at = None;
+            self.submit();
+        }
+    }
+
+    /// After a resume: a committed check, and a watch that is known to be set.
+    fn prove(&mut self) {
+        self.watch_at = None;
+        self.needs_proof = true;
+        self.submit();
+    }
+
+    fn submit(&mut self) {
+        // A pending watch keeps its number, so that the registry does not hold two for one znode.
+        let watches = &mut self.watches;
+        let own_watch = *self.own_watch.get_or_insert_with(|| watches.issue());
+        let operations = if self.needs_proof {
+            self.hold.proof::<K>(Some(own_watch))
+        } else {
+            vec![read(self.hold.path.clone(), Some(own_watch))]
+        };
+        if self.feed.submit(flight(Some(self.hold.session), operations)).is_err() {
+            self.own_watch = None;
+            self.watch_at = Some(self.feed.lane.now() + PAUSE);
+        }
+    }
+
+    fn event(&mut self, watch: WatchNumber, kind: EventType) {
+        if self.own_watch != Some(watch) {
+            return;
+        }
+        self.own_watch = None;
+        if kind == EventType::NODE_DELETED {
+            self.hold.lose(LostReason::ZnodeDeleted);
+        } else {
+            // A change of the data does not matter, but it has used up the watch.
+            self.submit();
+        }
+    }
+
+    /// Evaluates the reply to [`submit`](Self::submit): a proof, or the read alone.
+    fn replied(&mut self, reply: Reply) {
+        let is_proof = reply.results.len() > 1;
+        let seen = self.hold.seen(reply.results.last().cloned().map(replayable));
+        if is_proof {
+            let proof = self.hold.proven::<K>(reply.results);
+            if proof == Proof::Held {
+                self.needs_proof = false;
+                self.hold.prove(reply.connection);
+            }
+            self.conclude(&proof);
+        }
+        self.conclude(&seen);
+    }
+
+    fn conclude(&mut self, proof: &Proof) {
+        match proof {
+            Proof::Lost(reason) => {
+                self.hold.lose(*reason);
+            }
+            Proof::Later => self.watch_at = Some(self.feed.lane.now() + PAUSE),
+            // After a lost connection, the next one brings a new proof. Without the right to read,
+            // nothing can prove the lock: it stays at risk.
+            Proof::Held | Proof::Open | Proof::Refused(_) => {}
+        }
+    }
+
+    /// Changes the lock, and replies to its owner. Whatever the result, a command follows: the
+    /// owner releases or drops the guard that holds the lock now, and an owner that is gone has
+    /// dropped it already.
+    async fn change(
+        &mut self,
+        request: ChangeRequest<K>,
+        reply: oneshot::Sender<ChangeReply<ChangeRequest<K>>>,
+    ) -> AfterChange<ChangeRequest<K>> {
+        match self.run_change(request).await {
+            Ok(changed) => {
+                self.hold = Arc::new(changed);
+                let (keeper, commands) = oneshot::channel();
+                let _ = reply.send(Ok(Holding { hold: Arc::clone(&self.hold), keeper }));
+                AfterChange::Changed(commands)
+            }
+            Err(error) => {
+                let (keeper, commands) = oneshot::channel();
+                let holding = Holding { hold: Arc::clone(&self.hold), keeper };
+                let is_lost = matches!(error, LockError::Lost(_));
+                let _ = reply.send(Err((error, (!is_lost).then_some(holding))));
+                AfterChange::Unchanged(commands)
+            }
+        }
+    }
+
+    async fn run_change(&mut self, request: ChangeRequest<K>) -> Result<Hold, LockError> {
+        let hold = Arc::clone(&self.hold);
+        // Leave a lock alone that is lost already.
+        if let LockState::Lost(reason) = hold.state() {
+            return Err(LockError::Lost(reason));
+        }
+        let znode = hold.znode.clone();
+        let mut change = K::Change::begin(request, &mut self.removal, hold.session, znode);
+        let mut supervisor = Changing {
+            hold: Arc::clone(&hold),
+            loss: Box::pin(wait_for_loss(Arc::clone(&hold))),
+            is_at_risk: &mut self.is_at_risk,
+        };
+        let changed = drive(&mut self.feed, &mut change, &mut supervisor).await?;
+        match changed {
+            Ok(Changed { znode, connection }) => {
+                hold.terms.counters.replays(change.replays());
+                K::Change::settle(&mut self.removal, &znode);
+                // The watch was on the znode that is gone.
+                self.own_watch = None;
+                self.needs_proof = false;
+                self.granted_on = connection;
+                self.watch_at = Some(self.feed.lane.now() + WATCH_AFTER);
+                let path = self.removal.path_of(&znode);
+                Ok(hold.with_znode(path, znode, connection))
+            }
+            Err(NotChanged::Lost(reason)) => {
+                hold.lose(reason);
+                Err(LockError::Lost(reason))
+            }
+            Err(NotChanged::Refused(error)) => {
+                K::Change::settle(&mut self.removal, &hold.znode);
+                // The change has discarded events of the own znode, so read it again.
+                self.prove();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Supervises a change: the loss of the lock ends it.
+struct Changing<'a> {
+    hold: Arc<Hold>,
+    loss: Pin<Box<dyn Future<Output = LostReason> + Send>>,
+    is_at_risk: &'a mut bool,
+}
+
+impl<M: Machine> Supervisor<M> for Changing<'_> {
+    type Stop = LockError;
+
+    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, LockError> {
+        if let FeedEvent::Input(input @ (Input::Reply(_) | Input::Timer | Input::Ended(_))) = event
+        {
+            return Ok(Some(input));
+        }
+        lose_if_over(&self.hold, &event);
+        notice(&self.hold, self.is_at_risk);
+        Ok(None)
+    }
+
+    fn rejected(&mut self, error: OpError) -> LockError {
+        self.hold.lose(LostReason::Closed);
+        Failure::new(FailedAction::Create, self.hold.path.clone(), error).into()
+    }
+
+    fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<LockError> {
+        self.loss.as_mut().poll(cx).map(LockError::Lost)
+    }
+}
+
+async fn wait_for_loss(hold: Arc<Hold>) -> LostReason {
+    let mut losses = hold.losses();
+    let _ = losses.wait_for(Option::is_some).await;
+    hold.lost_reason().unwrap_or(LostReason::DeadlinePassed)
+}
+
+/// Loses the lock if the event ends its session or its deadline.
+fn lose_if_over(hold: &Hold, event: &FeedEvent) {
+    match event {
+        FeedEvent::AuthFailed | FeedEvent::Closed => {
+            hold.lose(LostReason::Closed);
+        }
+        FeedEvent::Lapsed => {
+            hold.lose(LostReason::DeadlinePassed);
+        }
+        FeedEvent::Input(Input::Ended(session)) if *session == hold.session => {
+            hold.lose(LostReason::SessionExpired);
+        }
+        FeedEvent::Connected(_) | FeedEvent::Input(_) => {}
+    }
+}
+
+/// Counts a risk that begins, and reports the phase to observers.
+fn notice(hold: &Hold, is_at_risk: &mut bool) {
+    let phase = hold.phase();
+    let was_at_risk = std::mem::replace(is_at_risk, phase == Phase::AtRisk);
+    if *is_at_risk && !was_at_risk {
+        Counters::count(&hold.terms.counters.at_risk);
+    }
+    hold.terms.observer.report(phase);
+}

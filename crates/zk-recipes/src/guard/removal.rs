@@ -1,0 +1,137 @@
+//! Running a removal to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{Instrument as _, Span, debug, warn};
+use zk_session::OpError;
+
+use crate::engine::drive::{Supervisor, drive};
+use crate::engine::feed::{Feed, FeedEvent};
+use crate::lock::outcome::{Refusal, Released};
+use crate::lock::recipe::Removal;
+use crate::lock::stats::Counters;
+use crate::machine::{Input, Machine};
+
+/// Pause after the first refusal of a removal.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest pause between two retries.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// How a removal ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Released(Released),
+    Refused(Refusal),
+    /// The client stopped first. Its session has ended, or ends by itself.
+    Stopped,
+}
+
+/// Runs a removal. It survives lost connections, and ends at the latest with the session.
+///
+/// `is_creating`: the flight with the create was the last one submitted.
+pub(crate) async fn run<R: Removal>(feed: &mut Feed, removal: &mut R, is_creating: bool) -> Ended {
+    match feed.pending {
+        Some(token) if is_creating => {
+            // If it was not sent yet, there is no need to send it.
+            feed.lane.recall(token);
+            removal.expect_create();
+        }
+        Some(_) | None => feed.pending = None,
+    }
+    let ended = follow(feed, removal).await;
+    debug!(?ended, "released");
+    if let Ended::Refused(Refusal { path, error }) = &ended {
+        warn!(%path, %error, "a server refuses to remove the contender znode; retrying");
+    }
+    ended
+}
+
+/// The duty of the janitor after an attempt was dropped or failed: the removal and, if a create is
+/// in doubt, a sweep after the next reconnect, when the last request of the old connection may have
+/// taken effect.
+pub(crate) async fn duty<R: Removal>(
+    mut feed: Feed,
+    mut removal: R,
+    is_creating: bool,
+    counters: Arc<Counters>,
+    span: Span,
+) {
+    feed.lane.need_lease(false);
+    let ended = run(&mut feed, &mut removal, is_creating).await;
+    counters.replays(removal.replays());
+    after(&feed, removal, &ended, span);
+}
+
+/// Schedules what has to follow a removal.
+pub(crate) fn after<R: Removal>(feed: &Feed, removal: R, ended: &Ended, span: Span) {
+    conclude(feed, removal, ended, RETRY_FIRST, span);
+}
+
+fn conclude<R: Removal>(feed: &Feed, mut removal: R, ended: &Ended, pause: Duration, span: Span) {
+    if matches!(ended, Ended::Refused(_)) {
+        return retry(feed, removal, pause, span);
+    }
+    let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
+    if is_clean && removal.is_tainted() {
+        feed.lane.after_reconnect(move |lane| {
+            let sweep = async move {
+                removal.sweep_again();
+                let ended = follow(&mut Feed::new(lane), &mut removal).await;
+                debug!(?ended, "swept once more");
+            };
+            sweep.instrument(span)
+        });
+    }
+}
+
+/// Retries a refused removal for as long as the session lives: until then the znode blocks all other
+/// contenders. Keeps the session open only while a retry runs.
+fn retry<R: Removal>(feed: &Feed, mut removal: R, pause: Duration, span: Span) {
+    let outer = span.clone();
+    feed.lane.after_pause(pause, move |lane| {
+        let retry = async move {
+            let mut feed = Feed::new(lane);
+            removal.retry();
+            let ended = follow(&mut feed, &mut removal).await;
+            debug!(?ended, "retried the removal of the contender znode");
+            conclude(&feed, removal, &ended, (pause * 2).min(RETRY_MAX), span);
+        };
+        retry.instrument(outer)
+    });
+}
+
+async fn follow<R: Removal>(feed: &mut Feed, removal: &mut R) -> Ended {
+    match drive(feed, removal, &mut Unattended).await {
+        Ok(Ok(released)) => Ended::Released(released),
+        // A client that has stopped refuses every request.
+        Ok(Err(Refusal { error, .. }))
+            if error.is_session_over() || error == OpError::AuthFailed =>
+        {
+            Ended::Stopped
+        }
+        Ok(Err(refusal)) => Ended::Refused(refusal),
+        Err(ClientStopped) => Ended::Stopped,
+    }
+}
+
+/// Supervises a removal, which nothing stops but the end of the client.
+struct Unattended;
+
+struct ClientStopped;
+
+impl<M: Machine> Supervisor<M> for Unattended {
+    type Stop = ClientStopped;
+
+    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, ClientStopped> {
+        match event {
+            FeedEvent::Input(input) => Ok(Some(input)),
+            FeedEvent::AuthFailed | FeedEvent::Closed => Err(ClientStopped),
+            FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
+        }
+    }
+
+    fn rejected(&mut self, _: OpError) -> ClientStopped {
+        ClientStopped
+    }
+}

@@ -1,0 +1,44 @@
+//! Fencing tokens.
+
+use std::fmt;
+
+use zk_session::Zxid;
+
+/// A number that grows with every holder of a lock: the zxid of the transaction that created its
+/// znode.
+///
+/// It increases across the whole ensemble, also when the directory of the lock is deleted and
+/// created again, and when the leader changes. It decreases when the ensemble is restored from a
+/// backup.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FencingToken(Zxid);
+
+impl FencingToken {
+    pub(super) fn new(czxid: Zxid) -> Self {
+        Self(czxid)
+    }
+
+    /// The token as a number, as the protected resource stores it.
+    pub fn get(self) -> i64 {
+        self.0.0
+    }
+}
+
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        token.0.0
+    }
+}
+
+/// In decimal, as protected resources print it.
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FencingToken({})", self.get())
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.get())
+    }
+}

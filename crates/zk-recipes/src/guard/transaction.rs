@@ -1,0 +1,110 @@
+//! Writes that are committed only while the lock is held.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use jute_codec::ErrorCode;
+use thiserror::Error;
+use zk_session::recipe::Session;
+use zk_session::{Multi, MultiError, MultiOutcome, OpError, Outcome};
+
+use super::hold::Hold;
+use crate::lock::error::LostReason;
+use crate::lock::state::LockState;
+
+/// Why a transaction of a guard was not committed, or may not have been.
+///
+/// Only [`Op`](Self::Op) can leave a doubt; see [`outcome`](Self::outcome).
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// The znode exists, but the server refused to check it, for example because its access control
+    /// list denies reading it. Nothing was applied, and the lock is held as before.
+    #[error("the check of the contender znode was refused: {code}")]
+    CheckRefused {
+        /// Why.
+        code: ErrorCode,
+    },
+    /// The lock is lost. Nothing was applied.
+    #[error("lock lost: {0}")]
+    Lost(LostReason),
+    /// The request as a whole failed; see [`OpError::outcome`].
+    #[error(transparent)]
+    Op(OpError),
+    /// An operation was refused while the lock was held. Nothing was applied.
+    #[error("operation {index} of the transaction was refused: {code}")]
+    Refused {
+        /// Index of the operation among those of the caller, from 0.
+        index: usize,
+        /// Why.
+        code: ErrorCode,
+    },
+}
+
+impl TransactionError {
+    /// What is known about the effect of the transaction.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::CheckRefused { .. } | Self::Lost(_) | Self::Refused { .. } => Outcome::NotApplied,
+            Self::Op(error) => error.outcome(),
+        }
+    }
+}
+
+/// Enqueues a transaction. The future returns its outcomes.
+pub(crate) fn begin(
+    hold: &Arc<Hold>,
+    multi: Multi,
+) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send + use<> {
+    let hold = Arc::clone(hold);
+    let begun = match hold.state() {
+        LockState::Lost(reason) => Err(TransactionError::Lost(reason)),
+        LockState::Held | LockState::AtRisk => {
+            // The check comes first, so that its failure is reported even if other operations would
+            // be refused too. The name is unique, so any version is fine.
+            let checked = Multi::new().check(&hold.path, None).append(multi);
+            Ok(hold.client().commit_in(hold.session, checked))
+        }
+    };
+    async move {
+        let mut op = begun?;
+        tokio::select! {
+            biased;
+            result = &mut op => return conclude(&hold, result),
+            // A request that still waits for a connection must not be sent for a lost lock.
+            _ = hold.lost() => Session::recall(&op),
+        }
+        conclude(&hold, op.await)
+    }
+}
+
+/// Returns the outcomes of the caller's operations, or evaluates what their failure says about the
+/// lock.
+fn conclude(
+    hold: &Hold,
+    result: Result<Vec<MultiOutcome>, MultiError>,
+) -> Result<Vec<MultiOutcome>, TransactionError> {
+    let error = match result {
+        Ok(outcomes) => return Ok(outcomes.into_iter().skip(1).collect()),
+        Err(MultiError::Op(error)) => error,
+        Err(MultiError::Refused { index, code }) => match index.checked_sub(1) {
+            Some(index) => return Err(TransactionError::Refused { index, code }),
+            None if code == ErrorCode::NO_NODE => {
+                hold.lose(LostReason::ZnodeDeleted);
+                OpError::Server(code)
+            }
+            None => return Err(TransactionError::CheckRefused { code }),
+        },
+    };
+    if matches!(error, OpError::SessionExpired(_)) {
+        hold.lose(LostReason::SessionExpired);
+    }
+    match hold.state() {
+        LockState::Lost(reason) if error.outcome() == Outcome::NotApplied => {
+            Err(TransactionError::Lost(reason))
+        }
+        LockState::Lost(_) | LockState::Held | LockState::AtRisk => {
+            Err(TransactionError::Op(error))
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Why a lock was not obtained, or is no longer held.
+
+use jute_codec::ErrorCode;
+use thiserror::Error;
+use zk_session::{ConfigError, OpError};
+
+use crate::machine::{FailedAction, Failure, Interrupted};
+
+/// Why a lock was not obtained, or is no longer held.
+///
+/// After any of these errors nothing is held and no contender znode stays behind: it is removed as
+/// soon as a server is reachable, at the latest when the session ends. If the servers refuse even
+/// the removal, the path is logged.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum LockError {
+    /// The credentials were refused.
+    #[error("authentication failed")]
+    AuthFailed,
+    /// The client could not accept the request, or could not read the reply.
+    #[error("the client failed: {0}")]
+    Client(OpError),
+    /// The client was closed.
+    #[error("client closed")]
+    Closed,
+    /// The lock is no longer held, or the attempt lost its place in the queue too often.
+    #[error("lock lost: {0}")]
+    Lost(LostReason),
+    /// A lock of another kind, or with other names, shares the directory. The two locks would not
+    /// see each other's holders.
+    #[error("{name:?} in the lock's directory is a lock of another kind")]
+    MixedKinds {
+        /// Name of its znode.
+        name: String,
+    },
+    /// The directory's sequence counter has reached its end (2^31 - 1 znodes were created in it).
+    /// Delete the directory when it is empty, or use another one.
+    #[error("the sequence counter of {directory:?} is exhausted")]
+    QueueExhausted {
+        /// The directory.
+        directory: String,
+    },
+    /// A server refused an operation that the lock needs.
+    #[error("the server refused to {action} {path:?}: {code}")]
+    Refused {
+        /// Why.
+        code: ErrorCode,
+        /// What the server refused to do.
+        action: FailedAction,
+        /// Where: the znode, or the directory for an action on its children.
+        path: String,
+    },
+    /// The lock was not obtained in time.
+    #[error("timed out")]
+    TimedOut,
+    /// The list of contenders is longer than the client's limit for replies, or the identity is
+    /// longer than its limit for requests.
+    #[error("a request or reply is too large: {0}")]
+    TooLarge(OpError),
+    /// An option is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// How a lock was lost.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The lock was at risk, and its [policy](crate::AtRiskPolicy) treats that as lost.
+    #[error("the lock was at risk")]
+    AtRisk,
+    /// The client was closed.
+    #[error("the client was closed")]
+    Closed,
+    /// The lease has ended or, without a lease, no server has acknowledged the session for its
+    /// timeout: it may have expired.
+    #[error("no server has acknowledged the session in time")]
+    DeadlinePassed,
+    /// The session has expired.
+    #[error("the session has expired")]
+    SessionExpired,
+    /// Another client deleted the contender znode.
+    #[error("the contender znode is gone")]
+    ZnodeDeleted,
+}
+
+/// Why a body was stopped before its end; see `Guard::run`.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+pub enum Stopped {
+    /// The lock is at risk, and the body asked to be stopped in that case. The lock is still held
+    /// as far as the client knows.
+    #[error("the lock is at risk")]
+    AtRisk,
+    /// The lock is lost.
+    #[error("lock lost: {0}")]
+    Lost(LostReason),
+}
+
+impl From<Stopped> for LockError {
+    /// A body that was stopped because the lock was at risk is reported as
+    /// [`LostReason::AtRisk`], although the guard may still hold the lock.
+    fn from(stopped: Stopped) -> Self {
+        Self::Lost(match stopped {
+            Stopped::AtRisk => LostReason::AtRisk,
+            Stopped::Lost(reason) => reason,
+        })
+    }
+}
+
+impl LockError {
+    /// The errors that need no action and no path to be understood.
+    fn without_path(error: OpError) -> Result<Self, OpError> {
+        match error {
+            OpError::AuthFailed => Ok(Self::AuthFailed),
+            OpError::Closed(_) => Ok(Self::Closed),
+            OpError::RequestTooLarge { .. } | OpError::ResponseTooLarge(_) => {
+                Ok(Self::TooLarge(error))
+            }
+            OpError::SessionExpired(_) => Ok(Self::Lost(LostReason::SessionExpired)),
+            OpError::ConnectionLoss(_)
+            | OpError::InvalidPath { .. }
+            | OpError::QueueFull(_)
+            | OpError::Recalled
+            | OpError::Server(_)
+            | OpError::TimedOut(_)
+            | OpError::Undecodable(_)
+            | OpError::Unsupported
+            // The enum is open to new errors.
+            | _ => Err(error),
+        }
+    }
+}
+
+impl From<Failure> for LockError {
+    fn from(Failure { action, path, error }: Failure) -> Self {
+        Self::without_path(error).unwrap_or_else(|error| match error.server_code() {
+            Some(code) => Self::Refused { code, action, path: path.to_string() },
+            None => Self::Client(error),
+        })
+    }
+}
+
+impl From<Interrupted> for LockError {
+    fn from(interrupted: Interrupted) -> Self {
+        match interrupted {
+            Interrupted::AuthFailed => Self::AuthFailed,
+            Interrupted::Closed => Self::Closed,
+            Interrupted::Rejected(error) => Self::without_path(error).unwrap_or_else(Self::Client),
+            Interrupted::TimedOut => Self::TimedOut,
+        }
+    }
+}

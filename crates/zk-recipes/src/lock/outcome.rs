@@ -1,0 +1,123 @@
+//! How attempts, removals and changes of a lock end.
+
+use bytestring::ByteString;
+use jute_codec::DataReply;
+use zk_session::{OpError, SessionId, Zxid};
+
+use super::error::{LockError, LostReason};
+use crate::machine::{Failure, WatchNumber};
+
+/// A lock that an attempt was granted.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Held {
+    /// The contender znode.
+    pub znode: Znode,
+    /// The session that owns it.
+    pub session: SessionId,
+    /// The connection on which the lock was granted.
+    pub connection: u64,
+    /// The watch on the own znode, if there is one.
+    pub own_watch: Option<WatchNumber>,
+    /// How many guard deadlines of the client had passed at the grant.
+    pub lapses: u64,
+}
+
+/// Why an attempt ended without the lock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NotHeld {
+    /// Another contender holds the lock or waits for it, and the attempt may not wait.
+    Busy,
+    /// The lock cannot be obtained. What the attempt may have left has to be removed.
+    Failed(LockError),
+    /// Start again with a new attempt and a new id, and remove what this one may have left.
+    Restart(Restart),
+}
+
+/// Why an attempt starts again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Restart {
+    /// The session is over: the next attempt runs in the next one.
+    SessionOver,
+    /// The contender znode is gone although the session lives.
+    ZnodeGone,
+}
+
+/// A contender znode of ours.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Znode {
+    /// Its name in the directory.
+    pub name: ByteString,
+    /// Its sequence number; 0 for a fixed name.
+    pub sequence: u32,
+    /// The transaction that created it.
+    pub czxid: Zxid,
+}
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Released {
+    /// Another client had already deleted the znode.
+    AlreadyGone,
+    /// The session ended, and the znode with it.
+    EndedWithSession,
+    /// The znode was deleted.
+    Released,
+}
+
+/// A server refuses the removal. The znode stays until a retry succeeds or the session ends.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// The znode, or the directory.
+    pub path: ByteString,
+    /// Why.
+    pub error: OpError,
+}
+
+/// A lock that was changed while it was held, such as a writer that became a reader.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Changed {
+    /// The znode that holds the lock now. Its `czxid` is still that of the znode before the change.
+    pub znode: Znode,
+    /// The connection on which the change was confirmed.
+    pub connection: u64,
+}
+
+/// Why a lock was not changed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum NotChanged {
+    /// The lock is lost.
+    Lost(LostReason),
+    /// The change was refused, and the lock is held as before.
+    Refused(LockError),
+}
+
+/// What happened to a machine since the last call that took these counts.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Tally {
+    /// Duplicates of the own znode that were found and removed.
+    pub duplicates: u64,
+    /// Flights issued again because a lost connection had left their outcome open.
+    pub replays: u64,
+    /// Changes found by the periodic check that no watch reported.
+    pub watches_missed: u64,
+}
+
+impl From<Failure> for NotHeld {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
+impl Znode {
+    /// Whether the data and stat that were read are those of this znode. Its name alone proves
+    /// nothing, because another session may have created it again: the owner and the creating
+    /// transaction have to match.
+    pub(crate) fn is_read(&self, session: SessionId, found: &DataReply) -> bool {
+        is_created_by(found, session, self.czxid)
+    }
+}
+
+/// Whether a znode that was read was created by this transaction, and belongs to this session.
+pub(crate) fn is_created_by(found: &DataReply, session: SessionId, czxid: Zxid) -> bool {
+    found.stat.ephemeral_owner == session && found.stat.czxid == czxid
+}

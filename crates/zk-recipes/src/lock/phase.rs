@@ -1,0 +1,93 @@
+//! The progress of an acquire and of the lock that it obtained, for observers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::error::LostReason;
+
+/// Phase of an acquire, and of the lock it has obtained.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The acquire is creating its contender znode.
+    Claiming,
+    /// The acquire is waiting in the queue.
+    Queued {
+        /// Number of contenders ahead, of whatever kind. The number is updated when the queue is
+        /// listed, which happens when the contender directly ahead leaves. An exclusive lock has no
+        /// queue, and reports 1.
+        ahead: usize,
+    },
+    /// The lock is held.
+    Held,
+    /// The lock was obtained, but there is no recent proof that it is held.
+    AtRisk,
+    /// The lock is lost for good.
+    Lost(LostReason),
+    /// The lock was released.
+    Released,
+}
+
+/// A stream of phases; see [`Acquire::phases`](crate::Acquire::phases).
+pub struct Phases {
+    phases: watch::Receiver<Phase>,
+}
+
+impl Phases {
+    /// The current phase.
+    pub fn current(&self) -> Phase {
+        *self.phases.borrow()
+    }
+
+    /// Waits for the next phase. Returns `None` when no other phase can follow: after the acquire
+    /// has failed, or the lock was released or lost. Intermediate phases may be skipped, the last
+    /// one never is. While the acquire waits, a lost connection is not a phase; afterwards it is
+    /// [`Phase::AtRisk`]. Cancel safe.
+    pub async fn next(&mut self) -> Option<Phase> {
+        self.phases.changed().await.ok()?;
+        Some(*self.phases.borrow_and_update())
+    }
+}
+
+impl fmt::Debug for Phases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Phases").field("current", &self.current()).finish_non_exhaustive()
+    }
+}
+
+/// Reports phases to the [`Phases`] of an acquire, if its caller asked for them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Observer(Option<Arc<Mutex<Option<watch::Sender<Phase>>>>>);
+
+impl Observer {
+    pub(crate) fn new() -> (Self, Phases) {
+        let (sender, phases) = watch::channel(Phase::Claiming);
+        (Self(Some(Arc::new(Mutex::new(Some(sender))))), Phases { phases })
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.with(|sender| sender.as_ref().is_some_and(|sender| !sender.is_closed()))
+            .unwrap_or(false)
+    }
+
+    pub(crate) fn report(&self, phase: Phase) {
+        self.with(|sender| {
+            if let Some(sender) = sender {
+                sender.send_if_modified(|current| std::mem::replace(current, phase) != phase);
+            }
+        });
+    }
+
+    /// Reports the last phase.
+    pub(crate) fn end(&self, phase: Phase) {
+        self.report(phase);
+        self.with(Option::take);
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Option<watch::Sender<Phase>>) -> T) -> Option<T> {
+        let mut sender = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(act(&mut sender))
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a recipe could not do what its caller asked for.
+
+use bytestring::ByteString;
+use zk_session::OpError;
+
+use crate::action::FailedAction;
+
+/// A definite failure of an operation that a recipe cannot do without.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Failure {
+    /// What was attempted.
+    pub action: FailedAction,
+    /// Where: the znode, or the directory for an action on its children.
+    pub path: ByteString,
+    /// Why it failed.
+    pub error: OpError,
+}
+
+/// Why a machine was stopped before its end.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Interrupted {
+    /// The credentials were refused.
+    AuthFailed,
+    /// The client was closed.
+    Closed,
+    /// The client did not accept a flight. No server has seen it.
+    Rejected(OpError),
+    /// The caller's deadline has passed.
+    TimedOut,
+}
+
+impl Failure {
+    pub(crate) fn new(action: FailedAction, path: impl Into<ByteString>, error: OpError) -> Self {
+        Self { action, path: path.into(), error }
+    }
+}

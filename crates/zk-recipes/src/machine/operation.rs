@@ -1,0 +1,108 @@
+//! Operations, flights and paths.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{
+    Acl, CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult,
+    ReadRequest, Request, Response,
+};
+use zk_session::recipe::{Flight, Operation};
+use zk_session::{SessionId, Version};
+
+use super::watch::WatchNumber;
+
+/// A copy of a name that is kept for long. A slice of a reply would keep the whole reply in memory,
+/// and a list of a thousand contenders is long.
+pub(crate) fn owned_copy(name: &str) -> ByteString {
+    name.into()
+}
+
+/// The path of a child.
+pub(crate) fn child(directory: &str, name: &str) -> ByteString {
+    // One allocation of the right size: some paths are kept for long.
+    if directory == "/" {
+        ["/", name].concat().into()
+    } else {
+        [directory, "/", name].concat().into()
+    }
+}
+
+/// The path of the parent.
+pub(crate) fn parent(path: &ByteString) -> ByteString {
+    match path.rsplit_once('/') {
+        None | Some(("", _)) => "/".into(),
+        Some((parent, _)) => path.slice_ref(parent),
+    }
+}
+
+/// The name of the znode at a path.
+pub(crate) fn name_of(path: &ByteString) -> Option<ByteString> {
+    path.rsplit_once('/').map(|(_, name)| path.slice_ref(name))
+}
+
+/// A flight for one session, or for whichever session is the next to be connected.
+pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> Flight {
+    Flight { operations, session, deadline: None }
+}
+
+/// Creates a znode, and returns its stat.
+pub(crate) fn create(path: ByteString, data: Bytes, acl: Vec<Acl>, mode: CreateMode) -> Operation {
+    let request = CreateRequest { path, data: Some(data), acl, mode, with_stat: true };
+    Operation::new(Request::Create(request))
+}
+
+/// Deletes a znode, whatever its version.
+pub(crate) fn delete(path: ByteString) -> Operation {
+    Operation::new(Request::Delete(DeleteRequest { path, version: Version::ANY }))
+}
+
+/// Lists a directory. A list without a watch is shared with other attempts of the client.
+pub(crate) fn list(directory: &ByteString, watch: Option<WatchNumber>) -> Operation {
+    match watch {
+        None => Operation::shared_list(directory.clone()),
+        Some(watch) => {
+            let request = ReadRequest { path: directory.clone(), watch: true };
+            Operation::watched(Request::GetChildren(request), watch)
+        }
+    }
+}
+
+/// Reads a znode, and watches it.
+pub(crate) fn read(path: ByteString, watch: Option<WatchNumber>) -> Operation {
+    let request = Request::GetData(ReadRequest { path, watch: watch.is_some() });
+    match watch {
+        None => Operation::new(request),
+        Some(watch) => Operation::watched(request, watch),
+    }
+}
+
+/// Tests whether a znode exists, without a watch. It needs no READ permission.
+pub(crate) fn exists(path: ByteString) -> Operation {
+    let request = ReadRequest { path, watch: false };
+    Operation::new(Request::Exists(request))
+}
+
+/// A write barrier: a multi of one check. It changes nothing, but it is a write: when its reply
+/// arrives, every earlier request of this session has been applied or never will be, and this
+/// server shows the result.
+///
+/// A `sync` does not replace it: a leader may answer a sync before earlier writes of other servers'
+/// sessions are committed, and a deposed leader answers it too.
+pub(crate) fn barrier(path: ByteString) -> Operation {
+    let check = MultiOp::Check(CheckRequest { path, version: Version::ANY });
+    Operation::new(Request::Multi(vec![check]))
+}
+
+/// The code of a multi's failed operation, which the header of its reply does not contain.
+pub(crate) fn multi_refusal(response: &Response) -> Option<ErrorCode> {
+    let Response::Multi(results) = response else { return None };
+    results.iter().find_map(|result| {
+        if let MultiResult::Error(code) = result
+            && !code.is_ok()
+        {
+            Some(*code)
+        } else {
+            None
+        }
+    })
+}

@@ -1,0 +1,115 @@
+//! Pauses between attempts to reach a server that refuses to serve.
+//!
+//! The pauses double, so that a server that is overloaded for long gets few requests. A machine
+//! waits out a refusal that is known to pass (throttling, a server without a quorum) however long
+//! it takes: the caller's deadline is the bound. Any other code that leaves the outcome open, such
+//! as a system error or a code that this client does not know, may never pass, so a machine gives
+//! up with that code after a few of them.
+
+use std::time::Duration;
+
+use jute_codec::ErrorCode;
+use zk_session::{OpError, Time};
+
+/// First pause.
+pub(crate) const PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Refusals of unclear meaning that a machine survives: about 20 s of them.
+const DOUBTS_MAX: u8 = 8;
+
+/// The pauses of one machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pauses {
+    until: Option<Time>,
+    /// Pauses and doubtful refusals since the machine last made progress.
+    pauses: u8,
+    doubts: u8,
+}
+
+impl Pauses {
+    /// Begins the next pause, and returns its end as a step waits for it.
+    pub(crate) fn begin(&mut self, now: Time) -> Option<Time> {
+        let length = self.next_length();
+        self.begin_for(now, length)
+    }
+
+    /// Begins the next pause, spread by an attempt's id: many attempts that were refused together
+    /// must not ask again together.
+    pub(crate) fn begin_spread(&mut self, now: Time, id: u128) -> Option<Time> {
+        let length = spread(self.next_length(), id);
+        self.begin_for(now, length)
+    }
+
+    /// The end of the pause; `None` if there is no pause.
+    pub(crate) fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Ends the pause. True if there was one.
+    pub(crate) fn end(&mut self) -> bool {
+        self.until.take().is_some()
+    }
+
+    /// Counts a refusal. True if it was one too many.
+    pub(crate) fn is_too_many(&mut self, error: &OpError) -> bool {
+        let is_known_to_pass = matches!(
+            error,
+            OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
+                | OpError::QueueFull(_)
+        );
+        self.doubts = self.doubts.saturating_add(u8::from(!is_known_to_pass));
+        self.doubts > DOUBTS_MAX
+    }
+
+    /// The machine made progress: the next pause is the shortest again.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn begin_for(&mut self, now: Time, length: Duration) -> Option<Time> {
+        self.until = Some(now + length);
+        self.until
+    }
+
+    fn next_length(&mut self) -> Duration {
+        let length = PAUSE.saturating_mul(1 << self.pauses.min(8)).min(PAUSE_MAX);
+        self.pauses = self.pauses.saturating_add(1);
+        length
+    }
+}
+
+/// Between one and one and a quarter of an interval, depending on the id.
+pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
+    interval.saturating_add((interval / 4 / 255).saturating_mul(u32::from(id as u8)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_limit() {
+        let mut pauses = Pauses::default();
+        let now = Time::default();
+        let mut next = || pauses.begin(now).expect("a pause has begun").saturating_since(now);
+        let lengths: Vec<_> = (0..300).map(|_| next().as_millis()).collect();
+        assert_eq!(lengths[..6], [200, 400, 800, 1600, 3200, 5000]);
+        assert!(lengths[6..].iter().all(|length| *length == 5000));
+        assert!(pauses.end());
+        assert!(!pauses.end());
+        pauses.reset();
+        assert_eq!(pauses.begin(now), Some(now + PAUSE));
+    }
+
+    #[test]
+    fn what_passes_is_waited_out_and_what_may_not_pass_is_given_up() {
+        let mut pauses = Pauses::default();
+        for code in [ErrorCode::THROTTLED_OP, ErrorCode::NOT_READ_ONLY] {
+            assert!((0..1000).all(|_| !pauses.is_too_many(&OpError::Server(code))), "{code}");
+        }
+        let unknown = OpError::Server(ErrorCode(-999));
+        let survived = (0..1000).take_while(|_| !pauses.is_too_many(&unknown)).count();
+        assert_eq!(survived, usize::from(DOUBTS_MAX));
+    }
+}

@@ -1,0 +1,188 @@
+//! Reading several znodes until each read has a definite result.
+
+use jute_codec::{ErrorCode, Response};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Outcome};
+
+use super::failure::Failure;
+use super::operation::flight;
+use super::pause::Pauses;
+use super::step::{Input, Machine, SessionView, Step};
+use super::verdict::{Verdict, replayable};
+use crate::action::FailedAction;
+
+/// Reads in one flight.
+const BATCH: usize = 100;
+
+/// Issues reads, in any session and across lost connections, until each has a definite result.
+#[derive(Debug)]
+pub(crate) struct ReadAll {
+    operations: Vec<Operation>,
+    /// What they are called in a failure.
+    action: FailedAction,
+    path: bytestring::ByteString,
+    /// Results so far, in the order of the operations.
+    results: Vec<Option<Response>>,
+    pauses: Pauses,
+}
+
+impl ReadAll {
+    pub(crate) fn new(
+        operations: Vec<Operation>,
+        action: FailedAction,
+        path: &bytestring::ByteString,
+    ) -> Self {
+        let results = Vec::with_capacity(operations.len());
+        Self { operations, action, path: path.clone(), results, pauses: Pauses::default() }
+    }
+
+    fn next(&mut self) -> Step<<Self as Machine>::Output> {
+        let left = self.operations.iter().skip(self.results.len());
+        let batch: Vec<_> = left.take(BATCH).cloned().collect();
+        if batch.is_empty() {
+            return Step::Done(Ok(std::mem::take(&mut self.results)));
+        }
+        Step::Submit(flight(None, batch))
+    }
+
+    fn read(&mut self, view: SessionView, reply: Reply) -> Step<<Self as Machine>::Output> {
+        let had = self.results.len();
+        let mut is_later = false;
+        for result in reply.results {
+            match replayable(result) {
+                Verdict::Done(response) => self.results.push(Some(response)),
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.results.push(None),
+                Verdict::Refused(error) => return self.failed(error),
+                Verdict::Later(error) if self.pauses.is_too_many(&error) => {
+                    return self.failed(error);
+                }
+                // Without another session, the next flight would fail at once, and the one after.
+                Verdict::SessionOver if view.has_stopped => {
+                    return self.failed(OpError::SessionExpired(Outcome::NotApplied));
+                }
+                Verdict::Later(_) => {
+                    is_later = true;
+                    break;
+                }
+                // The next flight waits for the next connection, or the next session.
+                Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => break,
+            }
+        }
+        if self.results.len() > had {
+            self.pauses.reset();
+        } else if is_later {
+            return Step::Wait(self.pauses.begin(view.now));
+        }
+        self.next()
+    }
+
+    fn failed(&self, error: OpError) -> Step<<Self as Machine>::Output> {
+        Step::Done(Err(Failure::new(self.action, self.path.clone(), error)))
+    }
+}
+
+impl Machine for ReadAll {
+    /// The responses in the order of the operations, `None` where a znode does not exist.
+    type Output = Result<Vec<Option<Response>>, Failure>;
+
+    fn start(&mut self, _: SessionView) -> Step<Self::Output> {
+        self.next()
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output> {
+        match input {
+            Input::Reply(reply) => self.read(view, reply),
+            Input::Timer if self.pauses.end() => self.next(),
+            // The reply of a flight that is pending says what became of it.
+            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
+                Step::Wait(self.pauses.until())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use jute_codec::{DataReply, Stat};
+    use zk_session::{SessionId, Time};
+
+    use super::*;
+    use crate::machine::operation::read;
+
+    fn view(has_stopped: bool) -> SessionView {
+        let now = Time::default();
+        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped }
+    }
+
+    fn reading(count: usize) -> ReadAll {
+        let operations = (0..count).map(|n| read(format!("/a/{n}").into(), None)).collect();
+        ReadAll::new(operations, FailedAction::ReadChild, &"/a".into())
+    }
+
+    fn found(data: &str) -> Result<Response, OpError> {
+        let data = Some(Bytes::copy_from_slice(data.as_bytes()));
+        Ok(Response::GetData(DataReply { data, stat: Stat::default() }))
+    }
+
+    fn reply(results: Vec<Result<Response, OpError>>) -> Input {
+        Input::Reply(Reply { session: Some(SessionId(1)), connection: 1, results })
+    }
+
+    #[track_caller]
+    fn flight_length<T: std::fmt::Debug>(step: &Step<T>) -> usize {
+        let Step::Submit(flight) = step else { panic!("no flight: {step:?}") };
+        flight.operations.len()
+    }
+
+    #[test]
+    fn reads_continue_where_a_lost_connection_has_interrupted_them() {
+        let mut machine = reading(250);
+        assert_eq!(flight_length(&machine.start(view(false))), BATCH);
+        let lost = || Err(OpError::ConnectionLoss(Outcome::Unknown));
+        let mut results: Vec<_> = (0..40).map(|_| found("x")).collect();
+        results.resize_with(BATCH, lost);
+        let step = machine.handle(view(false), reply(results));
+        assert_eq!(flight_length(&step), BATCH, "the next flight begins with the 41st");
+        let step = machine.handle(view(false), reply((0..BATCH).map(|_| found("y")).collect()));
+        assert_eq!(flight_length(&step), BATCH);
+        let step = machine.handle(view(false), reply((0..BATCH).map(|_| found("z")).collect()));
+        assert_eq!(flight_length(&step), 10);
+        let missing = || Err(OpError::Server(ErrorCode::NO_NODE));
+        let step = machine.handle(view(false), reply((0..10).map(|_| missing()).collect()));
+        let Step::Done(Ok(read)) = step else { panic!("{step:?}") };
+        assert_eq!(read.len(), 250);
+        assert_eq!(read.iter().filter(|result| result.is_none()).count(), 10);
+    }
+
+    #[test]
+    fn an_overloaded_server_is_asked_after_a_pause_and_a_failing_one_not_without_end() {
+        let mut machine = reading(1);
+        let _ = machine.start(view(false));
+        let throttled = || reply(vec![Err(OpError::Server(ErrorCode::THROTTLED_OP))]);
+        for _ in 0..100 {
+            let step = machine.handle(view(false), throttled());
+            assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
+            assert_eq!(flight_length(&machine.handle(view(false), Input::Timer)), 1);
+        }
+        let failing = || reply(vec![Err(OpError::Server(ErrorCode::SYSTEM_ERROR))]);
+        let mut step = machine.handle(view(false), failing());
+        for _ in 0..100 {
+            if let Step::Wait(_) = step {
+                let _ = machine.handle(view(false), Input::Timer);
+                step = machine.handle(view(false), failing());
+            }
+        }
+        assert!(matches!(&step, Step::Done(Err(failure)) if failure.path == "/a"), "{step:?}");
+    }
+
+    #[test]
+    fn the_end_of_the_last_session_is_a_failure_and_that_of_another_is_not() {
+        let expired = || reply(vec![Err(OpError::SessionExpired(Outcome::NotApplied))]);
+        let mut machine = reading(1);
+        let _ = machine.start(view(false));
+        assert_eq!(flight_length(&machine.handle(view(false), expired())), 1);
+        let step = machine.handle(view(true), expired());
+        assert!(matches!(step, Step::Done(Err(_))), "{step:?}");
+    }
+}

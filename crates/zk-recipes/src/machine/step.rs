@@ -1,0 +1,76 @@
+//! What drives a machine, and what it asks for.
+
+use jute_codec::EventType;
+use zk_session::recipe::{Flight, Reply};
+use zk_session::{SessionId, Time};
+
+use super::watch::WatchNumber;
+
+/// A decision procedure that talks to ZooKeeper through steps and inputs.
+pub trait Machine {
+    /// What the machine finds out or achieves.
+    type Output;
+
+    /// Returns the first step, before any input.
+    fn start(&mut self, view: SessionView) -> Step<Self::Output>;
+
+    /// Advances by one input.
+    fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output>;
+}
+
+/// What a machine asks for.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Step<T> {
+    /// The machine has finished. A machine whose output is provisional, such as a grant, accepts
+    /// more input, and repeats or revises its output.
+    Done(T),
+    /// Submit this flight, and hand in its reply.
+    Submit(Flight),
+    /// Wait for the next input, at most until this time.
+    Wait(Option<Time>),
+}
+
+/// What happened to a machine.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The reply to the machine's flight.
+    Reply(Reply),
+    /// The connection ended.
+    Suspended,
+    /// This session ended.
+    Ended(SessionId),
+    /// The time that the machine waits for is here.
+    Timer,
+    /// One of the machine's watches fired.
+    Watch {
+        /// The watch.
+        watch: WatchNumber,
+        /// What happened to the znode.
+        kind: EventType,
+    },
+}
+
+/// What a machine knows about the session, with every input.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionView {
+    /// The current time.
+    pub now: Time,
+    /// Number of the connection, if the session is connected.
+    pub connection: Option<u64>,
+    /// The same number, if the guard deadline is in the future too. After an outage longer than
+    /// the lease, a session may be connected but not alive: only a committed write creates a new
+    /// lease at once.
+    pub alive: Option<u64>,
+    /// How many guard deadlines of the client have passed.
+    pub lapses: u64,
+    /// The client has stopped: no connection and no session follows.
+    pub has_stopped: bool,
+}
+
+impl SessionView {
+    /// The session is connected, but its guard deadline has passed.
+    pub(crate) fn has_lapsed(&self) -> bool {
+        self.connection.is_some() && self.alive.is_none()
+    }
+}

@@ -1,0 +1,64 @@
+//! What the outcome of an operation means for a recipe.
+
+use jute_codec::{ErrorCode, Response};
+use zk_session::recipe::Reply;
+use zk_session::{OpError, Outcome};
+
+/// What the outcome of an operation means for a recipe.
+pub(crate) enum Verdict {
+    /// It was executed, with this response.
+    Done(Response),
+    /// A server refused it for a reason that will not pass.
+    Refused(OpError),
+    /// A server or the client cannot take it at present, for this reason. Nothing happened.
+    Later(OpError),
+    /// It was not applied, and may be issued again.
+    NotApplied,
+    /// It may have been applied, or may still be.
+    Unknown,
+    /// The session is over, and everything that belongs to it.
+    SessionOver,
+}
+
+/// Classifies an outcome. [`OpError::outcome`] decides which replies prove that nothing happened.
+pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
+    match result {
+        Ok(response) => Verdict::Done(response),
+        Err(OpError::SessionExpired(_)) => Verdict::SessionOver,
+        Err(
+            error @ (OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
+            | OpError::QueueFull(_)),
+        ) => Verdict::Later(error),
+        Err(OpError::ConnectionLoss(Outcome::NotApplied) | OpError::Recalled) => {
+            Verdict::NotApplied
+        }
+        Err(error) if error.is_session_over() => Verdict::Refused(error),
+        Err(error) if error.outcome() == Outcome::Unknown => Verdict::Unknown,
+        Err(error) => Verdict::Refused(error),
+    }
+}
+
+/// Classifies the outcome of an operation that may be issued any number of times: a read, or the
+/// delete of a unique name. For these, only a lost connection leaves a doubt, and issuing the
+/// operation again resolves it.
+pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
+    match result {
+        // The operation was executed, but repeating it would fail in the same way.
+        Err(error @ (OpError::ResponseTooLarge(_) | OpError::Undecodable(_))) => {
+            Verdict::Refused(error)
+        }
+        // The server failed. It may recover, and repeating the operation is harmless.
+        Err(error @ OpError::Server(_)) if error.outcome() == Outcome::Unknown => {
+            Verdict::Later(error)
+        }
+        result => verdict(result),
+    }
+}
+
+/// Takes the results of a flight in the order of its operations. A result that is missing counts as
+/// a lost connection.
+pub(crate) fn take<const N: usize>(reply: Reply) -> [Result<Response, OpError>; N] {
+    debug_assert_eq!(reply.results.len(), N, "a reply has a result for each operation");
+    let mut results = reply.results.into_iter();
+    [(); N].map(|()| results.next().unwrap_or(Err(OpError::ConnectionLoss(Outcome::Unknown))))
+}

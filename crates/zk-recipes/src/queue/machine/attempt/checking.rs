@@ -1,0 +1,73 @@
+//! Step 5 of an attempt: checking for missed watches.
+
+use jute_codec::{ErrorCode, Response};
+use zk_session::OpError;
+use zk_session::recipe::Reply;
+
+use super::{AttemptStep, QueueAttempt, State, failed, restart};
+use crate::lock::outcome::Restart;
+use crate::machine::{
+    FailedAction, Failure, SessionView, Step, Verdict, WatchNumber, child, exists, flight, read,
+    replayable, take,
+};
+
+impl QueueAttempt {
+    /// Step 5. A pending watch keeps its number: the read sets it again in case the server lost it.
+    pub(super) fn check(&mut self) -> AttemptStep {
+        let fresh = self.watches.issue();
+        let place = self.place.as_ref().expect("an attempt with a place waits");
+        let own_watch = place.own_watch.unwrap_or(fresh);
+        let nearest = child(&self.profile.directory, &place.nearest);
+        let ahead = if self.is_blind { exists(nearest) } else { read(nearest, place.ahead_watch) };
+        let operations = vec![ahead, read(self.claim.path(), Some(own_watch))];
+        self.state = State::Checking(own_watch);
+        Step::Submit(flight(Some(place.session), operations))
+    }
+
+    pub(super) fn checked(
+        &mut self,
+        view: SessionView,
+        own_watch: WatchNumber,
+        reply: Reply,
+    ) -> AttemptStep {
+        let connection = reply.connection;
+        let place = self.place.as_mut().expect("a place was checked");
+        let [ahead, own] = take(reply).map(replayable);
+        // The watch fired while the check was pending: then the check has missed nothing.
+        let mut is_changed = place.ahead_watch.is_none();
+        match ahead {
+            Verdict::SessionOver => return restart(Restart::SessionOver),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                self.tally.watches_missed += u64::from(!is_changed);
+                is_changed = true;
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH)) => {
+                self.is_blind = true;
+                is_changed = true;
+            }
+            Verdict::Refused(error) => {
+                let path = child(&self.profile.directory, &place.nearest);
+                return failed(Failure::new(FailedAction::Read, path, error));
+            }
+            // The next check asks again.
+            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {}
+        }
+        match own {
+            Verdict::Done(Response::GetData(found)) if self.claim.is_znode(&found) => {
+                place.own_watch = Some(own_watch);
+                place.own_seen(connection);
+            }
+            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                self.tally.watches_missed += u64::from(place.own_watch.is_some());
+                place.own_watch = None;
+                is_changed = true;
+            }
+            Verdict::Refused(error) => {
+                return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
+            }
+            Verdict::SessionOver => return restart(Restart::SessionOver),
+            Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {}
+        }
+        if is_changed { self.list_again(view) } else { self.wait_in_queue(view) }
+    }
+}

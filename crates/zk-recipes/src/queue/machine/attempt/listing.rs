@@ -1,0 +1,202 @@
+//! Step 2 of an attempt: listing the queue, and evaluating the list.
+
+use jute_codec::{ErrorCode, NameList, Response};
+use zk_session::OpError;
+use zk_session::recipe::Reply;
+
+use super::{AttemptStep, QueueAttempt, State, failed, restart};
+use crate::lock::outcome::{NotHeld, Restart};
+use crate::machine::{
+    FailedAction, Failure, SessionView, Step, Verdict, barrier, flight, list, read, replayable,
+};
+use crate::queue::machine::standing::{Standing, standing};
+
+/// What the flight of a list contains besides the list: a barrier before it, a read of the own
+/// znode behind it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct FlightShape {
+    barrier: bool,
+    own: bool,
+}
+
+/// What the attempt knows about the own znode beyond its name in the list.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum OwnZnode {
+    /// It is ours: it was just created or read, or is watched.
+    Ours,
+    /// Its watch has fired since the list was requested.
+    Unclear,
+    /// It is gone, or another session has created one of the same name.
+    Gone,
+}
+
+impl QueueAttempt {
+    /// Lists for step 2. A list without a watch is shared with other attempts of the client.
+    ///
+    /// Only a committed write renews a lease that has ended, and without a lease no lock can be
+    /// granted, so in that case a barrier precedes the list. Unless the own znode is watched, the
+    /// flight reads it too: its name alone could be that of a znode that another session has
+    /// created. A watch that was restored after a disconnect serves as well: before the server
+    /// answers anything else, it compares the znode with what the session had seen.
+    pub(super) fn list_again(&mut self, view: SessionView) -> AttemptStep {
+        let directory_watch = self.watches.issue();
+        let fresh = self.watches.issue();
+        let place = self.place.as_mut().expect("an attempt with a place lists");
+        let directory = &self.profile.directory;
+        let shape = FlightShape { barrier: view.has_lapsed(), own: place.own_watch.is_none() };
+        let mut operations = Vec::new();
+        if shape.barrier {
+            operations.push(barrier(directory.clone()));
+        }
+        if self.is_blind {
+            place.ahead_watch = Some(directory_watch);
+        }
+        operations.push(list(directory, place.ahead_watch.filter(|_| self.is_blind)));
+        if shape.own {
+            place.own_watch = Some(fresh);
+            place.own_watched_on = None;
+            operations.push(read(self.claim.path(), place.own_watch));
+        }
+        self.state = State::Listing(shape);
+        Step::Submit(flight(Some(place.session), operations))
+    }
+
+    /// Lists, unless a flight is pending. Its reply leads to a list, or reveals the loss of the own
+    /// watch.
+    pub(super) fn list_unless_busy(&mut self, view: SessionView) -> AttemptStep {
+        match self.state {
+            State::Queued | State::Granted => self.list_again(view),
+            State::Claiming
+            | State::Listing(_)
+            | State::Watching(_)
+            | State::WatchingSecond
+            | State::Confirming
+            | State::Checking(_)
+            | State::Pausing => self.wait(view),
+        }
+    }
+
+    pub(super) fn listed(
+        &mut self,
+        view: SessionView,
+        shape: FlightShape,
+        reply: Reply,
+    ) -> AttemptStep {
+        let connection = reply.connection;
+        let mut results = reply.results.into_iter().map(replayable);
+        let mut next =
+            |was_sent: bool| was_sent.then(|| results.next().unwrap_or(Verdict::Unknown));
+        let barrier = next(shape.barrier);
+        let listed = next(true);
+        let own = next(shape.own);
+        let place = self.place.as_mut().expect("an attempt with a place lists");
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            if self.claim.is_znode(found));
+        // A failed read sets no watch, and a watch on a stranger's znode proves nothing. Both have
+        // to be known before any of the results below ends this function.
+        if own.is_some() && !is_own {
+            place.own_watch = None;
+        }
+        for verdict in [&barrier, &listed, &own].into_iter().flatten() {
+            match verdict {
+                Verdict::SessionOver => return restart(Restart::SessionOver),
+                Verdict::Later(error) => {
+                    return self.later(view, error.clone(), FailedAction::List);
+                }
+                Verdict::NotApplied | Verdict::Unknown => {
+                    self.tally.replays += 1;
+                    return self.list_again(view);
+                }
+                Verdict::Done(_) | Verdict::Refused(_) => {}
+            }
+        }
+        let own = match own {
+            // The watch fired after it was set. A shared list may be newer than the read of the own
+            // znode, but it is not newer than that event.
+            _ if (own.is_none() || is_own) && place.own_watch.is_none() => OwnZnode::Unclear,
+            None => OwnZnode::Ours,
+            Some(_) if is_own => {
+                place.own_seen(connection);
+                OwnZnode::Ours
+            }
+            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+                return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
+            }
+            Some(_) => OwnZnode::Gone,
+        };
+        match listed {
+            Some(Verdict::Done(Response::GetChildren(names))) => {
+                self.evaluate(view, &names, connection, own, shape.barrier)
+            }
+            // The directory is gone, and the place with it.
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                restart(Restart::ZnodeGone)
+            }
+            Some(Verdict::Refused(error)) => {
+                failed(Failure::new(FailedAction::List, self.profile.directory.clone(), error))
+            }
+            Some(_) | None => {
+                self.tally.replays += 1;
+                self.list_again(view)
+            }
+        }
+    }
+
+    /// Step 2. `has_barrier`: the flight passed a write barrier before the list.
+    pub(super) fn evaluate(
+        &mut self,
+        view: SessionView,
+        names: &NameList,
+        connection: u64,
+        own: OwnZnode,
+        has_barrier: bool,
+    ) -> AttemptStep {
+        if let Some(step) = self.claim.reconcile(names) {
+            self.state = State::Claiming;
+            return self.after_claim(view, step);
+        }
+        let place = self.place.as_mut().expect("a list is evaluated for a place");
+        let znode = self.claim.znode().expect("a place has a znode");
+        let standing = match standing(&self.profile, names, &znode.name, znode.sequence) {
+            Ok(standing) => standing,
+            Err(error) => return Step::Done(Err(NotHeld::Failed(error))),
+        };
+        place.listed_on = Some(connection);
+        match standing {
+            _ if own == OwnZnode::Gone => restart(Restart::ZnodeGone),
+            Standing::Missing => restart(Restart::ZnodeGone),
+            Standing::First => {
+                self.ahead = Some(0);
+                if own == OwnZnode::Unclear {
+                    self.list_again(view)
+                } else if view.alive == Some(connection) {
+                    self.grant(view, connection)
+                } else if has_barrier && view.connection == Some(connection) {
+                    // Even the barrier has created no lease. The session gives up a connection
+                    // that cannot create one, so asking again at once would change nothing.
+                    self.pause(view)
+                } else {
+                    self.list_again(view)
+                }
+            }
+            Standing::Behind { .. } if !self.may_queue => Step::Done(Err(NotHeld::Busy)),
+            Standing::Behind { ahead, nearest, second } => {
+                let is_same = place.nearest == nearest && place.ahead_watch.is_some();
+                self.ahead = Some(ahead);
+                place.nearest = nearest;
+                if self.is_blind {
+                    return self.queue(view);
+                }
+                // In a queue with readers, the deletion of the predecessor needs a list anyway.
+                let second = second.filter(|_| !self.profile.names.is_shared());
+                let (number, second) = second.unzip();
+                if !is_same || number != Some(place.second_number) {
+                    place.second_watch = None;
+                }
+                place.second_number = number.unwrap_or_default();
+                place.second = second.filter(|_| place.second_watch.is_none());
+                self.watch(view, !is_same)
+            }
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! One attempt in a queue, in one session, with one id of its own. It watches the nearest
+//! predecessor that excludes it, and in a queue without readers the second nearest too. It serves
+//! the fair lock and both sides of the read/write lock.
+//!
+//! 1. Claim a place ([`claim`](super::claim)), which also returns a list of the queue.
+//! 2. Evaluate the list. If it contains znodes with our id but another name, reconcile them first.
+//!    If the own znode is missing, the place is lost: start a new attempt. If no predecessor
+//!    excludes us, the lock is held. Otherwise continue with 3. A reader waits for the writers
+//!    ahead, every other contender for all predecessors.
+//! 3. In one flight, read and watch the nearest of them and the own znode. If the predecessor is
+//!    gone, list again (2), unless the newest list showed only that one ahead, all of this happened
+//!    on one connection that is alive, and the own znode, which was read after the predecessor,
+//!    exists: then the lock is held. If the predecessor may not be read, watch the directory
+//!    instead. Then, if the predecessor belongs to another session and the queue has no readers,
+//!    read and watch the second nearest.
+//! 4. Wait. When the second nearest is deleted, list again while the nearest still exists, unless
+//!    those two were all: so the attempt knows in time that it has one predecessor. When the
+//!    nearest is deleted, the lock is held without another request if all of these are true:
+//!    - the queue has no readers. In a queue with readers, a znode can appear ahead of others when
+//!      a writer becomes a reader;
+//!    - the newest list was read on the current connection and showed exactly one predecessor;
+//!    - that predecessor belonged to another session. (A session that is expiring may report the
+//!      deletion of its own znodes in any order, and ours may be among them);
+//!    - the own znode was watched on this connection all the time, and its watch did not fire;
+//!    - the session is connected read-write, and its guard deadline is in the future.
+//!
+//!    If only the owner or the watch on the own znode is unknown, one read of the own znode
+//!    decides. In all other cases list again. A deletion alone never grants the lock: the
+//!    predecessor may have given up while others were still ahead of it.
+//! 5. From time to time, check for missed watches: in one flight, read the predecessor and the own
+//!    znode again, which also restores their watches. If either has changed, list (2). The cost
+//!    does not depend on the length of the queue. If the predecessor may not be read, test whether
+//!    it exists, which needs no permission.
+//! 6. If the session ends while the attempt waits, start a new attempt in the next session, at the
+//!    end of the queue.
+//!
+//! After an outage that was longer than the lease, the session is connected, but no lock may be
+//! granted, and reads do not change that. So a write barrier precedes the list in that case: its
+//! commit creates a new lease.
+//!
+//! A list may be stale, but one conclusion from it stays true: znodes with lower numbers only
+//! disappear, or pass their number to a reader's znode while they exist. So if the own znode is in
+//! the list and no predecessor excludes it, none will. The name alone does not show that the own
+//! znode is still the one that was created. So it must have been created just before, or watched
+//! since it was read, or read in the flight of the list with the session and the transaction that
+//! created it. It may be deleted at any moment after that, which the guard detects.
+
+mod checking;
+mod listing;
+mod place;
+
+use std::sync::Arc;
+
+use jute_codec::{ErrorCode, EventType, Response};
+use zk_session::recipe::Reply;
+use zk_session::{OpError, SessionId, Time};
+
+use self::listing::{FlightShape, OwnZnode};
+use self::place::Place;
+use super::claim::{Claim, Claimed};
+use super::removal::QueueRemoval;
+use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
+use crate::lock::recipe::Attempt;
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
+    WatchNumbers, child, flight, read, replayable, spread, take,
+};
+use crate::queue::profile::QueueProfile;
+
+type AttemptStep = Step<Result<Held, NotHeld>>;
+
+/// One attempt to obtain a lock in a queue.
+#[derive(Clone, Debug)]
+pub struct QueueAttempt {
+    profile: Arc<QueueProfile>,
+    claim: Claim,
+    /// Otherwise the attempt ends when it would have to wait.
+    may_queue: bool,
+    place: Option<Place>,
+    /// Number of predecessors, according to the newest list.
+    ahead: Option<usize>,
+    watches: WatchNumbers,
+    /// The predecessor may not be read: watch the directory instead.
+    is_blind: bool,
+    tally: Tally,
+    pauses: Pauses,
+    /// When to check for missed watches.
+    check_at: Option<Time>,
+    state: State,
+}
+
+/// The reads in the first flight of step 3, in this order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct WatchedReads {
+    ahead: bool,
+    own: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1, or the reconciliation of step 2.
+    Claiming,
+    /// The list of step 2 is in flight.
+    Listing(FlightShape),
+    /// Step 3 is in flight.
+    Watching(WatchedReads),
+    /// The second flight of step 3.
+    WatchingSecond,
+    /// Step 4: waiting.
+    Queued,
+    /// Step 4: the read of the own znode is in flight.
+    Confirming,
+    /// Step 5 is in flight, with this watch on the own znode.
+    Checking(WatchNumber),
+    /// A server is overloaded; list again after a pause.
+    Pausing,
+    /// The lock is granted, but the grant may still be revoked by input that has already arrived.
+    Granted,
+}
+
+impl QueueAttempt {
+    /// An attempt with an id of its own. Without `may_queue` it ends when the lock is taken.
+    pub fn new(profile: impl Into<Arc<QueueProfile>>, id: u128, may_queue: bool) -> Self {
+        let profile = profile.into();
+        let claim = Claim::new(Arc::clone(&profile), id);
+        Self {
+            claim,
+            may_queue,
+            place: None,
+            ahead: None,
+            watches: WatchNumbers::default(),
+            is_blind: false,
+            tally: Tally::default(),
+            pauses: Pauses::default(),
+            check_at: None,
+            profile,
+            state: State::Claiming,
+        }
+    }
+
+    /// Hands an input to the claim.
+    fn claim(&mut self, view: SessionView, input: Input) -> AttemptStep {
+        let step = self.claim.handle(view, input);
+        self.after_claim(view, step)
+    }
+
+    fn after_claim(
+        &mut self,
+        view: SessionView,
+        step: Step<Result<Claimed, NotHeld>>,
+    ) -> AttemptStep {
+        match step {
+            Step::Done(Ok(claimed)) => self.claimed(view, claimed),
+            Step::Done(Err(not_held)) => Step::Done(Err(not_held)),
+            Step::Submit(flight) => Step::Submit(flight),
+            Step::Wait(until) => Step::Wait(until),
+        }
+    }
+
+    fn claimed(&mut self, view: SessionView, claimed: Claimed) -> AttemptStep {
+        self.place = Some(Place::new(claimed.session));
+        match claimed.list {
+            // The list is from the flight of the create, so no other session can have created a
+            // znode of that name in between.
+            Some((names, connection)) => {
+                self.evaluate(view, &names, connection, OwnZnode::Ours, false)
+            }
+            None => self.list_again(view),
+        }
+    }
+
+    /// Step 3: watches the predecessor if it is new, and the own znode if it is not watched on
+    /// this connection.
+    fn watch(&mut self, view: SessionView, is_new: bool) -> AttemptStep {
+        let ahead_watch = self.watches.issue();
+        let fresh = self.watches.issue();
+        let place = self.place.as_mut().expect("an attempt with a place sets watches");
+        // A pending watch keeps its number, so that the registry does not hold two for one znode.
+        let own_watch = place.own_watch.unwrap_or(fresh);
+        let directory = &self.profile.directory;
+        let mut operations = Vec::new();
+        // A watch that was restored after a disconnect reports what was missed, but step 4 needs one
+        // that was set on the connection of the newest list.
+        let own = place.own_watch.is_none() || place.own_watched_on != place.listed_on;
+        let reads = WatchedReads { ahead: is_new, own };
+        if reads.ahead {
+            place.ahead_watch = Some(ahead_watch);
+            place.is_ahead_foreign = false;
+            operations.push(read(child(directory, &place.nearest), Some(ahead_watch)));
+        }
+        if reads.own {
+            place.own_watch = Some(own_watch);
+            place.own_watched_on = None;
+            operations.push(read(self.claim.path(), Some(own_watch)));
+        }
+        if operations.is_empty() {
+            return self.watch_second(view);
+        }
+        self.state = State::Watching(reads);
+        Step::Submit(flight(Some(place.session), operations))
+    }
+
+    fn watched(&mut self, view: SessionView, reads: WatchedReads, reply: Reply) -> AttemptStep {
+        let connection = reply.connection;
+        let place = self.place.as_mut().expect("an attempt with a place sets watches");
+        let mut results = reply.results.into_iter().map(replayable);
+        let mut next =
+            |was_read: bool| was_read.then(|| results.next().unwrap_or(Verdict::Unknown));
+        let ahead = next(reads.ahead);
+        let own = next(reads.own);
+        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            if self.claim.is_znode(found));
+        // A failed read sets no watch, and a watch on a stranger's znode proves nothing. Both have
+        // to be known before any of the results below ends this function.
+        if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
+            place.ahead_watch = None;
+        }
+        if own.is_some() && !is_own {
+            place.own_watch = None;
+        }
+        match ahead {
+            None => {}
+            Some(Verdict::Done(Response::GetData(data))) => {
+                place.is_ahead_foreign = data.stat.ephemeral_owner != place.session;
+            }
+            Some(Verdict::SessionOver) => return restart(Restart::SessionOver),
+            Some(Verdict::Later(error)) => return self.later(view, error, FailedAction::ReadChild),
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) => {
+                self.is_blind = true;
+                place.second = None;
+                return self.list_again(view);
+            }
+            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+                let is_current =
+                    view.alive == Some(connection) && place.listed_on == Some(connection);
+                // The only predecessor is gone, and the own znode was read after that.
+                if is_own && is_current && place.own_watch.is_some() && self.had_one_ahead() {
+                    return self.grant_confirmed(view, connection);
+                }
+                return self.list_again(view);
+            }
+            Some(Verdict::Refused(error)) => {
+                let path = child(&self.profile.directory, &place.nearest);
+                return failed(Failure::new(FailedAction::Read, path, error));
+            }
+            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) => {
+                place.own_watch = None;
+                self.tally.replays += 1;
+                return self.watch(view, true);
+            }
+        }
+        match own {
+            None => {}
+            Some(_) if is_own => place.own_seen(connection),
+            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+                return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
+            }
+            // The own znode is not watched, or is not ours: the list decides.
+            Some(_) => return self.list_again(view),
+        }
+        // The list is from another connection, so the deletion of the predecessor must not grant.
+        if place.listed_on != Some(connection) {
+            place.listed_on = None;
+        }
+        self.watch_second(view)
+    }
+
+    /// Step 3, after the watches that are needed: the one that only saves time.
+    fn watch_second(&mut self, view: SessionView) -> AttemptStep {
+        let second_watch = self.watches.issue();
+        let place = self.place.as_mut().expect("an attempt with a place sets watches");
+        if !place.is_watched() {
+            return self.queue(view);
+        }
+        // If the predecessor is of our own session, its deletion is followed by a read in any case,
+        // so there is nothing to save.
+        match place.second.take().filter(|_| place.is_ahead_foreign) {
+            None => self.queue(view),
+            Some(second) => {
+                self.state = State::WatchingSecond;
+                place.second_watch = Some(second_watch);
+                let path = child(&self.profile.directory, &second);
+                let operations = vec![read(path, Some(second_watch))];
+                Step::Submit(flight(Some(place.session), operations))
+            }
+        }
+    }
+
+    fn second_watched(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+        let place = self.place.as_mut().expect("an attempt with a place sets watches");
+        let [second] = take(reply).map(replayable);
+        match second {
+            Verdict::Done(_) if place.second_watch.is_some() => self.queue(view),
+            Verdict::SessionOver => restart(Restart::SessionOver),
+            // It was deleted before it was read, or since.
+            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                place.second_watch = None;
+                self.list_again(view)
+            }
+            // Without this watch, the deletion of the predecessor needs a list.
+            Verdict::Refused(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {
+                place.second_watch = None;
+                self.queue(view)
+            }
+        }
+    }
+
+    /// Begins step 4, unless a watch has fired since it was set.
+    fn queue(&mut self, view: SessionView) -> AttemptStep {
+        let place = self.place.as_ref().expect("an attempt with a place waits");
+        if !place.is_watched() {
+            return self.list_again(view);
+        }
+        self.pauses.reset();
+        self.wait_in_queue(view)
+    }
+
+    /// Step 4. The time of the next check is spread, so that waiters do not check together.
+    fn wait_in_queue(&mut self, view: SessionView) -> AttemptStep {
+        self.state = State::Queued;
+        let interval = self.profile.watch_check;
+        self.check_at = interval.map(|interval| view.now + spread(interval, self.claim.id()));
+        self.wait(view)
+    }
+
+    /// Whether the deletion of the predecessor leaves none, according to the newest list.
+    fn had_one_ahead(&self) -> bool {
+        self.ahead == Some(1) && !self.profile.names.is_shared()
+    }
+
+    /// Grants the lock because the own znode was read after the predecessor was deleted.
+    fn grant_confirmed(&mut self, view: SessionView, connection: u64) -> AttemptStep {
+        let place = self.place.as_mut().expect("a lock is granted to a place");
+        place.own_watched_on = Some(connection);
+        self.grant(view, connection)
+    }
+
+    /// Handles an event. Events of watches that were replaced are discarded.
+    fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> AttemptStep {
+        let Some(place) = self.place.as_mut() else { return self.wait(view) };
+        if place.own_watch == Some(watch) {
+            place.own_watch = None;
+            place.own_watched_on = None;
+            if kind == EventType::NODE_DELETED {
+                return self.list_unless_busy(view);
+            }
+            return self.wait(view);
+        }
+        if place.second_watch == Some(watch) {
+            place.second_watch = None;
+            if self.state == State::Queued && kind == EventType::NODE_DELETED {
+                // With exactly two ahead, one is left. With more, only a list shows who is the
+                // second nearest now.
+                if self.ahead != Some(2) || !place.is_listed(view) {
+                    return self.list_again(view);
+                }
+                self.ahead = Some(1);
+            }
+            return self.wait(view);
+        }
+        if place.ahead_watch != Some(watch) {
+            return self.wait(view);
+        }
+        place.ahead_watch = None;
+        if self.state != State::Queued {
+            // The pending flight will show it.
+            return self.wait(view);
+        }
+        // Step 4, in the order of its conditions.
+        let is_current = place.is_listed(view);
+        let is_own_certain = place.is_ahead_foreign && place.is_own_watched(view);
+        if kind != EventType::NODE_DELETED || !self.had_one_ahead() || self.is_blind || !is_current
+        {
+            return self.list_again(view);
+        }
+        match view.alive {
+            Some(connection) if is_own_certain => self.grant(view, connection),
+            Some(_) | None => self.confirm(),
+        }
+    }
+
+    /// Reads the own znode: it alone is uncertain.
+    fn confirm(&mut self) -> AttemptStep {
+        self.state = State::Confirming;
+        let fresh = self.watches.issue();
+        let place = self.place.as_mut().expect("a place is confirmed");
+        let own_watch = place.own_watch.unwrap_or(fresh);
+        place.own_watch = Some(own_watch);
+        place.own_watched_on = None;
+        let operations = vec![read(self.claim.path(), Some(own_watch))];
+        Step::Submit(flight(Some(place.session), operations))
+    }
+
+    fn confirmed(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+        let connection = reply.connection;
+        let place = self.place.as_mut().expect("a place is confirmed");
+        let [own] = take(reply).map(replayable);
+        match own {
+            Verdict::Done(Response::GetData(found))
+                if self.claim.is_znode(&found)
+                    && place.own_watch.is_some()
+                    && view.alive == Some(connection)
+                    && place.listed_on == Some(connection) =>
+            {
+                self.grant_confirmed(view, connection)
+            }
+            Verdict::SessionOver => restart(Restart::SessionOver),
+            Verdict::Done(_)
+            | Verdict::Refused(_)
+            | Verdict::Later(_)
+            | Verdict::NotApplied
+            | Verdict::Unknown => {
+                place.own_watch = None;
+                self.list_again(view)
+            }
+        }
+    }
+
+    fn grant(&mut self, view: SessionView, connection: u64) -> AttemptStep {
+        self.state = State::Granted;
+        let place = self.place.as_ref().expect("a lock is granted to a place");
+        let znode = self.claim.znode().expect("a place has a znode").clone();
+        // Without a live connection another session could be granted the lock at this moment, and
+        // a list of another connection may be older than what this one has shown.
+        debug_assert_eq!(view.alive, Some(connection), "a grant needs a guard deadline ahead");
+        debug_assert_eq!(
+            place.listed_on,
+            Some(connection),
+            "a grant needs a list of its connection"
+        );
+        debug_assert_eq!(self.claim.session(), Some(place.session), "the znode is of this session");
+        Step::Done(Ok(Held {
+            znode,
+            session: place.session,
+            connection,
+            own_watch: place.own_watch,
+            lapses: view.lapses,
+        }))
+    }
+
+    /// Repeats the grant, unless its connection has ended or its deadline has passed. The view may
+    /// show that before the input arrives that reports it.
+    fn grant_again(&mut self, view: SessionView) -> AttemptStep {
+        let place = self.place.as_ref().expect("a lock is granted to a place");
+        match view.alive {
+            Some(connection) if place.is_listed(view) => self.grant(view, connection),
+            Some(_) | None => self.list_again(view),
+        }
+    }
+
+    /// Retries after a pause, or gives up.
+    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
+        if self.pauses.is_too_many(&error) {
+            return failed(Failure::new(action, self.profile.directory.clone(), error));
+        }
+        self.pause(view)
+    }
+
+    fn pause(&mut self, view: SessionView) -> AttemptStep {
+        self.state = State::Pausing;
+        Step::Wait(self.pauses.begin_spread(view.now, self.claim.id()))
+    }
+
+    /// Continues as before.
+    fn wait(&mut self, view: SessionView) -> AttemptStep {
+        match self.state {
+            State::Queued => Step::Wait(self.check_at),
+            State::Granted => self.grant_again(view),
+            State::Claiming => Step::Wait(self.claim.paused_until()),
+            State::Listing(_)
+            | State::Watching(_)
+            | State::WatchingSecond
+            | State::Confirming
+            | State::Checking(_)
+            | State::Pausing => Step::Wait(self.pauses.until()),
+        }
+    }
+
+    /// The watches are restored on the next connection, but conclusions from this connection are
+    /// void.
+    fn suspended(&mut self, view: SessionView) -> AttemptStep {
+        if let Some(place) = self.place.as_mut() {
+            place.listed_on = None;
+            place.own_watched_on = None;
+        }
+        match self.state {
+            // Another server may serve at once what this one was too busy for.
+            State::Granted | State::Pausing => {
+                self.pauses.end();
+                self.list_again(view)
+            }
+            State::Claiming => self.claim(view, Input::Suspended),
+            State::Listing(_)
+            | State::Watching(_)
+            | State::WatchingSecond
+            | State::Queued
+            | State::Confirming
+            | State::Checking(_) => self.wait(view),
+        }
+    }
+
+    fn session_ended(&mut self, view: SessionView, session: SessionId) -> AttemptStep {
+        if self.claim.session() == Some(session) {
+            restart(Restart::SessionOver)
+        } else {
+            // It was another session, or the create is pending and its reply will tell.
+            self.wait(view)
+        }
+    }
+}
+
+impl Machine for QueueAttempt {
+    type Output = Result<Held, NotHeld>;
+
+    fn start(&mut self, view: SessionView) -> AttemptStep {
+        let step = self.claim.start(view);
+        self.after_claim(view, step)
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
+        if matches!(input, Input::Timer) {
+            self.pauses.end();
+        }
+        match (self.state, input) {
+            (_, Input::Ended(session)) => self.session_ended(view, session),
+            (_, Input::Suspended) => self.suspended(view),
+            (State::Claiming, input @ (Input::Reply(_) | Input::Timer)) => self.claim(view, input),
+            (State::Listing(shape), Input::Reply(reply)) => self.listed(view, shape, reply),
+            (State::Watching(reads), Input::Reply(reply)) => self.watched(view, reads, reply),
+            (State::WatchingSecond, Input::Reply(reply)) => self.second_watched(view, reply),
+            (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
+            (State::Checking(own_watch), Input::Reply(reply)) => {
+                self.checked(view, own_watch, reply)
+            }
+            (State::Queued, Input::Timer) => self.check(),
+            (State::Pausing, Input::Timer) => self.list_again(view),
+            (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
+            (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
+            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
+        }
+    }
+}
+
+impl Attempt for QueueAttempt {
+    type Removal = QueueRemoval;
+
+    fn ahead(&self) -> Option<usize> {
+        self.ahead
+    }
+
+    fn take_tally(&mut self) -> Tally {
+        let mut tally = std::mem::take(&mut self.tally);
+        self.claim.take_tally(&mut tally);
+        tally
+    }
+
+    fn abandon(self) -> (QueueRemoval, bool) {
+        let is_creating = self.state == State::Claiming && self.claim.is_creating();
+        (self.claim.removal(), is_creating)
+    }
+}
+
+fn restart(restart: Restart) -> AttemptStep {
+    Step::Done(Err(NotHeld::Restart(restart)))
+}
+
+fn failed(failure: Failure) -> AttemptStep {
+    Step::Done(Err(failure.into()))
+}

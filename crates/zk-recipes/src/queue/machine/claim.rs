@@ -1,0 +1,441 @@
+//! Claiming: getting exactly one contender znode into the queue.
+//!
+//! The algorithm, if connections never failed:
+//!
+//! 1. In one flight, create the ephemeral sequential znode `<id>-lock-` and list the directory.
+//!    The server executes both in this order, so the list contains the znode.
+//! 2. If the directory is missing, create it and its ancestors as containers, and continue with 1.
+//!
+//! A lost connection leaves the create of step 1 undecided, whatever the list showed, so:
+//!
+//! 3. In one flight, pass a write barrier and list. After the barrier the lost create has been
+//!    applied, or never will be.
+//! 4. Read the owners of the znodes with our id. Those of the current session are ours: keep the
+//!    lowest, and delete the others. A znode of another session with our id is a stranger's, and
+//!    stays.
+//! 5. If none is ours, continue with 1, with the same id.
+//!
+//! Step 4 also repairs duplicates that a later list reveals. A duplicate can appear in spite of the
+//! barrier if a slow server submits an old request after the session has moved on.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use jute_codec::{CreateMode, DataReply, ErrorCode, NameList, Response};
+use zk_session::recipe::Reply;
+use zk_session::{OpError, SessionId, Zxid};
+
+use super::removal::QueueRemoval;
+use super::standing::with_prefix;
+use crate::lock::error::LockError;
+use crate::lock::outcome::{NotHeld, Restart, Tally, Znode};
+use crate::machine::directory::{Directory, Round};
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, child,
+    create, delete, flight, list, name_of, owned_copy, read, replayable, take, verdict,
+};
+use crate::queue::naming::{SEQUENCE_MAX, Sibling};
+use crate::queue::profile::QueueProfile;
+
+/// A claimed place.
+#[derive(Clone, Debug)]
+pub(crate) struct Claimed {
+    /// The session of the znode.
+    pub(crate) session: SessionId,
+    /// A list of the directory from after the create, and the connection it was read on.
+    pub(crate) list: Option<(NameList, u64)>,
+}
+
+type ClaimStep = Step<Result<Claimed, NotHeld>>;
+
+/// A claim in progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    profile: Arc<QueueProfile>,
+    /// As bytes, because the alignment of a `u128` would pad the structs around it.
+    id: [u8; 16],
+    session: Option<SessionId>,
+    znode: Option<Znode>,
+    /// A create had an unknown outcome, so there may be znodes that we do not know of.
+    is_tainted: bool,
+    directory: Directory,
+    replays: u64,
+    duplicates: u64,
+    /// Znodes with our id that other sessions own.
+    strangers: Vec<ByteString>,
+    pauses: Pauses,
+    state: State,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1 is in flight.
+    Creating,
+    /// Step 2 is in flight.
+    MakingDirectory,
+    /// Step 3 is in flight.
+    Probing,
+    /// Step 4: the reads of these znodes are in flight.
+    Reading(Vec<(u32, ByteString)>),
+    /// Step 4: the deletes of duplicates are in flight.
+    Reducing,
+    /// The server is overloaded; continue with step 1 or 3 after a pause.
+    Pausing,
+}
+
+impl Claim {
+    pub(crate) fn new(profile: Arc<QueueProfile>, id: u128) -> Self {
+        Self {
+            profile,
+            id: id.to_ne_bytes(),
+            session: None,
+            znode: None,
+            is_tainted: false,
+            directory: Directory::default(),
+            replays: 0,
+            duplicates: 0,
+            strangers: Vec::new(),
+            pauses: Pauses::default(),
+            state: State::Creating,
+        }
+    }
+
+    /// Step 1.
+    fn create(&mut self) -> ClaimStep {
+        self.state = State::Creating;
+        let directory = &self.profile.directory;
+        let claim = create(
+            child(directory, &self.prefix()),
+            self.profile.identity.clone(),
+            self.profile.acl.clone(),
+            CreateMode::EphemeralSequential,
+        );
+        Step::Submit(flight(self.session, vec![claim, list(directory, None)]))
+    }
+
+    /// Step 4 for a list that contains other znodes with our id; `None` if it contains none.
+    pub(crate) fn reconcile(&mut self, names: &NameList) -> Option<ClaimStep> {
+        let found = self.unknown(names);
+        let is_known = |(_, name): &(u32, ByteString)| {
+            self.znode.as_ref().is_some_and(|znode| znode.name == *name)
+        };
+        if found.iter().all(is_known) {
+            return None;
+        }
+        self.is_tainted = true;
+        Some(self.read_owners(found))
+    }
+
+    /// The id of the attempt.
+    pub(crate) fn id(&self) -> u128 {
+        u128::from_ne_bytes(self.id)
+    }
+
+    /// The znode, once the place is claimed.
+    pub(crate) fn znode(&self) -> Option<&Znode> {
+        self.znode.as_ref()
+    }
+
+    /// Whether this is the znode of the claim, and not another one of the same name.
+    pub(crate) fn is_znode(&self, found: &DataReply) -> bool {
+        self.znode
+            .as_ref()
+            .zip(self.session)
+            .is_some_and(|(znode, session)| znode.is_read(session, found))
+    }
+
+    /// Path of the znode, once the place is claimed.
+    pub(crate) fn path(&self) -> ByteString {
+        let znode = self.znode.as_ref().expect("the place is claimed");
+        child(&self.profile.directory, &znode.name)
+    }
+
+    /// The session of the claim, once it is known.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    /// True while a create is in flight.
+    pub(crate) fn is_creating(&self) -> bool {
+        self.state == State::Creating
+    }
+
+    /// Removes what this claim may have left.
+    pub(crate) fn removal(&self) -> QueueRemoval {
+        let known = self.znode.as_ref().map(|znode| znode.name.clone());
+        let profile = Arc::clone(&self.profile);
+        let prefix = self.prefix().into();
+        QueueRemoval::new(profile, prefix, self.session, known, self.is_tainted)
+    }
+
+    /// Adds what was counted since the last call.
+    pub(crate) fn take_tally(&mut self, tally: &mut Tally) {
+        tally.replays += std::mem::take(&mut self.replays);
+        tally.duplicates += std::mem::take(&mut self.duplicates);
+    }
+
+    /// The end of the pause; `None` if there is no pause.
+    pub(crate) fn paused_until(&self) -> Option<zk_session::Time> {
+        self.pauses.until()
+    }
+
+    fn replied(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+        if self.session.is_none() {
+            self.session = reply.session;
+        }
+        match std::mem::replace(&mut self.state, State::Pausing) {
+            State::Creating => self.created(view, reply),
+            State::MakingDirectory => self.made_directory(view, reply),
+            State::Probing => self.probed(view, reply),
+            State::Reading(found) => self.owners_read(view, found, reply),
+            State::Reducing => self.reduced(view, reply),
+            State::Pausing => Step::Wait(self.pauses.until()),
+        }
+    }
+
+    fn created(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+        let session = reply.session;
+        let connection = reply.connection;
+        let [created, listed] = take(reply);
+        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
+        let refusal = created.as_ref().err().cloned();
+        match verdict(created) {
+            Verdict::Done(Response::Create2(created)) => {
+                let name = name_of(&created.path).map(|name| owned_copy(&name)).unwrap_or_default();
+                let sequence = match self.profile.names.sibling(&name) {
+                    Sibling::Contender(sequence, _) if sequence < SEQUENCE_MAX => sequence,
+                    Sibling::Contender(..)
+                    | Sibling::Exhausted
+                    | Sibling::Foreign
+                    | Sibling::OtherKind => return self.exhausted(name),
+                };
+                let czxid = created.stat.czxid;
+                self.znode = Some(Znode { name, sequence, czxid });
+                self.session = session;
+                // The list is good to have, not needed: the attempt can list again.
+                let list = match listed {
+                    Ok(Response::GetChildren(names)) => Some((names, connection)),
+                    _ => None,
+                };
+                self.claimed(list)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
+            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
+            Verdict::Later(error) => self.pause(view, error, FailedAction::Create),
+            Verdict::NotApplied => {
+                self.replays += 1;
+                self.create()
+            }
+            Verdict::SessionOver => session_over(),
+            Verdict::Unknown | Verdict::Done(_) => {
+                self.replays += 1;
+                self.is_tainted = true;
+                self.session = session;
+                match refusal {
+                    // A server that failed gets time to recover. After a lost connection the flight
+                    // waits for the next one anyway.
+                    Some(error) if !is_connection_lost => {
+                        self.pause(view, error, FailedAction::Create)
+                    }
+                    Some(_) | None => self.probe(),
+                }
+            }
+        }
+    }
+
+    /// The server appended a number that defines no order. The znode has to be removed.
+    fn exhausted(&mut self, name: ByteString) -> ClaimStep {
+        self.znode = Some(Znode { name, sequence: u32::MAX, czxid: Zxid(0) });
+        let directory = self.profile.directory.to_string();
+        Step::Done(Err(NotHeld::Failed(LockError::QueueExhausted { directory })))
+    }
+
+    fn claimed(&mut self, list: Option<(NameList, u64)>) -> ClaimStep {
+        self.pauses.reset();
+        let session = self.session.expect("a create is executed in a session");
+        Step::Done(Ok(Claimed { session, list }))
+    }
+
+    /// Retries after a pause, or gives up.
+    fn pause(&mut self, view: SessionView, error: OpError, action: FailedAction) -> ClaimStep {
+        if self.pauses.is_too_many(&error) {
+            return self.failed(action, error);
+        }
+        self.state = State::Pausing;
+        Step::Wait(self.pauses.begin(view.now))
+    }
+
+    fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
+        let failure = Failure::new(action, self.profile.directory.clone(), error);
+        Step::Done(Err(failure.into()))
+    }
+
+    fn make_directory(&mut self) -> ClaimStep {
+        match self.directory.create(&self.profile.directory) {
+            Ok(operations) => {
+                self.state = State::MakingDirectory;
+                Step::Submit(flight(self.session, operations))
+            }
+            Err(failure) => Step::Done(Err(failure.into())),
+        }
+    }
+
+    fn made_directory(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+        match self.directory.created(&self.profile.directory, reply) {
+            Round::Retry => self.create(),
+            Round::Repeat => self.make_directory(),
+            Round::Failed(failure) => Step::Done(Err(failure.into())),
+            Round::Later(error) => self.pause(view, error, FailedAction::Create),
+            Round::SessionOver => session_over(),
+        }
+    }
+
+    fn probe(&mut self) -> ClaimStep {
+        self.state = State::Probing;
+        let directory = &self.profile.directory;
+        let operations = vec![barrier(directory.clone()), list(directory, None)];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn probed(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+        let [barrier, listed] = take(reply).map(replayable);
+        match (barrier, listed) {
+            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => session_over(),
+            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
+                self.pause(view, error, FailedAction::List)
+            }
+            // A barrier that was refused was executed all the same.
+            (
+                Verdict::Done(_) | Verdict::Refused(_),
+                Verdict::Done(Response::GetChildren(names)),
+            ) => {
+                let found = self.unknown(&names);
+                if found.is_empty() {
+                    self.znode = None;
+                    return self.create();
+                }
+                self.read_owners(found)
+            }
+            (
+                Verdict::Done(_) | Verdict::Refused(_),
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)),
+            ) => self.make_directory(),
+            (_, Verdict::Refused(error)) => self.failed(FailedAction::List, error),
+            _ => self.probe(),
+        }
+    }
+
+    /// The next list shows which deletes succeeded. But a delete that is refused must not be
+    /// repeated without end.
+    fn reduced(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+        let mut later = None;
+        for result in reply.results {
+            match replayable(result) {
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
+                Verdict::SessionOver => return session_over(),
+                Verdict::Later(error) => later = Some(error),
+                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {}
+            }
+        }
+        match later {
+            Some(error) => self.pause(view, error, FailedAction::DeleteChild),
+            None => self.probe(),
+        }
+    }
+
+    fn prefix(&self) -> String {
+        self.profile.names.prefix(self.id())
+    }
+
+    /// Znodes with our id, except those that are known to belong to other sessions.
+    fn unknown(&self, names: &NameList) -> Vec<(u32, ByteString)> {
+        let mut found = with_prefix(&self.profile, names, &self.prefix());
+        found.retain(|(_, name)| !self.strangers.contains(name));
+        found
+    }
+
+    fn read_owners(&mut self, found: Vec<(u32, ByteString)>) -> ClaimStep {
+        let directory = &self.profile.directory;
+        let reads = found.iter().map(|(_, name)| read(child(directory, name), None)).collect();
+        self.state = State::Reading(found);
+        Step::Submit(flight(self.session, reads))
+    }
+
+    fn owners_read(
+        &mut self,
+        view: SessionView,
+        found: Vec<(u32, ByteString)>,
+        reply: Reply,
+    ) -> ClaimStep {
+        let mut own = Vec::new();
+        for ((sequence, name), result) in found.into_iter().zip(reply.results) {
+            match replayable(result) {
+                Verdict::Done(Response::GetData(data)) => {
+                    if self.session.is_some_and(|own| own == data.stat.ephemeral_owner) {
+                        let czxid = data.stat.czxid;
+                        own.push(Znode { name, sequence, czxid });
+                    } else {
+                        self.strangers.push(name);
+                    }
+                }
+                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(error) => {
+                    let path = child(&self.profile.directory, &name);
+                    return Step::Done(Err(Failure::new(FailedAction::Read, path, error).into()));
+                }
+                Verdict::SessionOver => return session_over(),
+                Verdict::Later(error) => return self.pause(view, error, FailedAction::ReadChild),
+                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => return self.probe(),
+            }
+        }
+        let mut own = own.into_iter();
+        let Some(lowest) = own.next() else {
+            // Each was a stranger's or is gone: we have no znode in the queue.
+            self.znode = None;
+            return self.create();
+        };
+        if lowest.sequence >= SEQUENCE_MAX {
+            return self.exhausted(lowest.name);
+        }
+        self.znode = Some(lowest);
+        let directory = &self.profile.directory;
+        let duplicates: Vec<_> = own.map(|znode| delete(child(directory, &znode.name))).collect();
+        if duplicates.is_empty() {
+            return self.claimed(None);
+        }
+        self.duplicates += duplicates.len() as u64;
+        self.state = State::Reducing;
+        Step::Submit(flight(self.session, duplicates))
+    }
+}
+
+impl Machine for Claim {
+    type Output = Result<Claimed, NotHeld>;
+
+    fn start(&mut self, _: SessionView) -> ClaimStep {
+        self.create()
+    }
+
+    /// The attempt hands in replies and timers, and handles the end of the session itself.
+    fn handle(&mut self, view: SessionView, input: Input) -> ClaimStep {
+        match input {
+            Input::Reply(reply) => self.replied(view, reply),
+            // Another server may serve at once what this one was too busy for.
+            Input::Timer | Input::Suspended if self.pauses.end() => {
+                if self.is_tainted {
+                    self.probe()
+                } else {
+                    self.create()
+                }
+            }
+            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
+                Step::Wait(self.pauses.until())
+            }
+        }
+    }
+}
+
+fn session_over<T>() -> Step<Result<T, NotHeld>> {
+    Step::Done(Err(NotHeld::Restart(Restart::SessionOver)))
+}

@@ -1,0 +1,51 @@
+//! Downgrading a guard.
+
+use std::future::Future;
+
+use thiserror::Error;
+
+use super::lock::{Read, ReadGuard, WriteGuard};
+use super::machine::DowngradeRequest;
+use crate::lock::error::LockError;
+
+/// Why a writer did not become a reader.
+#[derive(Debug, Error)]
+#[error("the lock was not downgraded: {error}")]
+#[non_exhaustive]
+pub struct DowngradeError {
+    /// What went wrong.
+    #[source]
+    pub error: LockError,
+    /// The lock, still held for writing; `None` if it is lost. Dropping it releases the lock.
+    pub guard: Option<WriteGuard>,
+}
+
+impl WriteGuard {
+    /// Downgrades to a read lock without a gap for another writer: the ensemble replaces the
+    /// writer's znode with a reader's in one transaction, at the same place in the queue. Readers
+    /// that wait behind it enter, up to the next writer.
+    ///
+    /// Observers of this guard follow the lock: [`lost`](Self::lost) and
+    /// [`phases`](crate::Acquire::phases) report the reader's state from then on. A
+    /// [`status`](Self::status) of the writer ends.
+    ///
+    /// **Connection loss** is replayed. **Not cancel safe**: dropping the future releases the lock,
+    /// in the background and as soon as it is known which znode holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`DowngradeError`], which contains the guard if the lock is still held.
+    pub fn downgrade(
+        self,
+    ) -> impl Future<Output = Result<ReadGuard, DowngradeError>> + Send + 'static {
+        let changed = self.change::<Read>(DowngradeRequest);
+        async move { changed.await.map_err(|(error, guard)| DowngradeError { error, guard }) }
+    }
+}
+
+impl From<DowngradeError> for LockError {
+    /// Drops the guard, which releases the lock.
+    fn from(error: DowngradeError) -> Self {
+        error.error
+    }
+}

@@ -1,0 +1,265 @@
+//! Downgrading a writer to a reader, without a gap in which another contender could enter.
+//!
+//! 1. In one multi, create the reader's znode with the writer's own number, and delete the
+//!    writer's. The contenders behind the writer are now behind a reader of the same number:
+//!    readers may enter, writers may not.
+//! 2. If the multi was applied, the downgrade is done. If the writer's znode was missing, the lock
+//!    is lost. Otherwise the downgrade was refused, and the writer holds the lock as before.
+//!
+//! A lost connection leaves step 1 undecided. The multi is issued again: the name of the reader's
+//! znode is unique, so it can be applied only once.
+//!
+//! 3. If the repetition is refused, whatever the reason, the first multi may have been applied. The
+//!    refusal serves as a write barrier, so a read of the reader's znode decides: if it exists and is
+//!    ours, the downgrade is done; if it is missing, continue with step 2. If it exists and may not
+//!    be read, it is ours: its name is unique, and the multi was sent in our session only.
+
+use std::sync::Arc;
+
+use bytestring::ByteString;
+use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, Request, Response};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, SessionId, Version};
+
+use crate::lock::error::{LockError, LostReason};
+use crate::lock::outcome::{Changed, NotChanged, Znode};
+use crate::lock::recipe::Change;
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, child, flight,
+    multi_refusal, read, replayable, take, verdict,
+};
+use crate::queue::machine::removal::QueueRemoval;
+use crate::queue::profile::QueueProfile;
+
+/// A downgrade in progress.
+#[derive(Clone, Debug)]
+pub struct Downgrade {
+    profile: Arc<QueueProfile>,
+    session: SessionId,
+    writer: Znode,
+    reader: ByteString,
+    /// The multi may have been applied without our knowledge.
+    is_tainted: bool,
+    replays: u64,
+    pauses: Pauses,
+    state: State,
+}
+
+/// The request of a guard for its downgrade.
+#[derive(Clone, Copy, Debug)]
+pub struct DowngradeRequest;
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Step 1 is in flight.
+    Committing,
+    /// Step 3 is in flight, after this refusal.
+    Deciding(ErrorCode),
+    /// A server is overloaded; continue with step 1 after a pause.
+    Pausing,
+}
+
+type ChangeStep = Step<Result<Changed, NotChanged>>;
+
+impl Downgrade {
+    /// The downgrade of a writer that holds the lock. `None` if its name is not that of a writer.
+    pub fn new(
+        profile: impl Into<Arc<QueueProfile>>,
+        session: SessionId,
+        writer: Znode,
+    ) -> Option<Self> {
+        let profile = profile.into();
+        let reader = profile.names.downgraded(&writer.name)?.into();
+        Some(Self {
+            profile,
+            session,
+            writer,
+            reader,
+            is_tainted: false,
+            replays: 0,
+            pauses: Pauses::default(),
+            state: State::Committing,
+        })
+    }
+
+    /// Names that the holder may have until the downgrade is decided, in the order in which they
+    /// have to be removed: without the writer's znode, a multi that is applied late changes nothing,
+    /// and leaves no reader behind.
+    pub fn names(&self) -> Vec<ByteString> {
+        vec![self.writer.name.clone(), self.reader.clone()]
+    }
+
+    /// Step 1.
+    fn commit(&mut self) -> ChangeStep {
+        self.state = State::Committing;
+        let QueueProfile { directory, identity, acl, .. } = &*self.profile;
+        let create = CreateRequest {
+            path: child(directory, &self.reader),
+            data: Some(identity.clone()),
+            acl: acl.clone(),
+            mode: CreateMode::Ephemeral,
+            with_stat: false,
+        };
+        let path = child(directory, &self.writer.name);
+        let delete = DeleteRequest { path, version: Version::ANY };
+        let multi = Request::Multi(vec![MultiOp::Create(create), MultiOp::Delete(delete)]);
+        Step::Submit(flight(Some(self.session), vec![Operation::new(multi)]))
+    }
+
+    fn committed(&mut self, view: SessionView, reply: Reply) -> ChangeStep {
+        let connection = reply.connection;
+        let [committed] = take(reply);
+        let is_connection_lost = matches!(&committed, Err(error) if error.is_connection_loss());
+        match verdict(committed) {
+            Verdict::Done(response) => match multi_refusal(&response) {
+                None => self.done(connection),
+                Some(code) => self.refused(code),
+            },
+            Verdict::SessionOver => session_over(),
+            Verdict::Later(_) => self.pause(view),
+            Verdict::NotApplied => {
+                self.replays += 1;
+                self.commit()
+            }
+            Verdict::Refused(error) => match error.server_code() {
+                Some(code) => self.refused(code),
+                None => self.give_up(error),
+            },
+            Verdict::Unknown => {
+                self.replays += 1;
+                self.is_tainted = true;
+                // A server that failed gets time to recover. After a lost connection the flight
+                // waits for the next one anyway.
+                if is_connection_lost { self.commit() } else { self.pause(view) }
+            }
+        }
+    }
+
+    fn refused(&mut self, code: ErrorCode) -> ChangeStep {
+        // An earlier multi may have been applied: it is the one that created the reader's znode, or
+        // deleted the writer's.
+        if self.is_tainted || code == ErrorCode::NODE_EXISTS {
+            return self.decide(code);
+        }
+        self.conclude(code)
+    }
+
+    fn decide(&mut self, code: ErrorCode) -> ChangeStep {
+        self.state = State::Deciding(code);
+        let path = child(&self.profile.directory, &self.reader);
+        Step::Submit(flight(Some(self.session), vec![read(path, None)]))
+    }
+
+    fn decided(&mut self, view: SessionView, code: ErrorCode, reply: Reply) -> ChangeStep {
+        let connection = reply.connection;
+        let [reader] = take(reply).map(replayable);
+        match reader {
+            Verdict::Done(Response::GetData(data)) if data.stat.ephemeral_owner == self.session => {
+                self.done(connection)
+            }
+            Verdict::Done(_) => self.conclude(code),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.conclude(code),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))
+                if self.is_tainted && code == ErrorCode::NODE_EXISTS =>
+            {
+                self.done(connection)
+            }
+            // Without the right to read, nothing is decided. Repeat the multi until something is.
+            Verdict::Refused(_) | Verdict::Later(_) => self.pause(view),
+            Verdict::SessionOver => session_over(),
+            // On the next connection, a read means something only after the multi was tried again.
+            Verdict::NotApplied | Verdict::Unknown => {
+                self.replays += 1;
+                self.commit()
+            }
+        }
+    }
+
+    /// The multi was refused, and never applied.
+    fn conclude(&self, code: ErrorCode) -> ChangeStep {
+        if code == ErrorCode::NO_NODE {
+            return lost(LostReason::ZnodeDeleted);
+        }
+        let path = child(&self.profile.directory, &self.reader).to_string();
+        refused(LockError::Refused { code, action: FailedAction::Create, path })
+    }
+
+    /// The client has stopped, or could not send the multi.
+    fn give_up(&self, error: OpError) -> ChangeStep {
+        if error.is_session_over() || error == OpError::AuthFailed {
+            return lost(LostReason::Closed);
+        }
+        refused(Failure::new(FailedAction::Create, self.profile.directory.clone(), error).into())
+    }
+
+    fn done(&self, connection: u64) -> ChangeStep {
+        let znode = Znode { name: self.reader.clone(), ..self.writer.clone() };
+        Step::Done(Ok(Changed { znode, connection }))
+    }
+
+    fn pause(&mut self, view: SessionView) -> ChangeStep {
+        self.state = State::Pausing;
+        Step::Wait(self.pauses.begin(view.now))
+    }
+}
+
+impl Machine for Downgrade {
+    type Output = Result<Changed, NotChanged>;
+
+    fn start(&mut self, _: SessionView) -> ChangeStep {
+        self.commit()
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> ChangeStep {
+        if matches!(input, Input::Timer) {
+            self.pauses.end();
+        }
+        match (self.state.clone(), input) {
+            (_, Input::Ended(session)) if session == self.session => session_over(),
+            (State::Committing, Input::Reply(reply)) => self.committed(view, reply),
+            (State::Deciding(code), Input::Reply(reply)) => self.decided(view, code, reply),
+            (State::Pausing, Input::Timer) => self.commit(),
+            // The multi deletes the own znode, so an event of its watch decides nothing.
+            (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
+            | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
+        }
+    }
+}
+
+impl Change<QueueRemoval> for Downgrade {
+    type Request = DowngradeRequest;
+
+    fn begin(
+        _: DowngradeRequest,
+        removal: &mut QueueRemoval,
+        session: SessionId,
+        znode: Znode,
+    ) -> Self {
+        let profile = Arc::clone(removal.profile());
+        let downgrade = Self::new(profile, session, znode)
+            .expect("the attempt chose the name, and its role is that of a writer");
+        // From here on either of the two znodes may be the one in the queue.
+        removal.rename(downgrade.names());
+        downgrade
+    }
+
+    fn settle(removal: &mut QueueRemoval, znode: &Znode) {
+        removal.rename(vec![znode.name.clone()]);
+    }
+
+    fn replays(&self) -> u64 {
+        self.replays
+    }
+}
+
+fn session_over() -> ChangeStep {
+    lost(LostReason::SessionExpired)
+}
+
+fn lost(reason: LostReason) -> ChangeStep {
+    Step::Done(Err(NotChanged::Lost(reason)))
+}
+
+fn refused(error: LockError) -> ChangeStep {
+    Step::Done(Err(NotChanged::Refused(error)))
+}

@@ -1,0 +1,55 @@
+//! Creates a missing chroot.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jute_codec::{CreateMode, ErrorCode, ReadRequest, Request};
+
+use crate::create::CreateOptions;
+use crate::driver::shared::Shared;
+use crate::error::{ConnectError, OpError};
+use crate::machine::Operation;
+use crate::op::Op;
+
+/// Creates the chroot and its ancestors if it is missing. It can repeat a create after a lost
+/// connection, because a create that was applied twice just fails with `NODE_EXISTS`.
+pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectError> {
+    let chroot = shared.chroot.as_str();
+    if chroot.is_empty() || replay(|| probe(shared, chroot)).await.is_ok() {
+        return Ok(());
+    }
+    let mut last = Ok(());
+    for end in chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]) {
+        let path = chroot.get(..end).unwrap_or(chroot);
+        // Errors of ancestors are ignored: one may exist although we have no right to create it,
+        // and servers check that right first.
+        last = replay(|| create(shared, path)).await;
+    }
+    match last {
+        Ok(()) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => Ok(()),
+        Err(error) => Err(ConnectError::Chroot { path: chroot.to_owned(), error }),
+    }
+}
+
+/// Checks whether a znode exists, given its path on the server. Fails with `NO_NODE` if not.
+fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
+    let read = ReadRequest { path: path.into(), watch: false };
+    Op::submit_to_server(shared, Operation::new(Request::Exists(read)))
+}
+
+/// Creates a znode, given its path on the server.
+fn create(shared: &Arc<Shared>, path: &str) -> Op<()> {
+    let options = CreateOptions::from(CreateMode::Persistent);
+    let request = Request::Create(options.request(path, Bytes::new()));
+    Op::submit_to_server(shared, Operation::new(request))
+}
+
+/// Repeats an operation until it gets a reply.
+async fn replay(operation: impl Fn() -> Op<()>) -> Result<(), OpError> {
+    loop {
+        match operation().await {
+            Err(error) if error.is_connection_loss() => {}
+            result => return result,
+        }
+    }
+}

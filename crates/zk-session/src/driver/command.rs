@@ -1,0 +1,54 @@
+//! Commands from the handles of a client to the session's task.
+
+use tokio::sync::oneshot;
+
+use super::lane_queue::LaneSender;
+use crate::error::WatchEnded;
+use crate::machine::{EndCause, Flight, OwnerId, Reply, Token};
+use crate::time::Time;
+use crate::types::WatchedEvent;
+
+/// A request to the session's task.
+pub(crate) enum Command {
+    /// Discards a flight and its reply.
+    Cancel(Token),
+    /// Closes the session, and reports how it ended.
+    Close(oneshot::Sender<EndCause>),
+    /// Closes a lane, or removes a watcher.
+    RemoveOwner(OwnerId),
+    /// Sets whether a lane needs the lease.
+    NeedLease(OwnerId, bool),
+    /// Withdraws a flight if it was not sent.
+    Recall(Token),
+    /// Opens a lane.
+    OpenLane(OwnerId, LaneSender),
+    /// Sets the alarm of a lane, replacing any earlier one.
+    WakeLane(OwnerId, Time),
+    /// Submits a flight. If a watcher is given, it receives the event of the flight's watch.
+    Submit {
+        token: Token,
+        owner: OwnerId,
+        flight: Flight,
+        sink: ReplySink,
+        watcher: Option<WatchSender>,
+    },
+}
+
+/// Where the reply to a flight goes.
+pub(crate) enum ReplySink {
+    /// To the lane that owns the flight.
+    Lane(OwnerId),
+    /// To the future of a single operation.
+    Once(oneshot::Sender<Reply>),
+}
+
+impl ReplySink {
+    /// Returns whether the flight counts against `outstanding_limit`. Flights of lanes do not: each
+    /// lane has a limit of its own, and there are only as many lanes as callers hold.
+    pub(crate) fn is_counted(&self) -> bool {
+        matches!(self, Self::Once(_))
+    }
+}
+
+/// Where the event of a watcher goes.
+pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;

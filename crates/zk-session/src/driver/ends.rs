@@ -1,0 +1,92 @@
+//! The channels between the session's task and the client's handles.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, watch};
+
+use super::command::Command;
+use super::connection_log::ConnectionView;
+use crate::machine::{EndCause, Status};
+
+/// The ends that the handles share.
+pub(crate) struct HandleEnds {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) connection: watch::Receiver<ConnectionView>,
+    pub(crate) queued: Queued,
+    pub(crate) last_end: LastEnd,
+}
+
+/// The ends that the task owns.
+pub(crate) struct DriverEnds {
+    pub(super) commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) connection: watch::Sender<ConnectionView>,
+    pub(super) queued: Queued,
+    pub(super) last_end: LastEnd,
+}
+
+/// Creates the channels of a client whose session has this status.
+pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
+    let (command_sender, command_receiver) = mpsc::unbounded_channel();
+    let (status_sender, status_receiver) = watch::channel(status);
+    let (connection_sender, connection_receiver) = watch::channel(ConnectionView::default());
+    let queued = Queued::default();
+    let last_end = LastEnd::default();
+    let handle_ends = HandleEnds {
+        commands: command_sender,
+        status: status_receiver,
+        connection: connection_receiver,
+        queued: queued.clone(),
+        last_end: last_end.clone(),
+    };
+    let driver_ends = DriverEnds {
+        commands: command_receiver,
+        status: status_sender,
+        connection: connection_sender,
+        queued,
+        last_end,
+    };
+    (handle_ends, driver_ends)
+}
+
+/// Counts the flights that are on their way to the task and count against `outstanding_limit`.
+#[derive(Clone, Default)]
+pub(crate) struct Queued(Arc<AtomicUsize>);
+
+impl Queued {
+    /// Adds a flight unless the limit is reached, in which case it returns the count.
+    pub(crate) fn add(&self, limit: usize) -> Result<(), usize> {
+        let count = self.0.fetch_add(1, Ordering::Relaxed);
+        if count >= limit {
+            self.remove();
+            return Err(count);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How the last session of the client ended.
+#[derive(Clone)]
+pub(crate) struct LastEnd(Arc<Mutex<EndCause>>);
+
+impl Default for LastEnd {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(EndCause::Abandoned)))
+    }
+}
+
+impl LastEnd {
+    pub(crate) fn get(&self) -> EndCause {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, cause: EndCause) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = cause;
+    }
+}

@@ -1,0 +1,201 @@
+//! Routes replies, watch events and changes of the session to their recipients.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::{oneshot, watch};
+
+use super::command::{Command, ReplySink, WatchSender};
+use super::connection_log::ConnectionLog;
+use super::ends::{LastEnd, Queued};
+use super::lane_event::LaneEvent;
+use super::lanes::Lanes;
+use crate::error::WatchEnded;
+use crate::machine::{
+    Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, Status, Token, WatchId,
+};
+use crate::time::Time;
+use crate::types::WatchedEvent;
+
+/// The recipients of what the machine reports.
+pub(super) struct Router {
+    /// The status that was published last.
+    published: Status,
+    status: watch::Sender<Status>,
+    pub(super) log: ConnectionLog,
+    queued: Queued,
+    last_end: LastEnd,
+    /// Recipients of replies.
+    sinks: BTreeMap<Token, ReplySink>,
+    pub(super) lanes: Lanes,
+    /// Recipients of watch events that are not lanes.
+    watchers: BTreeMap<OwnerId, WatchSender>,
+    /// Callers that wait for the end of the session.
+    closers: Vec<oneshot::Sender<EndCause>>,
+}
+
+impl Router {
+    pub(super) fn new(
+        status: watch::Sender<Status>,
+        log: ConnectionLog,
+        queued: Queued,
+        last_end: LastEnd,
+    ) -> Self {
+        let published = *status.borrow();
+        Self {
+            published,
+            status,
+            log,
+            queued,
+            last_end,
+            sinks: BTreeMap::new(),
+            lanes: Lanes::default(),
+            watchers: BTreeMap::new(),
+            closers: Vec::new(),
+        }
+    }
+
+    /// Returns the status that was published last.
+    pub(super) fn status(&self) -> Status {
+        self.published
+    }
+
+    pub(super) fn handle_command(
+        &mut self,
+        machine: &mut SessionMachine,
+        now: Time,
+        command: Command,
+    ) {
+        match command {
+            Command::Cancel(token) => {
+                self.sinks.remove(&token);
+                machine.cancel(now, token);
+            }
+            Command::Close(closer) => {
+                self.closers.push(closer);
+                machine.close(now);
+            }
+            Command::RemoveOwner(owner) => {
+                let was_lane = self.lanes.close(owner);
+                self.watchers.remove(&owner);
+                machine.remove_owner(owner);
+                machine.set_lease_needed(now, self.lanes.is_lease_needed());
+                if was_lane && self.lanes.is_empty() {
+                    machine.set_relied_on(now, false);
+                }
+            }
+            Command::OpenLane(id, sender) => {
+                if self.lanes.is_empty() {
+                    machine.set_relied_on(now, true);
+                }
+                self.lanes.open(id, sender);
+            }
+            Command::NeedLease(id, needs_lease) => {
+                self.lanes.set_needs_lease(id, needs_lease);
+                machine.set_lease_needed(now, self.lanes.is_lease_needed());
+            }
+            Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
+            Command::Recall(token) => machine.recall(now, token),
+            Command::Submit { token, owner, flight, sink, watcher } => {
+                // Before the flight is submitted, so that no event can be too early for the
+                // watcher.
+                self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
+                if sink.is_counted() {
+                    self.queued.remove();
+                    machine.submit(now, token, owner, flight);
+                } else {
+                    machine.submit_uncounted(now, token, owner, flight);
+                }
+                self.sinks.insert(token, sink);
+            }
+        }
+    }
+
+    /// Publishes the status to the handles.
+    pub(super) fn publish(&mut self, new: Status) {
+        if new == self.published {
+            return;
+        }
+        self.published = new;
+        self.status.send_if_modified(|status| {
+            // Acknowledgements, and the deadlines that they move, change too often to wake anyone
+            // for them. The exception is when a lease begins or ends.
+            let Status {
+                acknowledged,
+                guard_deadline,
+                lease_deadline,
+                acknowledgement_interval,
+                ..
+            } = *status;
+            let same = Status {
+                acknowledged,
+                guard_deadline,
+                lease_deadline,
+                acknowledgement_interval,
+                ..new
+            };
+            let is_news =
+                same != *status || lease_deadline.is_none() != new.lease_deadline.is_none();
+            *status = new;
+            is_news
+        });
+    }
+
+    /// Passes a change of the session on to all recipients.
+    pub(super) fn announce(&mut self, change: Change) {
+        self.log.session_changed(change);
+        if let Change::Ended { cause, .. } = change {
+            self.last_end.set(cause);
+            let ended = match cause {
+                EndCause::Closed | EndCause::Abandoned => WatchEnded::Closed,
+                EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
+                    WatchEnded::SessionExpired
+                }
+            };
+            for (_, watcher) in std::mem::take(&mut self.watchers) {
+                let _ = watcher.send(Err(ended));
+            }
+        }
+        self.lanes.push_to_all(change);
+    }
+
+    pub(super) fn deliver_reply(&mut self, token: Token, reply: Reply) {
+        match self.sinks.remove(&token) {
+            Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
+            Some(ReplySink::Once(sender)) => drop(sender.send(reply)),
+            None => {}
+        }
+    }
+
+    pub(super) fn deliver_watch_event(&mut self, id: WatchId, event: WatchedEvent) {
+        let WatchId { owner, number } = id;
+        if let Some(watcher) = self.watchers.remove(&owner) {
+            let _ = watcher.send(Ok(event));
+        } else {
+            self.lanes.push(owner, LaneEvent::Watch { number, event });
+        }
+    }
+
+    /// Logs the end of an outage if the connection is proven.
+    pub(super) fn check_outage(&mut self, failures: u32) {
+        let is_connected = self.published.state == SessionState::Connected;
+        self.log.check_outage(failures, is_connected);
+    }
+
+    /// Tells all recipients that the client has stopped.
+    pub(super) fn stop(&mut self) {
+        self.lanes.stop();
+        for closer in self.closers.drain(..) {
+            let _ = closer.send(self.last_end.get());
+        }
+    }
+}
+
+/// A runtime that shuts down drops the task. The session is then no longer kept alive, so its
+/// handles must not continue as if it were connected. Lanes notice the end of their queues.
+impl Drop for Router {
+    fn drop(&mut self) {
+        if !self.published.state.is_final() {
+            self.status.send_modify(|status| status.state = SessionState::Closed);
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The task of a session: bytes, the timer, and commands.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncWrite as _;
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+use tracing::{Instrument as _, Span, debug, info_span};
+
+use super::clock::Clock;
+use super::command::Command;
+use super::connection_log::ConnectionLog;
+use super::ends::DriverEnds;
+use super::janitor::Janitor;
+use super::router::Router;
+use super::transport::{Connecting, Stream, Transport};
+use crate::machine::{Event, SessionMachine};
+use crate::time::Time;
+
+/// Maximum number of bytes per read.
+const READ_CHUNK: usize = 64 * 1024;
+/// Capacity of the output buffer that a session keeps while it has nothing to send.
+const OUTPUT_KEPT: usize = 16 * 1024;
+/// Rounds of work before other tasks get a turn, so that many long replies do not pile up before
+/// their recipients take them.
+const ROUNDS_MAX: usize = 4;
+/// Maximum number of commands per round.
+const COMMANDS_MAX: usize = 256;
+/// Maximum time for which the timer is armed; it is rearmed after that. Deadlines may lie further
+/// ahead than a runtime's timer can represent.
+const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+thread_local! {
+    /// Receives bytes before their number is known. Most sessions are idle most of the time, and a
+    /// buffer of its own would take most of the memory of each.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// The state of the task.
+pub(crate) struct Driver {
+    machine: SessionMachine,
+    clock: Clock,
+    transport: Arc<dyn Transport>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    are_handles_dropped: bool,
+
+    /// Span of the session.
+    session_span: Span,
+    /// Span of the current connection, or of the attempt to open one.
+    span: Span,
+    connecting: Option<Connecting>,
+    stream: Option<Box<dyn Stream>>,
+    input: BytesMut,
+    output: BytesMut,
+    /// Number of bytes of `output` that the transport has accepted.
+    written: usize,
+    /// The transport has accepted bytes and may still buffer them.
+    needs_flush: bool,
+    timer: Pin<Box<Sleep>>,
+    armed: Option<Time>,
+
+    router: Router,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        machine: SessionMachine,
+        clock: Clock,
+        transport: Arc<dyn Transport>,
+        ends: DriverEnds,
+    ) -> Self {
+        let DriverEnds { commands, status, connection, queued, last_end } = ends;
+        let log = ConnectionLog::new(connection, machine.server_count());
+        Self {
+            machine,
+            clock,
+            transport,
+            commands,
+            are_handles_dropped: false,
+            session_span: Span::none(),
+            span: Span::none(),
+            connecting: None,
+            stream: None,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            written: 0,
+            needs_flush: false,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+            router: Router::new(status, log, queued, last_end),
+        }
+    }
+
+    /// Spawns the task of the session on the current runtime, and creates its janitor.
+    pub(crate) fn start(mut self, span: &Span) -> Janitor {
+        self.session_span = span.clone();
+        tokio::spawn(self.run().instrument(span.clone()));
+        Janitor::new(span.clone())
+    }
+
+    /// Runs until the session is closed and all events are delivered.
+    async fn run(mut self) {
+        std::future::poll_fn(|cx| self.poll(cx)).await;
+        // Commands that were sent before the channel closed still get their replies.
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            self.handle_command(self.clock.now(), command);
+        }
+        self.drain();
+        self.router.stop();
+    }
+
+    /// Does all work that can be done now. Ready when the machine has stopped.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_stopped = self.work(cx);
+        if self.router.lanes.wake() {
+            cx.waker().wake_by_ref();
+        }
+        is_stopped
+    }
+
+    fn work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS_MAX {
+            let span = self.span.clone();
+            let _entered = span.enter();
+            // Bytes come first, because acknowledgements move deadlines. The write comes last, so
+            // that everything before it leaves in one write.
+            let mut moved = self.poll_read(cx).is_ready();
+            moved |= self.poll_connect(cx).is_ready();
+            moved |= self.poll_timer(cx).is_ready();
+            moved |= self.poll_commands(cx).is_ready();
+            moved |= self.poll_write(cx).is_ready();
+            if self.router.status().state.is_final() && self.is_stopped() {
+                return Poll::Ready(());
+            }
+            if !moved {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stream.is_none() && self.connecting.is_none() && self.machine.poll_timeout().is_none()
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.machine.poll_transmit(&mut self.output);
+        let Some(stream) = &mut self.stream else { return Poll::Pending };
+        let waiting = self.output.get(self.written..).unwrap_or_default();
+        if waiting.is_empty() {
+            return self.poll_flush(cx);
+        }
+        match ready!(Pin::new(stream).poll_write(cx, waiting)) {
+            Ok(taken) if taken > 0 => {
+                self.written += taken;
+                let left = self.output.get(self.written..).unwrap_or_default();
+                if left.is_empty() {
+                    self.clear_output();
+                } else if left.len() <= self.written {
+                    // If more bytes keep arriving, the buffer may never be empty, so drop what was
+                    // written once it is the larger part.
+                    self.output = BytesMut::from(left);
+                    self.written = 0;
+                }
+                self.needs_flush = true;
+                self.machine.handle_transmitted(self.clock.now(), taken);
+            }
+            Ok(_) => self.handle_transport_error(&io::ErrorKind::WriteZero.into()),
+            Err(error) => self.handle_transport_error(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn clear_output(&mut self) {
+        self.written = 0;
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_KEPT {
+            self.output = BytesMut::new();
+        }
+    }
+
+    /// Flushes the transport once everything is written. This may take several polls.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = self.stream.as_mut().filter(|_| self.needs_flush) else {
+            return Poll::Pending;
+        };
+        let flushed = ready!(Pin::new(stream).poll_flush(cx));
+        self.needs_flush = false;
+        if let Err(error) = flushed {
+            self.handle_transport_error(&error);
+            self.drain();
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stream) = &mut self.stream else { return Poll::Pending };
+        // Taken out of the thread-local, in case the stream drives another session of this thread.
+        let mut scratch = SCRATCH.take();
+        scratch.clear();
+        scratch.reserve(READ_CHUNK);
+        let read = tokio_util::io::poll_read_buf(Pin::new(stream), cx, &mut scratch);
+        self.input.extend_from_slice(&scratch);
+        SCRATCH.set(scratch);
+        match ready!(read) {
+            Ok(0) => self.handle_transport_error(&io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {
+                self.machine.handle_bytes(self.clock.now(), &mut self.input);
+                if self.input.is_empty() {
+                    // Replies are slices of its allocation, which is freed with the last of them.
+                    self.input = BytesMut::new();
+                }
+            }
+            Err(error) => self.handle_transport_error(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_connect(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(connecting) = &mut self.connecting else { return Poll::Pending };
+        let result = ready!(connecting.as_mut().poll(cx));
+        self.connecting = None;
+        match result {
+            Ok(stream) => {
+                self.stream = Some(stream);
+                self.machine.handle_connected(self.clock.now());
+            }
+            Err(error) => self.handle_transport_error(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let deadline = self.machine.poll_timeout();
+        let alarm = self.router.lanes.next_alarm();
+        let Some(at) = deadline.into_iter().chain(alarm).min() else { return Poll::Pending };
+        let mut now = self.clock.now();
+        if at > now {
+            if self.armed != Some(at) {
+                self.armed = Some(at);
+                let pause = at.saturating_since(now).min(SLEEP_MAX);
+                self.timer.as_mut().reset(tokio::time::Instant::now() + pause);
+            }
+            ready!(self.timer.as_mut().poll(cx));
+            // The runtime's clock may differ from ours, so rearm the timer if it fired early.
+            self.armed = None;
+            now = self.clock.now();
+        }
+        self.router.lanes.ring(now);
+        self.machine.handle_timeout(now);
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.are_handles_dropped {
+            return Poll::Pending;
+        }
+        // Takes many at once, because each call uses up some of the task's cooperative budget, and
+        // the write that follows needs some of it too.
+        let mut commands = Vec::new();
+        let taken = ready!(self.commands.poll_recv_many(cx, &mut commands, COMMANDS_MAX));
+        let now = self.clock.now();
+        for command in commands {
+            self.handle_command(now, command);
+        }
+        if taken == 0 {
+            debug!("the last handle was dropped");
+            self.are_handles_dropped = true;
+            self.machine.close(now);
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn handle_command(&mut self, now: Time, command: Command) {
+        // More flights usually follow, and the error of one that is refused can wait for them.
+        let is_submit = matches!(command, Command::Submit { .. });
+        self.router.handle_command(&mut self.machine, now, command);
+        if !is_submit {
+            self.drain();
+        }
+    }
+
+    fn handle_transport_error(&mut self, error: &io::Error) {
+        let stage = self.machine.stage();
+        let now = self.clock.now();
+        self.close_transport();
+        self.machine.handle_disconnected(now);
+        self.router.log.transport_failed(error, stage, self.machine.failures(), now);
+    }
+
+    fn close_transport(&mut self) {
+        self.connecting = None;
+        self.stream = None;
+        self.input = BytesMut::new();
+        self.clear_output();
+        self.needs_flush = false;
+    }
+
+    /// Processes all events of the machine.
+    fn drain(&mut self) {
+        self.router.log.stage_reached(self.machine.stage());
+        // Before the events, so that a recipient of one sees a status that is at least as new.
+        self.router.publish(self.machine.status());
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Connect(host) => {
+                    // A child of the session's span: as a child of the previous connection's, the
+                    // spans would form an ever longer chain.
+                    self.span = info_span!(parent: &self.session_span, "zk_connection", %host);
+                    let attempt = self.machine.attempt();
+                    debug!(parent: &self.span, time = ?attempt.time(), "connecting");
+                    self.router.log.attempt_started(host.clone(), self.clock.now());
+                    self.connecting = Some(self.transport.connect(host, attempt));
+                }
+                Event::Disconnect(cause) => {
+                    self.close_transport();
+                    let failures = self.machine.failures();
+                    self.router.log.connection_ended(cause, failures, self.clock.now());
+                }
+                Event::Change(change) => self.router.announce(change),
+                Event::Reply { token, reply } => self.router.deliver_reply(token, reply),
+                Event::Watch { id, event } => self.router.deliver_watch_event(id, event),
+            }
+        }
+        self.router.check_outage(self.machine.failures());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use jute_codec::{Request, SetDataRequest, Version};
+    use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::driver::command::ReplySink;
+    use crate::driver::ends::{HandleEnds, channels};
+    use crate::host::Host;
+    use crate::machine::{Flight, Operation, OwnerId, SessionConfig, Token};
+
+    /// A transport that accepts few bytes at a time, like a connection slower than its client.
+    struct Slow<S>(S);
+
+    impl<S: AsyncRead + Unpin> AsyncRead for Slow<S> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buffer: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buffer)
+        }
+    }
+
+    impl<S: AsyncWrite + Unpin> AsyncWrite for Slow<S> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let some = bytes.get(..bytes.len().min(16 * 1024)).unwrap_or_default();
+            Pin::new(&mut self.0).poll_write(cx, some)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+
+    /// A driver that the test polls itself, and the other ends of its channels.
+    struct Parts {
+        driver: Driver,
+        handles: HandleEnds,
+    }
+
+    impl Parts {
+        fn new(transport: impl Transport) -> Self {
+            let config = SessionConfig {
+                hosts: vec![Host { name: "zk".into(), port: 2181 }],
+                seed: 1,
+                session_timeout: Duration::from_secs(30),
+                connect_timeout: Duration::from_secs(3),
+                give_up: Duration::from_secs(60),
+                auth: vec![],
+                request_limit: 1 << 20,
+                response_limit: 1 << 20,
+                outstanding_limit: 65_536,
+                renew: true,
+                lease: None,
+            };
+            let clock = Clock::tokio();
+            let machine = SessionMachine::new(config, clock.now());
+            let (handles, driver_ends) = channels(machine.status());
+            let driver = Driver::new(machine, clock, Arc::new(transport), driver_ends);
+            Self { driver, handles }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_written_is_not_kept_while_there_is_more_to_write() {
+        const FLIGHTS: u64 = 2000;
+        let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+        server.admin_create("/a", b"", None);
+        let connector = server.connector();
+        let transport = move |host| {
+            let pipe = connector(host);
+            async move { pipe.await.map(Slow) }
+        };
+        let Parts { mut driver, handles } = Parts::new(transport);
+        let data = Bytes::from(vec![b'x'; 10_000]);
+        let mut answers = Vec::new();
+        for token in 0..FLIGHTS {
+            let (sender, answer) = oneshot::channel();
+            answers.push(answer);
+            let request = SetDataRequest {
+                path: "/a".into(),
+                data: Some(data.clone()),
+                version: Version::ANY,
+            };
+            let operation = Operation::new(Request::SetData(request));
+            let flight = Flight { operations: vec![operation], session: None, deadline: None };
+            let submit = Command::Submit {
+                token: Token(token),
+                owner: OwnerId::NONE,
+                flight,
+                sink: ReplySink::Once(sender),
+                watcher: None,
+            };
+            handles.queued.add(usize::MAX).expect("there is no limit");
+            assert!(handles.commands.send(submit).is_ok());
+        }
+        let mut most = 0;
+        let mut last = answers.pop().expect("there are some");
+        std::future::poll_fn(|cx| {
+            let _ = driver.poll(cx);
+            most = most.max(driver.output.len());
+            Pin::new(&mut last).poll(cx).map(|reply| {
+                let reply = reply.expect("the driver lives");
+                assert!(reply.results.iter().all(Result::is_ok), "{reply:?}");
+            })
+        })
+        .await;
+        assert!(most < 1 << 20, "up to {most} bytes were kept");
+    }
+}

@@ -1,0 +1,72 @@
+//! Why a client has no connection, for messages and diagnosis.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::host::Host;
+use crate::machine::cause::DisconnectCause;
+
+/// Why there is no connection to a server.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{host}: {cause}")]
+#[non_exhaustive]
+pub struct ConnectionFailure {
+    /// The server that was tried last.
+    pub host: Host,
+    /// What went wrong, or how far the attempt has progressed.
+    pub cause: FailureCause,
+}
+
+/// What went wrong with a connection, or how far an unfinished attempt to connect has progressed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum FailureCause {
+    /// The attempt is unfinished: the server has not accepted the connection yet.
+    #[error("it has not accepted yet")]
+    NotAccepted,
+    /// The attempt is unfinished: the server has not replied to the handshake yet.
+    #[error("it accepted, but has not answered the handshake yet")]
+    NoHandshake,
+    /// The attempt is unfinished: the server has not replied to a request yet.
+    #[error("it has answered no request yet")]
+    NoReply,
+    /// The transport could not be opened.
+    #[error("cannot connect: {0}")]
+    Connect(TransportError),
+    /// The peer closed the connection before it replied to the handshake.
+    #[error(
+        "the peer closed the connection and did not answer the handshake (a server without a \
+         quorum, or not a ZooKeeper server)"
+    )]
+    HandshakeClosed,
+    /// The transport failed before the peer replied to the handshake.
+    #[error("no answer to the handshake: {0}")]
+    Handshake(TransportError),
+    /// The server closed the connection.
+    #[error("the server closed the connection")]
+    Closed,
+    /// The transport failed.
+    #[error("{0}")]
+    Transport(TransportError),
+    /// The client ended the connection.
+    #[error(transparent)]
+    Disconnected(DisconnectCause),
+}
+
+/// An [`io::Error`] of a transport, in a form that can be cloned and compared.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct TransportError {
+    /// Kind of the error.
+    pub kind: io::ErrorKind,
+    /// Its message.
+    pub message: String,
+}
+
+impl From<&io::Error> for TransportError {
+    fn from(error: &io::Error) -> Self {
+        Self { kind: error.kind(), message: error.to_string() }
+    }
+}

@@ -1,0 +1,460 @@
+//! Computes the end of a session's lease from the replies that the session gets.
+
+use std::time::Duration;
+
+use super::bridge::Bridge;
+use super::config::Lease;
+use super::proof::Proof;
+use super::window::Window;
+use crate::time::Time;
+
+/// The lease of one session. It records replies and computes how long the lease lasts.
+#[derive(Clone, Debug)]
+pub struct LeaseClock {
+    config: Option<Lease>,
+    timeout: Duration,
+    /// `None` while the session timeout is too short for a lease.
+    evidence: Option<Evidence>,
+    /// The newest request that the leader has learned of.
+    proven: Option<Proof>,
+    /// The newest request that the leader has learned of unless it was paused.
+    provisional: Option<Proof>,
+    /// A resume that the leader has granted, but possibly after it was deposed.
+    resumed: Option<Proof>,
+}
+
+/// What renews the lease.
+#[derive(Clone, Debug)]
+enum Evidence {
+    Pings(Window),
+    Writes(Bridge),
+}
+
+impl LeaseClock {
+    /// Creates the clock of a session that does not exist yet. Without a configuration there is
+    /// never a lease.
+    pub fn new(config: Option<Lease>) -> Self {
+        let timeout = Duration::ZERO;
+        Self { config, timeout, evidence: None, proven: None, provisional: None, resumed: None }
+    }
+
+    /// Returns when the lease ends or ended. Returns `None` if there is no lease, or none yet.
+    pub fn deadline(&self) -> Option<Time> {
+        self.evidence.as_ref()?;
+        self.proven.map(Proof::deadline)
+    }
+
+    /// Returns when a lease would end if the leader never paused. It is never earlier than the end
+    /// of the lease. Returns `None` if no request counts yet.
+    pub fn provisional_deadline(&self) -> Option<Time> {
+        self.evidence.as_ref()?;
+        Proof::later(self.provisional, self.proven).map(Proof::deadline)
+    }
+
+    /// Returns whether the session timeout is long enough for a lease.
+    pub fn is_possible(&self) -> bool {
+        self.evidence.is_some()
+    }
+
+    /// Returns the ping interval that the lease needs, if pings keep it.
+    pub fn ping_interval(&self) -> Option<Duration> {
+        match self.evidence.as_ref()? {
+            Evidence::Pings(window) => Some(window.ping_interval),
+            Evidence::Writes(_) => None,
+        }
+    }
+
+    /// Returns the interval between the requests that keep the lease.
+    pub fn interval(&self) -> Option<Duration> {
+        Some(match self.evidence.as_ref()? {
+            Evidence::Pings(window) => window.ping_interval,
+            Evidence::Writes(bridge) => bridge.write_interval,
+        })
+    }
+
+    /// Returns whether writes keep the lease.
+    pub fn is_written(&self) -> bool {
+        matches!(self.evidence, Some(Evidence::Writes(_)))
+    }
+
+    /// Returns how long after a committed write the next one is due, if writes keep the lease.
+    ///
+    /// The interval is shorter while the lease is shorter than it could be, because each gap
+    /// shortens the lease: so short that another bridge is complete when half of what remains has
+    /// passed.
+    pub fn write_interval(&self, now: Time) -> Option<Duration> {
+        let Evidence::Writes(bridge) = self.evidence.as_ref()? else { return None };
+        let config = self.config?;
+        let remaining = self.deadline().unwrap_or_default().saturating_since(now);
+        if remaining >= config.remaining_min(self.timeout)? {
+            return Some(bridge.write_interval);
+        }
+        let span = config.bridge_span();
+        let in_time = (remaining / 2).saturating_sub(span) / 5;
+        Some(bridge.write_interval.min(in_time.max(span / 8)))
+    }
+
+    /// Records that a lock needs the lease, and none did before. A lease kept by writes has been
+    /// running out meanwhile, and if too little of it is left, it is discarded.
+    pub fn needed(&mut self, now: Time) {
+        if self.proven.is_some_and(|proof| !self.is_worthwhile(proof, now)) {
+            self.lapse();
+        }
+    }
+
+    /// Returns whether a lease should start with this proof. If it ended before further writes
+    /// could extend it, the locks that rely on it would be lost, which is worse than having no
+    /// lease yet.
+    fn is_worthwhile(&self, proof: Proof, now: Time) -> bool {
+        let Some(config) = self.config else { return false };
+        let remaining_min = config.remaining_min(self.timeout).unwrap_or_default();
+        let enough = (config.bridge_span() * 2).min(remaining_min / 2);
+        proof.deadline() > now + enough
+    }
+
+    /// Returns how long a connection may be silent and still be replaced in time for a new one to
+    /// save the lease. Returns `None` if no lease is possible.
+    pub fn silence_max(&self) -> Option<Duration> {
+        self.evidence.as_ref()?;
+        self.config?.silence_max(self.timeout)
+    }
+
+    /// Returns true if the lease has ended and a write on this connection would not establish
+    /// another one. Always false if writes keep the lease, because more of them restore it.
+    pub fn is_beyond_repair(&self, now: Time) -> bool {
+        self.ping_interval().is_some()
+            && self.deadline().is_some_and(|deadline| deadline <= now)
+            && self.resumed.is_none_or(|resumed| resumed.deadline() <= now)
+    }
+
+    /// Records that the lease has ended. If writes keep it, there is none until they establish
+    /// another.
+    pub fn lapse(&mut self) {
+        if let Some(Evidence::Writes(_)) = self.evidence {
+            self.proven = None;
+        }
+    }
+
+    /// Records that a ConnectRequest sent at `sent` has created the session.
+    pub fn created(&mut self, sent: Time, now: Time, timeout: Duration) {
+        *self = Self::new(self.config);
+        let proof = self.grant(sent, timeout);
+        match &mut self.evidence {
+            None => return,
+            Some(Evidence::Pings(window)) => window.created(proof, now),
+            Some(Evidence::Writes(bridge)) => bridge.connected(proof, now),
+        }
+        // Creating a session is a transaction, so the leader itself knows of this request.
+        self.proven = Some(proof);
+    }
+
+    /// Records that a ConnectRequest sent at `sent` has resumed the session.
+    pub fn resumed(&mut self, sent: Time, now: Time, timeout: Duration) {
+        let proof = self.grant(sent, timeout);
+        // From now on the server uses this timeout. A shorter one applies to earlier requests too;
+        // a longer one must not extend what they proved.
+        for earlier in self.proven.iter_mut().chain(&mut self.provisional) {
+            earlier.timeout = earlier.timeout.min(timeout);
+        }
+        match &mut self.evidence {
+            None => {
+                self.proven = None;
+                self.provisional = None;
+            }
+            Some(Evidence::Pings(window)) => window.resumed(proof, now),
+            Some(Evidence::Writes(bridge)) => bridge.connected(proof, now),
+        }
+        // Not proven yet: a deposed leader grants a resume too. A committed write settles it.
+        self.resumed = Some(proof);
+    }
+
+    /// Records that some server has acknowledged a request of this connection sent at `sent`.
+    pub fn acknowledged(&mut self, sent: Time, now: Time) {
+        let proof = Proof { sent, timeout: self.timeout };
+        match &mut self.evidence {
+            None => {}
+            Some(Evidence::Pings(window)) => {
+                let proven = window.acknowledged(proof, now);
+                self.proven = Proof::later(self.proven, proven);
+            }
+            Some(Evidence::Writes(bridge)) => bridge.acknowledged(proof, now),
+        }
+    }
+
+    /// Records that a sync of this connection, sent at `sent`, succeeded. Only a leader can have
+    /// replied, but possibly one that was deposed, so this proves no lease by itself.
+    pub fn synced(&mut self, sent: Time, now: Time) {
+        if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
+            bridge.leader_replied(sent, now);
+        }
+    }
+
+    /// Records that a write of this connection, sent at `sent`, was committed.
+    pub fn committed(&mut self, sent: Time, now: Time) {
+        debug_assert!(sent <= now, "a reply arrives after its request was sent");
+        if self.evidence.is_none() {
+            return;
+        }
+        // A deposed leader commits nothing. So the leader that granted the resume is in office, and
+        // the resume counts.
+        let mut proven = self.resumed.take();
+        if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
+            debug_assert!(
+                proven.is_none_or(|resumed| resumed.sent <= sent),
+                "the write was sent on the connection that resumed the session"
+            );
+            self.provisional = Proof::later(self.provisional, bridge.provisional(sent));
+            proven = Proof::later(proven, bridge.committed(sent));
+            bridge.leader_replied(sent, now);
+            // Only the start of a lease must be worthwhile. Extending one never does harm.
+            if self.proven.is_none() {
+                proven = proven.filter(|proof| self.is_worthwhile(*proof, now));
+            }
+        }
+        self.proven = Proof::later(self.proven, proven);
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        match &self.evidence {
+            None => 0,
+            Some(Evidence::Pings(window)) => window.len(),
+            Some(Evidence::Writes(bridge)) => bridge.len(),
+        }
+    }
+
+    /// Adopts the timeout that a server has granted in reply to a ConnectRequest sent at `sent`,
+    /// and decides what renews the lease from now on, if anything. Returns the proof that the
+    /// request would be.
+    fn grant(&mut self, sent: Time, timeout: Duration) -> Proof {
+        self.timeout = timeout;
+        let writes = self.config.and_then(|config| config.write_interval(timeout));
+        let pings = self.config.and_then(|config| config.ping_interval(timeout));
+        match (&mut self.evidence, writes, pings) {
+            (Some(Evidence::Writes(bridge)), Some(interval), _) => bridge.write_interval = interval,
+            (Some(Evidence::Pings(window)), _, Some(interval)) => window.ping_interval = interval,
+            (evidence, Some(interval), _) => {
+                let span = self.config.map(|config| config.bridge_span()).unwrap_or_default();
+                *evidence = Some(Evidence::Writes(Bridge::new(span, interval)));
+            }
+            (evidence, None, Some(interval)) => {
+                let unnoticed =
+                    self.config.and_then(|config| config.window_span()).unwrap_or_default();
+                *evidence = Some(Evidence::Pings(Window::new(unnoticed, interval)));
+            }
+            (evidence, None, None) => *evidence = None,
+        }
+        Proof { sent, timeout }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(30);
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    fn lease() -> LeaseClock {
+        let mut lease = LeaseClock::new(Some(Lease::pings(5, Duration::from_secs(2))));
+        lease.created(at(0), at(0), TIMEOUT);
+        lease
+    }
+
+    /// Returns when the request was sent on which the lease is based, in milliseconds.
+    fn base(lease: &LeaseClock) -> u128 {
+        let deadline = lease.deadline().expect("there is a lease").since_start();
+        (deadline - TIMEOUT * 19 / 20).as_millis()
+    }
+
+    #[test]
+    fn it_counts_from_the_newest_request_that_is_a_window_older() {
+        let mut lease = lease();
+        // Prompt acknowledgements every second: two gaps of 1 s, and 14.7 s.
+        for second in 1..=40 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 23_000, "it is 16.7 s older, rounded up to a second");
+    }
+
+    #[test]
+    fn lateness_and_the_longest_two_gaps_are_paid_for() {
+        for (late, expected) in [(0, 23_000), (200, 23_000), (400, 22_000)] {
+            let mut lease = lease();
+            for second in 1..=40 {
+                // Each reply is late, so each gap is longer by as much.
+                lease.acknowledged(at(second * 1000), at(second * 1000 + late / 2));
+            }
+            // 16.7 s, and one and a half times the delay.
+            assert_eq!(base(&lease), expected, "{late} ms");
+        }
+        let mut lease = lease();
+        for second in (1..=40).filter(|second| !(30..=33).contains(second) && *second != 36) {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 18_000, "14.7 s, 5 s and 2 s are 21.7 s");
+    }
+
+    #[test]
+    fn a_gap_over_a_resume_counts() {
+        let mut lease = lease();
+        for second in 1..=30 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        lease.resumed(at(33_500), at(34_000), TIMEOUT);
+        for second in 35..=40 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!(base(&lease), 19_000, "14.7 s, 4 s and 1.5 s are 20.2 s");
+        for _ in 0..2 {
+            lease.committed(at(40_000), at(40_000));
+            assert_eq!(base(&lease), 33_500);
+        }
+    }
+
+    #[test]
+    fn many_acknowledgements_are_remembered_in_few_entries() {
+        let mut lease = lease();
+        for ms in 1..=100_000 {
+            lease.acknowledged(at(ms), at(ms));
+        }
+        assert!(lease.len() < 60, "{} entries", lease.len());
+        assert!(base(&lease) > 84_000, "{}", base(&lease));
+        // An acknowledgement out of order, or a repeated one, changes nothing.
+        let before = base(&lease);
+        lease.acknowledged(at(99_000), at(100_000));
+        lease.acknowledged(at(100_000), at(100_000));
+        assert_eq!(base(&lease), before);
+    }
+
+    /// Sends a ping and then a write, with replies after `late` milliseconds.
+    fn write(lease: &mut LeaseClock, sent: u64, late: u64) {
+        lease.acknowledged(at(sent), at(sent + late));
+        lease.acknowledged(at(sent), at(sent + late));
+        lease.committed(at(sent), at(sent + late));
+    }
+
+    /// Creates a lease kept by writes, long after its session was created.
+    fn written(interval: u64) -> LeaseClock {
+        let mut lease = LeaseClock::new(Some(Lease::writes(Duration::from_millis(interval))));
+        lease.created(at(0), at(0), TIMEOUT);
+        lease.lapse();
+        lease
+    }
+
+    #[test]
+    fn writes_make_a_lease_when_they_bridge_a_tick_and_two_gaps() {
+        let mut lease = written(1000);
+        for second in 100..=105 {
+            assert_eq!(lease.deadline(), None, "at {second}");
+            write(&mut lease, second * 1000, 1);
+        }
+        // 100.001 s to 105 s are 4.999 s. A tick of 2.1 s and two gaps of 1 s need 4.102 s. The gap
+        // before the first write does not lie between the two.
+        write(&mut lease, 106_000, 1);
+        assert_eq!(base(&lease), 100_000);
+        write(&mut lease, 107_000, 1);
+        assert_eq!(base(&lease), 101_000);
+        assert_eq!(lease.provisional_deadline(), Some(at(105_000) + TIMEOUT * 19 / 20));
+    }
+
+    #[test]
+    fn the_longest_two_gaps_are_paid_for_whatever_else_is_answered() {
+        let mut lease = written(1000);
+        for second in 100..=120 {
+            // The leader pauses for 3 s and for 2 s, while the follower replies to pings.
+            if [114, 115, 118].contains(&second) {
+                lease.acknowledged(at(second * 1000), at(second * 1000));
+            } else {
+                write(&mut lease, second * 1000, 0);
+            }
+        }
+        // a' is at 119 s, and 2.1 s, 3 s and 2 s before it is 111.9 s.
+        assert_eq!(base(&lease), 111_000);
+    }
+
+    #[test]
+    fn only_what_the_leader_has_committed_renews_a_lease_of_writes() {
+        let mut lease = written(1000);
+        for second in 100..=120 {
+            lease.acknowledged(at(second * 1000), at(second * 1000));
+            lease.synced(at(second * 1000), at(second * 1000));
+        }
+        assert_eq!((lease.deadline(), lease.provisional_deadline()), (None, None));
+        // A single write after the syncs is enough.
+        write(&mut lease, 121_000, 0);
+        // a' is at 120 s, b+ at 115 s.
+        assert_eq!(base(&lease), 114_000);
+        let mut late = written(1000);
+        for second in 100..=108 {
+            write(&mut late, second * 1000, 1000);
+        }
+        assert_eq!(late.deadline(), None, "replies take a second, so two gaps are 4 s");
+        // The reply to the write of 108 s arrived before this write was sent.
+        write(&mut late, 109_500, 0);
+        assert_eq!(base(&late), 100_000);
+    }
+
+    #[test]
+    fn a_resume_ends_all_bridges_and_counts_when_a_write_is_committed() {
+        let mut lease = written(1000);
+        for second in 100..=110 {
+            write(&mut lease, second * 1000, 0);
+        }
+        let before = base(&lease);
+        lease.resumed(at(110_500), at(110_600), TIMEOUT);
+        lease.acknowledged(at(110_700), at(110_700));
+        assert_eq!(base(&lease), before);
+        write(&mut lease, 111_000, 0);
+        assert_eq!(base(&lease), 110_500);
+        for second in 112..=115 {
+            write(&mut lease, second * 1000, 0);
+            assert_eq!(base(&lease), 110_500);
+        }
+        write(&mut lease, 116_000, 0);
+        assert_eq!(
+            base(&lease),
+            110_500,
+            "the bridge starts with the first reply after the handshake"
+        );
+        write(&mut lease, 117_000, 0);
+        assert_eq!(base(&lease), 111_000);
+        // A shorter timeout applies to earlier proofs too.
+        lease.resumed(at(117_500), at(117_500), TIMEOUT / 2);
+        let end = lease.deadline().expect("there is a lease");
+        assert_eq!(end, at(111_000) + TIMEOUT / 2 * 19 / 20);
+    }
+
+    #[test]
+    fn many_writes_are_remembered_in_few_entries() {
+        let mut lease = written(1500);
+        for ms in 100_000..=200_000 {
+            write(&mut lease, ms, 0);
+        }
+        assert!(lease.len() < 200, "{} entries", lease.len());
+        // A tick, two gaps and a quarter of an interval are lost.
+        assert!(base(&lease) > 196_000, "{}", base(&lease));
+    }
+
+    #[test]
+    fn writes_are_close_together_as_long_as_there_is_no_lease() {
+        let mut lease = written(1500);
+        assert_eq!(lease.write_interval(at(100_000)), Some(Duration::from_micros(262_500)));
+        let mut sent = 100_000;
+        while lease.deadline().is_none() {
+            write(&mut lease, sent, 1);
+            sent += 263;
+        }
+        // A tick, two of these intervals for the gaps, and two for the ends are needed.
+        assert!((103_100..103_700).contains(&sent), "{sent}");
+        assert_eq!(lease.write_interval(at(sent)), Some(Duration::from_millis(1500)));
+        // Less of it is left than there should be at the end of an interval.
+        let end = lease.deadline().expect("there is a lease").since_start();
+        let late = |left| Time::from_start(end - Duration::from_secs(left));
+        assert_eq!(lease.write_interval(late(14)), Some(Duration::from_millis(980)));
+        assert_eq!(lease.write_interval(late(4)), Some(Duration::from_micros(262_500)));
+    }
+}

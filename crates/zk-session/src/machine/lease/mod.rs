@@ -1,0 +1,28 @@
+//! The lease: until when no other session can own this session's ephemeral znodes, by our own
+//! clock.
+//!
+//! The leader ends a session when it has not learned of any activity for the session timeout. It
+//! learns of activity from the server that we talk to, and that server may be cut off from it and
+//! still reply. So the newest acknowledgement proves little. The lease is based on a request that
+//! the leader has certainly learned of. It ends 0.95 times the session timeout after that request
+//! was sent, because our clock may be 5 % slow. Its end never moves back, unless a server grants a
+//! shorter timeout.
+//!
+//! Which request that is follows from pings ([`window`]) or from committed writes ([`bridge`]). Two
+//! events renew either kind of lease:
+//!
+//! - The session is created. The leader processed the ConnectRequest as a transaction.
+//! - The session is resumed, and then a write on that connection is committed. The leader itself
+//!   replies to a resume and restarts the session's timeout. But it may have been deposed without
+//!   knowing it, in which case it commits nothing.
+
+mod bridge;
+mod clock;
+mod config;
+mod drift;
+mod gaps;
+mod proof;
+mod window;
+
+pub use self::clock::LeaseClock;
+pub use self::config::{Lease, LeaseDefect};

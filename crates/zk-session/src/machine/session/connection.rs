@@ -1,0 +1,181 @@
+//! Attempts to connect, and the end of a connection.
+
+use std::time::Duration;
+
+use jute_codec::FrameDecoder;
+
+use super::{Phase, SessionMachine};
+use crate::error::{OpError, Outcome};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::event::Event;
+use crate::machine::hosts::Attempt;
+use crate::machine::inflight::Purpose;
+use crate::machine::status::Change;
+use crate::machine::timer::Timer;
+use crate::time::Time;
+
+/// Minimum time for an attempt, however little is left to save the session, unless
+/// `connect_timeout` is shorter. It covers a few round trips halfway around the world and one from
+/// the server to its leader. With less, a distant client would never succeed.
+const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
+
+impl SessionMachine {
+    /// Records that the transport could not be opened, or has ended.
+    pub fn handle_disconnected(&mut self, now: Time) {
+        self.advance(now);
+        if !matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+            self.end_connection(None);
+        }
+    }
+
+    /// Requests a connection to the next server.
+    pub(super) fn connect(&mut self) {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.phase = Phase::Connecting;
+        let time = self.time_to_connect();
+        let (host, number) = self.hosts.next();
+        self.attempt = Attempt::new(number, time);
+        self.timers.set(Timer::Connect, self.now + time);
+        self.events.push_back(Event::Connect(host));
+    }
+
+    /// Returns the current attempt to connect, or the last one.
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// Returns the number of failed attempts and lost connections since the last proven connection.
+    pub fn failures(&self) -> u32 {
+        self.hosts.failures()
+    }
+
+    /// Returns the number of servers.
+    pub(crate) fn server_count(&self) -> u32 {
+        u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the time for one server to accept a connection and reply to the handshake.
+    ///
+    /// What is left of the lease or the session is divided among the servers left in this lap, so
+    /// that one of them cannot use up the time that the others need. A name may stand for several
+    /// servers, so the last name of a lap is not the last chance: no server gets more than half.
+    fn time_to_connect(&self) -> Duration {
+        let ceiling = if self.timeout < self.config.session_timeout {
+            self.config.connect_timeout.min(self.timeout / self.server_count())
+        } else {
+            self.config.connect_timeout
+        };
+        match self.savable_until() {
+            Some(until) => {
+                let share = until.saturating_since(self.now) / self.hosts.left().max(2);
+                share.max(CONNECT_TIME_MIN).min(ceiling)
+            }
+            None => ceiling,
+        }
+    }
+
+    /// Returns until when a new connection can save what would otherwise be lost: the guard
+    /// deadline, if locks rely on the session and it has not passed, or else the session itself.
+    pub(super) fn savable_until(&self) -> Option<Time> {
+        let guard = self.status().guard_deadline().filter(|_| self.is_relied_on);
+        let session = self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
+        guard.into_iter().chain(session).find(|until| *until > self.now)
+    }
+
+    /// Tells the driver to drop the connection, and then ends it here.
+    pub(super) fn drop_connection(&mut self, cause: DisconnectCause) {
+        self.end_connection(Some(cause));
+    }
+
+    /// Ends an attempt, or a connection that is not proven, whose time is up.
+    pub(super) fn give_up_attempt(&mut self) {
+        let time = self.attempt.time();
+        self.drop_connection(match self.phase {
+            Phase::Idle | Phase::Connecting | Phase::Stopped(_) => {
+                DisconnectCause::NoConnection(time)
+            }
+            Phase::Handshaking(_) => DisconnectCause::NoHandshake(time),
+            Phase::ClosingStale => DisconnectCause::NoClose(time),
+            Phase::Authenticating(_) => DisconnectCause::NoAuthReply(time),
+            Phase::Established => DisconnectCause::NoReply(time),
+        });
+    }
+
+    /// Resets the back-off if the connection is proven: its watches are in place, a request sent
+    /// after that was acknowledged, and it has lasted for a while. A faulty server that clients
+    /// should avoid may fulfil any weaker condition.
+    pub(super) fn judge_connection(&mut self) {
+        if self.proven_from.is_some_and(|from| from <= self.now) {
+            self.hosts.succeeded();
+        }
+    }
+
+    /// Discards the connection, fails what was in flight on it, and schedules the next attempt. The
+    /// cause is given if the driver does not know yet that the connection has ended.
+    pub(super) fn end_connection(&mut self, cause: Option<DisconnectCause>) {
+        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+            return;
+        }
+        self.judge_connection();
+        self.ready_at = None;
+        self.proven_from = None;
+        let is_regular = cause.as_ref().is_some_and(DisconnectCause::is_regular_reply);
+        self.events.extend(cause.map(Event::Disconnect));
+        let was_established = self.phase == Phase::Established;
+        self.phase = Phase::Idle;
+        // Bytes that were not sent must never reach the next server.
+        self.out.clear();
+        self.frames = FrameDecoder::new(self.config.response_limit);
+        self.is_renewing = false;
+        self.renewal_base = None;
+        // The guard deadline keeps running: it does not depend on the connection.
+        for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew] {
+            self.timers.stop(timer);
+        }
+        let is_urgent = self.savable_until().is_some();
+        let at = if is_regular {
+            self.hosts.follow_at(self.now, is_urgent)
+        } else {
+            self.hosts.retry_at(self.now, is_urgent)
+        };
+        self.timers.set(Timer::Reconnect, at);
+        if let Some(session) = self.session_id() {
+            // Further lost connections do not overwrite it: until watches are restored, no change
+            // since the first loss was reported.
+            self.restore_zxid.get_or_insert(self.last_zxid);
+            if !self.timers.is_set(Timer::GiveUp) {
+                // A server may have granted a longer timeout than requested.
+                let give_up = self.config.give_up.max(self.granted_timeout);
+                self.timers.set(Timer::GiveUp, self.now + give_up);
+            }
+            if was_established {
+                self.emit(Change::Suspended { session });
+            }
+        }
+        self.fail_inflight();
+        if was_established {
+            // These flights were submitted after requests whose outcome is unknown. On the next
+            // connection they could overtake those requests, which may still be on their way.
+            self.refuse_waiting(&OpError::ConnectionLoss(Outcome::NotApplied));
+        }
+    }
+
+    /// Fails all requests in flight with what is known about their effect.
+    fn fail_inflight(&mut self) {
+        for (pending, outcome) in self.inflight.fail() {
+            match pending.purpose {
+                Purpose::Operation { token, index, .. } => {
+                    self.settle(token, index, Err(OpError::ConnectionLoss(outcome)));
+                }
+                Purpose::SharedList(path) => {
+                    self.settle_list(&path, &Err(OpError::ConnectionLoss(outcome)));
+                }
+                // The machine repeats these on the next connection if they are still needed.
+                Purpose::Close | Purpose::Renewal | Purpose::SetWatches => {}
+            }
+        }
+        // Parked operations were never sent, so they certainly had no effect.
+        self.refuse_parked(&OpError::ConnectionLoss(Outcome::NotApplied));
+        debug_assert_eq!(self.inflight.len(), 0);
+    }
+}

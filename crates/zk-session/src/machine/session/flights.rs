@@ -1,0 +1,185 @@
+//! Open flights: how they are submitted, completed, cancelled and timed out.
+//!
+//! A flight is open from its submission until it completes or is cancelled. While it is open, each
+//! of its operations is either waiting, parked for a shared list, in flight, or settled with a
+//! result.
+
+use jute_codec::Response;
+
+use super::{Phase, SessionMachine};
+use crate::error::{OpError, Outcome};
+use crate::machine::event::Event;
+use crate::machine::flight::{Flight, OpenFlight, OwnerId, Reply, Token};
+use crate::machine::shared_list::Subscriber;
+use crate::time::Time;
+
+impl SessionMachine {
+    /// Submits a flight under a token of its own. It is sent at once if the session is connected,
+    /// and otherwise waits for the next connection. `owner` receives the events of its watches.
+    pub fn submit(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
+        self.advance(now);
+        let places = flight.operations.len();
+        let is_full = self.outstanding + places > self.config.outstanding_limit;
+        let queue_full = is_full.then_some(OpError::QueueFull(self.outstanding));
+        self.accept(token, owner, flight, places, queue_full);
+    }
+
+    /// Like [`submit`](Self::submit), but the flight does not count against `outstanding_limit` and
+    /// is not refused because of it. It is for flights whose number the submitter limits: a flight
+    /// of several operations might never fit into a small limit, and a lock must not wait for
+    /// requests of others.
+    pub fn submit_uncounted(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
+        self.advance(now);
+        self.accept(token, owner, flight, 0, None);
+    }
+
+    /// Opens a flight that uses up `places` of `outstanding_limit`, or refuses it. `queue_full` is
+    /// the error if the limit is exceeded.
+    fn accept(
+        &mut self,
+        token: Token,
+        owner: OwnerId,
+        flight: Flight,
+        places: usize,
+        queue_full: Option<OpError>,
+    ) {
+        let count = flight.operations.len();
+        assert!(count > 0, "a flight has operations");
+        if let Some(error) = self.refusal(&flight).or(queue_full) {
+            let reply = Reply::unsent(count, &error);
+            self.events.push_back(Event::Reply { token, reply });
+            return;
+        }
+        let place = self.next_place;
+        self.next_place += 1;
+        let open = OpenFlight {
+            place,
+            owner,
+            connection: 0,
+            session: None,
+            results: vec![None; count],
+            missing: count,
+            places,
+            deadline: flight.deadline,
+            parked: vec![],
+        };
+        let other = self.open.insert(token, open);
+        assert!(other.is_none(), "a token identifies one flight only");
+        self.outstanding += places;
+        if let Some(at) = flight.deadline {
+            self.deadlines.insert((at, token));
+        }
+        // Flights must be sent in the order of submission, so first those that were waiting.
+        self.send_waiting();
+        if self.waiting.is_empty() && self.may_send() {
+            self.send_flight(token, flight);
+        } else {
+            self.waiting.insert(place, (token, flight));
+        }
+    }
+
+    /// Returns the error of a flight that cannot be sent on any future connection.
+    fn refusal(&self, flight: &Flight) -> Option<OpError> {
+        if let Phase::Stopped(state) = self.phase {
+            return Some(state.refusal());
+        }
+        if self.is_closing {
+            return Some(OpError::Closed(Outcome::NotApplied));
+        }
+        // The machine never returns to an earlier session, so the flight could never be sent.
+        if flight.session.is_some() && flight.session != self.session_id() {
+            return Some(OpError::SessionExpired(Outcome::NotApplied));
+        }
+        None
+    }
+
+    /// Discards a flight. Operations that were not sent never will be, and no reply is reported.
+    pub fn cancel(&mut self, now: Time, token: Token) {
+        self.advance(now);
+        if let Some(open) = self.take_open(token) {
+            self.waiting.remove(&open.place);
+        }
+    }
+
+    /// Withdraws a flight. If none of it was sent, it completes with [`OpError::Recalled`] and will
+    /// never be sent. Otherwise it completes as usual.
+    pub fn recall(&mut self, now: Time, token: Token) {
+        self.advance(now);
+        if self.withdraw(token) {
+            self.complete_flight(token, &OpError::Recalled);
+        }
+    }
+
+    /// Removes and returns an open flight.
+    fn take_open(&mut self, token: Token) -> Option<OpenFlight> {
+        let open = self.open.remove(&token)?;
+        self.outstanding -= open.places;
+        if let Some(at) = open.deadline {
+            self.deadlines.remove(&(at, token));
+        }
+        for path in &open.parked {
+            self.lists.remove(path, token);
+        }
+        Some(open)
+    }
+
+    /// Completes an open flight. Operations without a result fail with `error`.
+    pub(super) fn complete_flight(&mut self, token: Token, error: &OpError) {
+        let Some(open) = self.take_open(token) else { return };
+        let results =
+            open.results.into_iter().map(|result| result.unwrap_or_else(|| Err(error.clone())));
+        let reply = Reply {
+            session: open.session,
+            connection: open.connection,
+            results: results.collect(),
+        };
+        self.events.push_back(Event::Reply { token, reply });
+    }
+
+    /// Records the result of one operation, and completes its flight with the last result. Does
+    /// nothing if the flight is no longer open.
+    pub(super) fn settle(&mut self, token: Token, index: usize, result: Result<Response, OpError>) {
+        // The flight may have timed out, or its future may have been dropped.
+        let Some(open) = self.open.get_mut(&token) else { return };
+        let slot = open.results.get_mut(index).expect("the index is one of this flight");
+        debug_assert!(slot.is_none(), "an operation has one result");
+        *slot = Some(result);
+        open.missing -= 1;
+        if open.missing == 0 {
+            debug_assert!(open.results.iter().all(Option::is_some));
+            self.complete_flight(token, &OpError::ConnectionLoss(Outcome::Unknown));
+        }
+    }
+
+    /// Completes a flight whose deadline has passed.
+    pub(super) fn time_out(&mut self, token: Token) {
+        // A request in flight cannot be withdrawn: the server may execute it at any time.
+        let outcome = if self.withdraw(token) { Outcome::NotApplied } else { Outcome::Unknown };
+        self.complete_flight(token, &OpError::TimedOut(outcome));
+    }
+
+    /// Removes a flight from the queue of waiting flights. Returns false if some of it was sent, or
+    /// if it is no longer open.
+    fn withdraw(&mut self, token: Token) -> bool {
+        let Some(open) = self.open.get(&token).filter(|open| !open.is_sent()) else {
+            return false;
+        };
+        // If the flight consists of parked shared lists only, it is no longer in the queue.
+        self.waiting.remove(&open.place);
+        true
+    }
+
+    /// Completes every waiting flight with `error`.
+    pub(super) fn refuse_waiting(&mut self, error: &OpError) {
+        for (token, _) in std::mem::take(&mut self.waiting).into_values() {
+            self.complete_flight(token, error);
+        }
+    }
+
+    /// Completes every parked operation with `error`.
+    pub(super) fn refuse_parked(&mut self, error: &OpError) {
+        for Subscriber { token, index } in self.lists.take_parked() {
+            self.settle(token, index, Err(error.clone()));
+        }
+    }
+}

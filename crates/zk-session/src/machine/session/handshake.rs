@@ -1,0 +1,222 @@
+//! Creating or resuming a session, authentication, and restoring watches.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{ConnectRequest, ConnectResponse, Record, Request, encode_frame, xid};
+use tracing::warn;
+
+use super::{Identity, Phase, SessionMachine};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::heartbeat::Heartbeat;
+use crate::machine::inflight::Purpose;
+use crate::machine::status::{Change, EndCause, SessionState};
+use crate::machine::timer::Timer;
+use crate::time::Time;
+use crate::types::{SessionId, Zxid};
+
+impl SessionMachine {
+    /// Records that the transport is open, and starts the handshake.
+    pub fn handle_connected(&mut self, now: Time) {
+        self.advance(now);
+        assert_eq!(self.phase, Phase::Connecting, "the machine requested no connection");
+        self.phase = Phase::Handshaking(now);
+        self.heartbeat = Heartbeat::new(now);
+        debug_assert!(
+            self.stale.is_none() || self.identity.is_none(),
+            "no session is opened before the one that was given up is gone"
+        );
+        let presented = self.stale.as_ref().or(self.identity.as_ref());
+        let no_password = Bytes::from_static(&[0; 16]);
+        let request = ConnectRequest {
+            protocol_version: 0,
+            // A server refuses clients that have seen newer states than its own. To close a stale
+            // session, any server will do.
+            last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.last_zxid },
+            timeout_ms: timeout_ms(self.config.session_timeout),
+            session_id: presented.map_or(SessionId::NONE, |identity| identity.id),
+            password: presented.map_or(no_password, |identity| identity.password.clone()),
+            read_only: Some(false),
+        };
+        let before = self.out.len();
+        encode_frame(&mut self.out, usize::MAX, |out| request.encode(out))
+            .expect("a handshake is shorter than any limit");
+        self.inflight.produce(self.out.len() - before);
+    }
+
+    /// Handles the reply to a ConnectRequest that was sent at `sent`.
+    pub(super) fn handle_connect_response(&mut self, response: ConnectResponse, sent: Time) {
+        debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
+        let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
+        let id = response.session_id;
+        if let Some(stale) = &self.stale {
+            // The session that was given up is still alive. Close it, so that its ephemeral znodes
+            // do not block others until it expires.
+            if granted.is_some() && stale.id == id {
+                self.phase = Phase::ClosingStale;
+                self.send_close();
+            } else {
+                self.stale_is_gone();
+            }
+            return;
+        }
+        let requested = self.session_id();
+        match (requested, granted) {
+            (None, None) => self.drop_connection(DisconnectCause::SessionRefused),
+            (Some(_), None) => {
+                // A timeout of 0 is how a server reports that the session has expired. Only a
+                // server may say so: our own clock proves nothing here.
+                self.end_session(EndCause::Expired);
+                self.drop_connection(DisconnectCause::SessionExpired);
+            }
+            (Some(requested), Some(_)) if requested != id => {
+                // Adopting a different session would make us the owner of somebody else's ephemeral
+                // znodes. Ours is not known to this server, so it must have ended.
+                self.end_session(EndCause::Swapped);
+                self.drop_connection(DisconnectCause::SessionSwapped);
+            }
+            (None | Some(_), Some(ms)) => {
+                self.adopt_session(id, response.password, Duration::from_millis(ms), sent);
+            }
+        }
+    }
+
+    /// Adopts the session that a server has created or resumed.
+    fn adopt_session(&mut self, id: SessionId, password: Bytes, granted: Duration, sent: Time) {
+        debug_assert!(
+            self.session_id().is_none_or(|requested| requested == id),
+            "only the requested session is resumed"
+        );
+        let is_new = self.identity.is_none();
+        self.granted_timeout = granted;
+        if is_new {
+            self.created_timeout = granted;
+        }
+        // After an election, the new leader uses the timeout of the createSession transaction,
+        // whatever its predecessor has granted since.
+        self.timeout = granted.min(self.created_timeout);
+        self.identity = Some(Identity { id, password });
+        self.timers.stop(Timer::GiveUp);
+        if is_new {
+            self.has_warned_of_missing_lease = false;
+            self.lease.created(sent, self.now, self.timeout);
+            // Creating a session is a transaction, so the reply acknowledges it like any request.
+            self.acknowledge(sent);
+        } else {
+            self.resume(sent);
+        }
+        self.warn_of_missing_lease();
+        self.connection += 1;
+        self.arm_heartbeat();
+        self.authenticate();
+    }
+
+    /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So it
+    /// acknowledges no request and extends no deadline. But from now on the server may use a
+    /// shorter timeout.
+    fn resume(&mut self, sent: Time) {
+        self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
+        let lease_before = self.lease.deadline();
+        self.lease.resumed(sent, self.now, self.timeout);
+        debug_assert!(self.lease.deadline() <= lease_before, "a resume extends no lease");
+        self.arm_guard();
+        // Pings need a long time to establish a lease. If there is none by then, another connection
+        // can establish one sooner.
+        if self.lease.ping_interval().is_some() {
+            self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);
+        }
+    }
+
+    /// Warns, once per session, if a lease is configured but the session timeout is too short.
+    fn warn_of_missing_lease(&mut self) {
+        let Some(lease) = self.config.lease else { return };
+        if self.lease.is_possible()
+            || std::mem::replace(&mut self.has_warned_of_missing_lease, true)
+        {
+            return;
+        }
+        warn!(
+            granted = ?self.granted_timeout,
+            requested = ?self.config.session_timeout,
+            needed = ?lease.timeout_min(),
+            %lease,
+            "there is no lease, because the session timeout is too short for it; request a longer \
+             timeout, configure the lease for different servers, or disable it"
+        );
+    }
+
+    /// Handles the end of the session that was given up.
+    pub(super) fn stale_is_gone(&mut self) {
+        let stale = self.stale.take();
+        if self.is_closing && self.identity.is_none() {
+            if let Some(stale) = stale {
+                self.emit(Change::Ended { session: stale.id, cause: EndCause::Closed });
+            }
+            self.stop(SessionState::Closed);
+        } else {
+            self.drop_connection(DisconnectCause::StaleSessionEnded);
+        }
+    }
+
+    fn authenticate(&mut self) {
+        let packets = self.config.auth.clone();
+        self.phase = Phase::Authenticating(packets.len());
+        for packet in &packets {
+            self.send_internal(xid::AUTH, &Request::Auth(packet.clone()), None);
+        }
+        if packets.is_empty() {
+            self.establish();
+        }
+    }
+
+    /// Starts to use the connection, after the session was adopted and the credentials accepted.
+    pub(super) fn establish(&mut self) {
+        self.phase = Phase::Established;
+        let session = self.session_id().expect("the session was adopted before");
+        let connection = self.connection;
+        let resumed = self.restore_zxid.is_some();
+        // While locks rely on something that can still be saved, the attempt keeps its time limit
+        // until the server acknowledges a request. It might serve handshakes only.
+        if !resumed || !self.is_relied_on || self.savable_until().is_none() {
+            self.timers.stop(Timer::Connect);
+        }
+        self.emit(Change::Connected { session, connection, resumed });
+        // Before any waiting flight is sent: the server replies in order, so the event of a change
+        // that a restored watch has missed arrives before any reply that reveals the change.
+        debug_assert_eq!(self.inflight.len(), 0, "watches are restored first");
+        self.restore_watches();
+        if resumed && self.timers.is_set(Timer::Connect) {
+            // Its reply is the acknowledgement that stops the timer.
+            self.ping();
+        }
+        if self.is_closing {
+            self.send_close();
+        }
+        self.arm_renewal();
+        self.send_waiting();
+    }
+
+    /// Asks the server to restore all watches, and to fire those whose znodes have changed since
+    /// the connection was lost.
+    fn restore_watches(&mut self) {
+        let Some(relative_zxid) = self.restore_zxid else {
+            self.ready_at = Some(self.now);
+            return;
+        };
+        let batches = self.watches.batches(relative_zxid);
+        self.batches_missing = batches.len();
+        for batch in batches {
+            let request = Request::SetWatches(batch);
+            let purpose = Some(Purpose::SetWatches);
+            self.send_internal(xid::SET_WATCHES, &request, purpose);
+        }
+        if self.batches_missing == 0 {
+            self.restore_zxid = None;
+            self.ready_at = Some(self.now);
+        }
+    }
+}
+
+fn timeout_ms(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,282 @@
+//! Decoding: the reply to the handshake, replies to requests, and events.
+
+use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
+use jute_codec::{
+    ConnectResponse, ErrorCode, Frame, MultiResult, OpCode, Reader, Record, ReplyHeader, Response,
+    WatcherEvent, xid,
+};
+use tracing::{debug, warn};
+
+use super::{Phase, SessionMachine};
+use crate::error::{OpError, Outcome};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::event::Event;
+use crate::machine::inflight::{Pending, Purpose};
+use crate::machine::shared_list::Subscriber;
+use crate::machine::status::{Change, EndCause, SessionState};
+use crate::machine::watch::WatchKind;
+use crate::time::Time;
+use crate::types::WatchedEvent;
+
+/// Maximum length of the reply to a handshake. A longer one comes from a server of another kind, so
+/// there is no point in waiting for the rest of it.
+const CONNECT_RESPONSE_MAX: u32 = 1024;
+
+/// How the results of a multi report that the session has ended. The header of the reply says OK.
+const EXPIRED: MultiResult = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
+/// Reports that the session has moved to another server.
+const MOVED: MultiResult = MultiResult::Error(ErrorCode::SESSION_MOVED);
+
+impl SessionMachine {
+    /// Processes received bytes. Takes whole frames from the front of `bytes`.
+    pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
+        self.advance(now);
+        self.note_bytes(bytes);
+        if let Phase::Handshaking(_) = self.phase
+            && let Some(first) = bytes.first_chunk()
+            && u32::from_be_bytes(*first) > CONNECT_RESPONSE_MAX
+        {
+            self.drop_connection(DisconnectCause::NotZooKeeper(*first));
+        }
+        while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
+            match self.frames.next(bytes) {
+                Ok(None) => {
+                    self.note_partial_frame(bytes);
+                    // A long reply arrives in many pieces, and growing the buffer for each of them
+                    // would copy it again and again.
+                    bytes.reserve(self.frames.missing(bytes));
+                    break;
+                }
+                Ok(Some(frame)) => {
+                    self.note_frame();
+                    if let Err(violation) = self.handle_frame(frame) {
+                        self.drop_connection(violation);
+                    }
+                }
+                Err(error) => self.drop_connection(error.into()),
+            }
+        }
+        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+            bytes.clear();
+        } else {
+            self.rearm_read();
+        }
+        // Deadlines come last: the bytes have moved those that they could move.
+        self.handle_timeout(now);
+    }
+
+    fn handle_frame(&mut self, frame: Frame) -> Result<(), DisconnectCause> {
+        match (self.phase, frame) {
+            (Phase::Handshaking(sent), Frame::Complete(payload)) => {
+                let response =
+                    ConnectResponse::decode(&mut Reader::new(payload)).map_err(|error| {
+                        DisconnectCause::Record { record: "ConnectResponse", error }
+                    })?;
+                debug!(?response, "handshake");
+                self.handle_connect_response(response, sent);
+                Ok(())
+            }
+            (Phase::Handshaking(_), Frame::Oversized { length, .. }) => {
+                Err(DisconnectCause::TooLong(length))
+            }
+            (_, Frame::Complete(payload)) => self.handle_reply(payload, None),
+            (_, Frame::Oversized { head, length }) => self.handle_reply(head, Some(length)),
+        }
+    }
+
+    /// Handles a reply or an event. `oversized` is the length of a reply whose body was skipped.
+    fn handle_reply(
+        &mut self,
+        payload: Bytes,
+        oversized: Option<usize>,
+    ) -> Result<(), DisconnectCause> {
+        let length = oversized.unwrap_or(payload.len());
+        let mut body = Reader::new(payload);
+        let header = ReplyHeader::decode(&mut body)
+            .map_err(|error| DisconnectCause::Record { record: "ReplyHeader", error })?;
+        match header.xid {
+            xid::NOTIFICATION => match oversized {
+                None => self.handle_event(&mut body),
+                // Skipping an event would lose it without anyone noticing.
+                Some(length) => Err(DisconnectCause::TooLong(length)),
+            },
+            xid::PING => {
+                if let Some(sent) = self.heartbeat.ping_completed() {
+                    self.acknowledge(sent);
+                }
+                Ok(())
+            }
+            xid::AUTH => {
+                self.handle_auth(header.err);
+                Ok(())
+            }
+            xid => {
+                let pending =
+                    self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
+                self.heartbeat.request_completed(self.now);
+                self.acknowledge(pending.sent);
+                // Events carry -1, or the zxid of a change whose effects we may not have seen.
+                // Pings and auth replies carry other values. Only replies to requests count.
+                if xid > 0 {
+                    self.last_zxid = self.last_zxid.max(header.zxid);
+                }
+                self.handle_completed(pending, header.err, body, oversized)
+            }
+        }
+    }
+
+    /// Handles the reply to a request of the queue.
+    fn handle_completed(
+        &mut self,
+        pending: Pending,
+        code: ErrorCode,
+        body: Reader,
+        oversized: Option<usize>,
+    ) -> Result<(), DisconnectCause> {
+        match pending.purpose {
+            Purpose::Close => {
+                if self.phase == Phase::ClosingStale {
+                    self.stale_is_gone();
+                } else {
+                    self.end_session(EndCause::Closed);
+                }
+                return Ok(());
+            }
+            Purpose::SetWatches if code.is_ok() => {
+                self.batches_missing -= 1;
+                if self.batches_missing == 0 {
+                    self.restore_zxid = None;
+                    self.ready_at = Some(self.now);
+                }
+                return Ok(());
+            }
+            // Without its watches the connection is useless: a waiter would never be woken.
+            Purpose::SetWatches => return Err(DisconnectCause::SetWatches(code)),
+            Purpose::Operation { .. } | Purpose::Renewal | Purpose::SharedList(_) => {}
+        }
+        let result = result(pending.op, code, body, oversized);
+        let is_over = is_session_over(code, &result);
+        match pending.purpose {
+            Purpose::Renewal => self.handle_renewal_reply(result.is_ok(), pending.sent),
+            Purpose::SharedList(path) => self.settle_list(&path, &result),
+            Purpose::Operation { token, index, watch } => {
+                // Before the reply is reported, because the next frame may be the watch's event.
+                if let Some(kind) = watch_set(pending.op, code)
+                    && let Some((id, path)) = watch
+                    && self.open.contains_key(&token)
+                {
+                    self.watches.insert(id, &path, kind);
+                }
+                if result.is_ok() && is_write(pending.op) {
+                    self.handle_committed_write(pending.sent);
+                } else if result.is_ok() && pending.op == OpCode::SYNC {
+                    self.lease.synced(pending.sent, self.now);
+                }
+                self.settle(token, index, result);
+            }
+            Purpose::Close | Purpose::SetWatches => unreachable!("handled above"),
+        }
+        if is_over {
+            self.drop_connection(DisconnectCause::SessionMoved);
+        }
+        self.send_waiting();
+        Ok(())
+    }
+
+    /// Settles all operations that share the list in flight. Cloning the result is cheap, because
+    /// the names are reference-counted.
+    pub(super) fn settle_list(&mut self, path: &ByteString, result: &Result<Response, OpError>) {
+        for Subscriber { token, index } in self.lists.complete(path) {
+            self.settle(token, index, result.clone());
+        }
+    }
+
+    fn handle_event(&mut self, body: &mut Reader) -> Result<(), DisconnectCause> {
+        let event = WatcherEvent::decode(body)
+            .map_err(|error| DisconnectCause::Record { record: "WatcherEvent", error })?;
+        for id in self.watches.fire(event.kind, &event.path) {
+            let event = WatchedEvent { kind: event.kind, path: event.path.clone() };
+            self.events.push_back(Event::Watch { id, event });
+        }
+        Ok(())
+    }
+
+    fn handle_auth(&mut self, code: ErrorCode) {
+        if !code.is_ok() {
+            warn!(%code, "authentication failed");
+            self.emit(Change::AuthFailed);
+            self.stop(SessionState::AuthFailed);
+        } else if let Phase::Authenticating(missing) = self.phase {
+            self.phase = Phase::Authenticating(missing - 1);
+            if missing == 1 {
+                self.establish();
+            }
+        }
+    }
+}
+
+/// Returns true if this server no longer serves the session. The next handshake shows whether
+/// another one does.
+fn is_session_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
+    code == ErrorCode::SESSION_MOVED
+        || matches!(result, Err(OpError::SessionExpired(_) | OpError::ConnectionLoss(_)))
+}
+
+/// Returns true for operations that succeed only after a quorum has committed them.
+fn is_write(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::CREATE
+            | OpCode::CREATE2
+            | OpCode::CREATE_CONTAINER
+            | OpCode::CREATE_TTL
+            | OpCode::DELETE
+            | OpCode::MULTI
+            | OpCode::SET_ACL
+            | OpCode::SET_DATA
+    )
+}
+
+/// Returns the kind of watch that a request has set at the server, given that it asked for one.
+fn watch_set(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
+    match (op, code) {
+        (OpCode::EXISTS | OpCode::GET_DATA, ErrorCode::OK) => Some(WatchKind::Data),
+        (OpCode::EXISTS, ErrorCode::NO_NODE) => Some(WatchKind::Exist),
+        (OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2, ErrorCode::OK) => Some(WatchKind::Child),
+        _ => None,
+    }
+}
+
+/// Translates a reply into the result of an operation.
+fn result(
+    op: OpCode,
+    code: ErrorCode,
+    mut body: Reader,
+    oversized: Option<usize>,
+) -> Result<Response, OpError> {
+    match code {
+        ErrorCode::OK => match oversized {
+            None => match Response::decode(op, &mut body) {
+                Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
+                    Err(OpError::SessionExpired(Outcome::NotApplied))
+                }
+                // The leader turned the whole multi into an error transaction, or there would be no
+                // such results. So nothing of it was applied. A header with this code proves less.
+                Ok(Response::Multi(results)) if results.contains(&MOVED) => {
+                    Err(OpError::ConnectionLoss(Outcome::NotApplied))
+                }
+                decoded => decoded.map_err(OpError::Undecodable),
+            },
+            Some(length) => Err(OpError::ResponseTooLarge(length)),
+        },
+        ErrorCode::SESSION_EXPIRED => Err(OpError::SessionExpired(Outcome::NotApplied)),
+        // The request went through a server that the session has left, but it may be applied.
+        ErrorCode::SESSION_MOVED => Err(OpError::ConnectionLoss(Outcome::Unknown)),
+        ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH => {
+            Err(OpError::AuthFailed)
+        }
+        ErrorCode::UNIMPLEMENTED => Err(OpError::Unsupported),
+        code => Err(OpError::Server(code)),
+    }
+}

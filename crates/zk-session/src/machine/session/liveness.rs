@@ -1,0 +1,138 @@
+//! Keeping the connection alive: pings, and the read timeout.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use jute_codec::{Request, xid};
+
+use super::{Phase, SessionMachine};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::timer::Timer;
+use crate::time::Time;
+
+/// Minimum time between acknowledgements that the machine counts on, because any server may be busy
+/// for that long.
+const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
+
+/// How long a connection must last to be proven. It is shorter than the time in which anyone
+/// notices a lost connection, and much longer than a handshake and restoring watches take.
+const PROVEN_AFTER: Duration = Duration::from_secs(5);
+
+impl SessionMachine {
+    /// Records that bytes have arrived.
+    pub(super) fn note_bytes(&mut self, bytes: &BytesMut) {
+        if !bytes.is_empty() {
+            self.heartbeat.received(self.now);
+        }
+    }
+
+    /// Records that a frame was taken from the received bytes.
+    pub(super) fn note_frame(&mut self) {
+        self.heartbeat.frame_finished(self.now);
+    }
+
+    /// Records that the received bytes end with a part of a frame. It counts as progress if it
+    /// belongs to the next reply.
+    pub(super) fn note_partial_frame(&mut self, bytes: &BytesMut) {
+        let skipped = self.frames.skipping();
+        let xid = bytes.get(4..).and_then(|payload| payload.first_chunk()).copied();
+        if skipped > 0 {
+            // The original length does not matter here, so what is left to skip serves as length.
+            self.heartbeat.part_received(self.now, true, skipped, skipped);
+        } else if xid.is_some() && xid.map(i32::from_be_bytes) == self.inflight.next_xid() {
+            let missing = self.frames.missing(bytes);
+            self.heartbeat.part_received(self.now, false, missing + bytes.len(), missing);
+        } else {
+            self.heartbeat.frame_finished(self.now);
+        }
+    }
+
+    /// Records that a request sent at `sent` was acknowledged: the session was alive when the
+    /// server received it.
+    pub(super) fn acknowledge(&mut self, sent: Time) {
+        debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
+        if self.phase == Phase::Established {
+            self.timers.stop(Timer::Connect);
+        }
+        if let Some(ready) = self.ready_at.filter(|ready| *ready <= sent) {
+            self.proven_from.get_or_insert(ready + PROVEN_AFTER);
+            self.judge_connection();
+        }
+        // The reply to closing a stale session says nothing about the next one.
+        if self.identity.is_none() {
+            return;
+        }
+        self.lease.acknowledged(sent, self.now);
+        // The time of sending counts, not the time of the reply: the server may have processed the
+        // request at any time in between.
+        if self.acknowledged.is_none_or(|newest| newest < sent) {
+            self.acknowledged = Some(sent);
+            self.acknowledged_timeout = self.timeout;
+        }
+        self.arm_guard();
+    }
+
+    pub(super) fn arm_heartbeat(&mut self) {
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
+        self.timers.set(Timer::Read, self.now + self.read_timeout());
+    }
+
+    /// Returns how long the peer may be silent. Two thirds of the session timeout, as in
+    /// `ClientCnxn`, leave the last third for another server. It is shorter while a lock relies on
+    /// the lease, so that another connection can still renew the lease in time.
+    fn read_timeout(&self) -> Duration {
+        let usual = self.timeout * 2 / 3;
+        // A lease that pings keep exists in all sessions. Writes keep one only where it is needed.
+        let is_kept =
+            self.is_relied_on && (self.lease_needed_since.is_some() || !self.lease.is_written());
+        self.lease.silence_max().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
+    }
+
+    /// Returns why the connection ends when the read timeout has passed.
+    pub(super) fn read_timeout_cause(&self) -> DisconnectCause {
+        let timeout = self.read_timeout();
+        if self.heartbeat.last_received() + timeout <= self.now {
+            DisconnectCause::Silence(timeout)
+        } else {
+            DisconnectCause::PingOverdue(timeout)
+        }
+    }
+
+    /// Sends a ping and schedules the next one. Other requests do not postpone it: some servers do
+    /// not count reads as a sign of life, and a long queue of requests must not delay the proof
+    /// that the session is alive.
+    pub(super) fn ping(&mut self) {
+        self.send_internal(xid::PING, &Request::Ping, None);
+        self.heartbeat.ping_sent(self.now, self.inflight.len());
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
+    }
+
+    /// Returns the maximum time between two acknowledgements if the server replies promptly.
+    pub(super) fn acknowledgement_interval(&self) -> Duration {
+        match self.lease.interval() {
+            Some(interval) if !self.lease.is_written() => interval,
+            Some(interval) if self.lease_needed_since.is_some() => {
+                interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN)
+            }
+            Some(_) | None => self.acknowledged_timeout / 3,
+        }
+    }
+
+    /// Returns a third of the session timeout, or the interval that the lease needs.
+    fn ping_interval(&self) -> Duration {
+        self.lease.ping_interval().unwrap_or(self.timeout / 3)
+    }
+
+    /// Moves the read timeout after bytes have arrived, or after its length has changed. Does
+    /// nothing unless the handshake is complete, because until then another timer limits it.
+    pub(super) fn rearm_read(&mut self) {
+        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+            return;
+        }
+        // Before a lock needed the lease, a longer limit applied and pings were further apart. So
+        // the shorter limit counts from that moment at the earliest.
+        let since = self.heartbeat.overdue_since().max(self.lease_needed_since.unwrap_or_default());
+        let at = (since + self.read_timeout()).max(self.now);
+        self.timers.set(Timer::Read, at);
+    }
+}

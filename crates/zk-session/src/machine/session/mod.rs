@@ -1,0 +1,392 @@
+//! The state of a session, and the entry points that its driver calls.
+//!
+//! Each file next to this one implements one concern of [`SessionMachine`]:
+//!
+//! - `connection`: attempts to connect, and the end of a connection;
+//! - `handshake`: creating or resuming a session, authentication, restoring watches;
+//! - `flights`: submitting flights, their results and their deadlines;
+//! - `outbound` and `inbound`: encoding requests, decoding replies and events;
+//! - `liveness`: pings, acknowledgements and the read timeout;
+//! - `renewal`: the guard deadline, and the writes that renew the lease.
+
+mod connection;
+mod flights;
+mod handshake;
+mod inbound;
+mod liveness;
+mod outbound;
+mod renewal;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use jute_codec::FrameDecoder;
+
+use super::cause::DisconnectCause;
+use super::config::SessionConfig;
+use super::event::Event;
+use super::flight::{Flight, OpenFlight, OwnerId, Token};
+use super::heartbeat::Heartbeat;
+use super::hosts::{Attempt, Hosts};
+use super::inflight::Inflight;
+use super::lease::LeaseClock;
+use super::shared_list::SharedLists;
+use super::status::{Change, ConnectionStage, EndCause, SessionState, Status};
+use super::timer::{Timer, Timers};
+use super::watch::WatchRegistry;
+use crate::error::{OpError, Outcome};
+use crate::time::Time;
+use crate::types::{SessionId, Zxid};
+
+/// The state of the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Phase {
+    /// There is no connection. A timer determines when to try the next server.
+    Idle,
+    /// A transport is being opened.
+    Connecting,
+    /// The ConnectRequest was sent at this time.
+    Handshaking(Time),
+    /// The connection is used to close an earlier session, which had been given up.
+    ClosingStale,
+    /// This many auth packets have no reply yet.
+    Authenticating(usize),
+    /// Requests can be sent.
+    Established,
+    /// The machine has stopped for good.
+    Stopped(SessionState),
+}
+
+/// What identifies a session to a server.
+#[derive(Clone)]
+struct Identity {
+    id: SessionId,
+    password: Bytes,
+}
+
+/// The session machine. The documentation of [`machine`](super) describes its contract.
+pub struct SessionMachine {
+    config: SessionConfig,
+    now: Time,
+    pub(super) phase: Phase,
+    hosts: Hosts,
+    timers: Timers,
+    frames: FrameDecoder,
+    events: VecDeque<Event>,
+    out: BytesMut,
+
+    identity: Option<Identity>,
+    /// An earlier session that was given up and may still be alive. It is closed before a new
+    /// session is opened.
+    stale: Option<Identity>,
+    /// The session timeout in force: `granted_timeout` or `created_timeout`, whichever is shorter.
+    timeout: Duration,
+    /// Session timeout with which the session was created.
+    created_timeout: Duration,
+    /// Session timeout that the server granted on the current connection.
+    granted_timeout: Duration,
+    has_warned_of_missing_lease: bool,
+    attempt: Attempt,
+    /// When all watches were in place on this connection.
+    ready_at: Option<Time>,
+    /// When this connection starts to count as proven.
+    proven_from: Option<Time>,
+    connection: u64,
+    /// When the newest acknowledged request was sent.
+    acknowledged: Option<Time>,
+    /// Session timeout that applies to the acknowledged request. A resume may negotiate a longer
+    /// one, but proves nothing.
+    acknowledged_timeout: Duration,
+    lease: LeaseClock,
+    /// When a lock began to need the lease. From then on, writes must renew it.
+    lease_needed_since: Option<Time>,
+    /// A write that renews the lease is in flight.
+    is_renewing: bool,
+    /// The interval to the next renewing write on this connection is measured from here.
+    renewal_base: Option<Time>,
+    /// The guard deadline for which the timer was last set. It may have passed.
+    guarded_until: Option<Time>,
+    lapses: u64,
+    pub(super) last_zxid: Zxid,
+    /// Next xid. It is never reset: servers match commits with requests by session and xid, so a
+    /// reused xid could get the result of an older request.
+    pub(super) next_xid: i32,
+
+    /// Flights that wait for a connection, in the order of submission.
+    pub(super) waiting: BTreeMap<u64, (Token, Flight)>,
+    next_place: u64,
+    pub(super) inflight: Inflight,
+    pub(super) lists: SharedLists,
+    pub(super) open: BTreeMap<Token, OpenFlight>,
+    /// Deadlines of open flights.
+    deadlines: BTreeSet<(Time, Token)>,
+    /// How much of `outstanding_limit` is used up.
+    pub(super) outstanding: usize,
+
+    watches: WatchRegistry,
+    /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
+    /// until a server has acknowledged every batch, even if further connections are lost meanwhile.
+    restore_zxid: Option<Zxid>,
+    /// Number of batches of watches that were sent and have no reply yet.
+    batches_missing: usize,
+
+    heartbeat: Heartbeat,
+    is_closing: bool,
+    is_relied_on: bool,
+}
+
+impl SessionMachine {
+    /// Creates a machine that requests its first connection at once.
+    pub fn new(config: SessionConfig, now: Time) -> Self {
+        let mut timers = Timers::default();
+        timers.set(Timer::Reconnect, now);
+        Self {
+            phase: Phase::Idle,
+            hosts: Hosts::new(config.hosts.clone(), config.seed),
+            timers,
+            frames: FrameDecoder::new(config.response_limit),
+            events: VecDeque::new(),
+            out: BytesMut::new(),
+            identity: None,
+            stale: None,
+            timeout: config.session_timeout,
+            created_timeout: config.session_timeout,
+            granted_timeout: config.session_timeout,
+            has_warned_of_missing_lease: false,
+            attempt: Attempt::new(0, Duration::ZERO),
+            ready_at: None,
+            proven_from: None,
+            connection: 0,
+            acknowledged: None,
+            acknowledged_timeout: config.session_timeout,
+            lease: LeaseClock::new(config.lease),
+            lease_needed_since: None,
+            is_renewing: false,
+            renewal_base: None,
+            guarded_until: None,
+            lapses: 0,
+            last_zxid: Zxid(0),
+            next_xid: 1,
+            waiting: BTreeMap::new(),
+            next_place: 0,
+            inflight: Inflight::default(),
+            lists: SharedLists::default(),
+            open: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            outstanding: 0,
+            watches: WatchRegistry::default(),
+            restore_zxid: None,
+            batches_missing: 0,
+            heartbeat: Heartbeat::new(now),
+            is_closing: false,
+            is_relied_on: false,
+            config,
+            now,
+        }
+    }
+
+    /// Returns a snapshot of the session.
+    pub fn status(&self) -> Status {
+        let state = match self.phase {
+            Phase::Stopped(state) => state,
+            _ if self.is_closing => SessionState::Closed,
+            Phase::Established => SessionState::Connected,
+            Phase::Idle
+            | Phase::Connecting
+            | Phase::Handshaking(_)
+            | Phase::ClosingStale
+            | Phase::Authenticating(_) => {
+                if self.identity.is_some() {
+                    SessionState::Suspended
+                } else {
+                    SessionState::Connecting
+                }
+            }
+        };
+        Status {
+            state,
+            session: self.session_id(),
+            connection: self.connection,
+            timeout: self.timeout,
+            acknowledged: self.acknowledged,
+            guard_deadline: self.guard_deadline(),
+            can_be_leased: self.lease.is_possible(),
+            lease_deadline: self.lease.deadline(),
+            acknowledgement_interval: self.acknowledgement_interval(),
+            lapses: self.lapses,
+        }
+    }
+
+    /// Returns how far the connection has progressed.
+    pub(crate) fn stage(&self) -> ConnectionStage {
+        match self.phase {
+            Phase::Idle | Phase::Stopped(_) => ConnectionStage::Idle,
+            Phase::Connecting => ConnectionStage::Connecting,
+            Phase::Handshaking(_) => ConnectionStage::Handshaking,
+            Phase::ClosingStale | Phase::Authenticating(_) | Phase::Established => {
+                ConnectionStage::Ready
+            }
+        }
+    }
+
+    /// Returns the number of registered watches.
+    pub fn watch_count(&self) -> usize {
+        self.watches.len()
+    }
+
+    /// Appends the bytes to send, if any. The driver reports them with
+    /// [`handle_transmitted`](Self::handle_transmitted) as the transport accepts them.
+    pub fn poll_transmit(&mut self, into: &mut BytesMut) {
+        if into.is_empty() {
+            // Two buffers alternate: one is filled while the other is written.
+            into.clear();
+            std::mem::swap(into, &mut self.out);
+        } else {
+            into.extend_from_slice(&self.out);
+            self.out.clear();
+        }
+    }
+
+    /// Takes the next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout), which then moves it on.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let request = self.deadlines.first().map(|(at, _)| *at);
+        self.timers.next().into_iter().chain(request).min()
+    }
+
+    /// Processes all deadlines that have passed at `now`.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.advance(now);
+        while let Some(timer) = self.timers.take_expired(now) {
+            match timer {
+                Timer::Close => self.stop(SessionState::Closed),
+                Timer::Connect => self.give_up_attempt(),
+                Timer::Read => self.drop_connection(self.read_timeout_cause()),
+                Timer::GiveUp => self.end_session(EndCause::GaveUp),
+                Timer::Guard => self.lapse(),
+                Timer::Lease => self.give_up_without_lease(),
+                Timer::Ping => self.ping(),
+                Timer::Renew => self.renew(),
+                Timer::Reconnect => self.connect(),
+            }
+        }
+        while let Some((at, token)) = self.deadlines.first().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.remove(&(at, token));
+            self.time_out(token);
+        }
+        self.send_waiting();
+    }
+
+    /// Ends the session for good. Waiting flights are refused, flights in flight complete, and then
+    /// the session is closed, which deletes its ephemeral znodes. If no server can be reached, this
+    /// takes at most one session timeout.
+    pub fn close(&mut self, now: Time) {
+        self.advance(now);
+        if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
+            return;
+        }
+        self.is_closing = true;
+        self.arm_renewal();
+        // Before anything is refused or sent: guards must be lost before their znodes are deleted.
+        self.emit(Change::Closing);
+        self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
+        self.refuse_parked(&OpError::Closed(Outcome::NotApplied));
+        if self.identity.is_none() && self.stale.is_none() {
+            self.stop(SessionState::Closed);
+            return;
+        }
+        self.timers.set(Timer::Close, now + self.timeout);
+        if self.phase == Phase::Established {
+            self.send_close();
+        }
+    }
+
+    /// Removes all watches of an owner.
+    pub fn remove_owner(&mut self, owner: OwnerId) {
+        self.watches.remove_owner(owner);
+    }
+
+    fn advance(&mut self, now: Time) {
+        debug_assert!(self.now <= now, "time goes backwards");
+        self.now = self.now.max(now);
+    }
+
+    fn emit(&mut self, change: Change) {
+        self.events.push_back(Event::Change(change));
+    }
+
+    fn session_id(&self) -> Option<SessionId> {
+        self.identity.as_ref().map(|identity| identity.id)
+    }
+
+    /// Ends the session, along with everything that belonged to it.
+    fn end_session(&mut self, cause: EndCause) {
+        let Some(identity) = self.identity.take() else { return };
+        self.timers.stop(Timer::GiveUp);
+        self.timers.stop(Timer::Guard);
+        self.lease = LeaseClock::new(self.config.lease);
+        self.guarded_until = None;
+        self.watches.clear();
+        self.restore_zxid = None;
+        // The next session may be opened on any server, even on one that lags behind.
+        self.last_zxid = Zxid(0);
+        self.acknowledged = None;
+        // Waiting flights were submitted when this session was open. They must not be sent in the
+        // next one: their senders may rely on ephemeral znodes that no longer exist.
+        self.refuse_waiting(&OpError::SessionExpired(Outcome::NotApplied));
+        self.emit(Change::Ended { session: identity.id, cause });
+        if cause == EndCause::GaveUp {
+            // No server has confirmed the end, so the session may still be alive.
+            self.stale = Some(identity);
+        }
+        if self.is_closing {
+            self.stop(SessionState::Closed);
+        } else if !self.config.renew {
+            self.stop(SessionState::Expired);
+        }
+    }
+
+    /// Stops the machine for good.
+    fn stop(&mut self, state: SessionState) {
+        debug_assert!(state.is_final(), "the machine cannot stop in {state:?}");
+        if matches!(self.phase, Phase::Stopped(_)) {
+            return;
+        }
+        self.end_connection(Some(if state == SessionState::AuthFailed {
+            DisconnectCause::CredentialsRefused
+        } else {
+            DisconnectCause::Stopped
+        }));
+        self.phase = Phase::Stopped(state);
+        self.timers = Timers::default();
+        self.refuse_waiting(&state.refusal());
+        if let Some(identity) = self.identity.take() {
+            self.watches.clear();
+            self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
+        }
+    }
+}
+
+/// Omits the password of the session, and buffers that may contain credentials.
+impl fmt::Debug for SessionMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionMachine")
+            .field("phase", &self.phase)
+            .field("status", &self.status())
+            .field("waiting", &self.waiting.len())
+            .field("inflight", &self.inflight.len())
+            .field("watches", &self.watches.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,159 @@
+//! Encoding: flights, the lists that they share, and the machine's own requests.
+
+use std::collections::BTreeSet;
+
+use bytestring::ByteString;
+use jute_codec::{ReadRequest, Record, Request, RequestHeader, encode_frame};
+
+use super::{Phase, SessionMachine};
+use crate::error::OpError;
+use crate::machine::flight::{Flight, Token, WatchId};
+use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose};
+use crate::machine::reply_size::EXPECTED_MAX;
+use crate::machine::shared_list::Subscriber;
+use crate::time::Time;
+
+/// Limit on the bytes that the transport has not accepted yet; above it, requests wait.
+const BACKLOG_MAX: u64 = 256 * 1024;
+
+impl SessionMachine {
+    /// Records that the transport has accepted bytes.
+    pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
+        self.advance(now);
+        self.inflight.transmit(bytes);
+        self.send_waiting();
+    }
+
+    /// Sends waiting flights and due lists until the connection accepts no more.
+    pub(super) fn send_waiting(&mut self) {
+        while self.may_send() {
+            // Lists first: the flights that wait for them were submitted before those in the queue.
+            if let Some((path, subscribers)) = self.lists.next() {
+                self.send_list(path, subscribers);
+            } else if let Some((_, (token, flight))) = self.waiting.pop_first() {
+                self.send_flight(token, flight);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Returns true if the connection accepts another request.
+    pub(super) fn may_send(&self) -> bool {
+        self.phase == Phase::Established
+            && !self.is_closing
+            && self.inflight.len() < INFLIGHT_MAX
+            && self.inflight.backlog() < BACKLOG_MAX
+            && self.inflight.expected_bytes() < EXPECTED_MAX
+    }
+
+    /// Sends one request for a list on behalf of all parked operations.
+    fn send_list(&mut self, path: ByteString, subscribers: BTreeSet<Subscriber>) {
+        for Subscriber { token, .. } in subscribers {
+            if let Some(open) = self.open.get_mut(&token) {
+                open.parked.retain(|other| *other != path);
+            }
+            self.mark_sent(token);
+        }
+        let xid = self.take_xid();
+        let request = Request::GetChildren(ReadRequest { path: path.clone(), watch: false });
+        self.send_internal(xid, &request, Some(Purpose::SharedList(path)));
+    }
+
+    fn mark_sent(&mut self, token: Token) {
+        let session = self.session_id();
+        let connection = self.connection;
+        if let Some(open) = self.open.get_mut(&token) {
+            open.session = session;
+            open.connection = connection;
+        }
+    }
+
+    /// Encodes the operations of a flight, except for those that must wait for a shared list.
+    pub(super) fn send_flight(&mut self, token: Token, flight: Flight) {
+        let owner = self.open.get(&token).expect("a flight that is sent is open").owner;
+        let start = self.out.len();
+        let checkpoint = self.inflight.checkpoint();
+        let mut requested = vec![];
+        let mut parked = vec![];
+        let count = flight.operations.len();
+        for (index, operation) in flight.operations.into_iter().enumerate() {
+            let shared = operation.shared_path().cloned();
+            if let Some(path) = &shared {
+                // A list in flight was requested before this flight was sent, so it may be too old.
+                if self.lists.is_busy(path) || requested.iter().any(|(other, _)| other == path) {
+                    parked.push((path.clone(), Subscriber { token, index }));
+                    continue;
+                }
+                requested.push((path.clone(), Subscriber { token, index }));
+            }
+            let xid = self.take_xid();
+            let op = operation.request.op();
+            let begin = self.out.len();
+            let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
+                RequestHeader { xid, op }.encode(out);
+                operation.request.encode(out);
+            });
+            if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
+                // A flight is sent as a whole or not at all, so discard what it has encoded so far.
+                self.out.truncate(start);
+                self.inflight.revert(checkpoint);
+                self.complete_flight(token, &OpError::RequestTooLarge { length, limit });
+                return;
+            }
+            let number = operation.watch.zip(operation.watched_path());
+            let watch = number.map(|(number, path)| (WatchId { owner, number }, path));
+            let purpose = match shared {
+                Some(path) => Purpose::SharedList(path),
+                None => Purpose::Operation { token, index, watch },
+            };
+            let end = self.inflight.produce(self.out.len() - begin);
+            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
+        }
+        // Only now: until here the flight could still fail as a whole, as if it had not been sent.
+        if parked.len() < count {
+            self.mark_sent(token);
+        }
+        for (path, subscriber) in requested {
+            self.lists.request(path, subscriber);
+        }
+        if !parked.is_empty()
+            && let Some(open) = self.open.get_mut(&token)
+        {
+            open.parked = parked.iter().map(|(path, _)| path.clone()).collect();
+        }
+        for (path, subscriber) in parked {
+            self.lists.park(path, subscriber);
+        }
+    }
+
+    /// Sends one of the machine's own requests. Pings and auth packets have no purpose: their
+    /// replies are recognised by reserved xids and not matched with the queue.
+    pub(super) fn send_internal(&mut self, xid: i32, request: &Request, purpose: Option<Purpose>) {
+        let before = self.out.len();
+        let op = request.op();
+        encode_frame(&mut self.out, usize::MAX, |out| {
+            RequestHeader { xid, op }.encode(out);
+            request.encode(out);
+        })
+        .expect("only a limit of i32::MAX applies");
+        let end = self.inflight.produce(self.out.len() - before);
+        if let Some(purpose) = purpose {
+            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
+        }
+    }
+
+    pub(super) fn send_close(&mut self) {
+        let xid = self.take_xid();
+        self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
+    }
+
+    /// Returns the next xid. It counts from 1 to `i32::MAX` and starts again at 1, because the
+    /// others are reserved.
+    pub(super) fn take_xid(&mut self) -> i32 {
+        let xid = self.next_xid;
+        debug_assert!(xid > 0, "the others are reserved");
+        self.next_xid = xid.checked_add(1).unwrap_or(1);
+        xid
+    }
+}

@@ -1,0 +1,164 @@
+//! Keeping the lease: the guard deadline, the writes that renew the lease, and abandoning a
+//! connection that cannot renew it.
+//!
+//! **Writes.** While a lock needs the lease, the session commits a write in each interval, unless
+//! another write on the same connection was committed meanwhile. The write is a `multi` that only
+//! checks the root. It changes nothing, but it is proposed and committed like any write. It does
+//! not matter whether the check passes. A ping precedes it in the same bytes, because the lease is
+//! based on a request with another request after it, and the two form such a pair. The next renewal
+//! is never sent before the last one is complete: a bridge needs a reply in its middle, and a slow
+//! server must not get more requests.
+//!
+//! **Before the first lease** of a session that has been idle, nothing proves enough. Until then
+//! the guard deadline is provisional: it assumes that the leader is not paused. That is enough to
+//! grant a lock, but not enough to report it as held.
+//!
+//! **Without locks** nothing is written. The lease runs out, and this does not count as a lapse.
+
+use jute_codec::{CheckRequest, MultiOp, Request, Version};
+
+use super::{Phase, SessionMachine};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::inflight::Purpose;
+use crate::machine::status::Change;
+use crate::machine::timer::Timer;
+use crate::time::Time;
+
+impl SessionMachine {
+    /// Sets whether there are locks, held or waited for. If so, a silent connection, or one that
+    /// has let the lease run out, is abandoned early. Otherwise it gets as much time as in any
+    /// client.
+    pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
+        self.advance(now);
+        self.is_relied_on = is_relied_on;
+        self.give_up_without_lease();
+        self.rearm_read();
+    }
+
+    /// Sets whether a lock is held or may be granted next. If so, writes renew the lease, provided
+    /// that it is one that writes keep.
+    pub fn set_lease_needed(&mut self, now: Time, is_needed: bool) {
+        self.advance(now);
+        if is_needed == self.lease_needed_since.is_some() {
+            return;
+        }
+        self.lease_needed_since = is_needed.then_some(now);
+        if is_needed {
+            self.lease.needed(now);
+            // Wait for one interval: a lock that is soon released needs no writes besides its own.
+            self.renewal_base = Some(now);
+        }
+        self.arm_guard();
+        self.arm_renewal();
+        self.rearm_read();
+    }
+
+    /// Returns when the session's ephemeral znodes must no longer be trusted; see
+    /// [`Status::guard_deadline`](crate::machine::Status::guard_deadline).
+    pub(super) fn guard_deadline(&self) -> Option<Time> {
+        let by_acknowledgement = || self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
+        match self.lease.deadline() {
+            Some(deadline) if self.lease_needed_since.is_some() => Some(deadline),
+            // Writes have not established a lease yet, or no lock needs one and it is running out.
+            _ if self.lease.is_written() => self.lease.provisional_deadline(),
+            deadline => deadline.or_else(by_acknowledgement),
+        }
+    }
+
+    /// Updates the timer after the guard deadline may have moved. A deadline that was already past
+    /// when it was computed does not count as another lapse.
+    pub(super) fn arm_guard(&mut self) {
+        // No lock relies on this lease, so it may run out without counting as a lapse.
+        if self.lease.is_written() && self.lease_needed_since.is_none() {
+            self.guarded_until = None;
+            self.timers.stop(Timer::Guard);
+            return;
+        }
+        let Some(deadline) = self.guard_deadline() else { return };
+        if self.guarded_until == Some(deadline) {
+            return;
+        }
+        self.guarded_until = Some(deadline);
+        if deadline > self.now || self.timers.is_set(Timer::Guard) {
+            self.timers.set(Timer::Guard, deadline);
+        }
+    }
+
+    /// Handles a guard deadline that has passed.
+    pub(super) fn lapse(&mut self) {
+        let Some(session) = self.session_id() else { return };
+        debug_assert!(
+            self.guarded_until.is_some_and(|until| until <= self.now),
+            "the guard deadline has passed"
+        );
+        self.lapses += 1;
+        self.emit(Change::Lapsed { session });
+        self.lease.lapse();
+        self.arm_guard();
+        self.arm_renewal();
+        self.give_up_without_lease();
+    }
+
+    /// Drops a connection that takes longer to establish a lease than a new one would: pings alone
+    /// need a long time, while a resume and a committed write establish a lease at once.
+    pub(super) fn give_up_without_lease(&mut self) {
+        if self.is_relied_on
+            && self.lease.is_beyond_repair(self.now)
+            && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
+        {
+            self.drop_connection(DisconnectCause::LeaseEnded);
+        }
+    }
+
+    /// Returns true if a write may be sent to renew the lease.
+    fn may_renew(&self) -> bool {
+        self.lease_needed_since.is_some()
+            && self.phase == Phase::Established
+            && !self.is_closing
+            && !self.is_renewing
+    }
+
+    /// Schedules the next write that renews the lease.
+    pub(super) fn arm_renewal(&mut self) {
+        match self.lease.write_interval(self.now).filter(|_| self.may_renew()) {
+            Some(interval) => {
+                let since = *self.renewal_base.get_or_insert(self.now);
+                self.timers.set(Timer::Renew, since + interval);
+            }
+            None => self.timers.stop(Timer::Renew),
+        }
+    }
+
+    /// Sends a write that renews the lease.
+    pub(super) fn renew(&mut self) {
+        debug_assert!(self.may_renew(), "the timer is stopped when a renewal becomes impossible");
+        debug_assert!(self.lease.is_written(), "only writes are scheduled");
+        self.ping();
+        let check = CheckRequest { path: "/".into(), version: Version::ANY };
+        let request = Request::Multi(vec![MultiOp::Check(check)]);
+        let xid = self.take_xid();
+        self.send_internal(xid, &request, Some(Purpose::Renewal));
+        self.is_renewing = true;
+    }
+
+    /// Handles the reply to a renewing write that was sent at `sent`.
+    pub(super) fn handle_renewal_reply(&mut self, is_committed: bool, sent: Time) {
+        debug_assert!(self.is_renewing, "one renewal is in flight at a time");
+        self.is_renewing = false;
+        if is_committed {
+            self.handle_committed_write(sent);
+        } else {
+            // A refused write proves nothing, and repeating it at once would only add load.
+            self.renewal_base = Some(self.now);
+            self.arm_renewal();
+        }
+    }
+
+    /// Records that a write on this connection, sent at `sent`, was committed.
+    pub(super) fn handle_committed_write(&mut self, sent: Time) {
+        self.lease.committed(sent, self.now);
+        self.renewal_base = Some(sent);
+        self.arm_guard();
+        self.arm_renewal();
+    }
+}

@@ -1,0 +1,71 @@
+//! The handle of a client's session for recipes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::client::Client;
+use crate::driver::janitor::Slot;
+use crate::driver::shared::Shared;
+use crate::lane::Lane;
+use crate::machine::Status;
+use crate::op::Op;
+use crate::time::Time;
+
+/// A handle of a client's session for recipes. It keeps the session open, as the client does.
+#[derive(Clone)]
+pub struct Session {
+    shared: Arc<Shared>,
+}
+
+impl Session {
+    /// Creates a handle of the client's session.
+    pub fn of(client: &Client) -> Self {
+        Self { shared: Arc::clone(client.shared()) }
+    }
+
+    /// Opens a lane.
+    pub fn lane(&self) -> Lane {
+        Lane::open(Arc::clone(&self.shared))
+    }
+
+    /// Reserves a slot of the janitor, which runs cleanup that must outlive its caller. Waits while
+    /// all [`JANITOR_SLOTS_MAX`](super::JANITOR_SLOTS_MAX) slots of the client are taken.
+    ///
+    /// Cancel safe: a dropped future reserves nothing.
+    pub async fn reserve_slot(&self) -> Slot {
+        self.shared.janitor.reserve().await
+    }
+
+    /// Returns the number of slots in use: held locks, attempts and cleanups of this client.
+    pub fn janitor_slots_busy(&self) -> usize {
+        self.shared.janitor.busy()
+    }
+
+    /// Returns a random 128-bit number, a different one for each call.
+    pub fn unique_id(&self) -> u128 {
+        self.shared.unique_id()
+    }
+
+    /// Returns a snapshot of the session.
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Returns the current time of the client's clock.
+    pub fn now(&self) -> Time {
+        self.shared.clock.now()
+    }
+
+    /// Withdraws the request of a pending operation. If it was not sent, it fails with
+    /// [`OpError::Recalled`](crate::OpError::Recalled) and will never be sent. Otherwise it
+    /// completes as usual.
+    pub fn recall<T, E>(op: &Op<T, E>) {
+        op.recall();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("status", &self.status()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,50 @@
+//! The exclusive lock, which has one znode and no queue.
+
+use jute_codec::OpCode;
+use zk_recipes::{
+    Acquire, Client, ConfigError, ExclusiveLock, FencingToken, Guard, LockBuilder, LockError,
+    LockStats, TryAcquire, kind,
+};
+
+use super::Case;
+
+impl Case for ExclusiveLock {
+    type Kind = kind::Exclusive;
+    type Lock = Self;
+    type Naming = ();
+    type Rival = Self;
+
+    const NAME: &'static str = "exclusive";
+    const MARK: Option<&'static str> = None;
+    const IS_FAIR: bool = false;
+    // The check in the multi would accept the znode of another holder, so the znode is read too.
+    const PROOF: &'static [OpCode] = &[OpCode::MULTI, OpCode::GET_DATA];
+
+    fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {
+        Self::builder(client, path)
+    }
+
+    fn build(builder: LockBuilder<Self>) -> Result<Self, ConfigError> {
+        builder.build()
+    }
+
+    fn acquire(&self) -> Acquire<kind::Exclusive> {
+        self.acquire()
+    }
+
+    fn try_acquire(&self) -> TryAcquire<kind::Exclusive> {
+        self.try_acquire()
+    }
+
+    async fn inspect(&self) -> Result<(), LockError> {
+        self.holder().await.map(drop)
+    }
+
+    fn stats(&self) -> LockStats {
+        self.stats()
+    }
+
+    fn token(guard: &Guard<kind::Exclusive>) -> Option<FencingToken> {
+        Some(guard.fencing_token())
+    }
+}

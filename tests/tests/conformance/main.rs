@@ -1,0 +1,28 @@
+//! The behaviour of servers on which the client and the locks rely, as tests for every server.
+//!
+//! The list of tests is the same for every target; see [`zk_tests::target`] for the choice of the
+//! target. A difference between two targets is a bug of the in-process server, or an assumption of
+//! this project that does not hold.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "helpers fail by a panic, as the tests they serve do"
+)]
+
+mod acl;
+mod chroot;
+mod create;
+mod data;
+mod every_lock;
+mod exclusive_lock;
+mod expiry;
+mod limits;
+mod lock;
+mod multi;
+mod raw;
+mod restore;
+mod rw_lock;
+mod session;
+mod watch;

@@ -1,0 +1,496 @@
+//! Servers that refuse a request, with every code: each call ends with an error or goes on, and
+//! leaves nothing behind.
+
+use std::time::Duration;
+
+use jute_codec::OpCode;
+use zk_recipes::kind::Queued;
+use zk_recipes::{
+    Acl, AtRiskPolicy, ErrorCode, FailedAction, LockError, LockState, Permissions, Released,
+};
+use zk_session::recipe::Session;
+use zk_tests::case::{Case, LOCK};
+use zk_tests::for_each_lock;
+use zk_tests::scene::{
+    CODES, FIRST, SECOND, THIRD, at_op, at_request, create_directory, granted_now, hold, holder,
+    is_survived, pauses_ms, release, session, spawn, start_waiting,
+};
+use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter};
+
+for_each_lock! {
+    #[test] pairs: [
+        an_error_at_any_request_of_acquire_is_reported_or_survived,
+        two_errors_at_any_requests_of_acquire_are_reported_or_survived,
+        errors_at_any_request_of_a_sweep_are_survived,
+    ]
+    #[test] locks: [
+        a_release_that_is_refused_says_so_and_hangs_nowhere,
+        a_dropped_guard_whose_delete_is_refused_hangs_nowhere,
+        a_refused_delete_is_tried_again_while_the_session_lives,
+        the_removal_of_a_lost_lock_is_tried_again_while_its_owner_keeps_the_guard,
+        a_delete_that_is_refused_for_ever_does_not_keep_the_session,
+        an_overloaded_server_is_asked_again_after_a_pause,
+        a_server_that_knows_nothing_is_asked_with_pauses,
+        a_server_that_goes_on_failing_is_given_up,
+        an_overloaded_server_is_waited_for_however_long_it_takes,
+        an_overloaded_server_does_not_stretch_the_timeout,
+        an_error_at_the_proof_leaves_the_guard_at_risk_and_not_lost,
+        an_error_at_validate_is_reported_or_survived,
+    ]
+    #[test] queue_pairs: [
+        a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory,
+        an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing,
+    ]
+    #[test] queues: [a_directory_that_may_not_be_listed_is_reported]
+}
+
+/// Acquires, behind a holder or not, with errors at these requests. True if all of them fired.
+fn acquire_refused<H: Case, W: Case>(code: ErrorCode, at: &[usize], has_holder: bool) -> bool {
+    run(async {
+        let world = World::new();
+        let other = world.client(SECOND).await;
+        let held = if has_holder { Some(hold(&H::of(&other)).await) } else { None };
+        let client = world.client(FIRST).await;
+        for nth in at {
+            world.server.inject(at_request(session(&client), *nth, Action::Error(code)));
+        }
+        let waiter = spawn(W::of(&client).acquire().into_future());
+        sleep_ms(1_500).await;
+        if let Some(held) = held {
+            assert_eq!(held.state(), LockState::Held);
+            let znodes = world.znodes();
+            let is_there = znodes.contains(&(held.path().to_owned(), held.session()));
+            let is_beside = waiter.is_finished() && znodes.len() > 1;
+            assert!(is_there && !is_beside, "{code} at {at:?}\n{}", world.trace());
+            release(held).await;
+        }
+        let ended = waiter.await.expect("an acquire does not panic");
+        let fired = world.server.pending_faults().is_empty();
+        world.server.clear_faults();
+        match ended {
+            Ok(guard) => {
+                guard.validate().await.expect("the lock is held");
+                release(guard).await;
+            }
+            Err(LockError::Refused { code: reported, path, .. }) => {
+                assert_eq!(reported, code, "{path}");
+                assert!(path.starts_with("/locks"), "{path}");
+                assert!(!is_survived(code), "{code} at {at:?} passes\n{}", world.trace());
+            }
+            Err(error) => panic!("{code} at {at:?}: {error}\n{}", world.trace()),
+        }
+        world.check_clean(&[&client, &other]).await;
+        fired
+    })
+}
+
+fn an_error_at_any_request_of_acquire_is_reported_or_survived<H: Case, W: Case>() {
+    // A contender for a queue also lists.
+    let fired_min = if W::MARK.is_some() { 4 } else { 2 };
+    let mut points = 0;
+    for has_holder in [false, true] {
+        for code in CODES {
+            let is_refused = |nth: &usize| acquire_refused::<H, W>(code, &[*nth], has_holder);
+            let fired = (0..).take_while(is_refused).count();
+            assert!(fired >= fired_min, "{code}: only {fired} requests");
+            points += fired;
+        }
+    }
+    eprintln!("{} behind {}: {points} refused requests", W::NAME, H::NAME);
+}
+
+fn two_errors_at_any_requests_of_acquire_are_reported_or_survived<H: Case, W: Case>() {
+    let mut points = 0;
+    for has_holder in [false, true] {
+        for code in CODES.into_iter().filter(|code| is_survived(*code)) {
+            for first in 0..6 {
+                let is_refused =
+                    |second: &usize| acquire_refused::<H, W>(code, &[first, *second], has_holder);
+                points += (0..6).filter(is_refused).count();
+            }
+        }
+    }
+    eprintln!("{} behind {}: {points} pairs of refused requests", W::NAME, H::NAME);
+    assert!(points >= 100, "only {points} pairs");
+}
+
+fn a_release_that_is_refused_says_so_and_hangs_nowhere<C: Case>() {
+    for code in CODES {
+        run(async {
+            let world = World::new();
+            let (client, guard) = holder::<C>(&world, FIRST).await;
+            let path = guard.path().to_owned();
+            world.server.inject(at_op(session(&client), OpCode::DELETE, Action::Error(code)));
+            let released = guard.release().await;
+            assert!(world.server.pending_faults().is_empty());
+            if is_survived(code) {
+                assert_eq!(released, Ok(Released::Released), "{code}\n{}", world.trace());
+                world.check_clean(&[&client]).await;
+                return;
+            }
+            let refused = LockError::Refused { code, action: FailedAction::Delete, path };
+            assert_eq!(released, Err(refused), "{}", world.trace());
+            world
+                .until("the janitor is idle", |_| Session::of(&client).janitor_slots_busy() == 0)
+                .await;
+            client.close().await;
+            assert_eq!(world.znodes(), [], "the session takes the znode with it");
+        });
+    }
+}
+
+fn a_dropped_guard_whose_delete_is_refused_hangs_nowhere<C: Case>() {
+    for code in CODES {
+        run(async {
+            let world = World::new();
+            let (client, guard) = holder::<C>(&world, FIRST).await;
+            world.server.inject(at_op(session(&client), OpCode::DELETE, Action::Error(code)));
+            drop(guard);
+            world.until("the fault fires", |server| server.pending_faults().is_empty()).await;
+            world
+                .until("the janitor is idle", |_| Session::of(&client).janitor_slots_busy() == 0)
+                .await;
+            assert_eq!(world.znodes().is_empty(), is_survived(code), "{code}");
+            client.close().await;
+            assert_eq!(world.znodes(), [], "the session takes the znode with it");
+        });
+    }
+}
+
+/// A znode that cannot be removed blocks the lock for as long as its session lives.
+fn a_refused_delete_is_tried_again_while_the_session_lives<C: Case>() {
+    for refusals in [1, 3, 5] {
+        run(async {
+            let world = World::new();
+            let (client, guard) = holder::<C>(&world, FIRST).await;
+            let id = session(&client);
+            for _ in 0..refusals {
+                let action = Action::Error(ErrorCode::NO_AUTH);
+                world.server.inject(at_op(id, OpCode::DELETE, action));
+            }
+            let before = client.now();
+            guard.release().await.expect_err("the server refuses it");
+            world.until("the znode is removed", |_| world.znodes().is_empty()).await;
+            let waited = client.now().saturating_since(before);
+            let sent = world.server.requests();
+            let sent = sent.iter().filter(|request| request.op == OpCode::DELETE).count();
+            assert_eq!(sent, refusals + 1, "after {waited:?}");
+            // The pauses begin with a second, and double.
+            let least = (0..refusals).map(|n| 1 << n).sum();
+            assert!(waited.as_secs() >= least, "{refusals} refusals in {waited:?}");
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+/// The owner keeps the guard and never releases it.
+fn the_removal_of_a_lost_lock_is_tried_again_while_its_owner_keeps_the_guard<C: Case>() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let guard = hold(&C::with(&client, |lock| lock.at_risk(AtRiskPolicy::TreatAsLost))).await;
+        for _ in 0..3 {
+            let action = Action::Error(ErrorCode::NO_AUTH);
+            world.server.inject(at_op(session(&client), OpCode::DELETE, action));
+        }
+        world.server.disconnect_all();
+        world.until("the znode is removed", |_| world.znodes().is_empty()).await;
+        assert!(matches!(guard.state(), LockState::Lost(_)));
+        guard.release().await.expect_err("the first try was refused");
+        world.check_clean(&[&client]).await;
+    });
+}
+
+fn a_delete_that_is_refused_for_ever_does_not_keep_the_session<C: Case>() {
+    run(async {
+        let world = World::new();
+        let (client, guard) = holder::<C>(&world, FIRST).await;
+        for _ in 0..1000 {
+            let action = Action::Error(ErrorCode::NO_AUTH);
+            world.server.inject(at_op(session(&client), OpCode::DELETE, action));
+        }
+        drop(guard);
+        sleep_ms(10_000).await;
+        assert_eq!(world.znodes().len(), 1);
+        drop(client);
+        sleep_ms(1_000).await;
+        assert_eq!(world.znodes(), [], "the session is closed");
+    });
+}
+
+/// The outcome of a create is not known, the caller gives up, and the sweep meets errors too.
+fn errors_at_any_request_of_a_sweep_are_survived<H: Case, W: Case>() {
+    let mut points = 0;
+    for has_holder in [false, true] {
+        for code in CODES.into_iter().filter(|code| is_survived(*code)) {
+            for nth in 1.. {
+                let fired = run(async {
+                    let world = World::new();
+                    create_directory::<W>(&world);
+                    let other = world.client(SECOND).await;
+                    let held = if has_holder { Some(hold(&H::of(&other)).await) } else { None };
+                    let client = world.client(FIRST).await;
+                    let id = session(&client);
+                    world.server.inject(at_request(id, 0, Action::CutAfter));
+                    world.server.inject(at_request(id, nth, Action::Error(code)));
+                    let short = Duration::from_millis(1);
+                    let ended = W::of(&client).acquire().timeout(short).await.map(drop);
+                    assert_eq!(ended, Err(LockError::TimedOut));
+                    world
+                        .until("the sweep is over", |_| {
+                            Session::of(&client).janitor_slots_busy() == 0
+                        })
+                        .await;
+                    let left = world.znodes().len();
+                    assert_eq!(left, usize::from(has_holder), "{code} at {nth}\n{}", world.trace());
+                    let fired = world.server.pending_faults().is_empty();
+                    world.server.clear_faults();
+                    if let Some(held) = held {
+                        release(held).await;
+                    }
+                    world.check_clean(&[&client, &other]).await;
+                    fired
+                });
+                if !fired {
+                    break;
+                }
+                points += 1;
+            }
+        }
+    }
+    assert!(points >= 12, "only {points} points");
+}
+
+fn an_overloaded_server_is_asked_again_after_a_pause<C: Case>() {
+    for nth in 0..2 {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            create_directory::<C>(&world);
+            let action = Action::Error(ErrorCode::THROTTLED_OP);
+            world.server.inject(at_request(session(&client), nth, action));
+            let before = client.now();
+            let guard = hold(&C::of(&client)).await;
+            let waited = client.now().saturating_since(before).as_millis();
+            // The create needs a reply, and a list alone is repeated at once.
+            assert!(waited <= 500 && (nth > 0 || waited >= 200), "{waited} ms");
+            release(guard).await;
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+fn a_server_that_knows_nothing_is_asked_with_pauses<C: Case>() {
+    for code in [ErrorCode::SYSTEM_ERROR, ErrorCode::REQUEST_TIMEOUT, ErrorCode(-999)] {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            create_directory::<C>(&world);
+            let id = session(&client);
+            world.server.inject(at_op(id, OpCode::CREATE2, Action::Error(code)));
+            for _ in 0..6 {
+                world.server.inject(at_op(id, OpCode::MULTI, Action::Error(code)));
+            }
+            let before = client.now();
+            let guard = hold(&C::of(&client)).await;
+            let waited = client.now().saturating_since(before).as_millis();
+            assert!(pauses_ms(7).contains(&waited), "{code}: 7 errors in {waited} ms");
+            release(guard).await;
+            world.check_clean(&[&client]).await;
+        });
+    }
+}
+
+/// The code may never pass, so an acquire without a timeout must not repeat its requests without
+/// end.
+fn a_server_that_goes_on_failing_is_given_up<C: Case>() {
+    // The list of the claim goes out with the create.
+    let failing: &[&[OpCode]] = match C::MARK {
+        Some(_) => &[&[OpCode::CREATE2], &[OpCode::GET_CHILDREN, OpCode::GET_DATA]],
+        None => &[&[OpCode::CREATE2]],
+    };
+    for code in [ErrorCode::SYSTEM_ERROR, ErrorCode::REQUEST_TIMEOUT, ErrorCode(-999)] {
+        for ops in failing {
+            run(async {
+                let world = World::new();
+                let client = world.client(FIRST).await;
+                create_directory::<C>(&world);
+                let id = session(&client);
+                for _ in 0..1000 {
+                    for op in *ops {
+                        world.server.inject(at_op(id, *op, Action::Error(code)));
+                    }
+                }
+                let (before, begin) = (world.server.requests().len(), client.now());
+                let refused = C::of(&client).acquire().await.map(drop);
+                let sent = world.server.requests().len() - before;
+                let is_refused =
+                    matches!(refused, Err(LockError::Refused { code: with, .. }) if with == code);
+                assert!(is_refused, "{refused:?}");
+                assert!(sent <= 40, "{sent} requests");
+                let waited = client.now().saturating_since(begin).as_millis();
+                let is_paused = pauses_ms(8).contains(&waited);
+                assert!(is_paused, "{code}, {ops:?}: {sent} requests in {waited} ms");
+                world.server.clear_faults();
+                world.check_clean(&[&client]).await;
+            });
+        }
+    }
+}
+
+fn an_overloaded_server_is_waited_for_however_long_it_takes<C: Case>() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directory::<C>(&world);
+        let id = session(&client);
+        for _ in 0..20 {
+            let action = Action::Error(ErrorCode::THROTTLED_OP);
+            world.server.inject(at_op(id, OpCode::CREATE2, action));
+        }
+        let before = client.now();
+        let guard = hold(&C::of(&client)).await;
+        let waited = client.now().saturating_since(before).as_millis();
+        assert!(pauses_ms(20).contains(&waited), "20 refusals in {waited} ms");
+        release(guard).await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
+fn an_overloaded_server_does_not_stretch_the_timeout<C: Case>() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        for nth in 0..100 {
+            let action = Action::Error(ErrorCode::THROTTLED_OP);
+            let filter = Filter { op: Some(OpCode::CREATE2), ..Filter::default() };
+            world.server.inject(Fault::new(At::Request { nth, filter }, action));
+        }
+        let before = client.now();
+        let lock = C::of(&client);
+        let ended = lock.acquire().timeout(Duration::from_millis(1_100)).await.map(drop);
+        assert_eq!(ended, Err(LockError::TimedOut));
+        assert_eq!(client.now().saturating_since(before).as_millis(), 1_100);
+        let sent = world.server.requests().len();
+        assert!(sent <= 14, "without pauses: {sent} requests");
+        world.server.clear_faults();
+        world.check_clean(&[&client]).await;
+    });
+}
+
+fn an_error_at_the_proof_leaves_the_guard_at_risk_and_not_lost<C: Case>() {
+    for op in C::PROOF {
+        for code in CODES {
+            run(async {
+                let world = World::new();
+                let (client, guard) = holder::<C>(&world, FIRST).await;
+                world.server.inject(at_op(session(&client), *op, Action::Error(code)));
+                world.server.disconnect_all();
+                sleep_ms(3_000).await;
+                assert!(world.server.pending_faults().is_empty(), "{}", world.trace());
+                let state = guard.state();
+                assert!(!matches!(state, LockState::Lost(_)), "{op:?} {code}: {state:?}");
+                if is_survived(code) {
+                    assert_eq!(state, LockState::Held, "{op:?} {code}\n{}", world.trace());
+                } else {
+                    // Nothing else asks for a proof on this connection, but a validation does.
+                    assert_eq!(state, LockState::AtRisk, "{op:?} {code}");
+                    guard.validate().await.expect("the next proof is not refused");
+                    assert_eq!(guard.state(), LockState::Held, "{op:?} {code}");
+                }
+                release(guard).await;
+                world.check_clean(&[&client]).await;
+            });
+        }
+    }
+}
+
+fn an_error_at_validate_is_reported_or_survived<C: Case>() {
+    for op in C::PROOF {
+        for code in CODES {
+            run(async {
+                let world = World::new();
+                let (client, guard) = holder::<C>(&world, FIRST).await;
+                world.server.inject(at_op(session(&client), *op, Action::Error(code)));
+                let validated = guard.validate().await;
+                if is_survived(code) {
+                    assert_eq!(validated, Ok(()), "{op:?} {code}\n{}", world.trace());
+                } else {
+                    let path = guard.path().to_owned();
+                    let refused = LockError::Refused { code, action: FailedAction::Check, path };
+                    assert_eq!(validated, Err(refused), "{}", world.trace());
+                }
+                release(guard).await;
+                world.check_clean(&[&client]).await;
+            });
+        }
+    }
+}
+
+fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory<H: Case, W: Case>() {
+    run(async {
+        let world = World::new();
+        let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+        let held = hold(&H::with(&other, |lock| lock.acl(Acl::creator_all()))).await;
+        let client = world.client(FIRST).await;
+        let lock = W::of(&client);
+        let waiter = start_waiting(&world, lock.acquire()).await;
+        // A contender comes behind: the directory changes, but that is no grant.
+        let third = world.client(THIRD).await;
+        let last = start_waiting(&world, W::Rival::of(&third).acquire()).await;
+        sleep_ms(500).await;
+        assert!(!waiter.is_finished(), "{}", world.trace());
+        release(held).await;
+        let guard = granted_now(&world, waiter).await;
+        sleep_ms(500).await;
+        assert!(!last.is_finished());
+        release(guard).await;
+        release(granted_now(&world, last).await).await;
+        assert_eq!(lock.stats().watches_missed, 0);
+        world.check_clean(&[&client, &other, &third]).await;
+    });
+}
+
+fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing<H: Case, W: Case>() {
+    run(async {
+        let world = World::new();
+        let (other, held) = holder::<H>(&world, SECOND).await;
+        let client = world.client(FIRST).await;
+        let acl = vec![Acl::new(Permissions::WRITE | Permissions::ADMIN, "world", "anyone")];
+        let refused = W::with(&client, |lock| lock.acl(acl)).acquire().await.map(drop);
+        assert!(
+            matches!(refused, Err(LockError::Refused { code: ErrorCode::NO_AUTH, .. })),
+            "{refused:?}\n{}",
+            world.trace()
+        );
+        sleep_ms(100).await;
+        assert_eq!(world.contenders().len(), 1, "{}", world.trace());
+        assert_eq!(held.state(), LockState::Held);
+        release(held).await;
+        world.check_clean(&[&client, &other]).await;
+    });
+}
+
+fn a_directory_that_may_not_be_listed_is_reported<C: Case<Kind: Queued>>() {
+    run(async {
+        let world = World::new();
+        let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+        let acl = vec![
+            Acl::new(Permissions::ALL, "auth", ""),
+            Acl::new(Permissions::CREATE | Permissions::DELETE, "world", "anyone"),
+        ];
+        create_directory::<C>(&world);
+        owner.set_acl(LOCK, acl, None).await.expect("it was open");
+        let client = world.client(FIRST).await;
+        let lock = C::of(&client);
+        let refused = lock.acquire().await.map(drop);
+        let is_listing = |error: &LockError| {
+            matches!(error, LockError::Refused { action: FailedAction::List, .. })
+        };
+        assert!(refused.as_ref().is_err_and(is_listing), "{refused:?}");
+        let refused = lock.try_acquire().await.map(drop);
+        assert!(refused.as_ref().is_err_and(is_listing), "{refused:?}");
+        world.check_clean(&[&client, &owner]).await;
+    });
+}

@@ -1,0 +1,46 @@
+//! What the rules know about folders, limits and names: the place to change when code moves.
+
+/// Crates that have state machines. A module named `machine` is pure, wherever it is in a crate.
+pub(crate) const MACHINE_CRATES: &[&str] = &["zk-recipes", "zk-session"];
+
+/// How many files are in modules named `machine`. Lower it only when such files are removed: if
+/// they were renamed, the rules for machines would no longer apply to them.
+pub(crate) const MACHINE_FILES_MIN: usize = 64;
+
+/// The modules that may create tasks, and the folders that are no library.
+pub(crate) const SPAWNERS: &[&str] = &["driver", "net", "examples", "tests", "zk-bench"];
+
+/// Where Rust sources are.
+pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_targets/", "tests/"];
+
+pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
+
+pub(crate) const EXAMPLE_LINES_MAX: usize = 60;
+pub(crate) const SOURCE_LINES_MAX: usize = 700;
+pub(crate) const OTHER_LINES_MAX: usize = 900;
+
+/// Names of folders that tools write and git does not track. In a linked worktree, `.git` is a
+/// file.
+pub(crate) const BUILT: &[&str] = &[".git", "artifacts", "book", "corpus", "coverage", "target"];
+
+pub(crate) fn is_rust(path: &str) -> bool {
+    path.ends_with(".rs") && RUST_FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Whether the file belongs to a module named `machine` of a crate, at any depth.
+pub(crate) fn is_machine(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    let ["crates", _, "src", modules @ ..] = &parts[..] else { return false };
+    path.ends_with(".rs") && modules.iter().any(|part| part.trim_end_matches(".rs") == "machine")
+}
+
+/// Whether the file belongs to the sources of a crate, and to none of its modules `machine`.
+pub(crate) fn is_outside_machines(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').collect();
+    matches!(parts[..], ["crates", _, "src", ..]) && path.ends_with(".rs") && !is_machine(path)
+}
+
+pub(crate) fn may_not_spawn(path: &str) -> bool {
+    let is_spawner = |part: &str| SPAWNERS.contains(&part.trim_end_matches(".rs"));
+    is_rust(path) && !path.split('/').any(is_spawner)
+}

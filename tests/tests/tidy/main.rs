@@ -1,0 +1,153 @@
+//! The rules of the repository that no compiler checks, as an ordinary test.
+//!
+//! A rule is a function over a file, or over all files, that describes what is wrong. The tables of
+//! rules give each one inputs that it must catch and inputs that it must accept. A rule for files
+//! also states to how many files it applies at least, since a rule that applies to none proves
+//! nothing. `layout` is the place for the names of folders.
+
+mod cycles;
+mod file_rules;
+mod layout;
+mod text;
+mod tree_rules;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use file_rules::{FILE_RULES, FileRule, file_is_short};
+use layout::{BUILT, EXAMPLE_LINES_MAX, OTHER_LINES_MAX, SOURCE_LINES_MAX};
+use tree_rules::TREE_RULES;
+
+#[test]
+fn every_file_follows_the_rules_for_files() {
+    let files = repository();
+    let mut problems = Vec::new();
+    for rule in FILE_RULES {
+        let met: Vec<&File> = files.iter().filter(|file| (rule.applies)(&file.path)).collect();
+        let (name, met_min) = (rule.name, rule.met_min);
+        assert!(met.len() >= met_min, "{name}: met {} files, expected {met_min}", met.len());
+        for file in met {
+            let wrong = (rule.check)(&file.path, &file.text);
+            problems.extend(wrong.into_iter().map(|what| format!("{}: {what}", file.path)));
+        }
+    }
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn the_files_together_follow_the_rules_for_trees() {
+    let files = repository();
+    let problems: Vec<String> = TREE_RULES.iter().flat_map(|rule| (rule.check)(&files)).collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn no_crate_has_cycles_of_modules() {
+    let problems = cycles::cycles(&repository(), cycles::ALLOWED_PAIRS);
+    let rules = "tests/tests/tidy/cycles/mod.rs says what counts as a dependency";
+    assert!(problems.is_empty(), "\n{}\n({rules})\n", problems.join("\n"));
+}
+
+#[test]
+fn every_rule_for_files_catches_the_bad_and_accepts_the_good() {
+    let problems = |rule: &FileRule, (path, text): &(&str, &str)| {
+        assert!((rule.applies)(path), "{} passes over {path}", rule.name);
+        (rule.check)(path, text)
+    };
+    for rule in FILE_RULES {
+        assert!(!rule.bad.is_empty() && !rule.good.is_empty(), "{} has no examples", rule.name);
+        for bad in rule.bad {
+            assert!(!problems(rule, bad).is_empty(), "{} accepts {bad:?}", rule.name);
+        }
+        for good in rule.good {
+            assert_eq!(problems(rule, good), [""; 0], "{} refuses {good:?}", rule.name);
+        }
+    }
+}
+
+#[test]
+fn every_rule_for_trees_catches_the_bad_and_accepts_the_good() {
+    let tree = |files: &[(&str, &str)]| -> Vec<File> {
+        let file =
+            |(path, text): &(&str, &str)| File { path: (*path).into(), text: (*text).into() };
+        files.iter().map(file).collect()
+    };
+    for rule in TREE_RULES {
+        assert!(!rule.bad.is_empty(), "{} has no example", rule.name);
+        for bad in rule.bad {
+            assert!(!(rule.check)(&tree(bad)).is_empty(), "{} accepts {bad:?}", rule.name);
+        }
+        assert_eq!(
+            (rule.check)(&tree(rule.good)),
+            [""; 0],
+            "{} refuses {:?}",
+            rule.name,
+            rule.good
+        );
+    }
+}
+
+#[test]
+fn limits_on_length_hold_to_the_line() {
+    let lines = |count: usize| "//\n".repeat(count);
+    for (path, limit) in [
+        ("crates/a/src/lib.rs", SOURCE_LINES_MAX),
+        ("crates/a/tests/api.rs", OTHER_LINES_MAX),
+        ("crates/zk-recipes/examples/a.rs", EXAMPLE_LINES_MAX),
+        ("crates/zk-testserver/examples/a.rs", OTHER_LINES_MAX),
+    ] {
+        assert_eq!(file_is_short(path, &lines(limit)), [""; 0]);
+        assert_eq!(file_is_short(path, &lines(limit + 1)).len(), 1, "{path}");
+    }
+}
+
+#[test]
+fn the_walk_sees_the_repository_and_no_build_output() {
+    let files = repository();
+    assert!(files.len() >= 20, "saw only {} files", files.len());
+    for expected in ["Cargo.toml", "crates/jute-codec/src/lib.rs", "tests/tests/tidy/main.rs"] {
+        assert!(files.iter().any(|file| file.path == expected), "did not see {expected}");
+    }
+    let built = files.iter().find(|file| file.path.split('/').any(|part| part == "target"));
+    assert!(built.is_none(), "saw {:?}", built.map(|file| &file.path));
+}
+
+/// A text file; its path is relative to the root of the repository.
+struct File {
+    path: String,
+    text: String,
+}
+
+/// Every text file of the repository, in the order of their paths.
+fn repository() -> Vec<File> {
+    // The variable at run time takes precedence: if checkouts share a target folder, the binary may
+    // have been built in another one.
+    let package = env::var("CARGO_MANIFEST_DIR");
+    let package = package.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(package).parent().expect("tests/ is in the root");
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for path in entries(&folder) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if BUILT.contains(&&*name) {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = fs::read_to_string(&path) {
+                let path = path.strip_prefix(root).expect("the walk began there");
+                files.push(File { path: path.to_string_lossy().into_owned(), text });
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(folder).expect("the repository can be read");
+    listed.map(|entry| entry.expect("an entry can be read").path()).collect()
+}

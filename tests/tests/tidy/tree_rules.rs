@@ -1,0 +1,148 @@
+//! Rules that the files follow together.
+
+use super::{
+    File,
+    layout::{MACHINE_CRATES, SUMMARY, is_machine},
+};
+
+pub(crate) struct TreeRule {
+    pub(crate) name: &'static str,
+    /// Takes all files, and describes what is wrong.
+    pub(crate) check: fn(&[File]) -> Vec<String>,
+    /// Trees that the rule must catch, as paths and texts.
+    pub(crate) bad: &'static [&'static [(&'static str, &'static str)]],
+    /// A tree that the rule must accept.
+    pub(crate) good: &'static [(&'static str, &'static str)],
+}
+
+pub(crate) const TREE_RULES: &[TreeRule] = &[
+    TreeRule {
+        name: "one clippy.toml",
+        check: clippy_is_configured_once,
+        bad: &[
+            &[],
+            &[("crates/a/clippy.toml", "")],
+            &[("clippy.toml", ""), ("crates/a/clippy.toml", "")],
+            &[("clippy.toml", ""), ("tests/.clippy.toml", "")],
+        ],
+        good: &[("clippy.toml", ""), ("crates/a/Cargo.toml", "")],
+    },
+    TreeRule {
+        name: "crates have machines",
+        check: crates_have_machines,
+        bad: &[
+            &[("crates/zk-session/src/core.rs", ""), ("crates/zk-recipes/src/machine.rs", "")],
+            &[("crates/zk-session/src/machine/mod.rs", "")],
+        ],
+        good: &[
+            ("crates/zk-session/src/machine/mod.rs", ""),
+            ("crates/zk-recipes/src/queue/machine/claim.rs", ""),
+        ],
+    },
+    TreeRule {
+        name: "pages are in the summary",
+        check: pages_are_in_the_summary,
+        bad: &[
+            &[],
+            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/b.md", "")],
+            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/deep/a.md", "")],
+        ],
+        good: &[
+            ("docs/SUMMARY.md", "- [A](a.md)\n  - [B](deep/b.md)"),
+            ("docs/a.md", ""),
+            ("docs/deep/b.md", ""),
+        ],
+    },
+    TreeRule {
+        name: "links lead somewhere",
+        check: links_lead_somewhere,
+        bad: &[
+            &[("docs/SUMMARY.md", "- [A](a.md)")],
+            &[("docs/deep/a.md", "[B](b.md#part)"), ("docs/b.md", "")],
+            &[("docs/a.md", "[out](../../outside.md)")],
+        ],
+        good: &[
+            ("docs/SUMMARY.md", "[B](deep/b.md) [web](https://example.org/x.md) [part](#part)"),
+            ("docs/deep/b.md", "[up](../SUMMARY.md#top) [dir](../../crates/a) [item](crate::A)"),
+            ("crates/a/Cargo.toml", ""),
+        ],
+    },
+];
+
+/// A second one would replace the first for its crate, and silently lift every ban.
+fn clippy_is_configured_once(files: &[File]) -> Vec<String> {
+    let is_config =
+        |file: &&File| matches!(file.path.rsplit('/').next(), Some("clippy.toml" | ".clippy.toml"));
+    let found: Vec<&str> = files.iter().filter(is_config).map(|file| &*file.path).collect();
+    if found == ["clippy.toml"] {
+        return vec![];
+    }
+    vec![format!("the only clippy.toml must be the one at the root, not {found:?}")]
+}
+
+/// If the modules were renamed, the rules for machines would not apply to them.
+fn crates_have_machines(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for name in MACHINE_CRATES {
+        let source = format!("crates/{name}/src/");
+        let mut paths = files.iter().map(|file| &*file.path).filter(|p| p.starts_with(&source));
+        if !paths.any(is_machine) {
+            problems.push(format!("{source} has no `machine` module"));
+        }
+    }
+    problems
+}
+
+fn pages_are_in_the_summary(files: &[File]) -> Vec<String> {
+    let Some(summary) = files.iter().find(|file| file.path == SUMMARY) else {
+        return vec![format!("{SUMMARY} is missing")];
+    };
+    let listed: Vec<String> = links(summary).collect();
+    files
+        .iter()
+        .map(|file| &file.path)
+        .filter(|path| path.starts_with("docs/") && path.ends_with(".md") && *path != SUMMARY)
+        .filter(|path| !listed.contains(path))
+        .map(|path| format!("{SUMMARY} does not link {path}"))
+        .collect()
+}
+
+fn links_lead_somewhere(files: &[File]) -> Vec<String> {
+    let exists = |target: &str| {
+        let folder = format!("{}/", target.trim_end_matches('/'));
+        files.iter().any(|file| file.path == target || file.path.starts_with(&folder))
+    };
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        let dead = links(file).filter(|target| !exists(target));
+        problems.extend(dead.map(|target| format!("{}: no {target}", file.path)));
+    }
+    problems
+}
+
+/// The files a Markdown page links to, as paths from the root.
+fn links(page: &File) -> impl Iterator<Item = String> {
+    let targets = page.text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    targets
+        .filter_map(|target| target.split('#').next())
+        // Without either it is a Rust item, which rustdoc checks, or code in brackets.
+        .filter(|target| target.contains(['.', '/']))
+        .filter(|target| !target.contains("::") && !target.contains("//"))
+        .map(|target| resolve(&page.path, target))
+}
+
+/// A target outside of the repository keeps its `..`, so that no file matches it.
+fn resolve(page: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = page.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
