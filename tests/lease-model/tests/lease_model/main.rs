@@ -8,13 +8,9 @@
 
 #![expect(clippy::indexing_slicing, reason = "formulas are numbered by their place in the list")]
 
-#[path = "lease_model/ensemble.rs"]
 mod ensemble;
-#[path = "lease_model/formulas.rs"]
 mod formulas;
-#[path = "lease_model/grid.rs"]
 mod grid;
-#[path = "lease_model/histories.rs"]
 mod histories;
 
 use std::collections::BTreeMap;

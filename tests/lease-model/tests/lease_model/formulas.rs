@@ -114,6 +114,9 @@ struct Bridge {
     counts_once: bool,
 }
 
+/// How many gaps a formula pays for, at most.
+const GAPS_MAX: usize = 3;
+
 const G2: Bridge =
     Bridge { gaps: 2, is_sync_enough: false, counts_pings: false, counts_once: false };
 
@@ -128,7 +131,8 @@ fn bridge(seen: &[Seen], plan: &Plan, rules: Bridge) -> Micros {
             let before = answers.get(..at).unwrap_or_default();
             let is_before = |x: &&Answer| x.is_leaders() && x.got <= a.sent;
             let Some(second) = before.iter().rev().find(is_before) else { continue };
-            if let Some(sent) = newest_bridged(before, second.sent, plan, rules) {
+            let counted = end.saturating_sub(lasts(plan));
+            if let Some(sent) = newest_bridged(before, second.sent, counted, plan, rules) {
                 end = end.max(sent + lasts(plan));
             }
         }
@@ -146,7 +150,7 @@ pub(crate) fn g2_at_most(seen: &[Seen], plan: &Plan) -> Micros {
         for (at, second) in answers.iter().enumerate() {
             if second.is_leaders()
                 && second.got <= a.sent
-                && let Some(sent) = newest_bridged(&answers[..at], second.sent, plan, rules)
+                && let Some(sent) = newest_bridged(&answers[..at], second.sent, 0, plan, rules)
             {
                 end = end.max(sent + lasts(plan));
             }
@@ -155,42 +159,74 @@ pub(crate) fn g2_at_most(seen: &[Seen], plan: &Plan) -> Micros {
     end
 }
 
-/// Sending of the newest *b* whose touch a ping of the leader has fetched by the time `to`.
-fn newest_bridged(before: &[Answer], to: Micros, plan: &Plan, rules: Bridge) -> Option<Micros> {
-    for index in (0..before.len()).rev() {
-        let b = before.get(index)?;
-        // The touch of *b* may be lost, and then that of the next request is not.
-        let Some(next) = before.get(index + 1) else { continue };
-        let from = next.got;
-        if from < to && to - from >= fast(plan.tick) + gaps(before, from, to, rules) {
+/// When the newest *b* was sent whose touch a ping of the leader has fetched by the time `to`, if it
+/// was later than `counted`.
+fn newest_bridged(
+    before: &[Answer],
+    to: Micros,
+    counted: Micros,
+    plan: &Plan,
+    rules: Bridge,
+) -> Option<Micros> {
+    // The touch of *b* may be lost, and then that of the next request is not.
+    for (index, pair) in before.windows(2).enumerate().rev() {
+        let (b, from) = (pair[0], pair[1].got);
+        if b.sent <= counted {
+            break;
+        }
+        let Some(left) = to.checked_sub(from).and_then(|time| time.checked_sub(fast(plan.tick)))
+        else {
+            continue;
+        };
+        if left >= gaps(&before[index + 2..], from, to, rules) {
             return Some(b.sent);
         }
     }
     None
 }
 
-/// The longest times in which the leader may have stood still, of those between `from` and `to`.
+/// The longest times in which the leader may have been paused, of those between `from` and `to`.
+/// These answers were received at `from` or later.
 fn gaps(answers: &[Answer], from: Micros, to: Micros, rules: Bridge) -> Micros {
-    let mut gaps = Vec::new();
+    if rules.counts_once {
+        let mut gaps = Vec::new();
+        each_gap(answers, from, to, rules, |start, end| gaps.push((start, end)));
+        return longest_two(&gaps);
+    }
+    // Most of the time of this suite is spent here, so nothing is allocated.
+    let mut longest = [0; GAPS_MAX];
+    each_gap(answers, from, to, rules, |start, end| {
+        let mut gap = end.saturating_sub(start);
+        for other in &mut longest {
+            if gap > *other {
+                std::mem::swap(&mut gap, other);
+            }
+        }
+    });
+    longest.iter().take(rules.gaps).sum()
+}
+
+/// Passes the start and the end of each gap to `look`, in order.
+fn each_gap(
+    answers: &[Answer],
+    from: Micros,
+    to: Micros,
+    rules: Bridge,
+    mut look: impl FnMut(Micros, Micros),
+) {
     let mut last = from;
     for answer in answers.iter().filter(|answer| answer.is_leaders() || rules.counts_pings) {
         if answer.got <= from {
             // It ran at some time since then.
             continue;
         }
-        gaps.push((last, answer.got.min(to)));
+        look(last, answer.got.min(to));
         last = last.max(answer.sent);
         if last >= to {
             break;
         }
     }
-    gaps.push((last, to));
-    if rules.counts_once {
-        return longest_two(&gaps);
-    }
-    let mut gaps: Vec<_> = gaps.iter().map(|(start, end)| end.saturating_sub(*start)).collect();
-    gaps.sort_unstable_by(|a, b| b.cmp(a));
-    gaps.iter().take(rules.gaps).sum()
+    look(last, to);
 }
 
 /// The longest time that two gaps cover. They are in order.
