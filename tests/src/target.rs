@@ -158,6 +158,23 @@ impl Fixture {
         Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(LONG_SESSION)
     }
 
+    /// Waits until every server has applied all that was committed before.
+    ///
+    /// After a reply, only the server that sent it is known to have applied the change. The leader
+    /// of ZooKeeper 3.8 checks the permissions of a write against the list that it has applied, not
+    /// against one that is committed and about to be applied.
+    ///
+    /// # Panics
+    ///
+    /// If a server cannot be reached.
+    pub async fn settle(&self) {
+        for address in self.target.addresses().await {
+            let client = self.builder_at(address).connect().await.expect("it accepts connections");
+            client.sync("/").await.expect("it has just replied");
+            client.close().await;
+        }
+    }
+
     /// A client whose root is the chroot.
     ///
     /// # Panics

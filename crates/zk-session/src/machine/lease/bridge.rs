@@ -28,9 +28,8 @@
 //!
 //! A single write proves less: the leader has learned of any request that was acknowledged two
 //! thirds of a tick before the write was sent, provided that the leader is not paused and no
-//! message is slow. A *provisional* lease is based on that. The model in
-//! `tests/tests/lease_model.rs` shows which of these conditions are necessary, and what goes wrong
-//! with fewer gaps.
+//! message is slow. A *provisional* lease is based on that. The suite `lease_model` shows which of
+//! these conditions are necessary, and what goes wrong with fewer gaps.
 //!
 //! Requests that are close together count as one, so that a busy session needs no more memory than
 //! a quiet one. This is safe: *b+* may be any later request, and if two pauses fall into the gap
