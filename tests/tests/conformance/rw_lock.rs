@@ -238,6 +238,7 @@ async fn a_refused_downgrade_gives_the_writer_back() {
     let mut list = Acl::creator_all();
     list.push(Acl::new(Permissions::READ | Permissions::DELETE, "world", "anyone"));
     owner.set_acl(LOCK, list, None).await.unwrap();
+    fixture.settle().await;
     let failed = writing.downgrade().await.unwrap_err();
     let is_refused = matches!(failed.error, LockError::Refused { code: ErrorCode::NO_AUTH, .. });
     assert!(is_refused, "{failed}");
