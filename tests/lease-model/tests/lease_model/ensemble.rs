@@ -1,14 +1,15 @@
-//! An ensemble as far as it matters to a lease: who knows when that a session lives.
+//! A model of an ensemble, reduced to what a lease depends on: when each server learns that a
+//! session is alive.
 //!
 //! A session's server (a leader, a follower, or an observer behind an ObserverMaster) notes each
-//! request of the session in its *touch table*. Learners send that table to whom they follow, in the
-//! answers to its pings, twice a tick, and forget it. Only what the leader knows keeps a session
-//! alive. Writes and syncs go to the leader on the same stream as these answers, and commits come
-//! back on the same stream as the pings.
+//! request of the session in its *touch table*. Twice a tick, learners send that table to the
+//! server that they follow, in the answer to its ping, and clear it. Only touches that reach the
+//! leader keep a session alive. Writes and syncs travel to the leader on the same stream as these
+//! answers, and commits come back on the same stream as the pings.
 //!
-//! Any process may stand still, links may be slow or be cut in either direction, a leader may be
-//! deposed and go on for as long as it does not notice, and a client may resume on any server, of the
-//! old epoch or the new one. The leader's ping thread and its request threads are scheduled apart.
+//! Any process may be paused, links may be slow or be cut in either direction, a leader may be
+//! deposed and continue until it notices, and a client may resume on any server, of the old epoch
+//! or the new one. The leader's ping thread and its request threads are scheduled independently.
 //!
 //! Times are microseconds of the servers' clock.
 
@@ -21,10 +22,10 @@ use zk_tests::random::SplitMix64;
 
 pub(crate) type Micros = u64;
 
-/// Never.
+/// The time of an event that never happens.
 pub(crate) const NEVER: Micros = u64::MAX;
 
-/// Who runs, and may stand still.
+/// A process, which may be paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Actor {
     Client,
@@ -36,7 +37,7 @@ pub(crate) enum Actor {
     Leader(usize),
 }
 
-/// What stands between the client and the leader.
+/// The kind of server that a client is connected to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Route {
     Leader,
@@ -47,18 +48,19 @@ pub(crate) enum Route {
 /// A connection of the client.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// When the client begins it, and leaves the one before.
+    /// When the client opens this connection and abandons the previous one.
     pub(crate) at: Micros,
     pub(crate) route: Route,
-    /// Whose leader the server follows.
+    /// The epoch of the leader that the server follows.
     pub(crate) epoch: usize,
-    /// When the client sends, and what.
+    /// When the client sends each request, and the kind of the request.
     pub(crate) sends: Vec<(Micros, Kind)>,
-    /// How many answers of the leader are followed by another write at once.
+    /// To how many of the leader's answers the client reacts with another write at once.
     pub(crate) eagerness: usize,
-    /// From then on nothing passes between client and server, up and down.
+    /// When the link between the client and the server is cut, upwards and downwards.
     pub(crate) client_cut: [Micros; 2],
-    /// The same between the server, or its master, and the leader.
+    /// When the link between the server (or its master) and the leader is cut, upwards and
+    /// downwards.
     pub(crate) leader_cut: [Micros; 2],
     pub(crate) server_pauses: Pauses,
     pub(crate) master_pauses: Pauses,
@@ -68,19 +70,19 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     Connect,
-    /// Answered by the server alone.
+    /// The server answers it without the leader.
     Ping,
-    /// Answered by the leader, deposed or not.
+    /// The leader answers it, deposed or not.
     Sync,
-    /// Answered when a quorum has committed it.
+    /// The leader answers it after a quorum has committed it.
     Write,
 }
 
-/// The time of a leader.
+/// The period of one leader.
 #[derive(Clone, Debug)]
 pub(crate) struct Epoch {
     pub(crate) elected: Micros,
-    /// When it can commit nothing new any more. It may not know.
+    /// When the leader can no longer commit anything new. It may not notice.
     pub(crate) deposed: Micros,
     pub(crate) pauses: Pauses,
 }
@@ -95,13 +97,13 @@ pub(crate) struct Plan {
     pub(crate) epochs: Vec<Epoch>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) client_pauses: Pauses,
-    /// How late a message may be, usually and seldom.
+    /// The longest delay of most messages, and the longest delay of a few slow ones.
     pub(crate) latency: [Micros; 2],
-    /// When the ping threads begin; at random if it is not said.
+    /// When the ping threads begin, or `None` for random times.
     pub(crate) ping_phase: Option<Micros>,
-    /// How late a ping thread may be once it is due and its server runs.
+    /// How late a ping thread may be when it is due and its server runs.
     pub(crate) ping_lag: Lag,
-    /// How long a thread of a server may take between its look at the touch table and its note.
+    /// How long a server thread may take between its lookup of the touch table and its note in it.
     pub(crate) note_lag: Micros,
     pub(crate) seed: u64,
 }
@@ -110,13 +112,13 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lag {
     Never,
-    /// Sometimes, by up to that much.
+    /// The thread is sometimes late, by up to this much.
     UpTo(Micros),
-    /// By that much, each time that its process goes on after a pause.
+    /// The thread is late by this much each time its process resumes after a pause.
     AfterPauses(Micros),
 }
 
-/// Times in which a process stands still, in order and apart.
+/// The periods in which a process is paused. They do not overlap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pauses(Vec<(Micros, Micros)>);
 
@@ -128,14 +130,15 @@ impl Pauses {
         }
     }
 
-    /// When what is due at `at` is done.
+    /// Returns when the process handles an event that is due at `at`: then, or at the end of a
+    /// pause.
     pub(crate) fn awake(&self, at: Micros) -> Micros {
         let pause = self.0.iter().find(|(start, end)| (*start..*end).contains(&at));
         pause.map_or(at, |(_, end)| *end)
     }
 }
 
-/// What the client sees, by its clock.
+/// What the client observes, with the times of its own clock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Seen {
     /// The first connection has created the session.
@@ -146,13 +149,14 @@ pub(crate) enum Seen {
     Answer { kind: Kind, sent: Micros, got: Micros },
 }
 
-/// What has happened.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) seen: Vec<Seen>,
-    /// When somebody else may have the lock: the first leader with a quorum ends the session.
+    /// When another client may acquire the lock, because the first leader with a quorum ends the
+    /// session.
     pub(crate) over: Micros,
-    /// For whoever reads a counterexample; empty unless asked for.
+    /// The steps of the run, which explain a counterexample; empty unless requested.
     pub(crate) trace: Vec<(Micros, String)>,
 }
 
@@ -164,33 +168,34 @@ const DOWN: usize = 1;
 enum Event {
     /// The client sends the next request of a connection.
     Send(usize),
-    /// A request is at the server.
+    /// A request arrives at the server.
     AtServer {
         connection: usize,
         number: usize,
     },
-    /// A note in the touch table of the server, or of the master, is made in this generation.
+    /// A thread notes the session in the touch table of the server or the master. The thread looked
+    /// the table up in this generation.
     Note {
         connection: usize,
         is_master: bool,
         generation: u64,
     },
-    /// A request is at the leader.
+    /// A request arrives at the leader.
     AtLeader {
         connection: usize,
         number: usize,
     },
-    /// The leader may answer it.
+    /// The leader has processed the request, and answers it.
     Committed {
         connection: usize,
         number: usize,
     },
-    /// The answer of the leader is at the server.
+    /// The answer of the leader arrives at the server.
     Answered {
         connection: usize,
         number: usize,
     },
-    /// An answer is at the client.
+    /// An answer arrives at the client.
     AtClient {
         connection: usize,
         number: usize,
@@ -202,12 +207,12 @@ enum Event {
     PingAtServer {
         connection: usize,
     },
-    /// A table that names the session, or not, is at the leader.
+    /// A touch table, with or without the session, arrives at the leader.
     TableAtLeader {
         connection: usize,
         has_session: bool,
     },
-    /// The same between master and observer.
+    /// The ping thread of the ObserverMaster is due.
     MasterPingDue {
         connection: usize,
     },
@@ -218,7 +223,7 @@ enum Event {
         connection: usize,
         has_session: bool,
     },
-    /// On the way between observer and leader.
+    /// A request on its way from the observer to the leader arrives at the master.
     AtMasterUp {
         connection: usize,
         number: usize,
@@ -229,19 +234,20 @@ enum Event {
     },
 }
 
-/// A connection as it runs.
+/// The state of a connection during a run.
 #[derive(Debug)]
 struct Running {
     plan: Connection,
     requests: Vec<Request>,
-    /// Answers leave in the order of requests.
+    /// The oldest request without an answer. Answers leave in the order of the requests.
     first_unanswered: usize,
     next_send: usize,
-    /// When the last message of each direction arrives: client, master, leader.
+    /// When the last message in each direction arrives, on the links of the client, the master and
+    /// the leader.
     client_link: [Micros; 2],
     master_link: [Micros; 2],
     leader_link: [Micros; 2],
-    /// The touch tables of server and master: their generations, and what is in them.
+    /// The touch tables of the server and the master.
     server_table: Table,
     master_table: Table,
     is_left: bool,
@@ -252,7 +258,7 @@ struct Request {
     kind: Kind,
     sent: Micros,
     is_answered: bool,
-    /// It was sent because of an answer.
+    /// Whether the client sent the request in reaction to an answer.
     is_reaction: bool,
 }
 
@@ -266,12 +272,13 @@ struct Run<'a> {
     plan: &'a Plan,
     dice: SplitMix64,
     events: BinaryHeap<Reverse<(Micros, u64, usize)>>,
-    /// By the number in the heap.
+    /// The events. The heap contains their indices.
     arena: Vec<Event>,
     running: VecDeque<Running>,
-    /// When the leader of each epoch heard of the session last.
+    /// When the leader of each epoch last learned that the session was alive.
     known: Vec<Option<Micros>>,
-    /// When its request pipeline is free again, and when the last commit was.
+    /// When the request pipeline of each leader is free again, which is the time of its last
+    /// commit.
     pipeline: Vec<Micros>,
     seen: Vec<Seen>,
     trace: Option<Vec<(Micros, String)>>,
@@ -363,7 +370,7 @@ impl Run<'_> {
         1 + self.below(bound)
     }
 
-    /// Who reads what arrives with this event, and when. Waits for it if it stands still.
+    /// Returns when this process can next handle an event: now, or at the end of its pause.
     fn awake(&self, actor: Actor, connection: usize) -> Micros {
         let pauses = match actor {
             Actor::Client => &self.plan.client_pauses,
@@ -412,7 +419,8 @@ impl Run<'_> {
         }
     }
 
-    /// A message on a link, behind all that were sent before. `None` if it never arrives.
+    /// Sends a message on a link, behind all earlier messages. Returns when it arrives, or `None`
+    /// if it never does.
     fn travel(last: &mut Micros, cut: Micros, now: Micros, latency: Micros) -> Option<Micros> {
         let arrival = (now + latency).max(*last);
         *last = arrival;
@@ -449,8 +457,8 @@ impl Run<'_> {
         let (actor, connection) = self.reader(event);
         let awake = self.awake(actor, connection);
         if awake > self.now {
-            // Threads are scheduled apart: the ping thread may be the last to go on. What has arrived
-            // stays in order, because what arrived before was put back before.
+            // Threads are scheduled independently, so the ping thread may be the last to resume.
+            // Delayed messages stay in order, because earlier messages are also delayed earlier.
             let is_ping = matches!(event, Event::PingDue { .. } | Event::MasterPingDue { .. });
             let lag = match self.plan.ping_lag {
                 Lag::AfterPauses(lag) if is_ping => lag,
@@ -466,7 +474,7 @@ impl Run<'_> {
                 let running = &mut self.running[connection];
                 let table =
                     if is_master { &mut running.master_table } else { &mut running.server_table };
-                // A table that was sent meanwhile is not looked at any more.
+                // A note is lost if the table has been sent since the thread looked it up.
                 table.has_session |= table.generation == generation;
             }
             Event::AtMasterUp { connection, number } => {
@@ -521,7 +529,7 @@ impl Run<'_> {
         }
     }
 
-    /// The next round of a ping thread: it sleeps for half a tick, and may be late.
+    /// Schedules the next round of a ping thread, which sleeps for half a tick and may be late.
     fn ping_again(&mut self, event: Event) {
         let lag = self.ping_lag();
         self.at(self.now + self.plan.tick / 2 + lag, event);
@@ -596,8 +604,8 @@ impl Run<'_> {
         }
     }
 
-    /// A thread looks up the table, and a moment later notes the session in what may be the table
-    /// no more.
+    /// Looks up the touch table now, and notes the session in it a moment later, when the table may
+    /// already have been sent.
     fn touch_table(&mut self, connection: usize, is_master: bool) {
         let running = &self.running[connection];
         let table = if is_master { &running.master_table } else { &running.server_table };
@@ -606,14 +614,14 @@ impl Run<'_> {
         self.at(self.now + lag, Event::Note { connection, is_master, generation });
     }
 
-    /// The leader of an epoch hears of the session.
+    /// Records that the leader of an epoch has learned that the session is alive.
     fn learn(&mut self, epoch: usize) {
         if self.is_alive(epoch) {
             self.known[epoch] = Some(self.now);
         }
     }
 
-    /// As this leader sees it.
+    /// Returns whether the session is alive according to this leader.
     fn is_alive(&self, epoch: usize) -> bool {
         match self.known[epoch] {
             Some(known) => self.now < known + self.plan.timeout,
@@ -621,7 +629,8 @@ impl Run<'_> {
         }
     }
 
-    /// The session had not been ended when this leader began to count.
+    /// Returns whether the session is alive if this leader has never received a touch: no earlier
+    /// leader has ended it, and less than a session timeout has passed since the election.
     fn is_alive_at_election(&self, epoch: usize) -> bool {
         let over = self.over_before(epoch);
         let is_created = self.known.first().is_some_and(Option::is_some);
@@ -630,7 +639,7 @@ impl Run<'_> {
             && self.now < self.plan.epochs[epoch].elected + self.plan.timeout
     }
 
-    /// When one of the epochs before this one has ended the session; `NEVER` if none has.
+    /// Returns when a leader before this epoch ended the session, or `NEVER` if none did.
     fn over_before(&self, epoch: usize) -> Micros {
         for before in 0..epoch {
             let known = match self.known[before] {
@@ -674,7 +683,8 @@ impl Run<'_> {
         self.at(due + quorum, Event::Committed { connection, number });
     }
 
-    /// The server has the answer, which leaves behind those to earlier requests.
+    /// Handles an answer at the server, which sends answers to the client in the order of the
+    /// requests.
     fn answered(&mut self, connection: usize, number: usize) {
         self.running[connection].requests[number].is_answered = true;
         loop {
@@ -728,7 +738,7 @@ impl Run<'_> {
 }
 
 impl Table {
-    /// Empties it; whether the session was in it.
+    /// Empties the table, and returns whether it contained the session.
     fn take(&mut self) -> bool {
         self.generation += 1;
         std::mem::take(&mut self.has_session)

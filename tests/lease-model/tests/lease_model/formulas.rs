@@ -1,5 +1,5 @@
-//! Formulas for a lease, on what the client has seen. Each gives the latest deadline that it has
-//! ever promised, by the client's clock.
+//! Formulas for a lease. From what the client has observed, each formula computes the latest
+//! deadline that it has ever promised, by the client's clock.
 
 #![expect(clippy::indexing_slicing, reason = "the places are there by construction")]
 
@@ -12,12 +12,12 @@ use crate::ensemble::{Kind, Micros, Plan, Seen};
 
 pub(crate) type Formula = fn(&[Seen], &Plan) -> Micros;
 
-/// The session timeout on a clock that is slow.
+/// Returns the session timeout as a slow clock measures it.
 fn lasts(plan: &Plan) -> Micros {
     plan.timeout / 20 * 19
 }
 
-/// A time of the servers on a clock that is fast.
+/// Returns a duration of the servers' clock as a fast clock measures it.
 fn fast(time: Micros) -> Micros {
     time + time / 20
 }
@@ -35,7 +35,7 @@ impl Answer {
     }
 }
 
-/// The answers of each connection, the first of which is that of the handshake.
+/// Returns the answers on each connection. The first is always the answer to the handshake.
 fn connections(seen: &[Seen]) -> Vec<Vec<Answer>> {
     let mut all: Vec<Vec<Answer>> = Vec::new();
     for seen in seen {
@@ -51,7 +51,8 @@ fn connections(seen: &[Seen]) -> Vec<Vec<Answer>> {
     all
 }
 
-/// The creation counts, and a resume once a write on its connection was committed.
+/// Counts the creation of the session, and a resume if a later write on its connection was
+/// committed.
 fn handshakes(seen: &[Seen], plan: &Plan) -> Micros {
     let mut end = 0;
     for (number, answers) in connections(seen).iter().enumerate() {
@@ -63,25 +64,25 @@ fn handshakes(seen: &[Seen], plan: &Plan) -> Micros {
     end
 }
 
-/// The newest answer, whoever gave it.
+/// Counts the newest answer from any server.
 pub(crate) fn newest(seen: &[Seen], plan: &Plan) -> Micros {
     let answers = connections(seen);
     let newest = answers.iter().flatten().map(|answer| answer.sent).max();
     newest.map_or(0, |sent| sent + lasts(plan))
 }
 
-/// A resume alone counts.
+/// Counts a resume even if no write follows it.
 pub(crate) fn resume(seen: &[Seen], plan: &Plan) -> Micros {
     let firsts = connections(seen).into_iter().filter_map(|answers| answers.first().copied());
     firsts.map(|answer| answer.sent + lasts(plan)).max().unwrap_or_default()
 }
 
-/// Handshakes only: they need no formula.
+/// Counts nothing but handshakes, which are safe without a bridge.
 pub(crate) fn handshakes_only(seen: &[Seen], plan: &Plan) -> Micros {
     handshakes(seen, plan)
 }
 
-/// The write that is `back` writes older than the newest one that was committed.
+/// Counts the write that is `back` writes older than the newest committed one.
 fn counted(seen: &[Seen], plan: &Plan, back: usize) -> Micros {
     let mut end = handshakes(seen, plan);
     for answers in connections(seen) {
@@ -101,20 +102,21 @@ pub(crate) fn k_minus_2(seen: &[Seen], plan: &Plan) -> Micros {
     counted(seen, plan, 2)
 }
 
-/// What makes up the bridge from *b* to *a*: see docs/design.md.
+/// The rules of the bridge from *b* to *a*: see docs/design.md.
 #[derive(Clone, Copy, Debug)]
 struct Bridge {
-    /// How many of the longest gaps are paid for.
+    /// How many of the longest gaps the formula pays for.
     gaps: usize,
-    /// *a* may be a sync.
+    /// Whether *a* may be a sync.
     is_sync_enough: bool,
-    /// Gaps lie between any answers.
+    /// Whether answers to pings also end a gap.
     counts_pings: bool,
-    /// A time that lies in two gaps is paid for once: two pauses do not fit into it.
+    /// Whether a time that lies in two gaps is paid for only once, because it cannot contain two
+    /// pauses.
     counts_once: bool,
 }
 
-/// How many gaps a formula pays for, at most.
+/// The maximum number of gaps that a formula pays for.
 const GAPS_MAX: usize = 3;
 
 const G2: Bridge =
@@ -140,8 +142,9 @@ fn bridge(seen: &[Seen], plan: &Plan, rules: Bridge) -> Micros {
     end
 }
 
-/// What may be promised with two gaps at most. What ships does not remember every answer, so its
-/// *a'* may be an older one, and an answer that is missing makes one gap of two.
+/// Returns the latest deadline that any bridge with two gaps may promise. The shipped lease does
+/// not remember every answer, so its *a'* may be an older one, and a forgotten answer merges two
+/// gaps into one.
 pub(crate) fn g2_at_most(seen: &[Seen], plan: &Plan) -> Micros {
     let rules = Bridge { counts_once: true, ..G2 };
     let mut end = handshakes(seen, plan);
@@ -159,8 +162,8 @@ pub(crate) fn g2_at_most(seen: &[Seen], plan: &Plan) -> Micros {
     end
 }
 
-/// When the newest *b* was sent whose touch a ping of the leader has fetched by the time `to`, if it
-/// was later than `counted`.
+/// Finds the newest *b* whose touch a ping of the leader has fetched by the time `to`. Returns when
+/// *b* was sent, or `None` if that was not later than `counted`.
 fn newest_bridged(
     before: &[Answer],
     to: Micros,
@@ -168,7 +171,7 @@ fn newest_bridged(
     plan: &Plan,
     rules: Bridge,
 ) -> Option<Micros> {
-    // The touch of *b* may be lost, and then that of the next request is not.
+    // The touch of *b* may be lost, but then the touch of the next request is not.
     for (index, pair) in before.windows(2).enumerate().rev() {
         let (b, from) = (pair[0], pair[1].got);
         if b.sent <= counted {
@@ -185,15 +188,15 @@ fn newest_bridged(
     None
 }
 
-/// The longest times in which the leader may have been paused, of those between `from` and `to`.
-/// These answers were received at `from` or later.
+/// Returns the sum of the longest gaps between `from` and `to`, in which the leader may have been
+/// paused. The client received these answers at `from` or later.
 fn gaps(answers: &[Answer], from: Micros, to: Micros, rules: Bridge) -> Micros {
     if rules.counts_once {
         let mut gaps = Vec::new();
         each_gap(answers, from, to, rules, |start, end| gaps.push((start, end)));
         return longest_two(&gaps);
     }
-    // Most of the time of this suite is spent here, so nothing is allocated.
+    // This suite spends most of its time here, so nothing is allocated.
     let mut longest = [0; GAPS_MAX];
     each_gap(answers, from, to, rules, |start, end| {
         let mut gap = end.saturating_sub(start);
@@ -217,7 +220,7 @@ fn each_gap(
     let mut last = from;
     for answer in answers.iter().filter(|answer| answer.is_leaders() || rules.counts_pings) {
         if answer.got <= from {
-            // It ran at some time since then.
+            // The client received this answer at `from`, so it ends no gap.
             continue;
         }
         look(last, answer.got.min(to));
@@ -229,7 +232,7 @@ fn each_gap(
     look(last, to);
 }
 
-/// The longest time that two gaps cover. They are in order.
+/// Returns the longest time that two gaps cover. The gaps are in order.
 fn longest_two(gaps: &[(Micros, Micros)]) -> Micros {
     let mut longest = 0;
     for (index, (start, end)) in gaps.iter().enumerate() {
@@ -266,8 +269,8 @@ pub(crate) fn g2_with_pings(seen: &[Seen], plan: &Plan) -> Micros {
     bridge(seen, plan, Bridge { counts_pings: true, ..G2 })
 }
 
-/// Two bridges: *a'* is sent two thirds of a tick after *b*'s next answer, *a''* an eighth of a tick
-/// after the answer to *a'*, and *a* after that to *a''*.
+/// Uses two bridges: *a'* is sent two thirds of a tick after the answer that follows the one to
+/// *b*, *a''* an eighth of a tick after the answer to *a'*, and *a* after the answer to *a''*.
 pub(crate) fn h(seen: &[Seen], plan: &Plan) -> Micros {
     let mut end = handshakes(seen, plan);
     for answers in connections(seen) {
@@ -288,13 +291,13 @@ pub(crate) fn h(seen: &[Seen], plan: &Plan) -> Micros {
     end
 }
 
-/// The lease that pings renew, as it ships. It trusts servers to notice within `syncLimit` that they
-/// are cut off, and those of these histories never notice.
+/// Runs the shipped lease that pings renew. It trusts servers to notice within `syncLimit` that
+/// they are cut off, but the servers in these histories never notice.
 pub(crate) fn window(seen: &[Seen], plan: &Plan) -> Micros {
     shipped(seen, plan, Lease::pings(5, Duration::from_micros(plan.tick)))
 }
 
-/// The lease that writes renew, as it ships: a bridge with two gaps.
+/// Runs the shipped lease that writes renew: a bridge with two gaps.
 pub(crate) fn written(seen: &[Seen], plan: &Plan) -> Micros {
     shipped(seen, plan, Lease::default().tick(Duration::from_micros(plan.tick)))
 }

@@ -1,5 +1,5 @@
-//! All histories of a coarse grid: one connection to a follower, a leader that stands still so many
-//! times, and the end of the link from the follower to the leader.
+//! All histories of a coarse grid: one connection to a follower, a leader that is paused a given
+//! number of times, and a cut of the link between the follower and the leader.
 
 #![expect(clippy::indexing_slicing, reason = "the places are there by construction")]
 
@@ -7,7 +7,7 @@ use crate::ensemble::{Connection, Epoch, Kind, Lag, Micros, NEVER, Pauses, Plan,
 
 const TICK: Micros = 1_000_000;
 const TIMEOUT: Micros = 4 * TICK;
-/// A part of a tick: all times are multiples of it.
+/// A quarter of a tick, of which most times are multiples.
 const STEP: Micros = TICK / 4;
 /// How late the ping thread is after a pause.
 const LAG: Micros = TICK / 8;
@@ -25,8 +25,8 @@ pub(crate) fn calm() -> Vec<Plan> {
     plans
 }
 
-/// Calls `look` with every plan made from this one in which the leader stands still `pauses` times,
-/// for up to `longest` steps each, and in which the link is cut after that.
+/// Calls `look` with every variant of this plan in which the leader is paused `pauses` times, for
+/// up to `longest` steps each, and the link is cut afterwards.
 pub(crate) fn each(plan: &Plan, pauses: usize, longest: u64, look: &mut impl FnMut(&Plan)) {
     add_pauses(plan, 2 * STEP, pauses, longest, look);
 }
@@ -34,7 +34,7 @@ pub(crate) fn each(plan: &Plan, pauses: usize, longest: u64, look: &mut impl FnM
 /// Adds pauses from this time on, and then the cut.
 fn add_pauses(plan: &Plan, from: Micros, left: usize, longest: u64, look: &mut impl FnMut(&Plan)) {
     if left == 0 {
-        // Just after the leader has gone on, before its ping thread does, and later.
+        // The link is cut just after the leader resumes and before its ping thread does, or later.
         for later in [LAG / 2, LAG * 3 / 2, 2 * STEP, 4 * STEP] {
             let mut plan = plan.clone();
             plan.connections[0].leader_cut = [from + later; 2];
@@ -42,7 +42,7 @@ fn add_pauses(plan: &Plan, from: Micros, left: usize, longest: u64, look: &mut i
         }
         return;
     }
-    // Between two pauses it runs for a moment, or for some steps.
+    // Between two pauses, the leader runs for a moment or for several steps.
     for gap in [LAG / 2, STEP, 2 * STEP, 3 * STEP, 5 * STEP] {
         for length in 1..=longest {
             let mut plan = plan.clone();
@@ -87,7 +87,7 @@ fn plan(interval: Micros, phase: Micros, offset: Micros) -> Plan {
     }
 }
 
-/// For whoever reads a counterexample.
+/// Describes the plan to explain a counterexample.
 pub(crate) fn name(plan: &Plan) -> String {
     let connection = &plan.connections[0];
     format!(

@@ -1,4 +1,4 @@
-//! Plans that are made from a seed, with some kinds of faults or all of them.
+//! Random plans, each made from a seed, with some or all kinds of faults.
 
 #![expect(clippy::indexing_slicing, reason = "the places are there by construction")]
 
@@ -6,38 +6,38 @@ use zk_tests::random::SplitMix64;
 
 use crate::ensemble::{Connection, Epoch, Kind, Lag, Micros, NEVER, Pauses, Plan, Route};
 
-/// What may go wrong in a history.
+/// A fault that may happen in a history.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
     /// The clocks differ by up to 5 %.
     Clocks,
     ClientPauses,
-    /// The leader stands still, once or twice.
+    /// The leader is paused once or twice.
     LeaderPauses,
-    /// The server of the connection stands still.
+    /// The server of the connection is paused.
     ServerPauses,
-    /// So does the ObserverMaster.
+    /// The ObserverMaster is paused.
     MasterPauses,
     /// The session's server is an observer behind an ObserverMaster.
     Observers,
-    /// Threads note a touch in a table that was just sent.
+    /// Threads note a touch in a table that has just been sent.
     LostTouches,
     /// The leader's ping thread is late.
     PingLag,
     /// A link is slow for a while.
     StalledLinks,
-    /// The link between server and leader ends in one direction.
+    /// The link between the server and the leader is cut in one direction before the other.
     OneWayCuts,
     /// The client resumes on other servers.
     Resumes,
     /// The leader is deposed, and does not notice for a while.
     Elections,
-    /// The leader stands still three times or more, which no formula allows for.
+    /// The leader is paused up to six times, more often than a formula must tolerate.
     ManyLeaderPauses,
 }
 
 impl Fault {
-    /// Those that a formula has to allow for.
+    /// The faults that a formula must tolerate.
     pub(crate) const ALL: [Self; 12] = [
         Self::Clocks,
         Self::ClientPauses,
@@ -74,14 +74,15 @@ impl Dice {
         values.get(index).copied().expect("the index is below the length")
     }
 
-    /// Often a length that matters: parts of a tick, or of the session timeout.
+    /// Returns a random length below half a tick, one tick, two ticks, half the session timeout, or
+    /// the session timeout.
     fn length(&mut self, tick: Micros, timeout: Micros) -> Micros {
         let bound = self.pick([tick / 2, tick, tick * 2, timeout / 2, timeout]);
         self.below(bound)
     }
 }
 
-/// A plan. Each of the faults may happen, and none has to.
+/// Returns the plan of a seed. Each of the faults may happen, but none must.
 pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     let mut dice = Dice::new(seed);
     let has = |fault| faults.contains(&fault);
@@ -89,7 +90,7 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     let longest = dice.pick([6, 20]);
     let timeout = tick * (2 + dice.below(longest - 1));
     let rate = if has(Fault::Clocks) { dice.pick([950, 1000, 1050]) } else { 1000 };
-    // The end of all: nothing of the client arrives any more.
+    // The client sends no requests after this time, as if it were cut off.
     let end = timeout / 2 + dice.below(timeout * 3 / 2);
 
     let mut epochs = vec![Epoch { elected: 0, deposed: NEVER, pauses: Pauses::default() }];
@@ -122,7 +123,8 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     for (number, &at) in starts.iter().enumerate() {
         let until = starts.get(number + 1).copied().unwrap_or(end);
         let route = route(&mut dice);
-        // A server of any epoch that has begun lets the client in, also one that is deposed.
+        // A server of any epoch that has begun accepts the client, even if the leader of the epoch
+        // is deposed.
         let begun = epochs.iter().filter(|epoch| epoch.elected <= at).count();
         let epoch = if number == 0 { 0 } else { dice.below(begun as u64) as usize };
         let deposed = epochs[epoch].deposed;
@@ -177,7 +179,8 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
             let start = if dice.one_in(2) {
                 dice.below(end)
             } else {
-                // It has a part in what happens then.
+                // The pause begins shortly before a cut or an election, so that it affects what
+                // happens then.
                 let index = dice.below(critical.len() as u64) as usize;
                 critical[index].saturating_sub(dice.below(length * 2))
             };
@@ -221,8 +224,8 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     }
 }
 
-/// The leader stands still again and again, and runs between for too short a time to send a ping.
-/// Then its link is cut.
+/// Pauses a leader repeatedly, lets it run too briefly in between to send a ping, and finally cuts
+/// its link.
 fn chain(
     dice: &mut Dice,
     most: u64,
@@ -237,13 +240,13 @@ fn chain(
     let mut at = connection.at + dice.below(last - connection.at + 1);
     let mut pauses = Pauses::default();
     let count = 1 + dice.below(most);
-    // What the leader has not heard of when it stops.
+    // The leader has not learned of these pings when its pause begins.
     for _ in 0..2 {
         let before = dice.below(tick / 4);
         connection.sends.push((at.saturating_sub(before).max(connection.at + 1), Kind::Ping));
     }
     if dice.one_in(2) {
-        // The server answers all the time.
+        // The server answers pings throughout.
         let step = tick / dice.pick([4, 8, 16]);
         let pings = (0..40).map(|n| (at + n * step, Kind::Ping)).filter(|(at, _)| *at < last);
         connection.sends.extend(pings);
@@ -253,7 +256,8 @@ fn chain(
         pauses.add(at, length);
         at += length;
         for _ in 0..dice.below(4) {
-            // Sent while it stands still, so that it has something to answer when it goes on.
+            // The client sends this request during the pause, so the leader has something to answer
+            // when it resumes.
             let kind = dice.pick([Kind::Sync, Kind::Write, Kind::Ping]);
             connection.sends.push(((at - dice.below(length + 1)).max(connection.at + 1), kind));
         }
@@ -267,8 +271,8 @@ fn chain(
     }
 }
 
-/// What the client sends on one connection: a write now and then with a ping in front of it, and
-/// other requests between.
+/// Returns the requests of one connection: a ping and a write at regular intervals, and other
+/// requests in between.
 fn sends(
     dice: &mut Dice,
     from: Micros,

@@ -1,10 +1,10 @@
-//! Formulas for a lease, against a model of an ensemble (`ensemble`): many random histories with
-//! every fault that is allowed for, alone, in pairs and together (`histories`), and all histories of
-//! a coarse grid (`grid`). A formula is wrong if a deadline that it has promised lies behind the
-//! moment in which the ensemble ends the session.
+//! Tests of formulas for a lease against a model of an ensemble (`ensemble`). They run many random
+//! histories with the faults that a formula must tolerate, alone, in pairs and together
+//! (`histories`), and all histories of a coarse grid (`grid`). A formula is wrong if it promises a
+//! deadline that is later than the moment when the ensemble ends the session.
 //!
-//! `LEASE_HISTORIES` sets the number of random histories, and `LEASE_SEED` prints one of them, with
-//! the deadlines of all formulas.
+//! `LEASE_HISTORIES` sets the number of random histories. `LEASE_SEED` selects a history to print,
+//! with the deadlines of all formulas.
 
 #![expect(clippy::indexing_slicing, reason = "formulas are numbered by their place in the list")]
 
@@ -19,24 +19,25 @@ use self::ensemble::{History, Micros, Plan, run};
 use self::formulas::Formula;
 use self::histories::{Fault, plan};
 
-/// What a formula is to prove.
+/// The claim about a formula that the tests check.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Claim {
-    /// It is right in every history.
+    /// The formula is right in every history.
     Safe,
-    /// It is not, and random histories show it.
+    /// The formula is wrong, and random histories show it.
     Refuted,
-    /// It is right while the leader stands still no more often than that, and wrong in some history
-    /// of the grid in which it stands still once more.
+    /// The formula is right if the leader is paused at most this many times, and wrong in some
+    /// history of the grid with one more pause.
     Pauses(usize),
-    /// It is right while the leader stands still no more often than that.
+    /// The formula is right if the leader is paused at most this many times.
     AtLeast(usize),
-    /// The same in the grid. Random histories refute it sooner, but seldom.
+    /// Like `Pauses`, but only in the grid. Random histories refute the formula with fewer pauses,
+    /// but seldom.
     PausesInGrid(usize),
 }
 
 impl Claim {
-    /// How many pauses it survives in the grid.
+    /// Returns how many pauses the formula survives in the grid.
     fn in_grid(self) -> Option<usize> {
         match self {
             Self::Safe | Self::Refuted => None,
@@ -62,18 +63,19 @@ const FORMULAS: [(&str, Formula, Claim); 14] = [
     ("a bridge, three gaps", formulas::g3, Claim::Pauses(3)),
 ];
 
-/// How often the leader stands still in random histories, at most.
+/// The maximum number of pauses of a leader in random histories.
 const PAUSES: usize = 2;
 
-/// What became of a formula.
+/// The results of one formula.
 #[derive(Clone, Debug, Default)]
 struct Judged {
     histories: u64,
     wrong: u64,
     latest: Micros,
-    /// What refutes it: a seed, or a place in the grid.
+    /// The first history that refutes the formula: a seed, or a description of a plan of the grid.
     refuted: Option<String>,
-    /// Histories in which it has promised more than the creation of the session did.
+    /// The number of histories in which the formula promised more than the creation of the session
+    /// did.
     renewed: u64,
 }
 
@@ -124,7 +126,8 @@ fn judge(seeds: std::ops::Range<u64>, faults: &[Fault], formulas: &[usize]) -> T
     })
 }
 
-/// Adds up what each thread has found; each is told its number, and how many there are.
+/// Runs `part` in one thread per processor, and adds up the results. The arguments of `part` are
+/// the number of its thread and the count of threads.
 fn on_all_processors(part: impl Fn(usize, usize) -> Table + Sync) -> Table {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let part = &part;
@@ -165,7 +168,7 @@ fn those(is_wanted: impl Fn(Claim) -> bool) -> Vec<usize> {
     (0..FORMULAS.len()).filter(|index| is_wanted(FORMULAS[*index].2)).collect()
 }
 
-/// Those that have to be right in random histories.
+/// Returns the formulas that must be right in random histories.
 fn safe() -> Vec<usize> {
     those(|claim| match claim {
         Claim::Safe => true,
@@ -197,8 +200,9 @@ fn safe_formulas_end_before_the_session_with_each_fault_and_each_pair() {
     }
 }
 
-/// What ships remembers less than the formula, so it may promise less. A formula that promises more
-/// need not be wrong in any of the histories above.
+/// The shipped lease remembers fewer answers than the formula, so it may promise less, but never
+/// more. The tests above might miss a lease that promises more, because it need not be wrong in any
+/// of their histories.
 #[test]
 fn no_more_is_promised_than_by_the_formula() {
     let mut renewed = 0;
@@ -212,7 +216,7 @@ fn no_more_is_promised_than_by_the_formula() {
     assert!(renewed > 100, "{renewed} renewed");
 }
 
-/// Histories that refute nothing prove nothing.
+/// The histories prove something about safe formulas only if they refute the unsafe ones.
 #[test]
 fn formulas_that_are_not_safe_are_refuted() {
     const CHUNK: u64 = 4_000;
@@ -230,7 +234,7 @@ fn formulas_that_are_not_safe_are_refuted() {
     panic!("no history refutes {names:?}");
 }
 
-/// All histories of the grid: each gap that is paid for is a pause that is survived.
+/// In the histories of the grid, each gap that a formula pays for lets it survive one more pause.
 #[test]
 fn a_bridge_survives_as_many_pauses_of_the_leader_as_it_pays_for() {
     for (pauses, longest) in [(1, 12), (2, 8), (3, 4)] {
@@ -239,8 +243,8 @@ fn a_bridge_survives_as_many_pauses_of_the_leader_as_it_pays_for() {
         let table = on_all_processors(|number, threads| {
             let mut table = Table::new();
             let plans = grid::calm();
-            // No formula of ours claims to survive three. Plans that write often show the most, and
-            // all of them would take longer than the other suites together.
+            // No shipped lease claims to survive three pauses. The plans with frequent writes
+            // reveal the most, and all plans would take longer than the other suites together.
             let some = if pauses > 2 { 4 } else { plans.len() };
             for plan in plans.iter().take(some).skip(number).step_by(threads) {
                 grid::each(plan, pauses, longest, &mut |plan| {
