@@ -1,4 +1,4 @@
-//! Options of a client, and starting it.
+//! Sets the options of a client and starts it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Default limit on the length of a request, in bytes: the servers' limit on a frame
 /// (`jute.maxbuffer`).
 pub const REQUEST_LIMIT_DEFAULT: usize = 0xf_ffff;
-/// Default limit on the length of a reply, in bytes. Servers do not limit it: data of the maximum
-/// size is read in a longer frame than it was written in.
+/// Default limit on the length of a reply, in bytes. Servers do not limit replies: data of the
+/// maximum size is read in a longer frame than the one in which it was written.
 pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
-/// Minimum number of shares of the session timeout for connecting. One name may stand for several
-/// servers, and no server must use up all of the time.
+/// Minimum number of shares into which the session timeout is divided for attempts to connect. One
+/// name may stand for several servers, and no single server may use up all of the time.
 const SHARES_MIN: u32 = 3;
-/// Stands for "no limit": longer than any process runs, but short enough to be added to any time.
+/// Represents "no limit": longer than any process runs, but short enough to be added to any time.
 const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// The protocol has 31 bits for the milliseconds of a timeout.
@@ -91,8 +91,8 @@ impl ClientBuilder {
     ///
     /// Default: the session timeout divided by the number of servers, so that one attempt at each
     /// of them fits, or by three if there are fewer, because one name may stand for several
-    /// servers. If a server grants a shorter session timeout than requested, it is limited to the
-    /// same share of that one. `Duration::MAX` means no limit.
+    /// servers. If a server grants a shorter session timeout than requested, this time is limited
+    /// to the same share of the granted timeout. `Duration::MAX` means no limit.
     ///
     /// While a lock or the session can still be saved, each server gets an equal share of the
     /// remaining time if that is less, but at least half a second.
@@ -108,9 +108,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the time without any server after which the session counts as expired. Until then it is
-    /// suspended and may be resumed. Default: twice the session timeout. It is never shorter than
-    /// the session timeout that a server has granted. `Duration::MAX` means no limit.
+    /// Sets how long the client can go without any server before the session counts as expired.
+    /// Until then the session is suspended and may be resumed. Default: twice the session timeout.
+    /// It is never shorter than the session timeout that a server has granted. `Duration::MAX`
+    /// means no limit.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self
@@ -142,7 +143,7 @@ impl ClientBuilder {
     /// [`OpError::QueueFull`](crate::OpError::QueueFull). Default: 65,536.
     ///
     /// Operations of locks and other recipes are neither counted nor refused, because each
-    /// [`Lane`](crate::recipe::Lane) has a limit of its own.
+    /// [`Lane`](crate::recipe::Lane) has its own limit.
     pub fn outstanding_limit(mut self, operations: usize) -> Self {
         self.outstanding_limit = operations;
         self
@@ -169,15 +170,15 @@ impl ClientBuilder {
     /// that keep replying although they have lost their leader. In exchange, each session commits a
     /// small write per interval while a lock needs the lease, and the deadline is earlier.
     ///
-    /// There is a lease if the granted session timeout is long enough for it: with the default, 3.3
-    /// s. Otherwise the client works as without a lease, and logs a warning.
+    /// The client keeps a lease only if the granted session timeout is long enough: at least 3.3 s
+    /// with the default. Otherwise the client works as it does without a lease, and logs a warning.
     pub fn lease(mut self, config: impl Into<Option<Lease>>) -> Self {
         self.lease = config.into();
         self
     }
 
-    /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. It is meant
-    /// for tests: clients with the same seed generate the same ids.
+    /// Makes the order of servers, the jitter of pauses and the unique ids repeatable. This is
+    /// meant for tests: clients with the same seed generate the same ids.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -367,7 +368,7 @@ mod tests {
     async fn every_option_of_time_works_or_is_refused_from_zero_to_the_longest() {
         let second = Duration::from_secs(1);
         let options: [(&str, Set, [bool; 5]); 4] = [
-            // Whether 0, 1 ns, 1 ms, a century and MAX are accepted.
+            // Each array says whether 0, 1 ns, 1 ms, a century and MAX are accepted.
             ("session_timeout", ClientBuilder::session_timeout, [false; 5]),
             ("connect_timeout", ClientBuilder::connect_timeout, [false, false, true, true, true]),
             ("connect_within", ClientBuilder::connect_within, [false, false, true, true, true]),

@@ -1,4 +1,4 @@
-//! The client: a cheap handle of a session, with one method per operation.
+//! The client: a cheap handle to a session, with one method per operation.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
@@ -26,16 +26,16 @@ use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
 use crate::watcher::Watcher;
 
-/// A handle of a client. Clones share one session.
+/// A handle to a client. Clones share one session.
 ///
 /// **Calls.** Each method enqueues its request at once and returns a future of the reply ([`Op`]).
-/// Requests reach the server in the order of these calls, many of them in one write, and complete
-/// in that order.
+/// Requests reach the server, and complete, in the order of these calls. One write can carry many
+/// of them.
 ///
 /// **Connection loss.** When a connection is lost, its pending requests fail with
-/// [`OpError::ConnectionLoss`], which tells whether a request may have been applied. The client
-/// never repeats a request; recipes decide when to do that. Requests made without a connection wait
-/// for the next one.
+/// [`OpError::ConnectionLoss`], which says whether a request may have been applied. The client
+/// never repeats a request; recipes decide when to repeat one. Requests made without a connection
+/// wait for the next one.
 ///
 /// **Sessions.** The session survives lost connections. After it has expired, the client opens
 /// another one, and requests of the old one fail with [`OpError::SessionExpired`].
@@ -80,7 +80,7 @@ impl Client {
     }
 
     /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
-    /// never happened. A successful connection does not reset it.
+    /// never happened. A later successful connection does not clear this value.
     pub fn last_failure(&self) -> Option<ConnectionFailure> {
         self.shared.ends.connection.borrow().last_failure.clone()
     }
@@ -107,7 +107,8 @@ impl Client {
         })
     }
 
-    /// Deletes a znode, which must have no children. If a version is given, the znode must have it.
+    /// Deletes a znode, which must have no children. If a version is given, the znode must have
+    /// that version.
     ///
     /// Fails with `NO_NODE`, `NOT_EMPTY` or `BAD_VERSION`.
     pub fn delete(&self, path: &str, version: Option<Version>) -> Op<()> {
@@ -138,14 +139,15 @@ impl Client {
     }
 
     /// Reads the data and metadata of a znode and watches it. The watch fires when the znode is
-    /// changed or deleted. If the znode does not exist, it fails with `NO_NODE` and sets no watch.
+    /// changed or deleted. If the znode does not exist, the call fails with `NO_NODE` and sets no
+    /// watch.
     pub fn get_data_and_watch(&self, path: &str) -> Op<((Bytes, Stat), Watcher)> {
         let convert = |result: Result<_, OpError>| result.map(data_and_stat);
         self.watched(path, Request::GetData(read(path, true)), convert)
     }
 
-    /// Replaces the data of a znode. If a version is given, the znode must have it. Returns the new
-    /// metadata.
+    /// Replaces the data of a znode. If a version is given, the znode must have that version.
+    /// Returns the new metadata.
     ///
     /// Fails with `NO_NODE` or `BAD_VERSION`.
     pub fn set_data(
@@ -199,8 +201,8 @@ impl Client {
         })
     }
 
-    /// Replaces the access control list of a znode. If a version is given, the list must have it
-    /// ([`Stat::aversion`]). Returns the new metadata.
+    /// Replaces the access control list of a znode. If a version is given, the list must have that
+    /// version ([`Stat::aversion`]). Returns the new metadata.
     ///
     /// Fails with `NO_NODE`, `BAD_VERSION` or `INVALID_ACL`.
     pub fn set_acl(&self, path: &str, acl: Vec<Acl>, version: Option<Version>) -> Op<Stat> {
@@ -213,8 +215,8 @@ impl Client {
     }
 
     /// Waits until the server has applied everything that its leader had committed when the sync
-    /// reached the leader. A sync is not a write: a leader that was deposed without knowing it
-    /// replies too (ZOOKEEPER-1675).
+    /// reached the leader. A sync is not a write: a leader that was deposed but does not know it
+    /// yet also replies (ZOOKEEPER-1675).
     pub fn sync(&self, path: &str) -> Op<()> {
         self.checked(path, Request::Sync(path.into()), |_| ())
     }
@@ -227,8 +229,8 @@ impl Client {
         self.commit_within(None, multi)
     }
 
-    /// Like [`commit`](Self::commit), but only in the given session. If that has ended, nothing is
-    /// sent and the commit fails with [`OpError::SessionExpired`].
+    /// Like [`commit`](Self::commit), but only in the given session. If that session has ended,
+    /// nothing is sent and the commit fails with [`OpError::SessionExpired`].
     pub fn commit_in(&self, session: SessionId, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
         self.commit_within(Some(session), multi)
     }
@@ -259,15 +261,15 @@ impl Client {
         StateStream { status: self.shared.ends.status.clone() }
     }
 
-    /// Ends the session, which deletes its ephemeral znodes. Guards are lost first, waiting
-    /// requests are refused, requests in flight complete, and then the session is closed. If no
-    /// server can be reached, this takes at most one session timeout.
+    /// Ends the session, which deletes its ephemeral znodes. Guards are lost first. Then waiting
+    /// requests are refused, requests in flight complete, and the session is closed. If no server
+    /// can be reached, this takes at most one session timeout.
     ///
     /// Cancel safe: the session is closed even if the future is dropped.
     pub async fn close(&self) -> CloseOutcome {
         let (sender, end) = oneshot::channel();
         self.shared.send(Command::Close(sender));
-        // If the task has ended before, it has left the result for later callers.
+        // If the task ended earlier, it left the result for later callers.
         match end.await.unwrap_or_else(|_| self.shared.ends.last_end.get()) {
             EndCause::Closed | EndCause::Expired => CloseOutcome::Closed,
             EndCause::Abandoned | EndCause::GaveUp | EndCause::Swapped => CloseOutcome::Abandoned,
@@ -322,7 +324,8 @@ impl Client {
         }
         let owner = self.shared.fresh_owner();
         let (sender, event) = oneshot::channel();
-        // Created before the request is sent, so that no event can be too early for it.
+        // Created before the request is sent, so that no event can arrive before the watcher
+        // exists.
         let shared = Arc::clone(&self.shared);
         let watcher = Watcher { shared, owner, path: path.into(), event };
         let operation = Operation::watched(request, WatchNumber::FIRST);
@@ -350,8 +353,8 @@ pub struct StateStream {
 }
 
 impl StateStream {
-    /// Waits for the next change. Returns `None` when the client has stopped and its last state was
-    /// returned. Cancel safe.
+    /// Waits for the next change. Returns `None` after the client has stopped and its last state
+    /// has been returned. Cancel safe.
     pub async fn next(&mut self) -> Option<Status> {
         self.status.changed().await.ok()?;
         Some(*self.status.borrow_and_update())

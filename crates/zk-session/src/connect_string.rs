@@ -64,8 +64,8 @@ fn host(at: usize, entry: &str) -> Result<Host, ConfigError> {
     entry.parse()
 }
 
-/// The chroot applies to the whole list. If it followed each host, the other hosts would be read as
-/// a part of it.
+/// Returns the error for a chroot that more hosts follow. The chroot applies to the whole list, so
+/// the other hosts would be read as part of it.
 fn chroot_before_hosts(text: &str, chroot: &str) -> ConfigError {
     let hosts: Vec<_> =
         text.split(',').map(|entry| entry.split('/').next().unwrap_or("").trim()).collect();

@@ -11,10 +11,10 @@ use crate::machine::lease::LeaseDefect;
 /// What is known about the effect of an operation that failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
-    /// It had no effect and will have none: the server refused it, or it never left this process as
-    /// a whole.
+    /// The operation had no effect and will have none: the server refused it, or this process did
+    /// not send the complete request.
     NotApplied,
-    /// It may have taken effect, it may do so later, or it never will.
+    /// The operation may have taken effect, may take effect later, or may never take effect.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ pub enum OpError {
     InvalidPath {
         /// The path as given.
         path: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         defect: PathDefect,
     },
     /// Too many requests are waiting or in flight. Nothing was sent.
@@ -57,8 +57,8 @@ pub enum OpError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The reply, of this many bytes, exceeded the limit and was skipped. The server executed the
-    /// operation regardless; a write has taken effect unless the server refused it.
+    /// The reply exceeded the limit and was skipped. The value is its length in bytes. The server
+    /// executed the operation regardless; a write has taken effect unless the server refused it.
     #[error("a reply of {0} bytes is longer than the limit")]
     ResponseTooLarge(usize),
     /// The server refused the operation.
@@ -131,8 +131,8 @@ impl OpError {
     }
 }
 
-/// Returns true for codes after which the request may have been applied. All others prove that it
-/// was not.
+/// Returns true for codes after which the request may have been applied. All other codes prove that
+/// it was not.
 fn is_effect_unknown(code: ErrorCode) -> bool {
     match code {
         ErrorCode::UNIMPLEMENTED | ErrorCode::BAD_ARGUMENTS => false,
@@ -157,16 +157,16 @@ pub enum WatchEnded {
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PathDefect {
-    /// It has an empty component, or ends with `/`.
+    /// The path has an empty component, or ends with `/`.
     #[error("it has an empty component, or ends with /")]
     EmptyComponent,
-    /// It has a character that servers refuse.
+    /// The path has a character that servers refuse.
     #[error("it has a character that servers refuse")]
     ForbiddenCharacter,
-    /// It does not start with `/`.
+    /// The path does not start with `/`.
     #[error("it does not start with /")]
     NotAbsolute,
-    /// It has a component `.` or `..`.
+    /// The path has a component `.` or `..`.
     #[error("it has a relative component")]
     RelativeComponent,
 }
@@ -180,7 +180,7 @@ pub enum ConfigError {
     Chroot {
         /// The chroot as given.
         path: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         defect: ChrootDefect,
     },
     /// An entry of the connect string is invalid.
@@ -188,7 +188,7 @@ pub enum ConfigError {
     Host {
         /// The entry as given.
         host: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         defect: HostDefect,
     },
     /// The connect string names no host.
@@ -199,7 +199,7 @@ pub enum ConfigError {
     Option {
         /// Name of the option: the builder's method that sets it.
         option: &'static str,
-        /// What is wrong with its value.
+        /// Why its value is invalid.
         defect: OptionDefect,
     },
 }
@@ -208,7 +208,7 @@ pub enum ConfigError {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ChrootDefect {
-    /// More hosts follow it.
+    /// More hosts follow the chroot.
     #[error(
         "a comma follows the chroot of {host:?}; write the chroot once, after the last host, as in \
          {suggestion:?}"
@@ -216,10 +216,10 @@ pub enum ChrootDefect {
     BeforeHosts {
         /// The entry that contains the chroot.
         host: String,
-        /// A connect string that may have been meant.
+        /// A connect string that the caller may have meant.
         suggestion: String,
     },
-    /// It is not a valid path.
+    /// The chroot is not a valid path.
     #[error(transparent)]
     Path(PathDefect),
 }
@@ -231,7 +231,7 @@ pub enum HostDefect {
     /// Something other than a port follows the closing bracket.
     #[error("only :port may follow ]")]
     AfterBracket,
-    /// It is empty.
+    /// The entry is empty.
     #[error("entry {number} is empty: there is a comma too many")]
     Empty {
         /// Its position in the list, counted from 1.
@@ -243,21 +243,21 @@ pub enum HostDefect {
     /// An opening bracket is not closed.
     #[error("] is missing")]
     MissingBracket,
-    /// It has no name before the port.
+    /// The entry has no name before the port.
     #[error("the name is empty")]
     NoName,
     /// Something other than a port follows the colon.
     #[error("a port between 1 and 65535 must follow the colon")]
     Port,
-    /// It starts with a scheme.
+    /// The entry starts with a scheme.
     #[error("hosts have no scheme such as {scheme}; write {suggestion:?}")]
     Scheme {
         /// The scheme, with `://`.
         scheme: String,
-        /// A connect string that may have been meant.
+        /// A connect string that the caller may have meant.
         suggestion: String,
     },
-    /// It contains a separator other than a comma.
+    /// The entry contains a separator other than a comma.
     #[error("hosts are separated by commas, as in \"zk1:2181,zk2:2181\"")]
     Separator,
 }
@@ -266,31 +266,31 @@ pub enum HostDefect {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum OptionDefect {
-    /// It is a limit of fewer bytes than this.
+    /// The value is a limit of fewer bytes than this minimum.
     #[error("it is less than {0} bytes")]
     BytesBelow(usize),
-    /// It is empty.
+    /// The value is empty.
     #[error("it is empty")]
     Empty,
-    /// Its authentication scheme is empty.
+    /// The authentication scheme is empty.
     #[error("the scheme is empty")]
     EmptyScheme,
-    /// It is a lease that cannot be kept.
+    /// The value is a lease that cannot be kept.
     #[error(transparent)]
     Lease(LeaseDefect),
-    /// It is longer than this.
+    /// The value is longer than this maximum.
     #[error("it is longer than {0:?}")]
     LongerThan(Duration),
-    /// It violates a rule of a recipe, which the text describes.
+    /// The value violates a rule of a recipe, which the text describes.
     #[error("{0}")]
     Other(&'static str),
-    /// It is shorter than this.
+    /// The value is shorter than this minimum.
     #[error("it is shorter than {0:?}")]
     ShorterThan(Duration),
-    /// It is shorter than the session timeout.
+    /// The value is shorter than the session timeout.
     #[error("it is shorter than the session timeout")]
     ShorterThanSessionTimeout,
-    /// It is zero.
+    /// The value is zero.
     #[error("it is zero")]
     Zero,
 }

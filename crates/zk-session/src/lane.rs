@@ -21,19 +21,19 @@ use crate::time::Time;
 /// its lock from everyone else.
 const PENDING_MAX: usize = 256;
 
-/// A lane: it submits flights, and receives their replies, the events of their watches and the
-/// changes of the session through one queue, in the order in which the server sent them.
+/// A lane submits flights. It receives their replies, the events of their watches and the changes
+/// of the session through one queue, in the order in which the server sent them.
 ///
 /// Recipes are built on lanes. Other code is better served by the methods of
 /// [`Client`](crate::Client).
 ///
 /// A lane keeps the client's session open. Dropping it removes its watches and discards its pending
-/// flights; those that were not sent are never sent.
+/// flights; flights that were not sent by then are never sent.
 ///
-/// The queue holds at most one reply per flight, one event per watch, and between two of these at
-/// most two changes of each kind, so a lane that is not polled does not grow. A change may be
-/// replaced by a later one of its kind, except for the first `Ended` among them.
-///
+/// The queue holds at most one reply per flight and one event per watch. Between any two of these,
+/// it holds at most two changes of each kind, so the queue of a lane that is not polled does not
+/// grow. A change may be replaced by a later one of its kind, except for the first `Ended` among
+/// them.
 /// At most 256 operations of a lane may be pending at a time. They do not count against
 /// [`outstanding_limit`](crate::ClientBuilder::outstanding_limit), and are never refused because of
 /// it.
@@ -82,8 +82,9 @@ impl Lane {
     }
 
     /// Sets whether the user of this lane relies on the session's ephemeral znodes, or may do so
-    /// soon. While any lane of the client does, the session keeps a [lease](crate::Lease), by
-    /// writing if necessary. False at first, and after the lane is dropped.
+    /// soon. While any lane of the client is set to true, the session keeps a
+    /// [lease](crate::Lease), by writing if necessary. The value is false at first, and after the
+    /// lane is dropped.
     pub fn need_lease(&mut self, needs_lease: bool) {
         if self.needs_lease != needs_lease {
             self.needs_lease = needs_lease;
@@ -91,7 +92,8 @@ impl Lane {
         }
     }
 
-    /// Schedules an [`Alarm`](LaneEvent::Alarm) for this time. It arrives then, or soon after.
+    /// Schedules an [`Alarm`](LaneEvent::Alarm) for this time. The alarm arrives then, or soon
+    /// after.
     ///
     /// A lane has one alarm. An earlier time replaces a later one; a later time is ignored while an
     /// earlier one is pending. So an alarm may arrive before the last scheduled time: compare with
@@ -111,12 +113,12 @@ impl Lane {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// Takes the next event, or registers the task to be woken for it.
+    /// Takes the next event, or registers the task to be woken when one arrives.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<LaneEvent> {
         self.events.poll_next(cx).map(|event| self.receive(event))
     }
 
-    /// Takes the next event if there is one. Unlike [`poll_next`](Self::poll_next) it is not
+    /// Takes the next event if there is one. Unlike [`poll_next`](Self::poll_next), it is not
     /// subject to tokio's cooperative budget: `None` means that nothing has arrived.
     pub fn try_next(&mut self) -> Option<LaneEvent> {
         self.events.try_next().map(|event| self.receive(event))
@@ -164,8 +166,9 @@ impl Lane {
 
     /// Runs `cleanup` with a new lane after the next reconnect of this session.
     ///
-    /// Until then nothing is kept alive. If the session ends first, the closure is dropped without
-    /// being called. At most 1024 closures of a client wait at a time; further ones are dropped.
+    /// Waiting does not keep the client open. If the session ends first, the closure is dropped
+    /// without being called. At most 1024 closures of a client wait at a time; further ones are
+    /// dropped.
     pub fn after_reconnect<F>(&self, cleanup: impl FnOnce(Self) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -188,12 +191,11 @@ impl Lane {
         });
     }
 
-    /// Runs `cleanup` with a new lane when `pause` has passed, provided that this session is still
-    /// open.
+    /// Runs `cleanup` with a new lane after `pause`, provided that this session is still open.
     ///
-    /// Until then nothing is kept alive. If the session ends first, or the last handle of the
-    /// client is dropped, the closure is dropped without being called. It shares its limit with
-    /// [`after_reconnect`](Self::after_reconnect).
+    /// Waiting does not keep the client open. If the session ends first, or the last handle to
+    /// the client is dropped, the closure is dropped without being called. Closures of this method
+    /// and of [`after_reconnect`](Self::after_reconnect) share one limit.
     pub fn after_pause<F>(&self, pause: Duration, cleanup: impl FnOnce(Self) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! A ZooKeeper client. Its sessions survive lost connections, and each failed operation tells
+//! A ZooKeeper client. Its sessions survive lost connections, and each failed operation reports
 //! whether it may have taken effect.
 //!
 //! ```
@@ -20,20 +20,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! After a lost connection, [`OpError::outcome`] tells what is known about each operation:
-//! `NotApplied` if the request never left this process as a whole or the server refused it, and
+//! After a lost connection, [`OpError::outcome`] returns what is known about each operation:
+//! `NotApplied` if this process did not send the complete request or the server refused it, and
 //! `Unknown` otherwise. The client never repeats a request.
 //!
 //! # Layers
 //!
 //! The session machine, a hidden module named `machine`, is pure decision logic without I/O: bytes
 //! and time go in, bytes and events come out. With the default feature `tokio`, a task drives it,
-//! and [`Client`] is a handle of that task. Without the feature, the crate does not depend on
+//! and [`Client`] is a handle to that task. Without the feature, the crate does not depend on
 //! tokio. Authors of locks and other recipes find what they need in [`recipe`].
 
 #![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the driver"))]
 
-// Public for the tests of this workspace only: it is outside semver.
+// Public only for the tests of this workspace: semver guarantees do not cover it.
 #[doc(hidden)]
 pub mod machine;
 pub mod path;

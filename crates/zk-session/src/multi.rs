@@ -37,12 +37,13 @@ pub enum MultiOutcome {
     Created {
         /// Its path, with the number that a sequential mode appended.
         path: ByteString,
-        /// Its metadata right after this operation. Servers before 3.7.2 and 3.8.2 do not send it.
+        /// Its metadata right after this operation. Servers older than 3.7.2 and 3.8.2 do not send
+        /// it.
         stat: Option<Stat>,
     },
     /// The znode was deleted.
     Deleted,
-    /// The data was replaced. The metadata is that right after this operation.
+    /// The data was replaced. The value is the znode's metadata right after this operation.
     DataSet(Stat),
 }
 
@@ -69,7 +70,7 @@ impl Multi {
     }
 
     /// Adds a check, which fails the multi unless the znode exists and, if a version is given, has
-    /// it.
+    /// that version.
     pub fn check(self, path: &str, version: Option<Version>) -> Self {
         let version = version.unwrap_or(Version::ANY);
         self.push(path, false, MultiOp::Check(CheckRequest { path: path.into(), version }))
@@ -86,13 +87,13 @@ impl Multi {
         self.push(path, request.mode.is_sequential(), MultiOp::Create(request))
     }
 
-    /// Adds the deletion of a znode. If a version is given, the znode must have it.
+    /// Adds the deletion of a znode. If a version is given, the znode must have that version.
     pub fn delete(self, path: &str, version: Option<Version>) -> Self {
         let version = version.unwrap_or(Version::ANY);
         self.push(path, false, MultiOp::Delete(DeleteRequest { path: path.into(), version }))
     }
 
-    /// Adds a write of a znode's data. If a version is given, the znode must have it.
+    /// Adds a write of a znode's data. If a version is given, the znode must have that version.
     pub fn set_data(self, path: &str, data: impl Into<Bytes>, version: Option<Version>) -> Self {
         let version = version.unwrap_or(Version::ANY);
         let request = SetDataRequest { path: path.into(), data: Some(data.into()), version };
@@ -137,8 +138,8 @@ impl MultiError {
     }
 }
 
-/// Converts the results of a multi. It failed if any result is an error, even though the header of
-/// the reply says `OK`. The first error other than `OK` is the reason.
+/// Converts the results of a multi. The multi failed if any result is an error, even though the
+/// header of the reply says `OK`. The first error other than `OK` is the reason.
 pub(crate) fn outcomes(results: Vec<MultiResult>) -> Result<Vec<MultiOutcome>, MultiError> {
     let mut outcomes = Vec::with_capacity(results.len());
     let mut refused = None;

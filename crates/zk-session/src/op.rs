@@ -62,7 +62,8 @@ impl<T, E: From<OpError>> Op<T, E> {
         Self::enqueue(shared, flight, watcher, Box::new(convert))
     }
 
-    /// Submits an operation. If a session is given, the operation fails unsent in any other.
+    /// Submits an operation. If a session is given, the operation fails in any other session
+    /// without being sent.
     pub(crate) fn submit_in(
         shared: &Arc<Shared>,
         session: Option<SessionId>,
@@ -103,7 +104,7 @@ impl<T, E> Op<T, E> {
 }
 
 impl Op<()> {
-    /// Submits an operation whose paths are already those of the server.
+    /// Submits an operation whose paths already are the server's paths.
     pub(crate) fn submit_to_server(shared: &Arc<Shared>, operation: Operation) -> Self {
         let flight = Flight { operations: vec![operation], session: None, deadline: None };
         Self::enqueue(shared, flight, None, Box::new(|result| result.map(drop)))

@@ -13,7 +13,7 @@ use crate::error::{OpError, PathDefect};
 ///
 /// # Errors
 ///
-/// Returns [`OpError::InvalidPath`] with the path and what is wrong with it.
+/// Returns [`OpError::InvalidPath`] with the path and the reason why it is invalid.
 pub fn validate(path: &str) -> Result<(), OpError> {
     validate_for_create(path, false)
 }
@@ -28,7 +28,7 @@ pub(crate) fn validate_for_create(path: &str, is_sequential: bool) -> Result<(),
     }
 }
 
-/// Returns what is wrong with a path.
+/// Returns why a path is invalid, or `None` if it is valid.
 fn defect(path: &str) -> Option<PathDefect> {
     let Some(components) = path.strip_prefix('/') else { return Some(PathDefect::NotAbsolute) };
     if components.is_empty() {
@@ -48,7 +48,7 @@ fn is_forbidden(c: char) -> bool {
     matches!(c, '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{ffff}' | '\u{10000}'..)
 }
 
-/// The znode that a client uses as its root. Empty for the root of the server.
+/// The znode that a client uses as its root. The path is empty if that is the root of the server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Chroot(ByteString);
 
@@ -57,7 +57,7 @@ impl Chroot {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the path.
+    /// Returns why the path is invalid.
     pub fn new(path: &str) -> Result<Self, PathDefect> {
         match path {
             "" | "/" => Ok(Self::default()),
@@ -65,7 +65,7 @@ impl Chroot {
         }
     }
 
-    /// Returns the path on the server. Empty for the root of the server.
+    /// Returns the path on the server, which is empty for the root of the server.
     pub fn as_str(&self) -> &str {
         &self.0
     }

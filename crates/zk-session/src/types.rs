@@ -20,11 +20,11 @@ pub struct Stat {
     pub ctime: SystemTime,
     /// When the data was last changed, by the wall clock of the leader at that time.
     pub mtime: SystemTime,
-    /// Number of changes of the data since the znode was created.
+    /// Number of changes to the data since the znode was created.
     pub version: Version,
     /// Number of times that a child was created or deleted.
     pub cversion: Version,
-    /// Number of changes of the access control list.
+    /// Number of changes to the access control list.
     pub aversion: Version,
     /// Session that owns the znode, if it is ephemeral.
     pub ephemeral_owner: Option<SessionId>,

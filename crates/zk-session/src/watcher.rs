@@ -15,7 +15,7 @@ use crate::types::WatchedEvent;
 /// Waits for the event of a one-shot watch.
 ///
 /// The watch survives the loss of its connection: the client restores it on the next one, and it
-/// fires if the znode changed in between. It ends with its session.
+/// fires if the znode changed in between. The watch ends with its session.
 ///
 /// Dropping the watcher removes the watch from the client. The server may still send the event; the
 /// client then ignores it. A watcher keeps the client's session open.

@@ -11,8 +11,8 @@ use crate::error::{ConnectError, OpError};
 use crate::machine::Operation;
 use crate::op::Op;
 
-/// Creates the chroot and its ancestors if it is missing. It can repeat a create after a lost
-/// connection, because a create that was applied twice just fails with `NODE_EXISTS`.
+/// Creates the chroot and its ancestors if the chroot is missing. It can repeat a create after a
+/// lost connection, because a second create just fails with `NODE_EXISTS`.
 pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectError> {
     let chroot = shared.chroot.as_str();
     if chroot.is_empty() || replay(|| probe(shared, chroot)).await.is_ok() {
@@ -31,7 +31,8 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
     }
 }
 
-/// Checks whether a znode exists, given its path on the server. Fails with `NO_NODE` if not.
+/// Checks whether a znode exists, given its path on the server. Fails with `NO_NODE` if it does
+/// not.
 fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
     let read = ReadRequest { path: path.into(), watch: false };
     Op::submit_to_server(shared, Operation::new(Request::Exists(read)))

@@ -38,7 +38,7 @@ pub(crate) fn response_to_client(chroot: &Chroot, response: &mut Response) {
                 }
             }
         }
-        // The others contain no paths; children are names.
+        // Other replies contain no paths; children are names.
         _ => {}
     }
 }

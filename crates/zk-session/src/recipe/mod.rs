@@ -3,7 +3,7 @@
 //! This module may change in any minor release.
 //!
 //! A `Lane` submits [flights](Flight) of [operations](Operation), and receives replies, watch
-//! events and [changes](Change) of the session in one order. A `Slot` runs cleanup that must
+//! events and [changes](Change) of the session in a single order. A `Slot` runs cleanup that must
 //! outlive its caller. `Session::of` creates the handle that provides both. These three need the
 //! feature `tokio`; the other types serve state machines that do no I/O.
 

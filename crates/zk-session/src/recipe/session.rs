@@ -1,4 +1,4 @@
-//! The handle of a client's session for recipes.
+//! The handle that gives recipes access to a client's session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::machine::Status;
 use crate::op::Op;
 use crate::time::Time;
 
-/// A handle of a client's session for recipes. It keeps the session open, as the client does.
+/// A handle to a client's session, for recipes. It keeps the session open, as the client does.
 #[derive(Clone)]
 pub struct Session {
     shared: Arc<Shared>,
 }
 
 impl Session {
-    /// Creates a handle of the client's session.
+    /// Creates a handle to the client's session.
     pub fn of(client: &Client) -> Self {
         Self { shared: Arc::clone(client.shared()) }
     }
@@ -56,9 +56,9 @@ impl Session {
         self.shared.clock.now()
     }
 
-    /// Withdraws the request of a pending operation. If it was not sent, it fails with
-    /// [`OpError::Recalled`](crate::OpError::Recalled) and will never be sent. Otherwise it
-    /// completes as usual.
+    /// Withdraws the request of a pending operation. If the request was not sent, the operation
+    /// fails with [`OpError::Recalled`](crate::OpError::Recalled), and the request will never be
+    /// sent. Otherwise the operation completes as usual.
     pub fn recall<T, E>(op: &Op<T, E>) {
         op.recall();
     }
