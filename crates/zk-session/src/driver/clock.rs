@@ -21,8 +21,8 @@ impl Clock {
     /// Creates a clock that keeps running while the machine is suspended, as the servers' clocks
     /// do.
     ///
-    /// On Linux this is `CLOCK_BOOTTIME`. Elsewhere it is [`std::time::Instant`], which counts
-    /// suspension on some systems only.
+    /// On Linux this is `CLOCK_BOOTTIME`. On other systems it is [`std::time::Instant`], which
+    /// counts suspension only on some of them.
     pub fn system() -> Self {
         #[cfg(target_os = "linux")]
         return Self(Source::Boot(since_boot()));

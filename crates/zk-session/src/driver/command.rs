@@ -34,21 +34,21 @@ pub(crate) enum Command {
     },
 }
 
-/// Where the reply to a flight goes.
+/// The recipient of the reply to a flight.
 pub(crate) enum ReplySink {
-    /// To the lane that owns the flight.
+    /// The lane that owns the flight.
     Lane(OwnerId),
-    /// To the future of a single operation.
+    /// The future of a single operation.
     Once(oneshot::Sender<Reply>),
 }
 
 impl ReplySink {
-    /// Returns whether the flight counts against `outstanding_limit`. Flights of lanes do not: each
-    /// lane has a limit of its own, and there are only as many lanes as callers hold.
+    /// Returns whether the flight counts against `outstanding_limit`. Flights of lanes do not
+    /// count: each lane has its own limit, and exists only as long as a caller holds it.
     pub(crate) fn is_counted(&self) -> bool {
         matches!(self, Self::Once(_))
     }
 }
 
-/// Where the event of a watcher goes.
+/// Sends a watcher its event.
 pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;

@@ -14,11 +14,12 @@ use crate::machine::status::ConnectionStage;
 use crate::machine::{Change, DisconnectCause};
 use crate::time::Time;
 
-/// Time between two warnings that there is no connection.
+/// Minimum time between two warnings that there is no connection.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// An outage causes a warning if it lasts this long, or if there were more failures than servers.
 const OUTAGE_MIN: Duration = Duration::from_secs(10);
-/// Number of failures up to which each connection is logged; after that, only the outage is.
+/// Each connection is logged until this many failures have occurred; after that, only the outage
+/// is.
 const FAILURES_LOGGED: u32 = 3;
 
 /// The view that handles have of the connections.

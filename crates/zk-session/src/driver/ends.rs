@@ -9,7 +9,7 @@ use super::command::Command;
 use super::connection_log::ConnectionView;
 use crate::machine::{EndCause, Status};
 
-/// The ends that the handles share.
+/// The channel ends that the handles share.
 pub(crate) struct HandleEnds {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
     pub(crate) status: watch::Receiver<Status>,
@@ -18,7 +18,7 @@ pub(crate) struct HandleEnds {
     pub(crate) last_end: LastEnd,
 }
 
-/// The ends that the task owns.
+/// The channel ends that the task owns.
 pub(crate) struct DriverEnds {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) status: watch::Sender<Status>,

@@ -1,4 +1,4 @@
-//! The janitor: cleanup that belongs to the session and outlives its cause.
+//! The janitor: cleanup that belongs to the session and outlives the code that started it.
 //!
 //! A dropped future cannot wait for its own cleanup, and `Drop` must neither block nor fail. So
 //! code that may leave something behind reserves a [`Slot`] first. A slot accepts a future at any
@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, debug};
 
-/// Maximum number of cleanups of one client that wait for a reconnect or a pause to end; more are
-/// discarded.
+/// Maximum number of cleanups of one client that wait for a reconnect, or for the end of a pause;
+/// further ones are discarded.
 const DEFERRED_MAX: usize = 1024;
 
-/// Number of slots of one client: held locks, attempts and cleanups at a time.
+/// Number of slots of one client. Each held lock, attempt or cleanup takes one.
 pub const JANITOR_SLOTS_MAX: usize = 65_536;
 
 /// The janitor of one client.
@@ -57,8 +57,8 @@ impl Janitor {
         Slot { permit, spawner: Arc::clone(&self.spawner) }
     }
 
-    /// Runs a future that waits for something that may never happen, and that keeps nothing alive
-    /// meanwhile. Drops it if too many of them are waiting.
+    /// Runs a cleanup that first waits for an event that may never happen, and that keeps nothing
+    /// alive while it waits. Drops the cleanup if too many others are waiting.
     pub(crate) fn defer(&self, cleanup: impl Future<Output = ()> + Send + 'static) {
         match Arc::clone(&self.deferred).try_acquire_owned() {
             Ok(permit) => self.spawner.spawn(cleanup, permit),

@@ -8,7 +8,7 @@ use crate::types::WatchedEvent;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum LaneEvent {
-    /// The time set with [`Lane::wake_at`](crate::recipe::Lane::wake_at) has come.
+    /// The time set with [`Lane::wake_at`](crate::recipe::Lane::wake_at) has been reached.
     Alarm,
     /// The state of the session changed.
     Change(Change),

@@ -1,10 +1,10 @@
 //! The queue from the session's task to a lane.
 //!
-//! It differs from a channel in two ways. An empty queue has no buffer: the lane of a waiter
-//! receives nothing for nearly all of its life, and some clients have ten thousand waiters. And its
-//! length is bounded although its sender never waits: a lane that is not polled gets one reply for
-//! each of its flights, one event for each of its watches, and between two of these at most two
-//! changes of each kind (see [`Queue::push`]).
+//! It differs from a channel in two ways. First, an empty queue has no buffer: the lane of a waiter
+//! receives nothing for nearly all of its life, and some clients have ten thousand waiters. Second,
+//! its length is bounded although its sender never waits: the queue of a lane that is not polled
+//! receives one reply for each of the lane's flights, one event for each of its watches, and
+//! between any two of these at most two changes of each kind (see [`Queue::push`]).
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -16,11 +16,11 @@ use tokio::task::coop;
 use super::lane_event::LaneEvent;
 use crate::machine::Change;
 
-/// The lane's end. Events sent after it is dropped are discarded.
+/// The lane's end of the queue. Events sent after this end is dropped are discarded.
 pub(crate) struct LaneReceiver(Arc<Mutex<Queue>>);
 
-/// The task's end. When it is dropped, the receiver gets [`LaneEvent::Stopped`] after all other
-/// events.
+/// The task's end of the queue. When it is dropped, the receiver gets [`LaneEvent::Stopped`] after
+/// all other events.
 pub(crate) struct LaneSender(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
@@ -38,8 +38,8 @@ pub(crate) fn lane_queue() -> (LaneSender, LaneReceiver) {
 }
 
 impl LaneReceiver {
-    /// Takes the next event, or registers the task to be woken for it. Subject to tokio's
-    /// cooperative budget.
+    /// Takes the next event, or registers the task to be woken when one arrives. This call is
+    /// subject to tokio's cooperative budget.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<LaneEvent> {
         let coop = ready!(coop::poll_proceed(cx));
         let mut queue = lock(&self.0);

@@ -19,8 +19,8 @@ pub(super) struct Lanes {
     needing_lease: usize,
     /// Alarms by time.
     alarms: BTreeSet<(Time, OwnerId)>,
-    /// Lanes with events whose readers were not woken yet, each at most once. The task empties it
-    /// before it waits.
+    /// Lanes that have events but whose readers were not woken yet. Each lane occurs at most once.
+    /// The task empties this queue before it waits.
     unwoken: VecDeque<OwnerId>,
 }
 
@@ -42,7 +42,7 @@ impl Lanes {
         self.lanes.insert(id, lane);
     }
 
-    /// Removes a lane. Returns false if there is none with this id.
+    /// Removes a lane. Returns false if no lane has this id.
     pub(super) fn close(&mut self, id: OwnerId) -> bool {
         self.set_needs_lease(id, false);
         let Some(lane) = self.lanes.remove(&id) else { return false };
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::types::SessionId;
 
-    /// Opens this many lanes, whose readers wait.
+    /// Opens this many lanes, whose readers are waiting.
     fn lanes(count: u64, waker: &Waker) -> (Lanes, Vec<LaneReceiver>) {
         let mut lanes = Lanes::default();
         let receivers: Vec<_> = (0..count)
@@ -164,7 +164,7 @@ mod tests {
         (lanes, receivers)
     }
 
-    /// Each reader may have a lot to do with its events.
+    /// Each reader may need a long time to process its events.
     #[test]
     fn lanes_are_woken_in_turns_and_told_in_order() {
         const LANES: u64 = 1000;

@@ -2,7 +2,7 @@
 //! one timer, and passes on what the machine reports.
 //!
 //! Each session is one task. It never runs user code, so nothing that a user does with a reply can
-//! delay a heartbeat, except for blocking the runtime's threads.
+//! delay a heartbeat, except blocking the runtime's threads.
 
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 

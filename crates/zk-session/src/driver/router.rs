@@ -16,7 +16,7 @@ use crate::machine::{
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
-/// The recipients of what the machine reports.
+/// Knows the recipients of replies, watch events and changes of the session.
 pub(super) struct Router {
     /// The status that was published last.
     published: Status,
@@ -96,8 +96,8 @@ impl Router {
             Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => machine.recall(now, token),
             Command::Submit { token, owner, flight, sink, watcher } => {
-                // Before the flight is submitted, so that no event can be too early for the
-                // watcher.
+                // Registered before the flight is submitted, so that no event can arrive before the
+                // watcher is known.
                 self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
                 if sink.is_counted() {
                     self.queued.remove();
@@ -117,8 +117,8 @@ impl Router {
         }
         self.published = new;
         self.status.send_if_modified(|status| {
-            // Acknowledgements, and the deadlines that they move, change too often to wake anyone
-            // for them. The exception is when a lease begins or ends.
+            // Acknowledgements, and the deadlines that they move, change too often to wake readers
+            // each time. Only the start and the end of a lease wake them.
             let Status {
                 acknowledged,
                 guard_deadline,

@@ -51,7 +51,7 @@ impl Shared {
         self.ends.connection.borrow().why_not_connected()
     }
 
-    /// Sends a command to the task. If the task has ended, the command is dropped: its session is
+    /// Sends a command to the task. If the task has ended, the command is dropped: the session is
     /// over, so there is nothing left to cancel, close or wake.
     pub(crate) fn send(&self, command: Command) {
         let _ = self.ends.commands.send(command);
@@ -66,8 +66,8 @@ impl Shared {
         OwnerId(self.fresh_id())
     }
 
-    /// Returns a random 128-bit number. The seed is random, and a counter makes each number
-    /// different from the others.
+    /// Returns a random 128-bit number. The seed is random, and a counter makes all numbers of a
+    /// client different.
     pub(crate) fn unique_id(&self) -> u128 {
         let [high, low] =
             self.id_seed.map(|seed| SplitMix(seed.wrapping_add(self.fresh_id())).next());
@@ -97,7 +97,7 @@ impl Shared {
     ) -> Result<Token, OpError> {
         let is_counted = sink.is_counted();
         if is_counted && let Err(count) = self.ends.queued.add(self.queued_max) {
-            // A task that has stopped never makes room again, so do not suggest to retry.
+            // A task that has stopped never makes room again, so do not suggest a retry.
             let is_stopped = self.ends.commands.is_closed();
             return Err(if is_stopped { self.refusal() } else { OpError::QueueFull(count) });
         }

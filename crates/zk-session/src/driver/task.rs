@@ -38,7 +38,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 thread_local! {
     /// Receives bytes before their number is known. Most sessions are idle most of the time, and a
-    /// buffer of its own would take most of the memory of each.
+    /// separate buffer would account for most of the memory of each session.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -116,7 +116,7 @@ impl Driver {
         self.router.stop();
     }
 
-    /// Does all work that can be done now. Ready when the machine has stopped.
+    /// Does all work that can be done now. Returns `Ready` when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let is_stopped = self.work(cx);
         if self.router.lanes.wake() {
@@ -129,8 +129,8 @@ impl Driver {
         for _ in 0..ROUNDS_MAX {
             let span = self.span.clone();
             let _entered = span.enter();
-            // Bytes come first, because acknowledgements move deadlines. The write comes last, so
-            // that everything before it leaves in one write.
+            // Bytes are read first, because acknowledgements move deadlines. Bytes are written
+            // last, so that all earlier steps share one write.
             let mut moved = self.poll_read(cx).is_ready();
             moved |= self.poll_connect(cx).is_ready();
             moved |= self.poll_timer(cx).is_ready();
@@ -165,8 +165,8 @@ impl Driver {
                 if left.is_empty() {
                     self.clear_output();
                 } else if left.len() <= self.written {
-                    // If more bytes keep arriving, the buffer may never be empty, so drop what was
-                    // written once it is the larger part.
+                    // If more bytes keep arriving, the buffer may never be empty, so drop the bytes
+                    // that were written once they are the larger part.
                     self.output = BytesMut::from(left);
                     self.written = 0;
                 }
@@ -204,7 +204,8 @@ impl Driver {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(stream) = &mut self.stream else { return Poll::Pending };
-        // Taken out of the thread-local, in case the stream drives another session of this thread.
+        // The buffer is taken out of the thread-local, in case the stream drives another session of
+        // this thread.
         let mut scratch = SCRATCH.take();
         scratch.clear();
         scratch.reserve(READ_CHUNK);
@@ -216,7 +217,8 @@ impl Driver {
             Ok(_) => {
                 self.machine.handle_bytes(self.clock.now(), &mut self.input);
                 if self.input.is_empty() {
-                    // Replies are slices of its allocation, which is freed with the last of them.
+                    // Replies are slices of this allocation, which is freed when the last of them
+                    // is dropped.
                     self.input = BytesMut::new();
                 }
             }
@@ -267,8 +269,8 @@ impl Driver {
         if self.are_handles_dropped {
             return Poll::Pending;
         }
-        // Takes many at once, because each call uses up some of the task's cooperative budget, and
-        // the write that follows needs some of it too.
+        // Receive many commands at once, because each call uses up some of the task's cooperative
+        // budget, and the write that follows needs some of it too.
         let mut commands = Vec::new();
         let taken = ready!(self.commands.poll_recv_many(cx, &mut commands, COMMANDS_MAX));
         let now = self.clock.now();
@@ -285,7 +287,8 @@ impl Driver {
     }
 
     fn handle_command(&mut self, now: Time, command: Command) {
-        // More flights usually follow, and the error of one that is refused can wait for them.
+        // More flights usually follow a flight, and the error of a refused one can wait until they
+        // are submitted.
         let is_submit = matches!(command, Command::Submit { .. });
         self.router.handle_command(&mut self.machine, now, command);
         if !is_submit {
@@ -312,13 +315,14 @@ impl Driver {
     /// Processes all events of the machine.
     fn drain(&mut self) {
         self.router.log.stage_reached(self.machine.stage());
-        // Before the events, so that a recipient of one sees a status that is at least as new.
+        // Publish the status first, so that the recipient of an event sees a status that is at
+        // least as new.
         self.router.publish(self.machine.status());
         while let Some(event) = self.machine.poll_event() {
             match event {
                 Event::Connect(host) => {
-                    // A child of the session's span: as a child of the previous connection's, the
-                    // spans would form an ever longer chain.
+                    // This span is a child of the session's span. If it were a child of the
+                    // previous connection's span, the spans would form an ever longer chain.
                     self.span = info_span!(parent: &self.session_span, "zk_connection", %host);
                     let attempt = self.machine.attempt();
                     debug!(parent: &self.span, time = ?attempt.time(), "connecting");

@@ -1,4 +1,4 @@
-//! Opens connections: over TCP, or whatever a test provides.
+//! Opens connections, over TCP or over a transport that the application or a test provides.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,11 +20,11 @@ use crate::machine::Attempt;
 
 /// Time after which the next address is tried in parallel, as RFC 8305 recommends.
 const STAGGER: Duration = Duration::from_millis(250);
-/// How much earlier than its attempt a race ends, so that its error can name what happened to each
+/// A race ends this long before its attempt, so that its error can say what happened to each
 /// address.
 const MARGIN: Duration = Duration::from_millis(5);
 /// Maximum number of addresses of one name that are tried in one attempt. The next attempt starts
-/// with a different one.
+/// with a different address.
 const RACED_MAX: usize = 4;
 
 /// A byte stream to a server.
@@ -47,8 +47,8 @@ pub type Connecting = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> +
 /// let client = zk_session::Client::builder("in-memory").transport(|_host| pipe());
 /// ```
 pub trait Transport: Send + Sync + 'static {
-    /// Starts to open a connection to `host`. The future is dropped when the time of the attempt is
-    /// up.
+    /// Starts to open a connection to `host`. The future is dropped when the time of the attempt
+    /// has run out.
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting;
 }
 
@@ -79,8 +79,8 @@ pub struct Tcp {
 }
 
 impl Tcp {
-    /// Creates a transport that resolves names with the system's resolver: DNS, and whatever else
-    /// is configured there.
+    /// Creates a transport that resolves names with the system's resolver: DNS, and any other
+    /// source that is configured there.
     pub fn new() -> Self {
         Self::with_resolver(|host: Host| async move {
             let found = tokio::net::lookup_host((host.name.as_str(), host.port)).await?;
@@ -90,8 +90,8 @@ impl Tcp {
 
     /// Creates a transport that gets addresses from elsewhere, such as a service registry.
     ///
-    /// `resolve` is called for each attempt, and counts against its time. It runs in the session's
-    /// task: blocking delays heartbeats, and a panic ends the client.
+    /// `resolve` is called for each attempt, and the time it takes counts as part of the attempt.
+    /// It runs in the session's task: blocking delays heartbeats, and a panic ends the client.
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -209,7 +209,7 @@ where
     F: Fn(SocketAddr) -> Fut,
     Fut: Future<Output = io::Result<S>>,
 {
-    // Every address must be tried before the time is up.
+    // Every address must be tried before the time runs out.
     let stagger = STAGGER.min(time / (addresses.len() as u32 + 1));
     let mut next = addresses.iter();
     loop {

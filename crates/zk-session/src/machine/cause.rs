@@ -15,7 +15,8 @@ pub enum DisconnectCause {
     /// The peer sent an invalid frame.
     #[error("the peer does not speak the ZooKeeper protocol: {0}")]
     Frame(#[from] FrameError),
-    /// The lease has ended, and a new connection can establish another one sooner than this one.
+    /// The lease has ended, and a new connection can establish another lease sooner than this
+    /// connection.
     #[error("the lease has ended, and a new connection can establish another one sooner")]
     LeaseEnded,
     /// The server did not close an earlier session, which had been given up, in time.
@@ -33,7 +34,8 @@ pub enum DisconnectCause {
     /// The server resumed the session, but then replied to no request in time.
     #[error("the server resumed the session, but answered no request within {0:?}")]
     NoReply(Duration),
-    /// The peer sent something other than a reply to the handshake; its first bytes.
+    /// The peer sent something other than a reply to the handshake. The value holds its first
+    /// bytes.
     #[error("the peer does not speak the ZooKeeper protocol: its reply to the handshake begins with {}", described(.0))]
     NotZooKeeper([u8; 4]),
     /// The peer sent an invalid message.
@@ -41,10 +43,10 @@ pub enum DisconnectCause {
     Record {
         /// Name of the message's record in the protocol.
         record: &'static str,
-        /// What is wrong with it.
+        /// Why it is invalid.
         error: DecodeError,
     },
-    /// Bytes arrived, but for this long a ping got no reply, and no reply ahead of it made
+    /// Bytes arrived, but for this long a ping got no reply, and no reply due before it made
     /// progress.
     #[error("a ping was not answered for {0:?}")]
     PingOverdue(Duration),
@@ -76,7 +78,7 @@ pub enum DisconnectCause {
     /// A frame that must be read as a whole exceeds the limit.
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
-    /// A reply does not belong to the oldest request: the two sides have lost count.
+    /// A reply does not belong to the oldest request: the client and the server are out of step.
     #[error("a reply has the xid {0}, which is not that of the oldest request")]
     Xid(i32),
 }

@@ -21,7 +21,8 @@ pub struct SessionConfig {
     /// Session timeout to request. The server may grant a different one.
     pub session_timeout: Duration,
     /// Maximum time for one server to accept a connection and reply to the handshake. While a lease
-    /// or a session can still be saved, a server gets less, so that each has its chance.
+    /// or a session can still be saved, each server gets less time, so that all of them can be
+    /// tried.
     pub connect_timeout: Duration,
     /// Time without any server after which the session is given up.
     pub give_up: Duration,

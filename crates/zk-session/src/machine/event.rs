@@ -6,7 +6,7 @@ use super::status::Change;
 use crate::host::Host;
 use crate::types::WatchedEvent;
 
-/// An instruction to the driver, or news that the driver passes on. The order matters.
+/// An instruction to the driver, or news that the driver passes on. The order of events matters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {

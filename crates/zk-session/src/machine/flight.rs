@@ -85,7 +85,8 @@ impl Operation {
     }
 
     /// Creates a request for a list of children that several flights can share. The list is read
-    /// after the operations before it in the flight, but possibly later than those after it.
+    /// after the operations before it in the flight, but possibly later than the operations after
+    /// it.
     ///
     /// While another request for a shared list of the same path is in flight, this operation is not
     /// sent. When that request completes, one new request is sent on behalf of all flights that
@@ -121,7 +122,8 @@ pub struct Flight {
     /// The operations in the order in which they are sent and executed. A shared list may be sent
     /// later than the operations after it.
     pub operations: Vec<Operation>,
-    /// The session that the operations are meant for. In any other session they fail unsent.
+    /// The session that the operations are meant for. In any other session they fail without being
+    /// sent.
     pub session: Option<SessionId>,
     /// When to stop waiting. An operation that is not sent by then is never sent.
     pub deadline: Option<Time>,

@@ -1,17 +1,17 @@
 //! Tracks what was received on the connection, and what is overdue.
 //!
-//! Any received byte proves that the peer is alive, so silence is measured from the last one. But
-//! it does not prove that our requests arrive, because watch events are sent without a request. The
-//! reply to a ping does prove it. A server replies in the order of requests, so the reply to a ping
-//! arrives after the replies to all requests sent before it, and those may be long. The time of a
-//! ping is therefore measured from when it was sent or from the last progress of the replies ahead
-//! of it, whichever is later. Later replies and events do not count as progress, because the reply
-//! to the ping is due before them.
+//! Any received byte proves that the peer is alive, so silence is measured from the last one. But a
+//! received byte does not prove that our requests arrive, because watch events are sent without a
+//! request. The reply to a ping does prove that. A server replies in the order of requests, so the
+//! reply to a ping arrives after the replies to all requests sent before it, and those may be long.
+//! The time of a ping is therefore measured from when it was sent or from the last progress of the
+//! replies ahead of it, whichever is later. Later replies and events do not count as progress,
+//! because the reply to the ping is due before them.
 //!
 //! Progress is a whole reply, or another [`PROGRESS_MIN`] bytes of one. For a reply longer than 4
-//! MiB it is another 256th of its length. A connection ends if a read timeout passes with less
-//! progress than that. So a peer may send a reply slowly, but no single reply takes longer than 256
-//! read timeouts, and only a limited number of replies is ahead of a ping.
+//! MiB, progress is another 256th of its length. A connection ends if a read timeout passes with
+//! less progress than that. So a peer may send a reply slowly, but no single reply takes longer
+//! than 256 read timeouts, and only a limited number of replies is ahead of a ping.
 
 use std::collections::VecDeque;
 
@@ -35,9 +35,9 @@ pub(crate) struct Heartbeat {
 #[derive(Debug)]
 struct Ping {
     sent: Time,
-    /// When it was sent, or when the replies ahead of it last made progress.
+    /// When the ping was sent, or when the replies ahead of it last made progress.
     since: Time,
-    /// Number of requests sent on this connection before it.
+    /// Number of requests sent on this connection before the ping.
     ahead: u64,
 }
 
@@ -53,7 +53,7 @@ struct UnfinishedReply {
 }
 
 impl Heartbeat {
-    /// Starts with a new connection.
+    /// Starts to track a new connection.
     pub(super) fn new(now: Time) -> Self {
         Self { last_received: now, pings: VecDeque::new(), completed: 0, unfinished: None }
     }
@@ -73,7 +73,7 @@ impl Heartbeat {
         self.pings.push_back(Ping { sent: now, since: now, ahead });
     }
 
-    /// Records the reply to the oldest ping. Returns when that ping was sent.
+    /// Records the reply to the oldest ping. Returns the time at which that ping was sent.
     pub(super) fn ping_completed(&mut self) -> Option<Time> {
         self.pings.pop_front().map(|ping| ping.sent)
     }
@@ -122,7 +122,7 @@ impl Heartbeat {
         }
     }
 
-    /// Returns since when the peer has owed us bytes.
+    /// Returns the time since which the peer has owed us bytes.
     pub(super) fn overdue_since(&self) -> Time {
         self.pings.front().map_or(self.last_received, |ping| self.last_received.min(ping.since))
     }

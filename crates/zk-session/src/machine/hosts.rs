@@ -9,20 +9,21 @@ use crate::time::Time;
 /// Maximum pause before the first attempt after a proven connection. It spreads out the clients of
 /// a failed server, which would otherwise all reconnect at the same moment.
 const FIRST_MAX: Duration = Duration::from_millis(50);
-/// Pause before each other server of the first lap, before jitter.
+/// Pause before each further server of the first lap, without jitter.
 const LAP_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of servers of the first lap that are tried with such short pauses.
 const LAP_MAX: usize = 16;
-/// First pause after that lap, before jitter.
+/// First pause after that lap, without jitter.
 const BACKOFF_MIN: Duration = Duration::from_millis(100);
-/// Maximum pause, before jitter, while a lease or a session can still be saved. Jitter shortens a
-/// pause by at most half, so this also limits a client to one attempt a second.
+/// Maximum pause, without jitter, while a lease or a session can still be saved. Jitter shortens a
+/// pause by at most half, so this also limits a client to one attempt per second.
 const BACKOFF_URGENT_MAX: Duration = Duration::from_secs(2);
-/// Maximum pause, before jitter, when there is nothing to save.
+/// Maximum pause, without jitter, when there is nothing to save.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Long-term minimum time between attempts, whatever the servers do.
+/// Minimum average time between attempts in the long run, whatever the servers do.
 const SPACING: Duration = Duration::from_secs(1);
-/// Attempts that may exceed that rate, in addition to one lap. They cover the first, short pauses.
+/// Number of attempts, in addition to one lap, that may exceed that rate. They cover the first,
+/// short pauses.
 const BURST: usize = 8;
 
 /// What a transport needs to know about an attempt to connect.
@@ -44,8 +45,8 @@ impl Attempt {
         self.number
     }
 
-    /// Returns the time allowed for the connection and the reply to the handshake. When it is up,
-    /// the future of the connection is dropped.
+    /// Returns the time allowed for the connection and the reply to the handshake. When this time
+    /// has run out, the future of the connection is dropped.
     pub const fn time(&self) -> Duration {
         self.time
     }
@@ -112,7 +113,7 @@ impl Hosts {
         self.may_hurry = true;
     }
 
-    /// Records that an attempt failed, or a connection was lost, at `now`. Returns when to make the
+    /// Records that an attempt failed, or a connection was lost, at `now`. Returns the time of the
     /// next attempt.
     pub(crate) fn retry_at(&mut self, now: Time, is_urgent: bool) -> Time {
         let (least, most) = self.pause(is_urgent);
@@ -148,9 +149,9 @@ impl Hosts {
         (full / 2, full)
     }
 
-    /// Delays an attempt if there were too many before it. Connections that prove themselves and
-    /// then end, again and again, must not bypass the long pauses. So each attempt has a price, and
-    /// there is credit for one lap and a burst.
+    /// Delays an attempt if there were too many before it. Otherwise, connections that prove
+    /// themselves and then end, again and again, would bypass the long pauses. So each attempt uses
+    /// up part of a budget, which has credit for one lap and a burst.
     fn pace(&mut self, wanted: Time) -> Time {
         let credit = SPACING * (self.hosts.len().min(LAP_MAX) + BURST) as u32;
         let debt = self.paid_until.saturating_since(wanted);

@@ -1,7 +1,8 @@
 //! The requests in flight on the current connection, oldest first.
 //!
 //! A server replies to the requests of a connection in order, so a reply always belongs to the
-//! front of the queue. If it does not, the two sides have lost count and the connection must end.
+//! front of the queue. If it does not, the client and the server are out of step and the connection
+//! must end.
 
 use std::collections::VecDeque;
 
@@ -130,7 +131,8 @@ impl Inflight {
         let outcome = |pending: Pending| {
             sizes.remove(pending.op);
             // A server executes whole requests only, and the transport may drop bytes that it has
-            // accepted. So a request is provably absent only if its last byte never left.
+            // accepted. So only a request whose last byte never left this process is certain to
+            // have no effect.
             let is_sent = pending.end <= transmitted;
             (pending, if is_sent { Outcome::Unknown } else { Outcome::NotApplied })
         };

@@ -30,9 +30,9 @@
 //!
 //! **Two deadlines.** After the *guard deadline* ([`Status::guard_deadline`]) the session's
 //! ephemeral znodes must no longer be trusted, by our own clock. If there is a [lease](LeaseClock),
-//! the guard deadline is its end. At the *end of the session* the ephemeral znodes are given up for
-//! good. Between the two, the session may be resumed, but whatever relied on it before the guard
-//! deadline has already lost it ([`Status::lapses`]).
+//! the guard deadline is the end of the lease. At the *end of the session* the ephemeral znodes are
+//! given up permanently. Between the two, the session may be resumed, but any lock that relied on
+//! it before the guard deadline is already lost ([`Status::lapses`]).
 //!
 //! **Order.** Received bytes are processed first, because acknowledgements move deadlines. Then
 //! deadlines are checked, and then events are handed out. Replies and watch events leave through

@@ -3,9 +3,9 @@
 //! A request is short, but its reply may be megabytes long. A server buffers the replies that a
 //! slow connection does not take, so thousands of reads of large znodes can exhaust its memory. The
 //! length of a reply is unknown until it arrives, so the machine estimates it from earlier ones.
-//! Each kind of read has its own estimate. It starts high, rises at once to the length of a longer
-//! reply, and falls by an eighth of the difference with each shorter one. It applies to all reads
-//! in flight, including those that were sent before the estimate changed.
+//! Each kind of read has its own estimate. The estimate starts high, rises at once to the length of
+//! a longer reply, and falls by an eighth of the difference with each shorter one. It applies to
+//! all reads in flight, including those that were sent before the estimate changed.
 //!
 //! While more than [`EXPECTED_MAX`] bytes are expected, further flights wait. If nothing is in
 //! flight, one flight is always sent, however large the estimate.
@@ -16,7 +16,7 @@ use jute_codec::OpCode;
 pub(super) const EXPECTED_MAX: u64 = 4 * 1024 * 1024;
 /// First estimate for a read: the maximum length of a znode's data on a server with default
 /// settings. So the first burst requests no more than a slow link carries between two pings. If the
-/// replies turn out to be short, hundreds of reads fit four round trips later.
+/// replies turn out to be short, the limit allows hundreds of reads four round trips later.
 const FIRST_ESTIMATE: u64 = 1024 * 1024;
 /// Estimate for any other reply.
 const SHORT_REPLY: u64 = 128;
@@ -89,7 +89,7 @@ impl ReplySizes {
 enum Kind {
     Children,
     Data,
-    /// Nothing whose length depends on what clients have stored.
+    /// Content whose length does not depend on what clients have stored.
     Other,
 }
 

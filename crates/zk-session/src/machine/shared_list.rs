@@ -1,8 +1,8 @@
 //! Lists of children that many flights request: one reply serves several of them.
 //!
 //! Thousands of tasks may wait in one queue, and its list of children is long. A flight that marks
-//! its list as shared gets one that was requested after all operations before it in the flight. So
-//! a flight never joins a request that was already sent. While a list of a path is in flight,
+//! its list as shared gets a list that was requested after all operations before it in the flight.
+//! So a flight never joins a request that was already sent. While a list of a path is in flight,
 //! operations that request the same path are parked. When the reply arrives, one request is sent on
 //! behalf of all of them.
 //!

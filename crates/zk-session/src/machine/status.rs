@@ -26,7 +26,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Returns true if the client has stopped for good.
+    /// Returns true if the client has stopped permanently.
     pub(crate) fn is_final(self) -> bool {
         match self {
             Self::AuthFailed | Self::Expired | Self::Closed => true,
@@ -87,8 +87,8 @@ pub struct Status {
     pub session: Option<SessionId>,
     /// Number of the current connection, or of the last one. The first connection has number 1.
     pub connection: u64,
-    /// Session timeout in force: the negotiated one, but never longer than the session was created
-    /// with. Before the first connection, the requested one.
+    /// Session timeout in force: the negotiated one, but never longer than the timeout with which
+    /// the session was created. Before the first connection, it is the requested timeout.
     pub timeout: Duration,
     /// When the newest acknowledged request of this session was sent.
     pub acknowledged: Option<Time>,
@@ -104,40 +104,42 @@ pub struct Status {
 }
 
 impl Status {
-    /// Returns when the session's ephemeral znodes must no longer be trusted. This is the end of
-    /// the [lease](Self::lease_deadline), if there is one.
+    /// Returns the time from which the session's ephemeral znodes must no longer be trusted. This
+    /// is the end of the [lease](Self::lease_deadline), if there is one.
     ///
-    /// **Before the first lease** of a session that was idle, and after the last one, it is when a
-    /// lease would end if the leader never paused.
+    /// **Before the first lease** of a session that was idle, and after its last lease, it is the
+    /// time at which a lease would end if the leader never paused.
     ///
     /// **If no lease is possible**, it is the send time of the newest acknowledged request plus the
     /// session timeout: the one in force then or the one in force now, whichever is shorter. This
     /// can be too late. The server that acknowledged the request received it after we sent it, but
     /// in an ensemble the leader decides when a session expires, and it may have learned of the
-    /// request late or never. A follower that is cut off from its leader keeps acknowledging for
-    /// some seconds after the leader has expired the session. Code that cannot tolerate that needs
-    /// a committed write or a fencing token.
+    /// request late or never. A follower that is cut off from its leader keeps acknowledging
+    /// requests for some seconds after the leader has expired the session. Code that cannot
+    /// tolerate that needs a committed write or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
         self.guard_deadline
     }
 
     /// Returns true if, according to the lease, no other session can own this session's ephemeral
-    /// znodes. Always true if no lease is possible; see [`guard_deadline`](Self::guard_deadline).
+    /// znodes. The result is always true if no lease is possible; see
+    /// [`guard_deadline`](Self::guard_deadline).
     pub fn is_leased(&self, now: Time) -> bool {
         !self.can_be_leased || self.lease_deadline.is_some_and(|deadline| now < deadline)
     }
 
-    /// Returns until when no server can have expired the session for lack of contact, provided that
-    /// the assumptions of [`Lease`](crate::Lease) hold. The time may lie in the past.
+    /// Returns the time until which no server can have expired the session for lack of contact,
+    /// provided that the assumptions of [`Lease`](crate::Lease) hold. This time may lie in the
+    /// past.
     ///
-    /// Returns `None` if there is no lease: it is disabled, the session timeout is too short for
-    /// one, or nothing has established one since a lock last began to need it.
+    /// Returns `None` if there is no lease: leases are disabled, the session timeout is too short
+    /// for one, or nothing has established one since a lock last began to need it.
     pub fn lease_deadline(&self) -> Option<Time> {
         self.lease_deadline
     }
 
-    /// Returns when an acknowledgement is overdue: two intervals after the newest acknowledged
-    /// request was sent, but never later than the guard deadline.
+    /// Returns the time from which an acknowledgement is overdue: two intervals after the newest
+    /// acknowledged request was sent, but never later than the guard deadline.
     ///
     /// The interval is the ping interval. While writes keep a lease that a lock needs, it is the
     /// interval of those writes instead, but at least half a second. Without a lease, the result is

@@ -13,8 +13,8 @@ use jute_codec::{EventType, SetWatches, Zxid};
 
 use super::flight::{OwnerId, WatchId, WatchNumber};
 
-/// Maximum bytes of paths in one SetWatches request, as in `ClientCnxn`. A server refuses requests
-/// that exceed its frame limit, and closes the connection with them.
+/// Maximum bytes of paths in one SetWatches request, as in `ClientCnxn`. A server refuses a request
+/// that exceeds its frame limit, and closes the connection.
 pub(crate) const BATCH_BYTES_MAX: usize = 128 * 1024;
 
 /// Sorts before all ids.
@@ -74,8 +74,8 @@ impl WatchRegistry {
         }
     }
 
-    /// Removes and returns the watches that an event fires. There may be none: the watcher was
-    /// dropped, or the reply that would have registered the watch was lost.
+    /// Removes and returns the watches that an event fires. There may be none, because the watcher
+    /// was dropped, or because the reply that would have registered the watch was lost.
     pub(crate) fn fire(&mut self, kind: EventType, path: &str) -> Vec<WatchId> {
         let kinds: &[WatchKind] = match kind {
             EventType::NODE_CREATED | EventType::NODE_DATA_CHANGED => {
@@ -110,8 +110,8 @@ impl WatchRegistry {
         self.by_id.clear();
     }
 
-    /// Returns the requests that restore all watches, all with the same relative zxid. Each has at
-    /// most [`BATCH_BYTES_MAX`] bytes of paths, or a single path that is longer.
+    /// Returns the requests that restore all watches, all with the same relative zxid. Each request
+    /// has at most [`BATCH_BYTES_MAX`] bytes of paths, or a single path that is longer.
     pub(crate) fn batches(&self, relative_zxid: Zxid) -> Vec<SetWatches> {
         let empty = || SetWatches { relative_zxid, data: vec![], exist: vec![], child: vec![] };
         let mut batches = Vec::new();
