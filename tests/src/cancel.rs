@@ -1,5 +1,5 @@
 //! Acquires that are dropped after every poll, or aborted after every turn of the scheduler, with
-//! every trouble of the connection around it.
+//! every fault of the connection around that moment.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -12,7 +12,7 @@ use crate::case::{Case, is_same};
 use crate::scene::{FIRST, SECOND, TURNS, Trouble, hold, poll_times, release, session, spawn};
 use crate::world::{World, run, sleep_ms};
 
-/// How long an acquire may take before it counts as waiting, with nothing left to wake it.
+/// How long an acquire may take before it counts as a wait that nothing will end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Whether the lock is held when a contender `W` begins, and how.
@@ -27,7 +27,8 @@ pub enum Start {
 }
 
 impl Start {
-    /// Every start of a pair. Those without an `H` belong to the pair of `W` and its rival alone.
+    /// Returns every start of a pair. Starts without an `H` are included only if `H` is the rival
+    /// of `W`.
     pub fn all<H: Case, W: Case>() -> Vec<Self> {
         let is_first = is_same::<H, W::Rival>();
         let is_free = is_first.then_some(Self::Free);
@@ -44,7 +45,7 @@ pub struct Bench<H: Case, W: Case> {
     pub client: Client,
     /// The other client.
     pub other: Client,
-    /// Its guard, if it holds the lock.
+    /// The guard of the other client, if it holds the lock.
     pub held: Option<Held<H, W>>,
 }
 
@@ -78,7 +79,7 @@ impl<H: Case, W: Case> Held<H, W> {
 }
 
 impl<H: Case, W: Case> Bench<H, W> {
-    /// A world in which the lock is held like this.
+    /// Creates a world with this start.
     pub async fn new(start: Start) -> Self {
         let world = World::new();
         let other = world.client(FIRST).await;
@@ -91,12 +92,12 @@ impl<H: Case, W: Case> Bench<H, W> {
         Self { world, client, other, held }
     }
 
-    /// The lock of the client under test.
+    /// Returns the lock of the client under test.
     pub fn lock(&self) -> W {
         W::of(&self.client)
     }
 
-    /// An acquire, or a try, of the client under test.
+    /// Starts an acquire, or a try, of the client under test.
     pub fn acquire(
         &self,
         is_try: bool,
@@ -133,7 +134,8 @@ impl<H: Case, W: Case> Bench<H, W> {
         assert!(world.server.sessions().contains(&session(&client)), "it was no expiry: {label}");
     }
 
-    /// Drops an acquire after so many polls. True if the acquire had ended before, or only waited.
+    /// Drops an acquire after `polls` polls. Returns true if the acquire ended earlier, or only
+    /// waited.
     ///
     /// # Panics
     ///
@@ -162,7 +164,7 @@ impl<H: Case, W: Case> Bench<H, W> {
         is_over
     }
 
-    /// Aborts an acquire after so many turns. True if the acquire had ended before.
+    /// Aborts an acquire after `turns` turns. Returns true if the acquire ended earlier.
     ///
     /// # Panics
     ///
@@ -189,7 +191,7 @@ impl<H: Case, W: Case> Bench<H, W> {
     }
 }
 
-/// Session of the client under test in the world of a [`Bench`].
+/// Returns the session of the client under test in the world of a [`Bench`].
 pub fn second_session() -> SessionId {
     run(async {
         let world = World::new();
@@ -198,8 +200,8 @@ pub fn second_session() -> SessionId {
     })
 }
 
-/// Calls `drop_after` with 0, 1, 2, … polls until it returns true because there was nothing left
-/// to drop, with every trouble in the first requests. Returns the number of calls.
+/// Calls `drop_after` with 0, 1, 2, … polls until it returns true because there was nothing left to
+/// drop, with every fault in the first requests. Returns the number of calls.
 ///
 /// # Panics
 ///

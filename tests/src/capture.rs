@@ -11,9 +11,9 @@
 //! close 1 >
 //! ```
 //!
-//! `>` is from the client, `<` from the server. Frames are hexadecimal and without their length,
-//! which follows from the line. `close` has the side that ended the connection. `time` has the
-//! seconds since the beginning. Text after `#` is a comment.
+//! `>` marks a frame of the client, and `<` a frame of the server. Frames are hexadecimal and
+//! without their length, which follows from the line. `close` names the side that ended the
+//! connection. `time` contains the seconds since the beginning. Text after `#` is a comment.
 
 mod message;
 

@@ -18,8 +18,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::wait::{PATIENCE, soon};
 
-/// All servers. A process has only one `Ensemble` at a time, so that no test meets the faults of
-/// another one.
+/// All servers. A process has only one `Ensemble` at a time, so no test is affected by the faults
+/// of another test.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
@@ -38,22 +38,22 @@ pub struct Server {
     container: String,
 }
 
-/// Role of a server that serves.
+/// Role of a server that serves clients.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "complete for servers that vote")]
 pub enum Role {
-    /// It follows the leader.
+    /// The server follows the leader.
     Follower,
-    /// It orders all writes.
+    /// The server is the leader, and orders all writes.
     Leader,
 }
 
 impl Ensemble {
-    /// Waits until no other test uses the ensemble, and until all its servers serve.
+    /// Waits until no other test uses the ensemble and all its servers serve clients.
     ///
     /// # Panics
     ///
-    /// If the environment names no ensemble, or not all servers serve in time.
+    /// If the environment names no ensemble, or some server does not serve clients in time.
     pub async fn take() -> Self {
         static ALONE: Mutex<()> = Mutex::const_new(());
         let alone = ALONE.lock().await;
@@ -76,12 +76,12 @@ impl Ensemble {
         ensemble
     }
 
-    /// The same, for servers with the tick and the sync limit of ZooKeeper's sample configuration,
-    /// which a client assumes by default.
+    /// Takes an ensemble like [`take`](Self::take). Its servers must have the tick and the sync
+    /// limit of ZooKeeper's sample configuration, which a client assumes by default.
     ///
     /// # Panics
     ///
-    /// As [`take`](Self::take), and if the servers have other values.
+    /// As for [`take`](Self::take), and if the servers have other values.
     pub async fn take_like_the_sample() -> Self {
         let ensemble = Self::take().await;
         for server in &ensemble.servers {
@@ -95,7 +95,7 @@ impl Ensemble {
         ensemble
     }
 
-    /// All servers, in the order of their numbers.
+    /// Returns all servers, in the order of their numbers.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
@@ -104,34 +104,34 @@ impl Ensemble {
     ///
     /// # Panics
     ///
-    /// If none does in time.
+    /// If no server leads in time.
     pub async fn leader(&self) -> Server {
         self.with_role(Role::Leader, None).await
     }
 
-    /// Waits until another server leads.
+    /// Waits until a server other than `old` leads.
     ///
     /// # Panics
     ///
-    /// If none does in time.
+    /// If no other server leads in time.
     pub async fn leader_but(&self, old: &Server) -> Server {
         self.with_role(Role::Leader, Some(old)).await
     }
 
-    /// Waits until a server follows, and returns the first one.
+    /// Waits until a server follows, and returns the first follower.
     ///
     /// # Panics
     ///
-    /// If none does in time.
+    /// If no server follows in time.
     pub async fn follower(&self) -> Server {
         self.with_role(Role::Follower, None).await
     }
 
-    /// Waits until another server follows.
+    /// Waits until a server other than `other` follows.
     ///
     /// # Panics
     ///
-    /// If none does in time.
+    /// If no other server follows in time.
     pub async fn follower_but(&self, other: &Server) -> Server {
         self.with_role(Role::Follower, Some(other)).await
     }
@@ -150,11 +150,11 @@ impl Ensemble {
         .await
     }
 
-    /// Waits until one leads and all others follow.
+    /// Waits until one server leads and all others follow.
     ///
     /// # Panics
     ///
-    /// If they do not in time.
+    /// If that does not happen in time.
     pub async fn whole(&self) {
         let mut roles = Vec::new();
         let whole = timeout(PATIENCE, async {
@@ -187,7 +187,7 @@ impl Ensemble {
     }
 
     /// Removes a server from the network of its peers. Clients still reach it, and it replies until
-    /// it notices.
+    /// it notices the fault.
     pub async fn cut_off(&self, server: &Server) -> Fault {
         let Server { container, number, .. } = server;
         let name = format!("peer{number}");
@@ -206,7 +206,7 @@ fn variable(name: &str) -> String {
 }
 
 impl Server {
-    /// Its role; `None` while it does not serve.
+    /// Returns the role of the server, or `None` while it does not serve clients.
     ///
     /// # Panics
     ///
@@ -245,8 +245,8 @@ pub struct Fault {
 
 impl Fault {
     async fn begin(fault: &[&str], remedy: &[&str]) -> Self {
-        // Created before the fault begins, since a test that is dropped in between must not leave
-        // the fault behind.
+        // The value is created before the fault begins, because a test that is dropped in between
+        // must not leave the fault behind.
         let this = Self { remedy: Some(remedy.iter().copied().map(str::to_owned).collect()) };
         docker(fault).await;
         this
@@ -260,7 +260,8 @@ impl Fault {
     }
 }
 
-/// The test has failed, and the runtime may be gone. So this blocks, and only prints its failures.
+/// When this runs, the test has failed and the runtime may be gone. So the drop blocks, and only
+/// prints its failures.
 impl Drop for Fault {
     fn drop(&mut self) {
         let Some(remedy) = self.remedy.take() else { return };
@@ -281,6 +282,7 @@ async fn docker(arguments: &[&str]) {
 }
 
 const SAMPLE: [&str; 2] = ["tickTime=2000", "syncLimit=5"];
-/// A paused server never replies. A server without a leader replies at once that it does not serve.
+/// A paused server never replies. A server without a leader replies at once that it does not serve
+/// clients.
 const REPLY_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! Processes that fight for one lock, each behind proxies of its own.
+//! Processes that contend for one lock, each behind its own proxies.
 #![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
 
 use std::fs;
@@ -27,7 +27,7 @@ pub struct Fight {
     proxies: Vec<Vec<Proxy>>,
 }
 
-/// Paths that Cargo sets only for the tests of this package.
+/// Paths that Cargo provides only to the tests of this package.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "written out by the suites")]
 pub struct Build<'a> {
@@ -41,9 +41,9 @@ pub struct Build<'a> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
 pub enum Network {
-    /// It does not fail.
+    /// The network does not fail.
     Calm,
-    /// It cuts connections, loses replies and refuses connections, at random.
+    /// The network randomly cuts connections, loses replies and refuses connections.
     Failing,
 }
 
@@ -68,8 +68,8 @@ impl Fight {
         let log = Path::new(build.folder).join(name);
         fs::write(&log, "").expect("the log can be written");
         if contest.is_shared {
-            // Not a container, which the server may delete while it is empty: the sequence numbers
-            // of its znodes must grow.
+            // The directory is not a container, because the server may delete a container while it
+            // is empty, and the sequence numbers of the znodes must keep growing.
             let client = fixture.client().await;
             for path in ["/locks", LOCK] {
                 let created = client.create(path, "", CreateMode::Persistent).await;
@@ -82,8 +82,8 @@ impl Fight {
             let mut proxies = fixture.proxies().await;
             if network == Network::Failing {
                 for proxy in &mut proxies {
-                    // The same faults at the same time, because the whole network of the process
-                    // fails.
+                    // All proxies of a process have the same faults at the same time, because its
+                    // whole network fails.
                     proxy.chaos(seed, FAULT_INTERVAL_MEAN);
                 }
             }
@@ -112,12 +112,13 @@ impl Fight {
         }
     }
 
-    /// True if a process has ended. None does before [`end`](Self::end), unless it fails.
+    /// Returns whether a process has ended. A process ends before [`end`](Self::end) only if it
+    /// fails.
     pub fn one_has_ended(&mut self) -> bool {
         self.contenders.iter_mut().any(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Tells the processes to end, and waits for them. Returns what went wrong.
+    /// Tells the processes to end, and waits for them. Returns all problems.
     ///
     /// # Panics
     ///
@@ -140,7 +141,7 @@ impl Fight {
         problems
     }
 
-    /// The records so far.
+    /// Returns the records so far.
     ///
     /// # Panics
     ///
@@ -150,7 +151,8 @@ impl Fight {
         read(&log).unwrap_or_else(|problem| panic!("{}: {problem}", self.log.display()))
     }
 
-    /// True if every process was granted the lock `grants_min` times since a line of the log.
+    /// Returns whether every process was granted the lock `grants_min` times since line `from` of
+    /// the log.
     pub fn all_served(&self, records: &[Record], grants_min: usize, from: usize) -> bool {
         let grants = |process: usize| {
             let is_grant =
@@ -160,7 +162,7 @@ impl Fight {
         (0..self.contenders.len()).all(|process| grants(process) >= grants_min)
     }
 
-    /// Sum of the statistics of all proxies.
+    /// Returns the sum of the statistics of all proxies.
     pub fn network(&self) -> Statistics {
         let mut sum = Statistics::default();
         for one in self.proxies.iter().flatten().map(Proxy::statistics) {
@@ -174,8 +176,8 @@ impl Fight {
     }
 }
 
-/// Waits until no contender is left in the lock's directory, and no other ephemeral. Sessions that
-/// could not be closed expire.
+/// Waits until the lock's directory contains no contender, and no other ephemeral exists. Sessions
+/// that could not be closed expire.
 ///
 /// # Panics
 ///

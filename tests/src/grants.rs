@@ -1,8 +1,8 @@
 //! The log of processes that contend for one lock, and its checker.
 //!
-//! Every process appends to the same file, each line with one write, so the order of the lines is
-//! a global order of events. `grant` is written after the lock was granted, and `release` before
-//! the lock is released. So the time between the two lines is part of the time of holding, and
+//! Every process appends to the same file, each line with one write, so the order of the lines is a
+//! global order of events. `grant` is written after the lock was granted, and `release` before the
+//! lock is released. So the process holds the lock for the whole time between the two lines, and
 //! overlaps in the log are real.
 
 use std::collections::BTreeSet;
@@ -13,24 +13,25 @@ use std::time::Duration;
 use crate::case::{Case, names};
 use crate::with_case;
 
-/// What the processes fight for, and what must hold of its grants. Contenders of a shared case
-/// fight with their rivals.
+/// The lock that the processes contend for, and the rules for its grants. Contenders of a shared
+/// case compete with their rivals.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Contest {
     /// Name of the case.
     pub name: &'static str,
-    /// Contenders that exclude each other are granted the lock in the order of their znodes.
+    /// Whether contenders that exclude each other are granted the lock in the order of their
+    /// znodes.
     pub is_fair: bool,
-    /// Some contenders share the lock, and have no fencing token.
+    /// Whether some contenders share the lock and have no fencing token.
     pub is_shared: bool,
-    /// Each contender has a znode with a name of its own.
+    /// Whether each contender has a znode with its own name.
     pub is_queued: bool,
-    /// A holder may continue as a reader.
+    /// Whether a holder may continue as a reader.
     pub has_downgrade: bool,
 }
 
 impl Contest {
-    /// The contest for a case.
+    /// Returns the contest of a case.
     pub fn of<C: Case>() -> Self {
         Self {
             name: C::NAME,
@@ -41,7 +42,7 @@ impl Contest {
         }
     }
 
-    /// The contests for all cases.
+    /// Returns the contests of all cases.
     pub fn all() -> Vec<Self> {
         let contest = |name| with_case!(name, C => Self::of::<C>()).expect("it is in the list");
         names().into_iter().map(contest).collect()
@@ -51,19 +52,19 @@ impl Contest {
 /// A line of the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Record {
-    /// What happened.
+    /// The event that happened.
     pub event: Event,
     /// Number of the process, from 0.
     pub process: usize,
     /// Round of the process.
     pub round: u64,
-    /// The fencing token; 0 for readers, which have none.
+    /// The fencing token, or 0 for a reader, which has no token.
     pub token: i64,
     /// Details of the event, without a space.
     pub detail: String,
     /// Number of the connection of the process at the time.
     pub connection: u64,
-    /// Milliseconds of the wall clock, for people. No check uses them.
+    /// Milliseconds of the wall clock, for human readers. No check uses them.
     pub ms: u64,
 }
 
@@ -72,26 +73,26 @@ pub struct Record {
 pub enum Event {
     /// The process is connected.
     Start,
-    /// It was granted the lock. Detail: path of its znode.
+    /// The process was granted the lock. The detail is the path of its znode.
     Grant,
-    /// It is a writer, and is about to become a reader.
+    /// The process is a writer that is about to become a reader.
     Share,
-    /// It is about to release. Detail: state of the lock.
+    /// The process is about to release the lock. The detail is the state of the lock.
     Release,
-    /// It found the lock lost after it had written `Release`. Detail: the reason.
+    /// The process found the lock lost after it had written `Release`. The detail is the reason.
     Lost,
-    /// It has released. Detail: the outcome.
+    /// The process has released the lock. The detail is the outcome.
     Done,
-    /// It gave up waiting, as planned.
+    /// The process gave up waiting, as planned.
     Missed,
-    /// Its session expired while it waited, too often to go on.
+    /// The process gave up because its session expired too often while it waited.
     Expired,
 }
 
 /// Requirements for a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// What the processes fight for.
+    /// The lock that the processes contend for, and its rules.
     pub contest: Contest,
     /// Number of processes.
     pub processes: usize,
@@ -104,7 +105,7 @@ pub struct Expected {
 /// Figures of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Summary {
-    /// Grants.
+    /// Number of grants.
     pub grants: usize,
     /// Grants of readers.
     pub shared: usize,
@@ -122,10 +123,10 @@ pub struct Summary {
     pub at_risk: usize,
     /// Reconnects while waiting for the lock.
     pub cuts_waiting: u64,
-    /// Reconnects while holding it. Together with [`at_risk`](Self::at_risk) these are all faults
-    /// of that time, since a short hold ends before the client reconnects.
+    /// Reconnects while holding the lock. A short hold may end before the client reconnects, so the
+    /// faults during holds are these reconnects and [`at_risk`](Self::at_risk) together.
     pub cuts_holding: u64,
-    /// Reconnects while releasing it.
+    /// Reconnects while releasing the lock.
     pub cuts_releasing: u64,
     /// Longest time between one grant and the next.
     pub gap_max: Duration,
@@ -172,7 +173,7 @@ pub fn check(log: &[Record], expected: &Expected) -> Result<Summary, Vec<String>
     }
 }
 
-/// Figures of a log that may still grow.
+/// Returns the figures of a log that may still grow.
 pub fn progress(log: &[Record]) -> Summary {
     summary(log, &[])
 }
@@ -182,8 +183,8 @@ pub fn progress(log: &[Record]) -> Summary {
 struct Tenure<'a> {
     grant: &'a Record,
     from: usize,
-    /// Line from which on it shares the lock: its first for a reader, that of the downgrade for a
-    /// writer.
+    /// Line from which on the process shares the lock. For a reader this is the line of its grant,
+    /// and for a writer the line of the downgrade.
     shares: usize,
     until: usize,
     is_lost: bool,
@@ -252,8 +253,9 @@ fn follows(before: Option<&Record>, record: &Record) -> bool {
     }
 }
 
-/// If two contenders that exclude each other hold at the same time, the one that was first in the
-/// queue must know that it has lost the lock. Returns the number of readers that joined others.
+/// Checks the overlaps: if two contenders that exclude each other hold the lock at the same time,
+/// the contender that is ahead in the queue must know that it has lost the lock. Returns the number
+/// of readers that joined others.
 fn check_overlaps(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) -> usize {
     let mut joins = 0;
     let mut open: Vec<&Tenure<'_>> = Vec::new();
@@ -275,17 +277,17 @@ fn check_overlaps(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<S
     joins
 }
 
-/// Tokens grow with the grants, so the grants follow the order in which the znodes were created.
-/// Only a process that has lost the lock may have written its grant too late.
+/// Checks that the tokens grow with the grants, so that the grants follow the order in which the
+/// znodes were created. Only a process that has lost the lock may have written its grant too late.
 fn check_tokens(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
-    // In a queue without an order, a contender that came late may hold before one that came early.
+    // In a queue without an order, a late contender may be granted the lock before an early one.
     let do_grow = contest.is_fair || !contest.is_queued;
     let mut highest = 0;
     let mut znodes = BTreeSet::new();
     let mut tokens = BTreeSet::new();
     for tenure in tenures {
         let grant = tenure.grant;
-        // The znodes of an exclusive lock have one name.
+        // All znodes of an exclusive lock have the same name.
         let is_new_znode = znodes.insert(&grant.detail) || !contest.is_queued;
         let is_reader = contest.is_shared && grant.token == 0;
         let is_new_token = is_reader || tokens.insert(grant.token);
@@ -299,8 +301,8 @@ fn check_tokens(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<Str
     }
 }
 
-/// No contender is granted the lock after another one that is behind it in the queue and that it
-/// excludes. The tokens show this for writers only.
+/// Checks that no contender is granted the lock after a contender that is behind it in the queue
+/// and that it excludes. The tokens show this for writers only.
 fn check_passing(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<String>) {
     let (mut highest, mut highest_writer) = (0, 0);
     for tenure in tenures {
@@ -318,16 +320,16 @@ fn check_passing(contest: Contest, tenures: &[Tenure<'_>], problems: &mut Vec<St
 }
 
 impl Tenure<'_> {
-    /// What the ensemble orders contenders by.
+    /// Returns the number by which the ensemble orders contenders.
     fn place(&self, contest: Contest) -> i64 {
         if !contest.is_shared {
             return self.grant.token;
         }
-        // Readers have no token. The sequence number of the znode serves as well, since the
-        // directory is not deleted meanwhile.
+        // Readers have no token. The sequence number of the znode works as well, because the
+        // directory is not deleted during the run.
         let path = &self.grant.detail;
         let digits = path.len().checked_sub(SEQUENCE_DIGITS).and_then(|at| path.get(at..));
-        // The first number is 0, and 0 is below all places.
+        // The first sequence number is 0, but 0 must be lower than all places.
         digits.and_then(|digits| digits.parse().ok()).map_or(0, |number: i64| number + 1)
     }
 }
@@ -379,7 +381,7 @@ fn summary(log: &[Record], tenures: &[Tenure<'_>]) -> Summary {
 }
 
 impl Record {
-    /// True if the process neither holds the lock nor releases it.
+    /// Returns whether the process neither holds the lock nor releases it.
     fn is_idle(&self) -> bool {
         matches!(self.event, Event::Start | Event::Done | Event::Missed | Event::Expired)
     }

@@ -1,4 +1,4 @@
-//! Harness that the suites of this package share.
+//! The test harness that the suites of this package share.
 
 pub mod cancel;
 pub mod capture;

@@ -1,4 +1,4 @@
-//! Contenders for the lock under test, as suites see them that also run against real servers.
+//! Contenders for the lock under test, for suites that also run against real servers.
 
 use std::future::IntoFuture as _;
 
@@ -14,12 +14,12 @@ use crate::wait::{PATIENCE, event, soon};
 ///
 /// # Panics
 ///
-/// If it is not granted in time.
+/// If the lock is not granted in time.
 pub async fn acquire<C: Case>(lock: &C) -> Guard<C::Kind> {
     lock.acquire().timeout(PATIENCE).await.expect("the lock is free")
 }
 
-/// The number of contenders in the queue, as the leader knows it.
+/// Returns the number of contenders in the queue according to the leader.
 ///
 /// # Panics
 ///
@@ -29,12 +29,12 @@ pub async fn contenders(client: &Client) -> usize {
     client.get_children(LOCK).await.expect("the directory exists").len()
 }
 
-/// Paths of the contender znodes that the leader knows, and a watch that fires when they change.
-/// There are no znodes if there is no directory.
+/// Returns the paths of the contender znodes according to the leader, and a watch that fires when
+/// they change. Without a directory, there are no znodes.
 ///
 /// # Panics
 ///
-/// If they cannot be read.
+/// If the directory cannot be read.
 pub async fn znodes<C: Case>(client: &Client) -> (Vec<String>, Watcher) {
     client.sync("/").await.expect("the connection holds");
     if C::MARK.is_none() {
@@ -60,7 +60,7 @@ pub async fn znodes<C: Case>(client: &Client) -> (Vec<String>, Watcher) {
 ///
 /// # Panics
 ///
-/// If there never are so many.
+/// If there are never `count` znodes.
 pub async fn until_znodes<C: Case>(client: &Client, count: usize) {
     let mut seen = Vec::new();
     let reached = tokio::time::timeout(PATIENCE, async {
@@ -78,14 +78,14 @@ pub async fn until_znodes<C: Case>(client: &Client, count: usize) {
 }
 
 /// Gives a client time to react to past events: a waiter that learns of a change sends a request,
-/// and another one after the reply.
+/// and after the reply another request.
 ///
 /// # Panics
 ///
 /// If the connection breaks.
 pub async fn settle(client: &Client) {
     for _ in 0..SETTLING_ROUNDS {
-        // The reply follows the events, and the replies to earlier requests.
+        // The reply arrives after the events, and after the replies to earlier requests.
         client.sync("/").await.expect("the connection holds");
         tokio::task::yield_now().await;
     }
@@ -123,7 +123,7 @@ impl<K: Kind> Waiter<K> {
         Self { acquiring }
     }
 
-    /// False once the contender has the lock, or has failed.
+    /// Returns false once the contender has the lock or has failed.
     pub fn is_waiting(&mut self) -> bool {
         self.acquiring.try_join_next().is_none()
     }

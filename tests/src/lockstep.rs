@@ -1,8 +1,8 @@
 //! Servers and a client process, each with a clock of its own, in virtual time.
 //!
-//! There are two runtimes with paused clocks, one for the servers and one for the client, joined
-//! by in-memory pipes. The test steps both. The client's clock may be fast or slow, and its process
-//! may be frozen: then it is not stepped, and its clock jumps before it continues.
+//! There are two runtimes with paused clocks, one for the servers and one for the client, joined by
+//! in-memory pipes. The test advances both in steps. The client's clock may be fast or slow, and
+//! its process may be frozen: it is then not advanced, and its clock jumps before it continues.
 
 use std::future::{Future, ready};
 use std::pin::{Pin, pin};
@@ -22,7 +22,7 @@ const ROUNDS: usize = 4;
 /// How often each task may run within one round.
 const TURNS: usize = 4;
 
-/// A session with a timeout of four seconds renews its lease five times in each.
+/// A session with a timeout of four seconds renews its lease five times per second.
 const PACE: Pace = Pace { per_minute: 400, ..Pace::CALM };
 
 /// The two sides.
@@ -40,7 +40,7 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// Both sides. The client's clock runs at `rate` thousandths of the true speed.
+    /// Creates both sides. The client's clock runs at `rate` thousandths of the true speed.
     pub fn new(config: ServerConfig, rate: u32) -> Self {
         let servers = runtime();
         let server = servers.block_on(async { TestServer::start(config) });
@@ -48,7 +48,7 @@ impl Lockstep {
         Self { server, servers, process: runtime(), rate, now, missed }
     }
 
-    /// A client of the servers, connected.
+    /// Connects a client to the servers.
     ///
     /// # Panics
     ///
@@ -57,7 +57,7 @@ impl Lockstep {
         let (server, servers) = (self.server.clone(), self.servers.handle().clone());
         let meter = Meter::new(PACE, Total::default());
         let connector = move |_host| {
-            // The clock of the servers, not that of the client.
+            // The connection must use the clock of the servers, not the client's.
             let _context = servers.enter();
             ready(server.connect().map(|stream| meter.stream(stream)))
         };
@@ -90,7 +90,7 @@ impl Lockstep {
         look()
     }
 
-    /// Waits for the loss in the client's process.
+    /// Spawns a task in the client's process that waits for the loss of the lock.
     pub fn await_loss(&self, guard: &Guard) -> tokio::task::JoinHandle<LostReason> {
         self.process.handle().spawn(guard.lost())
     }
@@ -123,7 +123,8 @@ impl Lockstep {
         let missed = std::mem::take(&mut self.missed) * self.rate / 1000;
         let seen = self.process.block_on(async {
             let mut jump = pin!(tokio::time::advance(missed));
-            // Its first poll advances the clock. Its second poll follows those of the other tasks.
+            // The first poll advances the clock. The second poll happens after the polls of the
+            // other tasks.
             let is_pending =
                 jump.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
             assert!(is_pending, "other tasks have run before `look`");

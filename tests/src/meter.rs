@@ -1,4 +1,4 @@
-//! Counts what a client sends and receives, and bounds it.
+//! Counts what a client sends and receives, and limits it.
 //!
 //! A client that spins never lets virtual time pass, so no other task could observe it. So the
 //! stream itself counts, and panics in the task of a client that sends more than its [`Pace`]
@@ -20,22 +20,22 @@ use tokio::time::Instant;
 pub struct Pace {
     /// Within each second since its first connection.
     pub per_second: usize,
-    /// Within each minute since then.
+    /// Within each minute since its first connection.
     pub per_minute: usize,
 }
 
 impl Pace {
     /// Pace of a client with a few operations at a time. It is enough for every cut and every pair
-    /// of cuts of the enumeration, and for a cut each 100 ms.
+    /// of cuts of the enumeration, and for a cut every 100 ms.
     pub const CALM: Self = Self { per_second: 60, per_minute: 200 };
 
-    /// Pace of a client with this many acquires and releases at a time.
+    /// Returns the pace of a client with this many acquires and releases at a time.
     pub const fn of(waits: usize) -> Self {
         let Self { per_second, per_minute } = Self::CALM;
         Self { per_second: per_second * waits, per_minute: per_minute * waits }
     }
 
-    /// Pace of a client that also sends this many requests at once.
+    /// Returns the pace of a client that also sends this many other requests at once.
     #[must_use]
     pub const fn beside(self, requests: usize) -> Self {
         Self { per_second: self.per_second + requests, per_minute: self.per_minute + requests }
@@ -57,12 +57,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Bytes in both directions.
+    /// Returns the number of bytes in both directions.
     pub fn bytes(self) -> u64 {
         self.sent + self.received
     }
 
-    /// The difference to the counts at an earlier moment.
+    /// Returns the counts since an earlier moment.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -99,7 +99,7 @@ struct Own {
 }
 
 impl Total {
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counted(&self) -> Counted {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,7 +110,7 @@ impl Total {
 }
 
 impl Meter {
-    /// A meter that panics in the task of a client that exceeds this pace.
+    /// Creates a meter that panics in the task of a client that exceeds this pace.
     pub fn new(pace: impl Into<Option<Pace>>, total: Total) -> Self {
         let own = Own {
             start: None,
@@ -123,7 +123,7 @@ impl Meter {
         Self { pace: pace.into(), own: Arc::new(Mutex::new(own)), total }
     }
 
-    /// The counts of this client so far.
+    /// Returns the counts of this client so far.
     pub fn counted(&self) -> Counted {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).counted
     }
@@ -157,7 +157,7 @@ impl Meter {
         }
         let (second, minute) = (own.in_second, own.in_minute);
         let ops: Vec<_> = own.ops.iter().map(|(op, count)| (OpCode(*op), *count)).collect();
-        // Unlocked before the panic, so that the counts can still be read.
+        // The mutex is unlocked before the panic, so that the counts can still be read.
         drop(own);
         panic!(
             "a client spins: {second} requests within a second, {minute} within a minute, allowed \
@@ -194,7 +194,7 @@ pub struct Metered<S> {
     meter: Meter,
     requests: Frames<REQUEST_HEAD>,
     replies: Frames<REPLY_HEAD>,
-    /// Opcodes of the pending requests without pings, in the order in which replies come.
+    /// Opcodes of the pending requests except pings, in the order in which replies arrive.
     unanswered: VecDeque<i32>,
 }
 
@@ -262,7 +262,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 struct Frames<const HEAD: usize> {
     /// First bytes of the current frame.
     head: Vec<u8>,
-    /// Number of bytes that follow them in the frame.
+    /// Number of bytes of the frame that follow the head and have not arrived yet.
     left: usize,
     has_greeted: bool,
 }
@@ -270,8 +270,8 @@ struct Frames<const HEAD: usize> {
 impl<const HEAD: usize> Frames<HEAD> {
     const LENGTH: usize = 4;
 
-    /// The frames whose head ends in these bytes: their length, and the last number of the head. No
-    /// frame is shorter than its head.
+    /// Returns the frames whose head ends in these bytes: their length, and the last number of the
+    /// head. No frame is shorter than its head.
     fn take(&mut self, mut bytes: &[u8]) -> Vec<(usize, i32)> {
         let mut frames = Vec::new();
         while !bytes.is_empty() {
@@ -330,7 +330,7 @@ mod tests {
         }
     }
 
-    /// The message of the panic of a client that sends these bytes.
+    /// Returns the panic message of a client that sends these requests.
     fn refusal(meter: &Meter, requests: &[i32]) -> String {
         let panic = catch_unwind(AssertUnwindSafe(|| meter.sent(10, requests)));
         *panic.unwrap_err().downcast().expect("a message with figures")

@@ -46,7 +46,7 @@ impl Proxy {
         Self { addr, shared, tasks }
     }
 
-    /// The address to which clients connect.
+    /// Returns the address to which clients connect.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -68,7 +68,7 @@ impl Proxy {
         self.shared.refuse_for(time);
     }
 
-    /// Forwards new connections again, whatever was to be refused.
+    /// Forwards new connections again, even if [`Proxy::refuse_for`] has not ended yet.
     pub fn admit_all(&self) {
         self.shared.control.send_modify(|control| control.refuse_until = None);
     }
@@ -83,7 +83,7 @@ impl Proxy {
         self.shared.control.send_modify(|control| control.paused = false);
     }
 
-    /// The statistics so far.
+    /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
         *self.shared.statistics.borrow()
     }
@@ -96,7 +96,8 @@ impl Proxy {
 
     /// Begins a fault after each of a series of random intervals, until the proxy is dropped.
     ///
-    /// The seed determines the faults and the intervals. What they hit depends on the traffic.
+    /// The seed determines the faults and the intervals. Which connections and bytes the faults hit
+    /// depends on the traffic.
     pub fn chaos(&mut self, seed: u64, mean_interval: Duration) {
         self.tasks.spawn(chaos(self.shared.clone(), SplitMix64::new(seed), mean_interval));
     }
@@ -113,7 +114,7 @@ pub struct Statistics {
     pub unreachable: u64,
     /// Connections reset by a fault.
     pub cut: u64,
-    /// Those of the above that were reset by [`Proxy::lose_replies`], with a discarded reply.
+    /// Connections among these that [`Proxy::lose_replies`] reset after it had discarded a reply.
     pub lost: u64,
     /// Connections forwarded at this moment.
     pub open: u64,
@@ -145,7 +146,7 @@ impl Shared {
         self.statistics.send_modify(change);
     }
 
-    /// Returns the number of a new connection; `None` if the connection is to be refused.
+    /// Returns the number of a new connection, or `None` if the connection must be refused.
     fn admit(&self) -> Option<u64> {
         let now = Instant::now();
         let mut number = None;
@@ -195,7 +196,7 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
         return;
     };
     for stream in [&client, &server] {
-        // Without it the connection is slower, and as correct.
+        // If this fails, the connection is slower but still correct.
         let _ = stream.set_nodelay(true);
     }
     shared.count(|statistics| {
@@ -203,7 +204,8 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
         statistics.open += 1;
     });
     let end = forward(&mut client, &mut server, number, &shared).await;
-    // Closed before they are counted, so that a test that waits for the count finds them closed.
+    // The streams are closed before they are counted, so that a test that waits for the count finds
+    // them closed.
     match end {
         End::Closed => drop((client, server)),
         End::Cut | End::Lost => {
@@ -222,9 +224,9 @@ async fn serve(mut client: TcpStream, upstream: SocketAddr, number: u64, shared:
 enum End {
     /// A peer has closed, or a socket has failed.
     Closed,
-    /// A fault has ended it.
+    /// A fault has ended the connection.
     Cut,
-    /// A fault has ended it, and discarded a reply.
+    /// A fault has ended the connection and discarded a reply.
     Lost,
 }
 
@@ -254,7 +256,7 @@ async fn forward(
 }
 
 enum PumpError {
-    /// Bytes have arrived that a fault discards.
+    /// A fault discards the bytes that have arrived.
     Lost,
     Io,
 }
@@ -275,7 +277,7 @@ async fn pump(
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let length = from.read(&mut chunk).await?;
-        // Checked after the read, which may have begun long before the pause did.
+        // The check follows the read, because the read may have begun long before the pause.
         let lost = {
             let control = control.wait_for(|control| !control.paused).await;
             loses(&control.expect("`shared` holds the sender"))
@@ -291,7 +293,7 @@ async fn pump(
     }
 }
 
-/// Closes with a reset, which the peer sees at once and which discards unsent bytes.
+/// Closes the stream with a reset, which the peer sees at once and which discards unsent bytes.
 fn reset(stream: TcpStream) {
     // If this fails, the peer sees an ordinary close, which is a lost connection as well.
     let _ = stream.set_zero_linger();
@@ -306,7 +308,7 @@ async fn chaos(shared: Shared, mut random: SplitMix64, mean_interval: Duration) 
                 shared.refuse_for(random.around(mean_interval / 4));
                 shared.cut_all();
             }
-            // Twice as often as the others, because it leaves outcomes unknown.
+            // This fault happens twice as often as the others, because it leaves outcomes unknown.
             _ => shared.lose_replies(),
         }
     }

@@ -1,4 +1,4 @@
-//! Repeatable random numbers: the same seed gives the same run.
+//! Repeatable random numbers: the same seed produces the same run.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ impl SplitMix64 {
         Self { state: seed }
     }
 
-    /// The next number of the sequence.
+    /// Returns the next number of the sequence.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -23,7 +23,7 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 to `bound - 1`.
+    /// Returns a number from 0 to `bound - 1`.
     ///
     /// # Panics
     ///
@@ -33,7 +33,7 @@ impl SplitMix64 {
         self.next_u64() % bound
     }
 
-    /// A uniformly distributed time from zero to twice `mean`.
+    /// Returns a uniformly distributed time from zero to twice `mean`.
     pub fn around(&mut self, mean: Duration) -> Duration {
         let nanos = u64::try_from(mean.as_nanos()).unwrap_or(u64::MAX / 2);
         Duration::from_nanos(self.below(nanos.saturating_mul(2).saturating_add(1)))

@@ -1,11 +1,12 @@
-//! The rules of a mixed queue: contenders of several implementations fight for one lock, and report
-//! to a referee.
+//! The rules of a mixed queue: contenders of several implementations compete for one lock, and
+//! report to a referee.
 //!
 //! A contender sends `enter` after it was granted the lock, and begins its work when the referee
-//! acknowledges that. It sends `leave` when the work is done, and releases when the referee
-//! acknowledges that. So the time between the two messages is part of the time of holding, and
-//! covers the work: overlaps that the referee sees are real, and it misses no overlap of work. For
-//! the same reason a writer sends `downgrade` before it becomes a reader.
+//! acknowledges the message. It sends `leave` when the work is done, and releases the lock when the
+//! referee acknowledges the message. So the contender holds the lock for the whole time between the
+//! two messages, and does all its work in that time: overlaps that the referee sees are real, and
+//! it misses no overlap of work. For the same reason a writer sends `downgrade` before it becomes a
+//! reader.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,10 +31,10 @@ pub struct Rules {
 #[derive(Clone, Copy, Debug)]
 pub struct Readers {
     /// Minimum number of times that readers of each implementation joined a reader of another
-    /// implementation that is ahead of them in the queue. A reader that waits for readers never
-    /// does.
+    /// implementation that is ahead of them in the queue. A reader that waits for other readers
+    /// never joins them.
     pub joins_min: usize,
-    /// Minimum number of writers that became readers without a gap.
+    /// Minimum number of writers that became readers without releasing the lock in between.
     pub downgrades_min: usize,
 }
 
@@ -41,9 +42,9 @@ pub struct Readers {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "there is no third kind")]
 pub enum Kind {
-    /// None.
+    /// No other contenders.
     Exclusive,
-    /// Other contenders that share it.
+    /// Other contenders that share the lock.
     Shared,
 }
 
@@ -51,17 +52,17 @@ pub enum Kind {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "complete by definition")]
 pub enum Word {
-    /// It is connected, and belongs to this implementation.
+    /// The contender is connected, and belongs to this implementation.
     Hello(String),
-    /// It was granted the lock, with this znode.
+    /// The contender was granted the lock, with this znode.
     Enter(Kind, String),
-    /// It is about to share the lock.
+    /// The contender is about to share the lock.
     Downgrade,
-    /// It is about to release.
+    /// The contender is about to release the lock.
     Leave,
-    /// It gave up waiting, as planned.
+    /// The contender gave up waiting, as planned.
     Missed,
-    /// It has released everything, and its session still lives.
+    /// The contender has released everything, and its session is still alive.
     Done,
 }
 
@@ -72,8 +73,7 @@ pub struct Referee {
     contenders: Vec<Contender>,
     inside: Vec<Inside>,
     last: Option<(String, Kind)>,
-    /// The highest sequence number that has entered, of all contenders and of those that do not
-    /// share.
+    /// The highest sequence number that has entered, among all contenders and among exclusive ones.
     highest: Option<u32>,
     highest_exclusive: Option<u32>,
     figures: Figures,
@@ -88,8 +88,8 @@ pub struct Figures {
     pub exclusive: usize,
     /// Shared grants.
     pub shared: usize,
-    /// Grants to another implementation than that of the previous grant, if at least one of the two
-    /// is exclusive.
+    /// Grants to a different implementation than the previous grant, if at least one of the two
+    /// grants is exclusive.
     pub hand_offs: usize,
     /// Readers that joined a reader of another implementation that is ahead of them in the queue.
     pub joins: usize,
@@ -125,7 +125,7 @@ struct Inside {
 }
 
 impl Referee {
-    /// A referee without contenders.
+    /// Creates a referee without contenders.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -182,7 +182,7 @@ impl Referee {
         }
     }
 
-    /// Handles the end of a contender.
+    /// Handles the end of a contender's connection.
     pub fn hung_up(&mut self, number: usize) {
         let Some(contender) = self.contenders.get_mut(number) else { return };
         let before = std::mem::replace(&mut contender.phase, Phase::Gone);
@@ -197,28 +197,28 @@ impl Referee {
         self.problems.push(problem);
     }
 
-    /// True if all contenders are there.
+    /// Returns whether all contenders have connected.
     pub fn all_are_here(&self) -> bool {
         self.contenders.len() >= self.rules.contenders
     }
 
-    /// True if no contender competes any more.
+    /// Returns whether no contender still competes for the lock.
     pub fn all_are_done(&self) -> bool {
         let is_over = |one: &Contender| matches!(one.phase, Phase::Done | Phase::Gone);
         self.all_are_here() && self.contenders.iter().all(is_over)
     }
 
-    /// True if all contenders have ended.
+    /// Returns whether all contenders have disconnected.
     pub fn all_are_gone(&self) -> bool {
         self.all_are_here() && self.contenders.iter().all(|one| one.phase == Phase::Gone)
     }
 
-    /// True if the queue may end: all requirements are met, or a rule was violated.
+    /// Returns whether the queue may end: all requirements are met, or a rule was violated.
     pub fn is_enough(&self) -> bool {
         !self.problems.is_empty() || self.missing().is_empty()
     }
 
-    /// The requirements that are not met yet.
+    /// Returns the requirements that are not met yet.
     pub fn missing(&self) -> Vec<String> {
         let Rules { contenders, hand_offs_min, grants_min, readers, .. } = self.rules;
         let mut missing = Vec::new();
@@ -247,7 +247,7 @@ impl Referee {
         missing
     }
 
-    /// The figures of the queue.
+    /// Returns the figures of the queue.
     ///
     /// # Errors
     ///
@@ -288,7 +288,8 @@ impl Referee {
         self.count(implementation, kind);
     }
 
-    /// First come, first served: no contender that it excludes may enter after one behind it.
+    /// Checks that no contender enters after a contender behind it that it excludes. Returns the
+    /// sequence number.
     fn check_order(&mut self, kind: Kind, znode: &str) -> Option<u32> {
         let Some(sequence) = sequence(znode, &self.rules.directory) else {
             self.problem(format!("no contender in {}: {znode}", self.rules.directory));
@@ -308,7 +309,8 @@ impl Referee {
         Some(sequence)
     }
 
-    /// True if a contender of another implementation holds the lock, and is ahead in the queue.
+    /// Returns whether a contender of another implementation holds the lock, and is ahead in the
+    /// queue.
     fn is_behind_another(&self, number: usize, sequence: Option<u32>) -> bool {
         let implementation = |number: usize| self.contenders.get(number).map(|c| &c.implementation);
         let own = implementation(number);
@@ -344,7 +346,7 @@ impl Referee {
     }
 }
 
-/// The sequence number of a znode, if it is a child of the directory.
+/// Returns the sequence number of a znode, if it is a child of the directory.
 fn sequence(znode: &str, directory: &str) -> Option<u32> {
     let name = znode.strip_prefix(directory)?.strip_prefix('/')?;
     let digits = name.get(name.len().checked_sub(SEQUENCE_DIGITS)?..)?;

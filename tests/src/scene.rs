@@ -1,5 +1,5 @@
-//! Steps of suites in virtual time: wait, hold, release, cut, inspect requests, and drop futures at
-//! every moment.
+//! Steps that suites in virtual time share: wait, hold, release, cut, inspect requests, and drop
+//! futures at every moment.
 
 use std::future::{Future, IntoFuture as _, poll_fn};
 use std::task::Poll;
@@ -39,7 +39,8 @@ pub const CODES: [ErrorCode; 11] = [
     ErrorCode(-999),
 ];
 
-/// True if an acquire continues after this code: the outcome is unknown, or the error is temporary.
+/// Returns whether an acquire continues after this code: the outcome is unknown, or the error is
+/// temporary.
 pub fn is_survived(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -62,7 +63,7 @@ pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static
     tokio::spawn(future)
 }
 
-/// A client, and its guard of a lock that is free.
+/// Creates a client that acquires a free lock, and returns the client and its guard.
 ///
 /// # Panics
 ///
@@ -77,7 +78,7 @@ pub async fn holder<C: Case>(world: &World, seed: u64) -> (Client, Guard<C::Kind
 ///
 /// # Panics
 ///
-/// If it is not granted.
+/// If the lock is not granted.
 pub async fn hold<C: Case>(lock: &C) -> Guard<C::Kind> {
     lock.acquire().await.expect("the lock is free")
 }
@@ -92,13 +93,13 @@ pub async fn start_waiting<K: Kind>(world: &World, acquire: Acquire<K>) -> Waite
     let waiter = spawn(acquire.into_future());
     let is_waiting = |_: &_| matches!(phases.current(), Phase::Queued { .. });
     world.until("the contender waits", is_waiting).await;
-    // Its watches are set.
+    // The waiter needs this time to set its watches.
     sleep_ms(10).await;
     assert!(!waiter.is_finished(), "granted beside a holder\n{}", world.trace());
     waiter
 }
 
-/// The guard of a waiter that has just been granted the lock.
+/// Returns the guard of a waiter that has just been granted the lock.
 ///
 /// # Panics
 ///
@@ -109,7 +110,7 @@ pub async fn granted_now<K: Kind>(world: &World, waiter: Waiter<K>) -> Guard<K> 
     granted(waiter).await
 }
 
-/// The guard of a waiter, as soon as the lock is granted.
+/// Waits until the lock is granted, and returns the guard of the waiter.
 ///
 /// # Panics
 ///
@@ -122,40 +123,40 @@ pub async fn granted<K: Kind>(waiter: Waiter<K>) -> Guard<K> {
 ///
 /// # Panics
 ///
-/// If it is lost, or cannot be released.
+/// If the lock is lost or cannot be released.
 pub async fn release<K: Kind>(guard: Guard<K>) {
     assert_eq!(guard.release().await, Ok(Released::Released));
 }
 
-/// Lets all tasks run that can, without letting time pass.
+/// Runs all tasks that are ready, without letting time pass.
 pub async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// The session of a client.
+/// Returns the session of a client.
 ///
 /// # Panics
 ///
-/// If it is not connected.
+/// If the client is not connected.
 pub fn session(client: &Client) -> SessionId {
     client.session_id().expect("connected")
 }
 
-/// A fault at a request of a session.
+/// Returns a fault at a request of a session.
 pub fn at_request(session: SessionId, nth: usize, action: Action) -> Fault {
     let filter = Filter { session: Some(session), ..Filter::default() };
     Fault::new(At::Request { nth, filter }, action)
 }
 
-/// A fault at the next request of a session with this opcode.
+/// Returns a fault at the next request of a session with this opcode.
 pub fn at_op(session: SessionId, op: OpCode, action: Action) -> Fault {
     let filter = Filter { session: Some(session), op: Some(op), ..Filter::default() };
     Fault::new(At::Request { nth: 0, filter }, action)
 }
 
-/// Requests of a session that concern the lock under test.
+/// Returns the requests of a session that concern the lock under test.
 pub fn requests_of(world: &World, session: SessionId) -> Vec<RequestRecord> {
     let is_ours = |request: &RequestRecord| {
         request.session == session
@@ -164,7 +165,7 @@ pub fn requests_of(world: &World, session: SessionId) -> Vec<RequestRecord> {
     world.server.requests().into_iter().filter(is_ours).collect()
 }
 
-/// The opcodes of requests.
+/// Returns the opcodes of requests.
 pub fn ops(requests: &[RequestRecord]) -> Vec<OpCode> {
     requests.iter().map(|request| request.op).collect()
 }
@@ -181,7 +182,7 @@ pub fn create_directory<C: Case>(world: &World) {
 ///
 /// # Panics
 ///
-/// If there is no directory.
+/// If the directory does not exist.
 pub fn delete_directory(world: &World) {
     for name in world.contenders() {
         assert!(world.server.admin_delete(&format!("{LOCK}/{name}")));
@@ -195,7 +196,7 @@ pub fn partition(world: &World, ms: u64) {
     world.server.disconnect_all();
 }
 
-/// Path of the one contender of a session.
+/// Returns the path of the one contender of a session.
 ///
 /// # Panics
 ///
@@ -221,28 +222,28 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Every trouble that a session can have in its first requests.
+    /// Returns every fault that a session can have at its first requests.
     pub fn all(session: SessionId, requests: usize) -> Vec<Self> {
         let cuts = (0..requests).flat_map(|nth| cuts_at_request(Some(session), nth)).map(Self::Cut);
         let others = [Self::None, Self::DisconnectBefore, Self::DisconnectAfter];
         others.into_iter().chain(cuts).collect()
     }
 
-    /// Call this before the operation begins.
+    /// Begins the fault. Call this before the operation begins.
     pub fn begin(&self, world: &World) {
         if let Self::Cut(fault) = self {
             world.server.inject(fault.clone());
         }
     }
 
-    /// Call this right before the future is dropped.
+    /// Disconnects, if the fault requires it. Call this right before the future is dropped.
     pub fn cancelling(&self, world: &World) {
         if let Self::DisconnectBefore = self {
             world.server.disconnect_all();
         }
     }
 
-    /// Call this right after the future was dropped.
+    /// Disconnects, if the fault requires it. Call this right after the future was dropped.
     pub fn cancelled(&self, world: &World) {
         if let Self::DisconnectAfter = self {
             world.server.disconnect_all();
@@ -250,8 +251,8 @@ impl Trouble {
     }
 }
 
-/// Polls a future whenever it is woken, and drops it after `polls` polls. Returns its output if it
-/// has completed by then.
+/// Polls a future whenever it is woken, and drops it after `polls` polls. Returns the output if the
+/// future has completed by then.
 pub async fn poll_times<T>(
     future: impl Future<Output = T>,
     polls: usize,
@@ -275,8 +276,8 @@ pub async fn poll_times<T>(
     output
 }
 
-/// Length of the pauses of a lock that retries `count` times in a row, in milliseconds. The id of
-/// an attempt stretches each pause by up to a quarter.
+/// Returns the total length of the pauses of a lock that retries `count` times in a row, in
+/// milliseconds. The id of an attempt stretches each pause by up to a quarter.
 pub fn pauses_ms(count: usize) -> std::ops::RangeInclusive<u128> {
     let lengths = [200, 400, 800, 1_600, 3_200].into_iter().chain(std::iter::repeat(5_000));
     let sum: u128 = lengths.take(count).sum();

@@ -1,8 +1,8 @@
 //! The server that a suite runs against. The list of tests is the same for every target.
 //!
-//! The environment variable `ZK_CONNECT` (`host:port,host:port`) names an ensemble. Without it
-//! each test gets an in-process server of its own, on loopback TCP. If the ensemble cannot be
-//! reached, every test fails and says so.
+//! The environment variable `ZK_CONNECT` (`host:port,host:port`) names an ensemble. Without this
+//! variable, each test starts its own in-process server on loopback TCP. If the ensemble cannot be
+//! reached, every test fails with that reason.
 //!
 //! The ensemble should grant short session timeouts (`tickTime=500`), because tests of expiry wait
 //! for the timeout that it grants.
@@ -18,8 +18,8 @@ use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
 
-/// Session timeout of clients that must not expire: the longest that servers with a tick of half a
-/// second grant, so that no session expires because the machine is busy.
+/// Session timeout of clients that must not expire. It is the longest timeout that servers with a
+/// tick of half a second grant, so that no session expires because the machine is busy.
 pub const LONG_SESSION: Duration = Duration::from_secs(10);
 /// Session timeout of clients that are meant to expire: short, but long enough that no session
 /// expires too early because the machine is busy.
@@ -36,7 +36,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The ensemble that the environment names, or a new in-process server.
+    /// Selects the ensemble that the environment names, or starts an in-process server.
     ///
     /// # Panics
     ///
@@ -57,21 +57,22 @@ impl Target {
         }
     }
 
-    /// The servers as a connect string.
+    /// Returns the servers as a connect string.
     pub fn hosts(&self) -> &str {
         &self.hosts
     }
 
-    /// True for an ensemble, which other tests may use at the same time.
+    /// Returns true for an ensemble, which other tests may use at the same time.
     pub fn is_external(&self) -> bool {
         self.in_process.is_none()
     }
 
-    /// Address of the first server that accepts connections, for tests without the client.
+    /// Returns the address of the first server that accepts connections, for tests without the
+    /// client.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If no server accepts connections.
     pub async fn address(&self) -> SocketAddr {
         let parsed: ConnectString = self.hosts.parse().expect("the client could read it");
         for host in &parsed.hosts {
@@ -82,11 +83,11 @@ impl Target {
         panic!("no server accepts connections, ZK_CONNECT={}", self.hosts)
     }
 
-    /// Addresses of all servers that accept connections.
+    /// Returns the addresses of all servers that accept connections.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If no server accepts connections.
     pub async fn addresses(&self) -> Vec<SocketAddr> {
         let parsed: ConnectString = self.hosts.parse().expect("the client could read it");
         let mut addresses = Vec::new();
@@ -99,20 +100,21 @@ impl Target {
 
     async fn client(&self) -> Client {
         let builder = Client::builder(&self.hosts).session_timeout(LONG_SESSION);
-        // The error must show what is wrong with the target, and nothing else.
+        // The error message must show only what is wrong with the target.
         builder.connect().await.unwrap_or_else(|error| {
             panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
         })
     }
 }
 
-/// The address of a server, if it accepts connections. A server that is down must not fail a test.
+/// Returns the address of a server if it accepts connections. A server that is down must not fail a
+/// test.
 async fn reach(host: &Host) -> Option<SocketAddr> {
     let stream = TcpStream::connect((host.name.as_str(), host.port)).await.ok()?;
     stream.peer_addr().ok()
 }
 
-/// A subtree for one test. It is removed when this is dropped.
+/// A subtree for one test. Dropping the fixture removes it.
 #[derive(Debug)]
 pub struct Fixture {
     /// The servers.
@@ -123,7 +125,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture for the test that runs on this thread.
+    /// Creates a fixture for the test that runs on this thread.
     ///
     /// # Panics
     ///
@@ -138,31 +140,32 @@ impl Fixture {
         Self { target, observer, chroot }
     }
 
-    /// Path of the subtree on the servers. The first client creates it.
+    /// Returns the path of the subtree on the servers. The first client creates it.
     pub fn chroot(&self) -> &str {
         &self.chroot
     }
 
-    /// The path on the servers, and for the observer, of a path of the test's clients.
+    /// Converts a path of the test's clients to the path on the servers, which the observer also
+    /// uses.
     pub fn full(&self, path: &str) -> String {
         format!("{}{path}", self.chroot)
     }
 
-    /// Builder of a client whose root is the chroot.
+    /// Returns the builder of a client whose root is the chroot.
     pub fn builder(&self) -> ClientBuilder {
         self.builder_at(self.target.hosts())
     }
 
-    /// The same with other hosts, such as those of a proxy.
+    /// Returns the builder of a client whose root is the chroot, with other hosts, such as a proxy.
     pub fn builder_at(&self, hosts: impl std::fmt::Display) -> ClientBuilder {
         Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(LONG_SESSION)
     }
 
-    /// Waits until every server has applied all that was committed before.
+    /// Waits until every server has applied all changes that were committed before the call.
     ///
     /// After a reply, only the server that sent it is known to have applied the change. The leader
-    /// of ZooKeeper 3.8 checks the permissions of a write against the list that it has applied, not
-    /// against one that is committed and about to be applied.
+    /// of ZooKeeper 3.8 checks the permissions of a write against the access control list that it
+    /// has applied, not against a list that is committed but not yet applied.
     ///
     /// # Panics
     ///
@@ -175,16 +178,16 @@ impl Fixture {
         }
     }
 
-    /// A client whose root is the chroot.
+    /// Connects a client whose root is the chroot.
     ///
     /// # Panics
     ///
-    /// If it cannot connect.
+    /// If the client cannot connect.
     pub async fn client(&self) -> Client {
         self.builder().connect().await.expect("the observer was connected")
     }
 
-    /// A proxy in front of the first server, and a client behind it.
+    /// Starts a proxy in front of the first server, and connects a client through it.
     ///
     /// # Panics
     ///
@@ -196,12 +199,12 @@ impl Fixture {
         (proxy, client)
     }
 
-    /// A proxy in front of the first server.
+    /// Starts a proxy in front of the first server.
     pub async fn proxy(&self) -> Proxy {
         Proxy::start(self.target.address().await).await
     }
 
-    /// A proxy in front of each server.
+    /// Starts a proxy in front of each server.
     ///
     /// # Panics
     ///
@@ -215,7 +218,7 @@ impl Fixture {
     }
 }
 
-/// The cleanup has a thread, a runtime and a client of its own: the drop blocks the runtime of the
+/// The cleanup has its own thread, runtime and client, because the drop blocks the runtime of the
 /// test, which may be broken after a failure anyway.
 impl Drop for Fixture {
     fn drop(&mut self) {
@@ -245,7 +248,7 @@ impl Drop for Fixture {
 ///
 /// # Errors
 ///
-/// A server refuses it, for another reason than that the znode is gone.
+/// A server refuses the removal, unless the reason is that the znode is gone.
 pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
     loop {
         let children = match client.get_children(path).await {
@@ -267,7 +270,7 @@ pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
         }
         match client.delete(path, None).await {
             Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
-            // A session that had not ended yet has created a znode meanwhile.
+            // A session that had not ended yet created another znode after the list.
             Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {}
             Err(error) => return Err(error),
         }

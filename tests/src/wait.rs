@@ -1,4 +1,4 @@
-//! Bounded waits, so that an event that never comes fails the test instead of blocking it.
+//! Bounded waits, so that an event that never arrives fails the test instead of blocking it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +25,7 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 ///
 /// # Panics
 ///
-/// If no event comes, or the watch ends without one.
+/// If no event arrives, or the watch ends without an event.
 pub async fn event(watcher: &mut Watcher) -> WatchedEvent {
     let path = watcher.path().to_owned();
     soon(&format!("an event on {path}"), watcher.changed()).await.expect("the session lives on")
@@ -35,12 +35,12 @@ pub async fn event(watcher: &mut Watcher) -> WatchedEvent {
 ///
 /// # Panics
 ///
-/// As [`event`].
+/// As for [`event`].
 pub async fn kind(watcher: &mut Watcher) -> EventType {
     event(watcher).await.kind
 }
 
-/// The value of a future that is ready now; `None` if it is not.
+/// Returns the value of a future if it is ready now, and otherwise `None`.
 pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),
@@ -48,12 +48,12 @@ pub fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Asserts that no event has come so far. Events precede replies, so after a round trip every past
-/// event has arrived.
+/// Asserts that no event has arrived so far. Events precede replies, so after a round trip every
+/// past event has arrived.
 ///
 /// # Panics
 ///
-/// If an event has come, or the watch has ended.
+/// If an event has arrived or the watch has ended.
 pub async fn assert_silent(client: &Client, watcher: &mut Watcher) {
     client.sync("/").await.expect("the connection holds");
     let path = watcher.path().to_owned();
@@ -65,7 +65,7 @@ pub async fn assert_silent(client: &Client, watcher: &mut Watcher) {
 ///
 /// # Panics
 ///
-/// If the status never does, or the client stops before.
+/// If the status never satisfies the condition, or the client stops before that.
 pub async fn status(client: &Client, what: &str, condition: impl Fn(&Status) -> bool) -> Status {
     let mut states = client.states();
     soon(what, async {
@@ -78,7 +78,7 @@ pub async fn status(client: &Client, what: &str, condition: impl Fn(&Status) -> 
     .await
 }
 
-/// Waits until the client has a later connection than that of `before`.
+/// Waits until the client has a newer connection than in `before`.
 ///
 /// # Panics
 ///

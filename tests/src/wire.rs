@@ -1,4 +1,4 @@
-//! A connection without a client: the test decides what is sent, and when.
+//! A connection without a client: the test decides what is sent and when.
 
 use std::net::SocketAddr;
 
@@ -23,28 +23,29 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects, and sends nothing.
+    /// Connects without sending anything.
     ///
     /// # Panics
     ///
-    /// If no server listens there.
+    /// If no server listens at the address.
     pub async fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.expect("a server listens");
         Self { stream, buffer: BytesMut::new(), frames: FrameDecoder::new(FRAME_MAX) }
     }
 
-    /// Sends bytes. On a connection that has ended they are discarded, and the next
+    /// Sends bytes. If the connection has ended, the bytes are discarded, and the next
     /// [`receive`](Self::receive) returns `None`.
     pub async fn send(&mut self, frame: &[u8]) {
-        // See above.
+        // An error means that the connection has ended, which `receive` reports.
         let _ = self.stream.write_all(frame).await;
     }
 
-    /// The next payload; `None` at the end of the connection. Cancel safe.
+    /// Receives the next payload, or returns `None` at the end of the connection. This method is
+    /// cancel safe.
     ///
     /// # Panics
     ///
-    /// If nothing comes in time, or the bytes are no frame.
+    /// If no frame arrives in time, or the bytes are not a valid frame.
     pub async fn receive(&mut self) -> Option<Bytes> {
         soon("a frame", async {
             loop {
@@ -53,7 +54,7 @@ impl Connection {
                     Some(Frame::Oversized { length, .. }) => panic!("a frame of {length} bytes"),
                     None => {}
                 }
-                // A reset is an end of the connection as well.
+                // A reset also counts as the end of the connection.
                 if !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..)) {
                     return None;
                 }
@@ -62,22 +63,22 @@ impl Connection {
         .await
     }
 
-    /// Requests a session, or resumes one; `None` if the connection ends instead.
+    /// Requests a session, or resumes one. Returns `None` if the connection ends instead.
     ///
     /// # Panics
     ///
-    /// As [`receive`](Self::receive).
+    /// As for [`receive`](Self::receive).
     pub async fn connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
         self.send(&frame(|out| request.encode(out))).await;
         let payload = self.receive().await?;
         Some(ConnectResponse::decode(&mut Reader::new(payload)).expect("a connect response"))
     }
 
-    /// The next reply. Events that come before it are discarded.
+    /// Receives the next reply, and returns it with the events that arrived before it.
     ///
     /// # Panics
     ///
-    /// If the connection ends, and as [`receive`](Self::receive).
+    /// If the connection ends, and as for [`receive`](Self::receive).
     pub async fn reply(&mut self) -> (Vec<(EventType, String)>, ReplyHeader, Reader) {
         let mut events = Vec::new();
         loop {
@@ -92,22 +93,22 @@ impl Connection {
     }
 }
 
-/// A frame with what `write` writes.
+/// Encodes a frame whose payload is written by `write`.
 ///
 /// # Panics
 ///
-/// If it is longer than servers accept.
+/// If the frame is longer than servers accept.
 pub fn frame(write: impl FnOnce(&mut BytesMut)) -> BytesMut {
     let mut out = BytesMut::new();
     encode_frame(&mut out, FRAME_MAX, write).expect("it is short");
     out
 }
 
-/// The frame of a request.
+/// Encodes the frame of a request.
 ///
 /// # Panics
 ///
-/// As [`frame`].
+/// As for [`frame`].
 pub fn request(xid: i32, request: &Request) -> BytesMut {
     frame(|out| {
         RequestHeader { xid, op: request.op() }.encode(out);
@@ -115,7 +116,7 @@ pub fn request(xid: i32, request: &Request) -> BytesMut {
     })
 }
 
-/// The connect request of a client without a session.
+/// Returns the connect request of a client without a session.
 pub fn new_session(timeout_ms: i32) -> ConnectRequest {
     ConnectRequest {
         protocol_version: 0,

@@ -1,8 +1,8 @@
 //! A world in virtual time: the shipped client and locks, an in-process server, pipes between
 //! them, and a clock that jumps to the next timer when all tasks wait.
 //!
-//! A run is repeatable to the last step: one thread, no real I/O, seeds instead of random
-//! numbers. So the number of a failing schedule is enough to repeat it ([`Enumeration`]).
+//! A run is repeatable to the last step, because it uses one thread, no real I/O, and seeds instead
+//! of random numbers. So the number of a failing run is enough to repeat it ([`Enumeration`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,9 +25,9 @@ use crate::meter::{Counted, Meter, Pace, Total};
 
 /// Session timeout of the clients, unless a test sets another one.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long connections are refused after a cut, in the variants that refuse any.
+/// How long connections are refused after a cut, in the variants that refuse connections.
 pub const REFUSED: Duration = Duration::from_millis(300);
-/// Virtual time within which a run has to end, faults included.
+/// Virtual time within which a run must end, including its faults.
 const RUN_MAX: Duration = Duration::from_secs(120);
 
 /// A server, and clients that reach it through in-memory pipes.
@@ -39,17 +39,17 @@ pub struct World {
     lease: Option<Lease>,
     pace: Pace,
     traffic: Total,
-    /// Until when attempts to connect are pending.
+    /// When pending attempts to connect may continue.
     closed_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl World {
-    /// A world with a fresh server.
+    /// Creates a world with a fresh server.
     pub fn new() -> Self {
         Self::with(ServerConfig::default())
     }
 
-    /// A world with a server of this configuration.
+    /// Creates a world with a server of this configuration.
     pub fn with(config: ServerConfig) -> Self {
         Self {
             server: TestServer::start(config),
@@ -61,35 +61,35 @@ impl World {
         }
     }
 
-    /// A world whose clients have the default session timeout and the default lease. The clients
-    /// of other worlds have no lease, so that all their requests belong to their locks.
+    /// Creates a world whose clients have the default session timeout and the default lease. The
+    /// clients of other worlds have no lease, so that all their requests belong to their locks.
     pub fn shipped() -> Self {
         Self::new().session_timeout(SESSION_TIMEOUT_DEFAULT).leased()
     }
 
-    /// The same world, whose clients have the default lease.
+    /// Gives the clients of the world the default lease.
     #[must_use]
     pub fn leased(mut self) -> Self {
         self.lease = Some(Lease::default());
         self
     }
 
-    /// The same world, whose clients ask for this session timeout.
+    /// Sets the session timeout that the clients of the world request.
     #[must_use]
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
     }
 
-    /// The same world, whose clients may send more requests. The task of a client that sends more
-    /// than its pace allows panics.
+    /// Sets how many requests the clients of the world may send. The task of a client that exceeds
+    /// its pace panics.
     #[must_use]
     pub fn pace(mut self, pace: Pace) -> Self {
         self.pace = pace;
         self
     }
 
-    /// Traffic of all clients.
+    /// Returns the traffic of all clients.
     pub fn traffic(&self) -> Counted {
         self.traffic.counted()
     }
@@ -100,7 +100,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// If another thread has panicked while it used the world.
+    /// If another thread panicked while it used the world.
     pub fn black_hole(&self, duration: Duration) {
         for session in self.server.sessions() {
             self.server.pause_connection(session, duration);
@@ -110,12 +110,12 @@ impl World {
         *self.closed_until.lock().expect("no thread panics while it has the lock") = Some(until);
     }
 
-    /// A connected client. The seed determines its ids.
+    /// Connects a client. The seed determines its ids.
     pub async fn client(&self, seed: u64) -> Client {
         self.client_with(seed, |builder| builder).await
     }
 
-    /// A connected client with other options.
+    /// Connects a client with other options.
     pub async fn client_with(
         &self,
         seed: u64,
@@ -134,7 +134,7 @@ impl World {
         options(builder).connect().await.expect("nothing goes wrong before the test begins")
     }
 
-    /// Connects, after the end of a [`black_hole`](Self::black_hole).
+    /// Connects to the server. A [`black_hole`](Self::black_hole) must end first.
     async fn connect(&self) -> io::Result<DuplexStream> {
         let closed_until =
             *self.closed_until.lock().expect("no thread panics while it has the lock");
@@ -145,12 +145,12 @@ impl World {
         self.server.connect()
     }
 
-    /// The fair lock under test, without its safety timer, which would hide a lost wake-up.
+    /// Returns the fair lock under test, without its safety timer, which would hide a lost wake-up.
     pub fn lock(client: &Client) -> FairLock {
         FairLock::of(client)
     }
 
-    /// The read/write lock under test, without its safety timer.
+    /// Returns the read/write lock under test, without its safety timer.
     pub fn rw_lock(client: &Client) -> RwLock {
         RwLock::builder(client, LOCK)
             .and_then(|lock| lock.watch_check(None).build())
@@ -161,7 +161,8 @@ impl World {
     ///
     /// # Panics
     ///
-    /// After a minute of virtual time, which is more than any correct run needs.
+    /// If the condition does not hold within a minute of virtual time, which is more than any
+    /// correct run needs.
     pub async fn until(&self, what: &str, condition: impl Fn(&TestServer) -> bool) {
         for _ in 0..60_000 {
             if condition(&self.server) {
@@ -172,31 +173,31 @@ impl World {
         panic!("never came true: {what}\n{}", self.trace());
     }
 
-    /// Names in the directory of the lock.
+    /// Returns the names in the directory of the lock.
     pub fn contenders(&self) -> Vec<String> {
         self.server.children(LOCK).unwrap_or_default()
     }
 
-    /// Contender znodes of the lock, whether it has a queue or is one znode: their paths and
-    /// their owners.
+    /// Returns the paths and the owners of the lock's contender znodes, whether the lock has a
+    /// queue or is a single znode.
     pub fn znodes(&self) -> Vec<(String, SessionId)> {
         let mut znodes = self.server.ephemerals();
         znodes.retain(|(path, _)| path == LOCK || path.starts_with(&format!("{LOCK}/")));
         znodes
     }
 
-    /// The owner of the one znode of a lock without a queue. `None` if there is no znode,
-    /// [`SessionId::NONE`] if it is not ephemeral.
+    /// Returns the owner of the one znode of a lock without a queue. The result is `None` if there
+    /// is no znode, and [`SessionId::NONE`] if the znode is not ephemeral.
     pub fn owner(&self) -> Option<SessionId> {
         self.server.stat(LOCK).map(|stat| stat.ephemeral_owner)
     }
 
-    /// Checks what the leader knows at the moment of a grant: the guard's znode is there, its
-    /// session owns it, and the guard waits for none that is ahead of it.
+    /// Checks the leader's state at the moment of a grant: the guard's znode exists, its session
+    /// owns the znode, and the guard waits for no contender ahead of it.
     ///
     /// # Panics
     ///
-    /// If it is not so.
+    /// If the check fails.
     pub fn check_granted<C: Case>(&self, guard: &Guard<C::Kind>) {
         let (znodes, own) = (self.znodes(), guard.path());
         let is_owned = znodes.iter().any(|(path, owner)| path == own && *owner == guard.session());
@@ -245,25 +246,25 @@ impl World {
         self.check_history();
     }
 
-    /// Checks what must hold of every history, whatever faults were injected.
+    /// Checks the rules that every history must follow, whatever faults were injected.
     ///
     /// # Panics
     ///
-    /// If it does not hold.
+    /// If the history breaks a rule.
     pub fn check_history(&self) {
         self.check_creates();
         self.check_deletes();
         self.check_xids();
     }
 
-    /// An attempt creates again only when a barrier has shown that nothing was created. A writer
-    /// that becomes a reader creates once more, under the name of a reader.
+    /// Checks that an attempt repeats its create only when a barrier has shown that nothing was
+    /// created. A writer that becomes a reader creates one more znode, with the name of a reader.
     fn check_creates(&self) {
         let marks = marks();
         let mut creates: BTreeMap<String, usize> = BTreeMap::new();
         for commit in self.server.commits() {
             let is_create = matches!(commit.op, OpCode::CREATE | OpCode::CREATE2);
-            // What the test itself creates is not an attempt.
+            // A znode that the test itself creates does not belong to an attempt.
             let is_by_client = commit.session != SessionId::NONE;
             if let Some(path) = commit.path
                 && is_create
@@ -280,8 +281,8 @@ impl World {
         }
     }
 
-    /// The one znode of a lock without a queue has the same name for all contenders, and only the
-    /// session that owns it deletes it.
+    /// Checks that only its owner deletes the one znode of a lock without a queue, which has the
+    /// same name for all contenders.
     fn check_deletes(&self) {
         let mut owner = None;
         let mut newest = Zxid(0);
@@ -294,7 +295,7 @@ impl World {
             newest = commit.zxid;
             match commit.op {
                 OpCode::CREATE | OpCode::CREATE2 => owner = Some(commit.session),
-                // A znode that the test itself has created may be deleted by anyone.
+                // Any session may delete a znode that the test itself has created.
                 OpCode::DELETE
                     if commit.session != SessionId::NONE && owner != Some(SessionId::NONE) =>
                 {
@@ -310,14 +311,15 @@ impl World {
 
     fn check_xids(&self) {
         let mut xids = BTreeSet::new();
-        // The reply to an older request could be taken for the reply to a reused xid.
+        // If an xid were reused, the reply to the older request could be mistaken for the reply to
+        // the newer one.
         for request in self.server.requests() {
             let is_new = request.xid <= 0 || xids.insert((request.session, request.xid));
             assert!(is_new, "xid {} was used again\n{}", request.xid, self.trace());
         }
     }
 
-    /// The requests that the server has received, one per line.
+    /// Returns the requests that the server has received, one per line.
     pub fn trace(&self) -> String {
         let mut trace = String::new();
         for request in self.server.requests() {
@@ -358,7 +360,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
     run_within(RUN_MAX, future)
 }
 
-/// As [`run`], with another limit of virtual time.
+/// Runs a future like [`run`], with another limit of virtual time.
 ///
 /// # Panics
 ///
@@ -373,7 +375,7 @@ pub fn run_within<T>(patience: Duration, future: impl Future<Output = T>) -> T {
     output
 }
 
-/// A runtime of one thread with a paused clock.
+/// Creates a runtime of one thread with a paused clock.
 pub fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -383,11 +385,11 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 thread_local! {
-    /// Panics on this thread, on which all tasks of its run live.
+    /// The number of panics on this thread, which runs all tasks of its run.
     static PANICS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Forgets the panics so far, which the test has provoked.
+/// Resets the count of panics, because the test has caused them on purpose.
 pub fn forget_panics() {
     PANICS.set(0);
 }
@@ -397,16 +399,16 @@ fn count_panics() {
     HOOK.call_once(|| {
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A thread that ends has no counter any more.
+            // A thread that is ending no longer has a counter.
             let _ = PANICS.try_with(|panics| panics.set(panics.get() + 1));
             print(panic);
         }));
     });
 }
 
-/// Every way to lose the connection at one request, of one session or of any: before the request is
-/// processed, after it, or with a late commit; each with and without a while in which connections
-/// are refused.
+/// Returns every way to lose the connection at one request, of one session or of any session:
+/// before the request is processed, after it, or with a late commit. In half of them, connections
+/// are refused for a while afterwards.
 pub fn cuts_at_request(session: Option<SessionId>, nth: usize) -> Vec<Fault> {
     let filter = Filter { session, ..Filter::default() };
     let at = At::Request { nth, filter };
@@ -421,7 +423,7 @@ pub fn cuts_at_request(session: Option<SessionId>, nth: usize) -> Vec<Fault> {
     with_and_without_refusal(&at, &actions)
 }
 
-/// Every way to lose the connection around one event, of one session or of any.
+/// Returns every way to lose the connection around one event, of one session or of any session.
 pub fn cuts_at_event(session: Option<SessionId>, nth: usize) -> Vec<Fault> {
     let filter = Filter { session, ..Filter::default() };
     let at = At::Event { nth, filter };
@@ -438,8 +440,8 @@ fn with_and_without_refusal(at: &At, actions: &[Action]) -> Vec<Fault> {
     faults
 }
 
-/// A scenario. It injects the faults when it is ready for them, runs to its end, and returns how
-/// many faults have not fired, and a trace.
+/// A scenario. It injects the faults when it is ready for them, runs to its end, and returns the
+/// number of faults that have not fired, and a trace.
 pub type Scenario<'a> = &'a dyn Fn(Vec<Fault>) -> Ran;
 
 /// Result of a scenario.
@@ -454,7 +456,8 @@ pub struct Ran {
 /// All single cuts and all pairs of cuts of one scenario.
 ///
 /// The position of the second cut of a pair is counted in the run that the first cut has changed,
-/// so replays are cut too. A position at which no cut fires is behind the end of the run.
+/// so replays are cut too. If no cut fires at a position, the position is beyond the end of the
+/// run.
 #[derive(Debug)]
 pub struct Enumeration {
     name: String,
@@ -469,8 +472,8 @@ pub struct Enumeration {
 }
 
 impl Enumeration {
-    /// An enumeration of a scenario with this name, with cuts of this session, or of any.
-    /// `ENUMERATION_RUN=<name>:<number>` in the environment prints the trace of that run.
+    /// Creates an enumeration of the scenario with this name, with cuts of this session, or of any
+    /// session. `ENUMERATION_RUN=<name>:<number>` in the environment prints the trace of that run.
     ///
     /// # Panics
     ///
@@ -484,7 +487,7 @@ impl Enumeration {
         Self { name, session, runs: 0, only, cuts_max: 2, singles: 0, pairs: 0 }
     }
 
-    /// Leaves out the pairs of cuts if they repeat those of another scenario.
+    /// Skips the pairs of cuts if they would only repeat the pairs of another scenario.
     #[must_use]
     pub fn without_pairs_if(mut self, is_repeat: bool) -> Self {
         self.cuts_max = if is_repeat { 1 } else { 2 };
@@ -497,7 +500,7 @@ impl Enumeration {
         self.run(scenario);
     }
 
-    /// Whether enough cuts have fired: a scenario that does nothing passes with every cut.
+    /// Returns whether enough cuts have fired. Otherwise a scenario that does nothing would pass.
     pub fn is_complete(&self, singles_min: usize, pairs_min: usize) -> bool {
         self.singles >= singles_min && (self.cuts_max == 1 || self.pairs >= pairs_min)
     }
@@ -527,7 +530,8 @@ impl Enumeration {
 
     fn run_pairs(&mut self, first: &Fault, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
-            // A pair has no order, but of two cuts of one kind the second comes later.
+            // The order of a pair does not matter, but of two cuts of the same kind, the second one
+            // is later.
             let at_requests =
                 cuts(self.session, 0).iter().all(|fault| matches!(fault.at, At::Request { .. }));
             let start = match first.at {

@@ -1,8 +1,9 @@
 //! One process of the contention suite. It acquires a lock again and again until its standard input
 //! ends, and appends to a log.
 //!
-//! Arguments: number of the process, connect string, file of the log, seed, and the name of the
-//! case. Unexpected events are reported on standard error, and the process fails.
+//! Its arguments are the number of the process, the connect string, the file of the log, the seed,
+//! and the name of the case. If something unexpected happens, the process reports it on standard
+//! error and fails.
 #![expect(
     clippy::disallowed_methods,
     reason = "a process under test lives in real time; its log shows the wall clock to people"
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let runtime = runtime.expect("a runtime can be built");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let result = runtime.block_on(run(&arguments));
-    // Not dropped: that would wait for the read of the standard input.
+    // The runtime is not dropped, because a drop would wait for the read of the standard input.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,8 +48,8 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     let [process, hosts, log, seed, case] = arguments else {
         return Err("five arguments are needed".to_owned());
     };
-    // The session is short, so that a client that is cut off loses it soon. The lease of such a
-    // session would last a second, and every reconnect would lose the lock.
+    // The session timeout is short, so that a client that is cut off loses its session soon. A
+    // lease would last only a second with this timeout, so every reconnect would lose the lock.
     let builder = Client::builder(hosts).session_timeout(SESSION_TIMEOUT).lease(None);
     let builder = builder.connect_within(PATIENCE);
     let client = builder.connect().await.map_err(|error| format!("cannot connect: {error}"))?;
@@ -62,13 +63,13 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     let fought = with_case!(case.as_str(), C => fight::<C>(base).await);
     fought.ok_or_else(|| format!("no such case: {case}"))??;
     match timeout(PATIENCE, client.close()).await {
-        // It holds nothing, so a session that ends by itself leaves nothing behind.
+        // The client holds nothing, so a session that expires leaves nothing behind.
         Ok(CloseOutcome::Closed | CloseOutcome::Abandoned) => Ok(()),
         Err(_) => Err("the close hangs".to_owned()),
     }
 }
 
-/// Takes the lock again and again, until the standard input ends.
+/// Acquires the lock again and again, until the standard input ends.
 async fn fight<C: Case>(base: Base) -> Result<(), String> {
     let (lock, rival) = (C::of(&base.client), C::Rival::of(&base.client));
     let mut contender = Contender { base, lock, rival, round: 0 };
@@ -81,7 +82,7 @@ async fn fight<C: Case>(base: Base) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the parent process closes the pipe, or ends.
+/// Waits until the parent process closes the pipe or exits.
 async fn end_of_input() {
     let mut bytes = [0; 16];
     let mut input = tokio::io::stdin();
@@ -114,7 +115,8 @@ struct Base {
     random: SplitMix64,
 }
 
-/// A contender of a case. If the case is shared, it is its rival in some of the rounds.
+/// A contender of a case. If the case is shared, the contender acts as the rival of the case in
+/// some of the rounds.
 struct Contender<C: Case> {
     base: Base,
     lock: C,
@@ -123,11 +125,11 @@ struct Contender<C: Case> {
 }
 
 impl<C: Case> Contender<C> {
-    /// One round: wait, hold, release.
+    /// Runs one round: waits, holds the lock, and releases it.
     async fn contend(&mut self) -> Result<(), String> {
         let since = self.base.client.now();
         let session = self.base.client.session_id();
-        // Now and then an acquire gives up, so that its place in the queue has to be cleaned up.
+        // Sometimes an acquire gives up, so its place in the queue must be cleaned up.
         let is_impatient = self.base.random.below(IMPATIENT_ONE_IN) == 0;
         let patience =
             if is_impatient { self.base.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
@@ -186,7 +188,7 @@ impl<C: Case> Contender<C> {
         Ok(Ok(()))
     }
 
-    /// Continues as a reader, which has the token of the writer in the log.
+    /// Continues as a reader, whose log lines contain the token of the writer.
     async fn downgrade(
         &mut self,
         token: i64,
@@ -229,7 +231,8 @@ impl<C: Case> Contender<C> {
         let mut state = guard.state();
         self.write(Event::Release, token, &format!("{state:?}"))?;
         if !matches!(state, LockState::Lost(_)) {
-            // Lost while the line was written, so an earlier grant in the log is legal.
+            // If the lock was lost while the line was written, an earlier grant in the log is
+            // legal.
             state = guard.state();
             if let LockState::Lost(reason) = state {
                 self.write(Event::Lost, token, &format!("{reason:?}"))?;
@@ -255,8 +258,8 @@ impl<C: Case> Contender<C> {
         self.write(Event::Done, token, &format!("{released:?}"))
     }
 
-    /// A lock may be lost only if its session is over, or has got no reply for its whole timeout. The
-    /// create of this round got one.
+    /// Checks that the loss is legal: the session is over, or received no reply for its whole
+    /// timeout. The client did receive the reply to the create of this round.
     fn check_loss(
         &self,
         reason: LostReason,

@@ -4,12 +4,12 @@
 //! record SERVER:PORT FILE TITLE
 //! ```
 //!
-//! It prints the address for clients, and records until its standard input ends or has the line
-//! `end`. The line `cut` on its standard input ends all connections.
+//! It prints the address for clients, and records until its standard input ends or contains the
+//! line `end`. The line `cut` on its standard input ends all connections.
 //!
-//! It forwards one request at a time. The next one waits, on any connection, until the previous one
-//! has its reply and the server is silent. So the order of the lines is the order in which the
-//! server has processed the requests, and events follow the request that has caused them.
+//! It forwards one request at a time. The next request, on any connection, waits until the previous
+//! one has its reply and the server is silent. So the order of the lines is the order in which the
+//! server has processed the requests, and events follow the request that caused them.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -183,7 +183,7 @@ impl Recorder {
         }
     }
 
-    /// True if there may be a reply.
+    /// Handles a frame or the end of a client. Returns whether there may be a reply.
     async fn asked(&mut self, number: u64, heard: Heard) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         match heard {
@@ -197,7 +197,8 @@ impl Recorder {
                 let gloss = connection.conversation.asked(&bytes).to_string();
                 let entry =
                     Entry::Frame { connection: number, from: Side::Client, bytes: bytes.clone() };
-                // Recorded before the server can reply. If it is gone, its end of file follows.
+                // The frame is recorded before the server can reply. If the server is gone, its end
+                // of file follows.
                 let _ = connection.to_server.write_all(&bytes).await;
                 self.write(&entry, &gloss)?;
                 self.working = true;
@@ -206,7 +207,7 @@ impl Recorder {
         }
     }
 
-    /// True if the frame is the reply to a request.
+    /// Handles a frame or the end of a server. Returns whether the frame is the reply to a request.
     async fn answered(&mut self, number: u64, heard: Heard) -> Result<bool, String> {
         let Some(connection) = self.connections.get_mut(&number) else { return Ok(false) };
         match heard {

@@ -14,8 +14,8 @@
 //! | `leave`, `missed` | `on`, or `enough` |
 //! | `done` | `bye`, when all are done and the directory was checked |
 //!
-//! In the end it prints the figures. If a rule was violated, it prints the problems on standard
-//! error, and fails.
+//! Finally it prints the figures. If a rule was violated, it prints the problems on standard error,
+//! and fails.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -67,7 +67,8 @@ async fn referee(arguments: &[String]) -> Result<Figures, Vec<String>> {
     tokio::spawn(accept(listener, table.clone()));
     let over = timeout(limit, async {
         table.reached(Stage::Contended).await;
-        // The contenders' sessions are still alive, so that znodes that they left are visible.
+        // The contenders' sessions are still alive, so znodes that they have left behind are
+        // visible.
         if let Err(problem) = is_empty(&client, &directory).await {
             table.referee().problem(problem);
         }
@@ -113,7 +114,7 @@ struct Table {
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Stage {
-    /// Some contenders are not connected yet.
+    /// The referee waits for contenders that are not connected yet.
     Gathering,
     Contending,
     /// All contenders are done.
@@ -181,7 +182,7 @@ async fn serve(stream: TcpStream, table: Arc<Table>) {
     table.advance();
 }
 
-/// Serves a contender until it disconnects, or the queue ends.
+/// Serves a contender until it disconnects or the queue ends.
 async fn talk(
     number: usize,
     lines: &mut Lines<BufReader<OwnedReadHalf>>,
@@ -213,8 +214,8 @@ async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Result<Word
     Some(lines.next_line().await.ok()??.parse())
 }
 
-/// Contenders that gave up are removed in the background, so this reads the directory until they
-/// are.
+/// Reads the directory until it is empty, because contenders that gave up are removed in the
+/// background.
 async fn is_empty(client: &Client, directory: &str) -> Result<(), String> {
     let end = Instant::now() + DELETION_MAX;
     loop {

@@ -4,7 +4,7 @@
 //! rival REFEREE:PORT SERVER:PORT DIRECTORY curator|kazoo lock|read-write SEED
 //! ```
 //!
-//! Unexpected events are reported on standard error, and the process fails.
+//! If something unexpected happens, the process reports it on standard error and fails.
 #![expect(clippy::disallowed_methods, reason = "a process under test lives in real time")]
 
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ async fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-// Without the safety timer, which would hide a lost wake-up.
+// The lock has no safety timer, which would hide a lost wake-up.
 fn lock(client: &Client, directory: &str, naming: &str, kind: &str) -> Result<Lock, ConfigError> {
     let is_kazoo = naming == "kazoo";
     if kind == "lock" {
@@ -77,10 +77,10 @@ struct Rival {
 }
 
 impl Rival {
-    /// One round: wait, hold, release. Returns false if it was the last.
+    /// Runs one round: waits, holds the lock, and releases it. Returns false if the round was the
+    /// last.
     async fn contend(&mut self) -> Result<bool, String> {
-        // Now and then an acquire gives up, so that contenders behind it are woken although it is
-        // not their turn.
+        // Sometimes an acquire gives up, so contenders behind it are woken before their turn.
         let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
         let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
         let refused = match self.lock.clone() {

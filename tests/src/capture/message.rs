@@ -1,4 +1,4 @@
-//! The message in a captured frame. Decoding a reply takes the request that it belongs to.
+//! The message in a captured frame. To decode a reply, its request must be known.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a gloss need not tell everything")]
 
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ fn payload(frame: &Bytes) -> Bytes {
     payload
 }
 
-/// `None` if bytes follow the record, since they would be lost.
+/// Returns `Unknown` if bytes follow the record, because a `Message` would lose them.
 fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Message {
     match message {
         Ok(message) if reader.remaining() == 0 => message,
@@ -100,7 +100,7 @@ fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Mess
 }
 
 impl Message {
-    /// The frame with this message, and its length.
+    /// Encodes the message as a frame, including the length.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         let limit = i32::MAX as usize;
@@ -127,7 +127,7 @@ impl Message {
     }
 }
 
-/// A short form for people.
+/// A short form for human readers.
 impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -17,7 +17,8 @@ impl Case for ExclusiveLock {
     const NAME: &'static str = "exclusive";
     const MARK: Option<&'static str> = None;
     const IS_FAIR: bool = false;
-    // The check in the multi would accept the znode of another holder, so the znode is read too.
+    // The check in the multi would also pass with the znode of another holder, so the guard reads
+    // the znode too.
     const PROOF: &'static [OpCode] = &[OpCode::MULTI, OpCode::GET_DATA];
 
     fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {

@@ -23,7 +23,8 @@ macro_rules! for_each_lock {
     ($($request:tt)+) => { $crate::recipes! { __modules { $($request)+ } } };
 }
 
-/// Evaluates an expression for the case with this name, as a type; `None` if there is none.
+/// Evaluates an expression for the case with this name, as a type. The result is `None` if no case
+/// has the name.
 #[macro_export]
 macro_rules! with_case {
     ($name:expr, $case:ident => $body:expr) => {
@@ -87,7 +88,8 @@ macro_rules! __set {
     (fifo_pairs [$case:ident $(behind $holder:ident)?, fifo] $attribute:tt $tests:tt) => {
         $crate::__set! { pairs [$case $(behind $holder)?, fifo] $attribute $tests }
     };
-    // A line with `behind` adds a pair and no case; other forms are not in the set.
+    // This arm skips lines that are not in the set: a line with `behind` adds a pair but no case,
+    // and some sets exclude some forms.
     ($set:ident $line:tt $attribute:tt $tests:tt) => {};
 }
 
@@ -167,14 +169,14 @@ macro_rules! __constants {
     };
 }
 
-/// Names of the cases, each once.
+/// Returns the names of all cases without duplicates.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<_> = crate::recipes! { __constants {} }.map(|(name, _)| name).into();
     names.dedup();
     names
 }
 
-/// Marks in the names of contender znodes, each once.
+/// Returns the marks in the names of contender znodes, without duplicates.
 pub fn marks() -> Vec<&'static str> {
     let constants = crate::recipes! { __constants {} };
     let mut marks: Vec<_> = constants.into_iter().filter_map(|(_, mark)| mark).collect();

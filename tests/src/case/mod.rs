@@ -1,13 +1,14 @@
 //! What a suite must know about a lock: one trait, one file per lock, and one list.
 //!
-//! A [`Case`] is a lock as one of its contenders uses it: the fair lock, a reader, a writer, the
-//! exclusive lock. Suites that test a property of all locks are generic over it, and
-//! [`for_each_lock!`](crate::for_each_lock) instantiates them from the list below. To add a lock,
-//! write its file beside this one, and add its module and its line here.
+//! A [`Case`] is a lock as one of its contenders uses it: the fair lock, the read/write lock as a
+//! reader or as a writer, or the exclusive lock. Suites that test a property of all locks are
+//! generic over it, and [`for_each_lock!`](crate::for_each_lock) instantiates them from the list
+//! below. To add a lock, write its file beside this one, and add its module and a line in the list
+//! here.
 //!
-//! The alternative was a table of function pointers, iterated at run time. With a trait, the
-//! guards keep their types, so a test can require `Kind: Queued` and the compiler rejects a
-//! transaction on a lock that has none; and each instance is a test with a name of its own.
+//! The alternative was a table of function pointers, iterated at run time. With a trait, the guards
+//! keep their types, so a test can require `Kind: Queued` and the compiler rejects a transaction on
+//! a lock without transactions. Each instance is also a test with its own name.
 
 mod exclusive;
 mod fair;
@@ -36,7 +37,7 @@ pub use self::write::Writer;
 ///
 /// - `fifo`: each contender has a znode in a directory, guards have transactions, and contenders
 ///   that exclude each other get the lock in the order of their znodes;
-/// - `queue`: the same without the order;
+/// - `queue`: like `fifo`, but without the order;
 /// - `znode`: the lock is one znode.
 ///
 /// Pairs of a holder and a waiter come from the same lines: the holder is the waiter's
@@ -75,33 +76,33 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     /// Text between the attempt id and the sequence number in the name of a contender's znode.
     /// `None` if the lock has no queue, so that its one znode is at [`LOCK`] itself.
     const MARK: Option<&'static str>;
-    /// Contenders get the lock in the order of their sequence numbers, as far as they exclude
-    /// each other.
+    /// Whether contenders that exclude each other get the lock in the order of their sequence
+    /// numbers.
     const IS_FAIR: bool;
-    /// Several contenders of this case hold the lock at the same time.
+    /// Whether several contenders of this case can hold the lock at the same time.
     const IS_SHARED: bool = false;
-    /// Each guard has a fencing token, greater than those of earlier guards.
+    /// Whether each guard has a fencing token that is greater than the tokens of earlier guards.
     const IS_FENCED: bool = true;
-    /// [`downgrade`](Self::downgrade) works.
+    /// Whether [`downgrade`](Self::downgrade) works.
     const HAS_DOWNGRADE: bool = false;
-    /// Requests by which a guard proves that the lock is still held.
+    /// The requests with which a guard proves that the lock is still held.
     const PROOF: &'static [OpCode] = &[OpCode::MULTI];
 
-    /// Begins to describe a lock.
+    /// Starts a builder of the lock at this path.
     ///
     /// # Errors
     ///
-    /// The path is not a valid one.
+    /// The path is invalid.
     fn builder(
         client: &Client,
         path: &str,
     ) -> Result<LockBuilder<Self::Lock, Self::Naming>, ConfigError>;
 
-    /// Checks the options.
+    /// Checks the options, and builds the lock.
     ///
     /// # Errors
     ///
-    /// The options are illegal.
+    /// The options are invalid.
     fn build(builder: LockBuilder<Self::Lock, Self::Naming>) -> Result<Self, ConfigError>;
 
     /// Prepares an acquire, to be awaited.
@@ -117,10 +118,10 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     /// Those of the lock.
     fn inspect(&self) -> impl Future<Output = Result<(), LockError>> + Send;
 
-    /// What the lock has counted.
+    /// Returns the statistics of the lock.
     fn stats(&self) -> LockStats;
 
-    /// The fencing token of a guard, unless the case has none.
+    /// Returns the fencing token of a guard, unless the case has none.
     fn token(guard: &Guard<Self::Kind>) -> Option<FencingToken>;
 
     /// Continues as a reader, without releasing the lock in between.
@@ -132,12 +133,12 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
         Err(guard)
     }
 
-    /// The lock at [`LOCK`] with these options. Its safety timer is off unless they switch it on:
-    /// it would hide a lost wake-up.
+    /// Returns the lock at [`LOCK`] with these options. The safety timer is off unless the options
+    /// switch it on, because it would hide a lost wake-up.
     ///
     /// # Panics
     ///
-    /// If the options are illegal.
+    /// If the options are invalid.
     fn with(
         client: &Client,
         options: impl FnOnce(
@@ -149,12 +150,13 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
             .expect("the options are legal")
     }
 
-    /// The lock at [`LOCK`], without its safety timer.
+    /// Returns the lock at [`LOCK`], without its safety timer.
     fn of(client: &Client) -> Self {
         Self::with(client, |builder| builder)
     }
 
-    /// The lock at [`LOCK`] with every option at its default, so with its safety timer.
+    /// Returns the lock at [`LOCK`] with every option at its default. The safety timer is therefore
+    /// on.
     ///
     /// # Panics
     ///
@@ -163,31 +165,32 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
         Self::builder(client, LOCK).and_then(Self::build).expect("the path is valid")
     }
 
-    /// The directory in which contenders create their znodes.
+    /// Returns the directory in which contenders create their znodes.
     fn directory() -> &'static str {
         if Self::MARK.is_some() { LOCK } else { "/locks" }
     }
 
-    /// True if this case waits for a contender whose znode has this path, and which is ahead of it.
+    /// Returns whether this case waits for a contender with this znode path that is ahead in the
+    /// queue.
     fn waits_for(path: &str) -> bool {
         !(Self::IS_SHARED && Self::MARK.is_some_and(|mark| path.contains(mark)))
     }
 }
 
-/// A downgrade that has begun.
+/// The future of a downgrade that has begun.
 pub type Downgrading =
     Pin<Box<dyn Future<Output = Result<ReadGuard, DowngradeError>> + Send + 'static>>;
 
-/// True if the two are the same case.
+/// Returns whether `A` and `B` are the same case.
 pub fn is_same<A: Case, B: Case>() -> bool {
     TypeId::of::<A>() == TypeId::of::<B>()
 }
 
-/// Sequence number at the end of a contender's path.
+/// Returns the sequence number at the end of a contender's path.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// If the path has no sequence number.
 pub fn number(path: &str) -> u32 {
     path[path.len() - 10..].parse().expect("a sequence number has ten digits")
 }

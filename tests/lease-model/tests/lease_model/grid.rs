@@ -12,7 +12,7 @@ const STEP: Micros = TICK / 4;
 /// How late the ping thread is after a pause.
 const LAG: Micros = TICK / 8;
 
-/// The plans without pauses.
+/// Returns the plans without pauses.
 pub(crate) fn calm() -> Vec<Plan> {
     let mut plans = Vec::new();
     for interval in [STEP, 2 * STEP] {

@@ -36,7 +36,7 @@ async fn cut(stage: &Stage, client: &Client) {
     unreachable!("the session lives");
 }
 
-/// The operations of the client, several at a time, and its watches after a cut.
+/// Runs the operations of the client, several at a time, and uses its watches after a cut.
 pub(crate) fn client(stage: &Stage) {
     run(async {
         let (one, two) = (connect(stage).await, connect(stage).await);
@@ -76,7 +76,7 @@ pub(crate) fn client(stage: &Stage) {
     });
 }
 
-/// Three contenders queue for the fair lock; one of them is cut off while it holds it.
+/// Lets three contenders queue for the fair lock, and cuts one of them off while it holds the lock.
 pub(crate) fn fair_lock(stage: &Stage) {
     run(async {
         let (one, two, three) = (connect(stage).await, connect(stage).await, connect(stage).await);

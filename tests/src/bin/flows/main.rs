@@ -1,11 +1,11 @@
-//! Flows for captures, with requests that other clients seldom or never send.
+//! Flows for captures, including requests that other clients seldom or never send.
 //!
 //! ```text
 //! flows HOST:PORT CONTROL FLOW
 //! ```
 //!
-//! CONTROL is a pipe to the recorder, to which the line `cut` means that it ends all connections.
-//! The flows ignore all replies, which only the capture is about.
+//! CONTROL is a pipe to the recorder. The line `cut` tells the recorder to end all connections. The
+//! flows ignore all replies, because only the capture matters.
 #![expect(
     clippy::disallowed_methods,
     reason = "a program that talks to a server lives in real time, and fails as a whole"

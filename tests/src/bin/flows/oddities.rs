@@ -6,7 +6,7 @@ use jute_codec::{Acl, CreateMode, OpCode, Record as _, Request};
 
 use crate::peer::*;
 
-/// Invalid paths, for every operation.
+/// Sends invalid paths, for every operation.
 pub(crate) fn paths(stage: &Stage) {
     let mut one = stage.connect();
     one.ask(&create("/a"));
@@ -35,7 +35,7 @@ pub(crate) fn paths(stage: &Stage) {
     one.close();
 }
 
-/// Bodies that do not fit their opcodes. Opcode 21 with a plain flag ends real servers.
+/// Sends bodies that do not fit their opcodes. Opcode 21 with a plain flag crashes real servers.
 pub(crate) fn garbage(stage: &Stage) {
     let mut one = stage.connect();
     one.ask(&create("/a"));
@@ -66,7 +66,7 @@ pub(crate) fn garbage(stage: &Stage) {
         one.ask_raw(op, &create_with(flags, ttl));
         one.ask_all([exists("/flags", false), delete("/flags", -1)]);
     }
-    // A body that is too short, and one that is too long.
+    // Each operation gets a body that is too short, and a body that is too long.
     for op in [
         OpCode::CREATE,
         OpCode::CREATE2,
@@ -111,7 +111,7 @@ pub(crate) fn garbage(stage: &Stage) {
         (OpCode::CHECK, b"\0\0\0\x02/a\0\0\0\x09"),
         (OpCode::CHECK, b"\0\0\0\x05/none\0\0\0\0"),
         (OpCode(-10), b""),
-        // Last, because it uses up zxids.
+        // This request is the last, because it uses up zxids.
         (OpCode(-10), b"\0\0\0\0"),
     ] {
         let mut one = stage.connect();
@@ -121,7 +121,7 @@ pub(crate) fn garbage(stage: &Stage) {
     }
 }
 
-/// The znodes that `setquota` writes, and their effect.
+/// Writes the znodes that `setquota` writes, and shows their effect.
 pub(crate) fn quota(stage: &Stage) {
     let mut one = stage.connect();
     one.ask_all([

@@ -1,4 +1,4 @@
-//! A connection that sends any bytes.
+//! A connection that can send arbitrary bytes.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,9 +13,9 @@ use jute_codec::{
     encode_frame, xid,
 };
 
-/// Longer than the recorder waits for a reply that does not come.
+/// Longer than the recorder waits for a reply that never arrives.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
-/// Time until recorder and server have noticed the end of a connection.
+/// Time until the recorder and the server have noticed the end of a connection.
 const NOTICED: Duration = Duration::from_millis(200);
 
 /// Directory of the flows.
@@ -97,7 +97,7 @@ impl Peer {
         requests.into_iter().for_each(|request| self.ask(&request));
     }
 
-    /// The same with any body.
+    /// Sends a request with any body, and waits for its reply or a timeout.
     pub(crate) fn ask_raw(&mut self, op: OpCode, body: &[u8]) {
         let asked = match op {
             OpCode::PING => xid::PING,
@@ -219,7 +219,7 @@ pub(crate) fn check(path: &str, version: i32) -> MultiOp {
     MultiOp::Check(CheckRequest { path: path.into(), version: zk_recipes::Version(version) })
 }
 
-/// A request as an operation of a multi.
+/// Converts a request to an operation of a multi.
 #[expect(clippy::wildcard_enum_match_arm, reason = "nothing else is ever in a multi")]
 pub(crate) fn op(request: Request) -> MultiOp {
     match request {

@@ -24,7 +24,8 @@ pub(crate) fn sessions(stage: &Stage) {
     newer.ask_all([create_mode("/a/f", CreateMode::Ephemeral), Request::Ping]);
     one.drop_connection();
 
-    // Refused: a wrong password, an unknown session, and a client with a zxid from the future.
+    // The server refuses a wrong password, an unknown session, and a client with a zxid from the
+    // future.
     let refused = |request: ConnectRequest| {
         let mut peer = stage.open();
         peer.shake_hands(&request);
@@ -65,7 +66,8 @@ pub(crate) fn sessions(stage: &Stage) {
     peer.close();
 }
 
-/// Two sessions of a second expire, one with a silent connection and one without a connection.
+/// Lets two sessions with a timeout of one second expire, one with a silent connection and one
+/// without a connection.
 pub(crate) fn expiry(stage: &Stage) {
     let mut watcher = stage.connect();
     watcher.ask(&create("/x"));

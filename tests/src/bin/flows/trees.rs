@@ -7,7 +7,7 @@ use jute_codec::{
 
 use crate::peer::*;
 
-/// Every operation, refused for every reason, and a read of what is left.
+/// Sends every operation so that it is refused, for every reason, and reads what is left.
 pub(crate) fn errors(stage: &Stage) {
     let mut one = stage.connect();
     let acl = Acl::open;

@@ -46,7 +46,7 @@ fn add(path: &str, mode: AddWatchMode) -> Request {
     Request::AddWatch(AddWatchRequest { path: path.into(), mode })
 }
 
-/// Persistent watches beside one-shot watches, and their removal.
+/// Sets persistent watches beside one-shot watches, and removes them.
 pub(crate) fn persistent(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     two.ask_all([
@@ -69,7 +69,7 @@ pub(crate) fn persistent(stage: &Stage) {
             create(base),
         ]);
     }
-    // Both kinds on one path, and one-shot watches beside them.
+    // One path has both kinds of persistent watches, and one-shot watches beside them.
     two.ask_all([
         get_data("/r", true),
         get_children("/r", true),
@@ -96,7 +96,7 @@ pub(crate) fn persistent(stage: &Stage) {
         check_watches("/p", WatcherType::CHILDREN),
     ]);
     one.ask_all([create("/p/z"), set_data("/p", "7", -1)]);
-    // The root, which is an ancestor of everything.
+    // The root is an ancestor of everything.
     two.ask_all([add("/", AddWatchMode::PERSISTENT_RECURSIVE)]);
     one.ask_all([create("/p/z/deep"), create_mode("/p/e", CreateMode::Ephemeral)]);
     one.close();
@@ -128,7 +128,7 @@ pub(crate) fn restored(stage: &Stage) {
     // The watches that are left fire now.
     one.ask_all([set_data("/same", "x", -1), create("/same/child"), create("/none")]);
     one.ask_all([set_data("/changed", "y", -1), create("/deleted"), delete("/created", -1)]);
-    // With a zxid before all changes, and with one after them.
+    // The watches are restored with a zxid before all changes, and with a zxid after them.
     for relative_zxid in [Zxid(0), two.zxid, Zxid(i64::MAX)] {
         two = stage.reconnect(two);
         two.ask(&Request::SetWatches2(SetWatches2 {
