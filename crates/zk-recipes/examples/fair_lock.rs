@@ -1,5 +1,5 @@
-//! Five contenders take turns with a fair lock, on an in-process server:
-//! `cargo run -p zk-recipes --example fair_lock`. On a real ensemble, set `ZK_CONNECT=host:port`.
+//! Five contenders take turns with a fair lock. To use an in-process server, run `cargo run -p
+//! zk-recipes --example fair_lock`. To use a real ensemble, also set `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let mut tasks = Vec::new();
     for number in 1..=CONTENDERS {
-        // Each contender has a session of its own, as separate processes would have.
+        // Each contender has its own session, as it would in a separate process.
         let client = Client::connect(hosts.as_str()).await?;
         let lock = FairLock::new(&client, "/locks/demo")?;
         tasks.push(tokio::spawn(contend(lock, number, start)));

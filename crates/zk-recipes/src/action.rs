@@ -1,4 +1,4 @@
-//! What a recipe asks servers to do, for its errors.
+//! The requests of a recipe to servers, as its errors name them.
 
 use std::fmt;
 

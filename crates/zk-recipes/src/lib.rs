@@ -6,19 +6,20 @@
 //!
 //! # Promises
 //!
-//! - At most one contender holds a lock, or readers only, as far as the ensemble can decide it. No
-//!   lock can control a holder that was stopped for longer than its session lives: see [`Guard`]
-//!   and its fencing token.
+//! - At any time, a lock is held by at most one contender, or by readers only, as far as the
+//!   ensemble can decide it. No lock can control a process that was paused for longer than its
+//!   session lived: see [`Guard`] and its fencing token.
 //! - Lock operations never return connection-loss errors. The loss is replayed behind a write
 //!   barrier, so that no contender waits behind its own lost znode.
-//! - No contender znode stays behind a dropped future, a dropped guard or an error. Cleanup belongs
-//!   to the session, not to the caller.
+//! - No contender znode stays behind after a future or a guard was dropped, or after an error. The
+//!   session is responsible for the cleanup, not the caller.
 //! - The contenders of a queue are served in the order in which the ensemble created their znodes.
 //!
 //! # Layers
 //!
 //! The machines are pure decision logic without I/O. With the default feature `tokio`, the engine
-//! feeds them from the client, and hands cleanup to the janitor of the session.
+//! passes replies and events of the client to the machines, and hands cleanup to the janitor of the
+//! session.
 
 #![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the engine"))]
 
@@ -79,7 +80,8 @@ pub mod kind {
     pub use crate::rw::{Read, Write};
 }
 
-/// The machines of all recipes, for tests that feed them by hand. Outside semantic versioning.
+/// The machines of all recipes, for tests that feed them by hand. Semantic versioning does not
+/// cover them.
 #[doc(hidden)]
 pub mod machines {
     pub use crate::exclusive::machine::{attempt::ExclusiveAttempt, profile::ExclusiveProfile};

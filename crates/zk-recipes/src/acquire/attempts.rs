@@ -23,10 +23,10 @@ use crate::lock::state::AtRiskPolicy;
 use crate::lock::stats::Counters;
 use crate::machine::{Input, Interrupted, PAUSE, ReadAll};
 
-/// Attempts that may lose their znode before the acquire gives up.
+/// Number of attempts that may lose their znode before the acquire gives up.
 const ZNODES_LOST_MAX: u32 = 5;
 
-/// Acquires the lock. Dropping the future leaves nothing behind but work for the janitor.
+/// Acquires the lock. If the future is dropped, the janitor removes what it has left behind.
 pub(crate) async fn acquire<K: Kind>(request: &AcquireRequest<K>) -> Result<Guard<K>, LockError> {
     match attempts(request, true).await? {
         Some(guard) => Ok(guard),
@@ -34,7 +34,7 @@ pub(crate) async fn acquire<K: Kind>(request: &AcquireRequest<K>) -> Result<Guar
     }
 }
 
-/// Acquires the lock if it need not be waited for. A lock that is taken costs one read.
+/// Acquires the lock if no wait is necessary. If the lock is taken, this costs one read.
 pub(crate) async fn try_acquire<K: Kind>(
     request: &AcquireRequest<K>,
 ) -> Result<Option<Guard<K>>, LockError> {
@@ -44,7 +44,7 @@ pub(crate) async fn try_acquire<K: Kind>(
     attempts(request, false).await
 }
 
-/// How an attempt ended that did not fail.
+/// The result of an attempt that did not fail.
 enum Outcome<K: Kind> {
     Busy,
     Held(Guard<K>),
@@ -63,7 +63,8 @@ async fn attempts<K: Kind>(
         if terms.at_risk == AtRiskPolicy::TreatAsLost
             && let Outcome::Held(guard) = outcome
         {
-            // Boxed: this wait is rare, but every waiter would reserve memory for it.
+            // Box this future: the wait is rare, but otherwise every waiter would reserve memory
+            // for it.
             outcome = Box::pin(leased(request, guard)).await?;
         }
         match outcome {
@@ -120,7 +121,7 @@ async fn leased<K: Kind>(
 
 /// An attempt that hands its removal to the janitor when it is dropped, at any moment.
 ///
-/// Its span is that of the removal or of the keeper that follows it. The future of the attempt
+/// The removal or the keeper that follows the attempt uses its span. The future of the attempt
 /// itself is not instrumented, because that would keep the span in memory twice while it waits.
 struct RunningAttempt<K: Recipe> {
     /// `None` once the lock is held.
@@ -165,7 +166,7 @@ impl<K: Kind> RunningAttempt<K> {
     }
 }
 
-/// Cancellation in any state: the janitor removes what the attempt may have left.
+/// Handles cancellation in any state: the janitor removes what the attempt may have left.
 impl<K: Recipe> Drop for RunningAttempt<K> {
     fn drop(&mut self) {
         let Some(AttemptParts { machine, feed, slot }) = self.parts.take() else { return };
@@ -193,7 +194,7 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
             FeedEvent::AuthFailed => Err(Interrupted::AuthFailed),
             FeedEvent::Closed => Err(Interrupted::Closed),
             FeedEvent::Connected(_) => Ok(None),
-            // Conclusions from before the deadline are as void as after a disconnect.
+            // After the guard deadline, earlier conclusions are as invalid as after a disconnect.
             FeedEvent::Lapsed => Ok(Some(Input::Suspended)),
             FeedEvent::Input(input) => Ok(Some(input)),
         }
@@ -207,16 +208,16 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
         self.request.deadline
     }
 
-    /// A grant counts only if no event that has arrived revokes it. An attempt that has ended
-    /// without the lock accepts no more input.
+    /// Returns true for a grant, which counts only if no event that has already arrived revokes it.
+    /// An attempt that has ended without the lock accepts no more input.
     fn is_provisional(output: &Result<Held, NotHeld>) -> bool {
         output.is_ok()
     }
 
     fn before_wait(&mut self, machine: &K::Attempt, feed: &mut Feed) {
         let ahead = machine.ahead();
-        // The next contender must have a lease when it is granted the lock. Those further behind
-        // cost no writes.
+        // The next contender must have a lease when it is granted the lock. Contenders further back
+        // cause no writes.
         feed.lane.need_lease(ahead.is_some_and(|ahead| ahead <= 1));
         let phase = ahead.map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
         self.request.terms.observer.report(phase);
@@ -243,13 +244,13 @@ async fn is_taken<K: Recipe>(request: &AcquireRequest<K>) -> Result<bool, LockEr
     }
 }
 
-/// Waits for a future, but not past the deadline, nor longer than the client lives.
+/// Waits for a future until the deadline passes or the client stops.
 async fn before_deadline<K: Recipe, T>(
     request: &AcquireRequest<K>,
     future: impl Future<Output = T>,
 ) -> Result<T, LockError> {
     let mut future = pin!(future);
-    // Opened only if there is something to wait for.
+    // Open the feed only if the future has to wait.
     let mut feed = None;
     poll_fn(|cx| {
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
@@ -268,7 +269,7 @@ async fn before_deadline<K: Recipe, T>(
     .await
 }
 
-/// Between half of a pause and all of it.
+/// Returns a random time between half of the pause and all of it.
 fn jitter(client: &Client, pause: Duration) -> Duration {
     let half = pause / 2;
     half + half.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))

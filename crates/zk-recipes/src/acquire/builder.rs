@@ -44,7 +44,7 @@ pub(crate) struct LockOptions {
     at_risk: AtRiskPolicy,
 }
 
-/// What all types of locks contain.
+/// The state that all types of locks contain.
 #[derive(Clone)]
 pub(crate) struct LockCore {
     pub(crate) client: Client,
@@ -72,30 +72,31 @@ impl<L, N: Default> LockBuilder<L, N> {
 }
 
 impl<L, N> LockBuilder<L, N> {
-    /// Access control list of the contender znodes. Default: everything to everyone. All clients
-    /// that share the lock need READ.
+    /// Sets the access control list of the contender znodes. All clients that share the lock need
+    /// READ. Default: all permissions for everyone.
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.options.acl = acl;
         self
     }
 
-    /// Data of the contender znodes: it tells people who look at the queue which process each
-    /// contender belongs to. Every client that may read the znodes can read it, so it must not
+    /// Sets the data of the contender znodes. It shows people who inspect the queue which process
+    /// each contender belongs to. Every client that may read the znodes can read it, so it must not
     /// contain a secret. Default: host name and process id.
     pub fn identity(mut self, identity: impl Into<Bytes>) -> Self {
         self.options.identity = identity.into();
         self
     }
 
-    /// How often a waiter checks for missed watches although nothing has happened; `None` for
-    /// never. A check reads the waiter's znode and the one ahead of it, however long the queue is.
-    /// At least 10 ms. Default: 30 s, plus up to a quarter, so that waiters do not check together.
+    /// Sets how often a waiter checks for missed watches when no event arrives; `None` means never.
+    /// A check reads the waiter's znode and the one ahead of it, however long the queue is. The
+    /// interval must be at least 10 ms. Default: 30 s. Each waiter adds up to a quarter of the
+    /// interval, so that waiters do not check at the same time.
     pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
         self.options.watch_check = interval;
         self
     }
 
-    /// What a lock that is at risk means. Default: [`AtRiskPolicy::GoOn`].
+    /// Sets how a lock that is at risk is treated. Default: [`AtRiskPolicy::GoOn`].
     pub fn at_risk(mut self, policy: AtRiskPolicy) -> Self {
         self.options.at_risk = policy;
         self
@@ -106,7 +107,7 @@ impl<L, N> LockBuilder<L, N> {
         self
     }
 
-    /// Checks the options, and returns what a lock is built from.
+    /// Checks the options, and returns the parts from which a lock is built.
     pub(crate) fn finish(self) -> Result<(LockCore, LockOptions, N), ConfigError> {
         let Self { client, options, naming, .. } = self;
         let invalid = |option, defect| Err(ConfigError::Option { option, defect });
@@ -156,7 +157,7 @@ impl LockCore {
     }
 }
 
-/// Identifies this process to people.
+/// Returns a text that identifies this process to people.
 fn identity() -> String {
     let process = std::process::id();
     #[cfg(unix)]

@@ -37,13 +37,13 @@ type Attempts<T> = Pin<Box<dyn Future<Output = Result<T, LockError>> + Send>>;
 
 /// An acquire in progress.
 ///
-/// Dropping it gives up the place in the queue, and whatever may be on the servers is removed in the
-/// background. To keep the place across several `select!`s, poll it through `&mut`.
+/// Dropping it gives up the place in the queue. A znode that may be on the servers is removed in
+/// the background. To keep the place across several `select!`s, poll it through `&mut`.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<T> {
     /// `None` after completion.
     inner: Option<Attempts<T>>,
-    /// Boxed, because most acquires that wait for long have none.
+    /// This is boxed because most acquires that wait for a long time have no limit.
     limit: Option<Box<Limit>>,
 }
 
@@ -66,8 +66,9 @@ impl<K: Kind> Acquire<K> {
         Self { request: AcquireRequest { profile, deadline: None, terms } }
     }
 
-    /// Gives up after this time with [`LockError::TimedOut`]. The timeout bounds the wait; whatever
-    /// may be on the servers is removed in the background. Zero gives up at once.
+    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. The timeout limits
+    /// only the wait: a znode that may be on the servers is removed in the background. With a
+    /// timeout of zero, the acquire gives up at once.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.limit(timeout);
         self
@@ -83,14 +84,15 @@ impl<K: Kind> Acquire<K> {
 }
 
 impl<K: Kind> TryAcquire<K> {
-    /// Without a connection it ends after the session timeout.
+    /// Creates an acquire that gives up after the session timeout if there is no connection.
     pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
         let timeout = terms.client.status().timeout;
         let profile = Arc::clone(profile);
         Self { request: AcquireRequest { profile, deadline: None, terms } }.timeout(timeout)
     }
 
-    /// Gives up after this time with [`LockError::TimedOut`]. Default: the session timeout.
+    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. Default: the session
+    /// timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.limit(timeout);
         self

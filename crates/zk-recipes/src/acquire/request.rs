@@ -1,4 +1,4 @@
-//! What an acquire needs to know.
+//! The parameters of an acquire.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use zk_session::Time;
 use crate::guard::Terms;
 use crate::lock::recipe::Recipe;
 
-/// What an acquire needs to know.
+/// The parameters of an acquire.
 pub(crate) struct AcquireRequest<K: Recipe> {
     pub(crate) profile: Arc<K::Profile>,
     /// When to give up.

@@ -10,37 +10,38 @@ use zk_session::{Client, OpError, Time};
 use super::feed::{Feed, FeedEvent};
 use crate::machine::{Input, Interrupted, Machine, Step};
 
-/// Decides what a machine sees of the session, and when to stop it.
+/// Decides which events of the session reach a machine, and when to stop the machine.
 pub(crate) trait Supervisor<M: Machine> {
     /// Why the machine was stopped before its end.
     type Stop;
 
-    /// Translates an event into an input for the machine; `None` if it does not concern it.
+    /// Translates an event into an input for the machine. Returns `None` if the event does not
+    /// concern the machine.
     fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Self::Stop>;
 
-    /// The client did not accept the machine's flight.
+    /// Returns the reason to stop the machine after the client has rejected its flight.
     fn rejected(&mut self, error: OpError) -> Self::Stop;
 
-    /// A deadline, which `translate` sees as a timer.
+    /// Returns the deadline, if there is one. `translate` receives it as a timer.
     fn deadline(&self) -> Option<Time> {
         None
     }
 
-    /// Ready when the machine has to be stopped for a reason outside of the feed.
+    /// Completes when the machine has to be stopped for a reason that is not an event of the feed.
     fn poll_stop(&mut self, _: &mut Context<'_>) -> Poll<Self::Stop> {
         Poll::Pending
     }
 
-    /// Whether the machine may revise this output. If so, it receives the events that have already
-    /// arrived before the output counts.
+    /// Returns whether the machine may revise this output. If so, the machine receives all events
+    /// that have already arrived before the output counts.
     fn is_provisional(_: &M::Output) -> bool {
         false
     }
 
-    /// The machine is about to wait.
+    /// Called when the machine is about to wait.
     fn before_wait(&mut self, _machine: &M, _feed: &mut Feed) {}
 
-    /// The machine has handled an input.
+    /// Called after the machine has handled an input.
     fn after_input(&mut self, _machine: &mut M) {}
 }
 
@@ -61,7 +62,7 @@ pub(crate) async fn drive<M: Machine, S: Supervisor<M>>(
     poll_fn(|cx| poll_inputs(cx, feed, machine, supervisor, &mut until)).await
 }
 
-/// What a machine waits for after everything was done that could be done at once.
+/// What a machine waits for once it has done everything that it can do without waiting.
 enum Next<T> {
     Done(T),
     Wait(Option<Time>),
@@ -98,8 +99,8 @@ fn advance<M: Machine, S: Supervisor<M>>(
     }
 }
 
-/// Hands inputs to the machine as they arrive, until it has finished. `until` is when the machine
-/// wants a timer.
+/// Hands inputs to the machine as they arrive, until it has finished. The machine receives a timer
+/// at `until`.
 fn poll_inputs<M: Machine, S: Supervisor<M>>(
     cx: &mut Context<'_>,
     feed: &mut Feed,
@@ -161,7 +162,7 @@ pub(crate) async fn run<M: Machine>(
     drive(&mut feed, machine, &mut Caller { deadline }).await
 }
 
-/// Waits for a while; less if the client stops.
+/// Waits for this long, or until the client stops.
 pub(crate) async fn pause(client: &Client, length: Duration) {
     let mut feed = Feed::new(Session::of(client).lane());
     let until = feed.lane.now() + length;

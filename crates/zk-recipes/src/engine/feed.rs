@@ -7,8 +7,8 @@ use zk_session::{OpError, SessionId, SessionState, Time};
 
 use crate::machine::{Input, SessionView};
 
-/// A lane and its pending flight. The timer is the lane's, so a feed can move from the caller's
-/// runtime to that of the client.
+/// A lane and its pending flight. The feed uses the timer of the lane, so it can move from the
+/// caller's runtime to the client's.
 #[derive(Debug)]
 pub(crate) struct Feed {
     pub(crate) lane: Lane,
@@ -76,7 +76,8 @@ impl Feed {
         }
         match until {
             // A task that has used up its share of tokio's budget sees `Pending` above although
-            // events have arrived. Without this look they would be taken for later than the timer.
+            // events have arrived. Without this second check, the timer would seem to precede those
+            // events.
             Some(until) if until <= self.lane.now() => {
                 Poll::Ready(self.arrived().unwrap_or(FeedEvent::Input(Input::Timer)))
             }
@@ -88,7 +89,7 @@ impl Feed {
         }
     }
 
-    /// Takes the next event that has arrived, if there is one.
+    /// Takes the next event that has already arrived, if there is one.
     pub(crate) fn arrived(&mut self) -> Option<FeedEvent> {
         while let Some(event) = self.lane.try_next() {
             if let Some(event) = self.translate(event) {
@@ -101,7 +102,7 @@ impl Feed {
     fn translate(&mut self, event: LaneEvent) -> Option<FeedEvent> {
         Some(match event {
             LaneEvent::Reply { token, reply } => {
-                // Otherwise it belongs to a flight of an earlier machine.
+                // A reply with another token belongs to a flight of an earlier machine.
                 if self.pending != Some(token) {
                     return None;
                 }

@@ -2,7 +2,7 @@
 //!
 //! All other timers run on the client's runtime. If that runtime is blocked or is not driven, a
 //! deadline would pass unnoticed. So a future that waits with a deadline also lets another thread
-//! check the client's clock. The runtime of the waiter does not serve for this: it may have no
+//! check the client's clock. The waiter's own runtime cannot be used for this: it may have no
 //! timers, or may not be tokio at all.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_timer::Delay;
 use zk_session::Time;
 
-/// Shortest delay, so that the loop below ends.
+/// The shortest delay. It ensures that the loop below ends.
 const DELAY_MIN: Duration = Duration::from_millis(1);
 /// The timer is armed for at most this long, and then armed again: a deadline may be further ahead
 /// than the system's clock can count.
@@ -27,7 +27,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Ready when it is `at` or later. Otherwise the task is woken then, or earlier.
+    /// Completes if the time `at` has come. Otherwise wakes the task at that time or earlier.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Time, at: Time) -> Poll<()> {
         if at <= now {
             return Poll::Ready(());

@@ -11,7 +11,7 @@ use crate::lock::error::LockError;
 use crate::lock::role::Role;
 use crate::machine::{FailedAction, ReadAll, name_of, read};
 
-/// The holder of an exclusive lock, if there is one.
+/// Returns the holder of an exclusive lock, if there is one.
 pub(crate) async fn holder(
     client: &Client,
     path: &ByteString,

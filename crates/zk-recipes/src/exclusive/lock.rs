@@ -26,10 +26,11 @@ use crate::machine::{FailedAction, read};
 /// A lock that is one znode: the contender that creates it holds the lock. Contenders are served in
 /// no particular order.
 ///
-/// Use it where a lock is mostly free, or where a contender that does not get it does something
-/// else: [`try_acquire`](Self::try_acquire). When it is released, all waiters try at once, and one
-/// of them succeeds, not necessarily the one that has waited longest. With more than a few waiters,
-/// or if every waiter must get its turn, use [`FairLock`](crate::FairLock).
+/// Use it where the lock is mostly free, or where a contender that does not get the lock does
+/// something else (see [`try_acquire`](Self::try_acquire)). When the lock is released, all waiters
+/// try at once, and one of them succeeds, not necessarily the one that has waited longest. If there
+/// are more than a few waiters, or if every waiter must get its turn, use
+/// [`FairLock`](crate::FairLock).
 ///
 /// Building a lock does no I/O, and clones are cheap. A lock is identified by the path of its znode.
 ///
@@ -61,11 +62,11 @@ use crate::machine::{FailedAction, read};
 /// releases the lock before it is notified, it deletes the znode of the second. Names in a queue are
 /// unique, so this cannot happen to a [`FairLock`](crate::FairLock).
 ///
-/// **Costs.** An uncontended acquire is one round trip, a busy `try_acquire` one read, a release one
-/// delete.
+/// **Costs.** An uncontended acquire costs one round trip, a `try_acquire` of a busy lock one read,
+/// and a release one delete.
 ///
-/// **Permissions.** CREATE and DELETE on the directory above, READ on the znode. The lock creates
-/// missing directories as containers, with all permissions for everyone.
+/// **Permissions.** The client needs CREATE and DELETE on the parent directory, and READ on the
+/// znode. The lock creates missing directories as containers, with all permissions for everyone.
 ///
 /// **Not reentrant.** A second acquire by the holder waits for the first.
 #[derive(Clone)]
@@ -82,20 +83,20 @@ pub enum Exclusive {}
 pub type ExclusiveGuard = Guard<Exclusive>;
 
 impl ExclusiveLock {
-    /// A lock at a path, with default options.
+    /// Builds a lock at a path, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         Self::builder(client, path)?.build()
     }
 
-    /// A builder for a lock at a path.
+    /// Returns a builder for a lock at a path.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {
         LockBuilder::new(client, path)
     }
@@ -120,12 +121,13 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// The errors are those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> TryAcquire<Exclusive> {
         self.core.try_acquire(&self.profile)
     }
 
-    /// Reads who holds the lock; `None` if it is free. Its waiters cannot be seen.
+    /// Reads which contender holds the lock. Returns `None` if the lock is free. Waiters are not
+    /// visible.
     ///
     /// Lost connections are replayed. Cancel safe.
     ///
@@ -138,12 +140,12 @@ impl ExclusiveLock {
         holder(&self.core.client, &self.profile.path).await
     }
 
-    /// Counters of this lock and its clones.
+    /// Returns the counters of this lock and its clones.
     pub fn stats(&self) -> LockStats {
         self.core.stats()
     }
 
-    /// The path of the lock.
+    /// Returns the path of the lock.
     pub fn path(&self) -> &str {
         &self.profile.path
     }
@@ -154,7 +156,7 @@ impl LockBuilder<ExclusiveLock> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval of the watch check is too short.
+    /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
         let (core, options, ()) = self.finish()?;
         let profile = ExclusiveProfile {
@@ -189,7 +191,7 @@ impl Recipe for Exclusive {
 
     fn is_taken(_: &ExclusiveProfile, seen: &Response) -> Result<bool, LockError> {
         let Response::GetData(found) = seen else { return Ok(false) };
-        // A znode that is not ephemeral is not a lock. The attempt reports it.
+        // A znode that is not ephemeral is not a lock. The attempt will report this as an error.
         Ok(found.stat.ephemeral_owner != SessionId::NONE)
     }
 }

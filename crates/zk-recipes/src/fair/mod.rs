@@ -42,13 +42,13 @@ use crate::queue::recipe::QueueKind;
 /// # Ok(()) }
 /// ```
 ///
-/// **Costs.** An uncontended acquire is one round trip. A waiter watches only the contender ahead of
-/// it. If it was directly behind the holder, the holder's release grants it the lock without another
-/// request. [`try_acquire`](Self::try_acquire) on a busy lock is one read.
+/// **Costs.** An uncontended acquire costs one round trip. A waiter watches only the contender
+/// ahead of it. If it was directly behind the holder, the holder's release grants it the lock
+/// without another request. [`try_acquire`](Self::try_acquire) of a busy lock costs one read.
 ///
-/// **Permissions.** READ, CREATE and DELETE on the directory, READ on the contender znodes. The lock
-/// creates a missing directory and its ancestors as containers, with all permissions for everyone.
-/// If that is not what you want, create the directory beforehand.
+/// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
+/// contender znodes. The lock creates a missing directory and its ancestors as containers, with all
+/// permissions for everyone. If that is not what you want, create the directory beforehand.
 ///
 /// **Not reentrant.** A second acquire by the holder waits behind the first.
 #[derive(Clone)]
@@ -58,20 +58,20 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// A lock at a directory, with default options.
+    /// Builds a lock at a directory, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         Self::builder(client, directory)?.build()
     }
 
-    /// A builder for a lock at a directory.
+    /// Returns a builder for a lock at a directory.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(
         client: &Client,
         directory: &str,
@@ -99,13 +99,13 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// The errors are those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> TryAcquire<Fair> {
         self.core.try_acquire(&self.profile)
     }
 
-    /// Reads the queue: the holder first, then the waiters in their order. Contenders that arrive or
-    /// leave meanwhile may be missing or included.
+    /// Reads the queue: the holder first, then the waiters in their order. The result may or may
+    /// not include contenders that join or leave the queue during the call.
     ///
     /// Lost connections are replayed. Cancel safe.
     ///
@@ -118,19 +118,19 @@ impl FairLock {
         contenders(&self.core.client, &self.profile).await
     }
 
-    /// Counters of this lock and its clones.
+    /// Returns the counters of this lock and its clones.
     pub fn stats(&self) -> LockStats {
         self.core.stats()
     }
 
-    /// The directory of the lock.
+    /// Returns the directory of the lock.
     pub fn directory(&self) -> &str {
         &self.profile.directory
     }
 }
 
 impl LockBuilder<FairLock, Naming> {
-    /// Form of the contenders' names. Default: [`Naming::curator`].
+    /// Sets the form of the contenders' names. Default: [`Naming::curator`].
     pub fn naming(self, naming: Naming) -> Self {
         self.set_naming(naming)
     }
@@ -139,7 +139,7 @@ impl LockBuilder<FairLock, Naming> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval of the watch check is too short.
+    /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<FairLock, ConfigError> {
         let (core, options, Naming(form)) = self.finish()?;
         let profile = QueueProfile {

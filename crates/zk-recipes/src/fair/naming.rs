@@ -10,19 +10,20 @@ use crate::queue::naming::NameForm;
 pub struct Naming(pub(crate) NameForm);
 
 impl Naming {
-    /// `<id>-lock-<sequence>`, as Curator's `InterProcessMutex`. The default.
+    /// Returns the form `<id>-lock-<sequence>`, which Curator's `InterProcessMutex` uses. This is
+    /// the default.
     pub fn curator() -> Self {
         Self(NameForm::known("-lock-", "lock-"))
     }
 
-    /// `<id>__lock__<sequence>`, as kazoo's `Lock`.
+    /// Returns the form `<id>__lock__<sequence>`, which kazoo's `Lock` uses.
     pub fn kazoo() -> Self {
         Self(NameForm::known("__lock__", "__lock__"))
     }
 
-    /// A form of your own, such as `x-{id}-{sequence}`: to share a queue with programs whose names
-    /// can carry our id. Every znode whose name begins and ends like this is a contender of the
-    /// queue.
+    /// Returns a form of your own, such as `x-{id}-{sequence}`. Use it to share a queue with
+    /// programs whose names can carry our id. Every znode whose name begins and ends like this form
+    /// is a contender of the queue.
     ///
     /// ```
     /// # fn main() -> Result<(), zk_recipes::ConfigError> {
@@ -35,7 +36,8 @@ impl Naming {
     ///
     /// # Errors
     ///
-    /// The form cannot carry an id, or the sequence cannot be separated from the text before it.
+    /// Fails if the form cannot carry an id, or if the sequence cannot be separated from the text
+    /// before it.
     pub fn custom(form: &str) -> Result<Self, ConfigError> {
         NameForm::custom(form).map(Self)
     }

@@ -1,4 +1,4 @@
-//! A lock that is held: its state, computed on demand, and what proves it.
+//! A lock that is held: its state, which is computed on demand, and the proof that it is held.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::lock::stats::Counters;
 use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read, replayable};
 
-/// What an acquire passes on to the lock that it obtains.
+/// The parts of an acquire that the obtained lock takes over.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) client: Client,
@@ -32,20 +32,20 @@ pub(crate) struct Terms {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// What a guard and its keeper share.
+/// The state that a guard and its keeper share.
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) session: SessionId,
     pub(crate) path: ByteString,
     pub(crate) znode: Znode,
-    /// The transaction that created the znode; `None` after a change, which does not report it.
+    /// The transaction that created the znode; `None` after a change, because the reply to a change
+    /// does not contain it.
     created_by: Option<Zxid>,
-    /// How many guard deadlines of the client had passed at the grant.
+    /// Number of guard deadlines of the client that had passed before the grant.
     lapses: u64,
     /// The connection on which the lock was granted or last proven.
     proven_on: AtomicU64,
-    /// The lock was held with a lease at some time. Until then, being at risk is no reason to give
-    /// it up.
+    /// The lock was held with a lease at some time. Until then, a lock at risk is not given up.
     was_held: AtomicBool,
     lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) terms: Terms,
@@ -65,8 +65,8 @@ pub(crate) struct Holding<R> {
     pub(crate) keeper: oneshot::Sender<Command<R>>,
 }
 
-/// The lock after the change, which cannot change again. Or the error, with the lock as it was
-/// before, if it is still held.
+/// The result of a change: either the lock after the change, which cannot change again, or the
+/// error, with the unchanged lock if it is still held.
 pub(crate) type ChangeReply<R> =
     Result<Holding<std::convert::Infallible>, (LockError, Option<Holding<R>>)>;
 
@@ -82,7 +82,7 @@ pub(crate) enum ReleaseFailure {
 pub(crate) enum Proof {
     Held,
     Lost(LostReason),
-    /// The server cannot tell at present.
+    /// The server cannot answer at present.
     Later,
     /// The connection was lost.
     Open,
@@ -104,8 +104,8 @@ impl Hold {
         }
     }
 
-    /// The same lock, held by another znode. Tasks that wait for the loss of one hold are notified
-    /// of the loss of the other.
+    /// Returns the same lock, held by another znode. Tasks that wait for the loss of one hold are
+    /// notified of the loss of the other.
     pub(super) fn with_znode(&self, path: ByteString, znode: Znode, connection: u64) -> Self {
         Self {
             path,
@@ -129,12 +129,12 @@ impl Hold {
         self.proven_on.fetch_max(connection, Ordering::AcqRel);
     }
 
-    /// Whether the lock was held with a lease at some time.
+    /// Returns whether the lock was held with a lease at some time.
     pub(crate) fn was_held(&self) -> bool {
         self.was_held.load(Ordering::Acquire)
     }
 
-    /// State of the lock right now.
+    /// Returns the state of the lock right now.
     pub(crate) fn state(&self) -> LockState {
         if let Some(reason) = self.lost_reason() {
             return LockState::Lost(reason);
@@ -171,8 +171,8 @@ impl Hold {
         }
     }
 
-    /// Waits until the lock is held with a lease for the first time. The reason if it is lost
-    /// before that.
+    /// Waits until the lock is held with a lease for the first time. Returns the reason if the lock
+    /// is lost before that.
     pub(crate) async fn first_held(&self) -> Result<(), LostReason> {
         let mut states = self.client().states();
         let mut feed = Feed::new(Session::of(self.client()).lane());
@@ -193,15 +193,15 @@ impl Hold {
         }
     }
 
-    /// Whether a znode that was read is the one of this lock. Its data do not matter: no other
-    /// znode was created by the same transaction.
+    /// Returns whether a znode that was read is the one of this lock. The data of the znode does
+    /// not matter: no other znode was created by the same transaction.
     fn is_own(&self, found: &DataReply) -> bool {
         found.stat.ephemeral_owner == self.session
             && self.created_by.is_none_or(|czxid| found.stat.czxid == czxid)
     }
 
-    /// Operations that prove that the lock is held: a committed write and, for a name that all
-    /// holders share, a read behind it. Without `watch`, a unique name needs no read.
+    /// Returns the operations that prove that the lock is held: a committed write and, for a name
+    /// that all holders share, a read after it. Without `watch`, a unique name needs no read.
     pub(crate) fn proof<K: Recipe>(&self, watch: Option<WatchNumber>) -> Vec<Operation> {
         let mut operations = vec![barrier(self.path.clone())];
         if watch.is_some() || !K::HAS_UNIQUE_NAMES {
@@ -227,11 +227,11 @@ impl Hold {
         if K::HAS_UNIQUE_NAMES || by_check != Proof::Held {
             return by_check;
         }
-        // Any holder's znode passes the check of a name that all of them share.
+        // If all holders share one name, the check also accepts the znode of another holder.
         self.seen(verdicts.next())
     }
 
-    /// Evaluates a read of the own znode.
+    /// Evaluates a read of our own znode.
     pub(super) fn seen(&self, read: Option<Verdict>) -> Proof {
         match read {
             Some(Verdict::Done(Response::GetData(found))) if self.is_own(&found) => Proof::Held,
@@ -253,12 +253,12 @@ impl Hold {
         }
     }
 
-    /// Why the lock was lost, if it is known to be.
+    /// Returns why the lock was lost, or `None` if it is not known to be lost.
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
         *self.lost.borrow()
     }
 
-    /// Reports the loss of the lock to tasks that wait for it.
+    /// Returns a receiver that reports the loss of the lock.
     pub(super) fn losses(&self) -> watch::Receiver<Option<LostReason>> {
         self.lost.subscribe()
     }
@@ -296,7 +296,8 @@ impl Hold {
         }
     }
 
-    /// Records that the lock is lost for good. The first reason stays, and is returned.
+    /// Records that the lock is lost for good. Keeps and returns the first reason that was
+    /// recorded.
     pub(crate) fn lose(&self, reason: LostReason) -> LostReason {
         let mut is_first = false;
         self.lost.send_if_modified(|lost| {

@@ -1,5 +1,5 @@
-//! The keeper of a lock that is held: a task that notices the loss, renews the proof after a
-//! reconnect, changes the lock if its owner asks for it, and finally removes the znode.
+//! The keeper of a lock that is held: a task that detects the loss of the lock, renews the proof
+//! after a reconnect, changes the lock if its owner requests it, and finally removes the znode.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,8 +29,8 @@ use crate::machine::{
     replayable,
 };
 
-/// When the keeper watches the own znode after a grant without waiting. Most locks are released by
-/// then, and their acquire costs one round trip.
+/// Time between a grant without waiting and the keeper's watch on our own znode. Most locks are
+/// released earlier, so that their acquire costs only one round trip.
 const WATCH_AFTER: Duration = Duration::from_millis(100);
 
 /// Starts the keeper of a lock that was just granted.
@@ -42,7 +42,8 @@ pub(crate) fn start<K: Recipe>(
     held: Held,
     span: Span,
 ) -> Holding<ChangeRequest<K>> {
-    // An attempt that was granted from further behind has not needed the lease so far.
+    // An attempt that was granted the lock from further back in the queue has not needed a lease so
+    // far.
     feed.lane.need_lease(true);
     let now = feed.lane.now();
     let own_watch = held.own_watch;
@@ -74,14 +75,14 @@ struct Keeper<K: Recipe> {
     hold: Arc<Hold>,
     feed: Feed,
     removal: K::Removal,
-    /// The watch on the own znode.
+    /// The watch on our own znode.
     own_watch: Option<WatchNumber>,
     watches: WatchNumbers,
-    /// When to read and watch the own znode.
+    /// When to read and watch our own znode.
     watch_at: Option<Time>,
     /// The connection is new, and nothing has proven the lock on it yet.
     needs_proof: bool,
-    /// Connection of the grant.
+    /// The connection on which the lock was granted.
     granted_on: u64,
     since: Time,
     /// Whether the lock was at risk when the keeper last looked.
@@ -158,7 +159,8 @@ async fn keep<K: Recipe>(
     let ended = removal::run(&mut feed, &mut removal, false).await;
     counters.replays(removal.replays());
     observer.end(Phase::Released);
-    // Before waiting for the owner: a znode that is left behind blocks other contenders.
+    // Do this before waiting for the owner, because a znode that is left behind blocks other
+    // contenders.
     removal::after(&feed, removal, &ended, span);
     let reply = match owner {
         Owner::Gone => None,
@@ -174,11 +176,11 @@ async fn keep<K: Recipe>(
     }
 }
 
-/// Who receives the result of the removal.
+/// The receiver of the result of the removal.
 enum Owner {
     /// The owner of the guard dropped it.
     Gone,
-    /// The owner of a lost guard may still release it, and expects to be told how that ended.
+    /// The owner of a lost guard may still release it, and then expects the result.
     Unknown(Pin<Box<dyn Future<Output = Option<ReleaseReply>> + Send>>),
     /// The owner is waiting for the release.
     Waits(ReleaseReply),
@@ -193,7 +195,7 @@ async fn owner_of_lost<R>(commands: oneshot::Receiver<Command<R>>) -> Option<Rel
     }
 }
 
-/// Waits for the owner, and discards the events of the lane meanwhile.
+/// Waits for the owner. Until then, discards the events of the lane.
 async fn drain_until(
     feed: &mut Feed,
     mut owner: Pin<Box<dyn Future<Output = Option<ReleaseReply>> + Send>>,
@@ -210,7 +212,7 @@ async fn drain_until(
     }
 }
 
-/// What became of a change.
+/// The result of a change, with the channel for further commands.
 enum AfterChange<R> {
     Changed(oneshot::Receiver<Command<Infallible>>),
     Unchanged(oneshot::Receiver<Command<R>>),
@@ -256,8 +258,8 @@ impl<K: Recipe> Keeper<K> {
         }
     }
 
-    /// When to look at the state of the lock although nothing has happened: an acknowledgement
-    /// that is overdue is not an event. `None` if no one observes the state.
+    /// Returns when to check the state of the lock even if no event arrives, because an overdue
+    /// acknowledgement is not an event. Returns `None` if there are no observers of the state.
     fn next_look(&self) -> Option<Time> {
         let Terms { at_risk, observer, .. } = &self.hold.terms;
         if *at_risk == AtRiskPolicy::GoOn && !observer.is_watched() {
@@ -268,7 +270,7 @@ impl<K: Recipe> Keeper<K> {
         status
             .risk_deadline()
             .filter(|overdue| *overdue > now)
-            // Nor is the acknowledgement an event when it arrives at last.
+            // The arrival of an overdue acknowledgement is not an event either.
             .or_else(|| (status.state == SessionState::Connected).then(|| now + PAUSE))
     }
 
@@ -279,7 +281,8 @@ impl<K: Recipe> Keeper<K> {
         }
     }
 
-    /// After a resume: a committed check, and a watch that is known to be set.
+    /// Proves the lock after the session has been resumed: requests a committed check, and a watch
+    /// that is known to be set.
     fn prove(&mut self) {
         self.watch_at = None;
         self.needs_proof = true;
@@ -287,7 +290,8 @@ impl<K: Recipe> Keeper<K> {
     }
 
     fn submit(&mut self) {
-        // A pending watch keeps its number, so that the registry does not hold two for one znode.
+        // A pending watch keeps its number, so that the registry does not hold two watches for one
+        // znode.
         let watches = &mut self.watches;
         let own_watch = *self.own_watch.get_or_insert_with(|| watches.issue());
         let operations = if self.needs_proof {
@@ -342,8 +346,8 @@ impl<K: Recipe> Keeper<K> {
     }
 
     /// Changes the lock, and replies to its owner. Whatever the result, a command follows: the
-    /// owner releases or drops the guard that holds the lock now, and an owner that is gone has
-    /// dropped it already.
+    /// owner releases or drops the guard that now holds the lock. If the owner is gone, the guard
+    /// has already been dropped.
     async fn change(
         &mut self,
         request: ChangeRequest<K>,
@@ -368,7 +372,7 @@ impl<K: Recipe> Keeper<K> {
 
     async fn run_change(&mut self, request: ChangeRequest<K>) -> Result<Hold, LockError> {
         let hold = Arc::clone(&self.hold);
-        // Leave a lock alone that is lost already.
+        // Do not change a lock that is already lost.
         if let LockState::Lost(reason) = hold.state() {
             return Err(LockError::Lost(reason));
         }
@@ -384,7 +388,7 @@ impl<K: Recipe> Keeper<K> {
             Ok(Changed { znode, connection }) => {
                 hold.terms.counters.replays(change.replays());
                 K::Change::settle(&mut self.removal, &znode);
-                // The watch was on the znode that is gone.
+                // The watch was on the old znode, which is gone.
                 self.own_watch = None;
                 self.needs_proof = false;
                 self.granted_on = connection;
@@ -398,7 +402,7 @@ impl<K: Recipe> Keeper<K> {
             }
             Err(NotChanged::Refused(error)) => {
                 K::Change::settle(&mut self.removal, &hold.znode);
-                // The change has discarded events of the own znode, so read it again.
+                // During the change, events of our own znode were discarded, so read it again.
                 self.prove();
                 Err(error)
             }
@@ -406,7 +410,7 @@ impl<K: Recipe> Keeper<K> {
     }
 }
 
-/// Supervises a change: the loss of the lock ends it.
+/// Supervises a change. The loss of the lock ends the change.
 struct Changing<'a> {
     hold: Arc<Hold>,
     loss: Pin<Box<dyn Future<Output = LostReason> + Send>>,
@@ -442,7 +446,8 @@ async fn wait_for_loss(hold: Arc<Hold>) -> LostReason {
     hold.lost_reason().unwrap_or(LostReason::DeadlinePassed)
 }
 
-/// Loses the lock if the event ends its session or its deadline.
+/// Records the loss of the lock if the event means that its session has ended, its guard deadline
+/// has passed, or the client has stopped.
 fn lose_if_over(hold: &Hold, event: &FeedEvent) {
     match event {
         FeedEvent::AuthFailed | FeedEvent::Closed => {
@@ -458,7 +463,7 @@ fn lose_if_over(hold: &Hold, event: &FeedEvent) {
     }
 }
 
-/// Counts a risk that begins, and reports the phase to observers.
+/// Counts each time that the lock becomes at risk, and reports the phase to observers.
 fn notice(hold: &Hold, is_at_risk: &mut bool) {
     let phase = hold.phase();
     let was_at_risk = std::mem::replace(is_at_risk, phase == Phase::AtRisk);

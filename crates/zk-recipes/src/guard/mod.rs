@@ -40,13 +40,13 @@ pub(crate) use self::removal::duty as removal_duty;
 ///
 /// # What a lock cannot protect
 ///
-/// A process may be stopped between a look at its guard and the work that the lock protects, for
-/// longer than any timeout. Nothing on this side of the resource can prevent that. Write data kept
-/// in ZooKeeper through a [`transaction`](Self::transaction), which is committed only while the
-/// lock is held. Send the [`fencing_token`](Self::fencing_token) with every write to another
-/// resource that can compare, and have it refuse a write with a lower token than it has seen. For
-/// all other resources the guard keeps the gap as small as possible, and
-/// [`state`](Self::state) reports what it knows.
+/// A process may be stopped between a check of its guard and the work that the lock protects, for
+/// longer than any timeout. No client can prevent that: only the protected resource can refuse late
+/// writes. Write data kept in ZooKeeper through a [`transaction`](Self::transaction), which is
+/// committed only while the lock is held. Send the [`fencing_token`](Self::fencing_token) with
+/// every write to any other resource that can compare tokens, and have that resource refuse each
+/// write with a lower token than the highest it has seen. For all other resources the guard keeps
+/// the gap as small as possible, and [`state`](Self::state) reports what it knows.
 ///
 /// # Lost locks
 ///
@@ -59,12 +59,12 @@ pub(crate) use self::removal::duty as removal_duty;
 /// # Release
 ///
 /// [`release`](Self::release) reports how it ended. Dropping the guard also releases the lock, in
-/// the background: it never blocks, and works outside a runtime too. After the runtime has shut
-/// down, the lock is free when the session expires.
+/// the background: it never blocks, and works outside a runtime too. If the runtime has shut down,
+/// the lock becomes free when the session expires.
 ///
 /// # Kinds
 ///
-/// `K` is the kind of the lock. It decides which methods the guard has besides these:
+/// `K` is the kind of the lock. It decides which additional methods the guard has:
 /// [`fencing_token`](Self::fencing_token) if the lock excludes all other contenders,
 /// [`transaction`](Self::transaction) if its contenders form a queue, and
 /// [`downgrade`](Self::downgrade) if it is a [`WriteGuard`](crate::WriteGuard).
@@ -74,7 +74,7 @@ pub struct Guard<K: Kind = Fair> {
     /// The channel to the keeper; `None` after a command was sent. Dropping it is the command to
     /// release.
     keeper: Option<oneshot::Sender<Command<ChangeRequest<K>>>>,
-    /// Shows to each [`LockStatus`] that there is a guard. Other owners of the hold outlive it.
+    /// Shows each [`LockStatus`] that the guard exists. Other owners of the hold outlive the guard.
     presence: Arc<()>,
     kind: PhantomData<fn() -> K>,
 }
@@ -90,12 +90,12 @@ impl<K: Kind> Guard<K> {
         self.hold.first_held()
     }
 
-    /// State of the lock right now, computed by this call.
+    /// Returns the state of the lock right now, computed by this call.
     pub fn state(&self) -> LockState {
         self.hold.state()
     }
 
-    /// A view of the lock for code that does not own the guard.
+    /// Returns a view of the lock for code that does not own the guard.
     pub fn status(&self) -> LockStatus {
         LockStatus::new(&self.hold, &self.presence)
     }
@@ -112,8 +112,8 @@ impl<K: Kind> Guard<K> {
         self.hold.lost()
     }
 
-    /// For how long from now no other contender can get the lock, even if no server is heard from
-    /// again. `None` if there is no lease; zero if the lock is lost.
+    /// Returns for how long from now no other contender can get the lock, even if no server
+    /// responds again. Returns `None` if there is no lease, and zero if the lock is lost.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -136,10 +136,10 @@ impl<K: Kind> Guard<K> {
     /// acknowledgement arrives, [`lost`](Self::lost) completes no later than the newest value says:
     /// by our clock, the lock is lost before the ensemble may grant it to another contender.
     ///
-    /// **Assumptions.** The value holds while servers are cut off from each other or stand still,
-    /// during elections, for frozen processes and for clocks that differ by up to 5 %, if the
-    /// [`Lease`](crate::Lease) describes the servers. It does not hold if somebody deletes the
-    /// znode, or ends the session, by hand.
+    /// **Assumptions.** If the [`Lease`](crate::Lease) describes the servers correctly, the value
+    /// is valid even while servers are cut off from each other or paused, during elections, after a
+    /// process was frozen, and for clocks whose speeds differ by up to 5 %. It is not valid if
+    /// somebody deletes the znode, or ends the session, by hand.
     ///
     /// **No lease yet.** Right after the grant there is no lease if the session was idle: creating
     /// one takes about one and a half ticks of the servers, and the lock is at risk until then.
@@ -153,7 +153,8 @@ impl<K: Kind> Guard<K> {
     /// stopped in between. See [`transaction`](Self::transaction) and
     /// [`fencing_token`](Self::fencing_token).
     pub fn remaining(&self) -> Option<Duration> {
-        // Read the deadline first: if the lock is not lost afterwards, it belongs to this lock.
+        // Read the deadline first: if the lock is not lost afterwards, the deadline belongs to this
+        // lock.
         let deadline = self.hold.client().status().lease_deadline();
         match self.state() {
             LockState::Lost(_) => Some(Duration::ZERO),
@@ -165,9 +166,9 @@ impl<K: Kind> Guard<K> {
         }
     }
 
-    /// Proves that the lock is held, by a write that is committed only if the znode exists. When it
-    /// returns, the lock was held at some moment since the call, and is no longer at risk for lack
-    /// of a recent proof.
+    /// Proves that the lock is held, by a write that is committed only if the znode exists. When
+    /// the call succeeds, the lock was held at some moment since the call began, and is no longer
+    /// at risk for lack of a recent proof.
     ///
     /// **Connection loss** is replayed. **Cancel safe.**
     ///
@@ -204,7 +205,7 @@ impl<K: Kind> Guard<K> {
         }
     }
 
-    /// Runs a body of work while the lock is not lost, and drops the body when it is.
+    /// Runs a body of work while the lock is not lost, and drops the body when the lock is lost.
     ///
     /// The returned future checks the state before and after each poll of the body. If the lock was
     /// lost during the last poll, the body is reported as stopped and its output is dropped.
@@ -248,12 +249,12 @@ impl<K: Kind> Guard<K> {
         Run::new(&self.hold, body)
     }
 
-    /// Path of the znode.
+    /// Returns the path of the znode.
     pub fn path(&self) -> &str {
         &self.hold.path
     }
 
-    /// The session that owns the znode.
+    /// Returns the session that owns the znode.
     pub fn session(&self) -> SessionId {
         self.hold.session
     }
@@ -261,8 +262,8 @@ impl<K: Kind> Guard<K> {
     /// Releases the lock and reports how that ended.
     ///
     /// **Cancel safe**: the command is sent before the first await, so dropping this future changes
-    /// nothing. **Connection loss** is replayed; without a server the future waits for one, or for
-    /// the end of the session.
+    /// nothing. **Connection loss** is replayed. If no server is reachable, the future waits for
+    /// one, or for the end of the session.
     ///
     /// # Errors
     ///
@@ -273,7 +274,7 @@ impl<K: Kind> Guard<K> {
         let (reply, released) = oneshot::channel();
         let is_sent = self.send(Command::Release(reply));
         async move {
-            // No keeper means that the runtime is gone; the session will expire.
+            // If there is no keeper, the runtime is gone, and the session will expire.
             let released = if is_sent { released.await.ok() } else { None };
             match released {
                 Some(Ok(released)) => Ok(released),
@@ -300,7 +301,7 @@ impl<K: Kind> Guard<K> {
             match if is_sent { changed.await.ok() } else { None } {
                 Some(Ok(parts)) => Ok(Guard::new(parts)),
                 Some(Err((error, parts))) => Err((error, parts.map(Self::new))),
-                // The keeper did not take the command, because the lock was lost before.
+                // The keeper did not receive the command, because the lock was lost before.
                 None => Err(match hold.state() {
                     LockState::Lost(reason) => (LockError::Lost(reason), None),
                     LockState::Held | LockState::AtRisk => (LockError::Closed, None),
@@ -339,14 +340,16 @@ impl<K: Queued> Guard<K> {
     /// ```
     ///
     /// The call enqueues the request, as the methods of the client do. It is sent in the session of
-    /// the lock or not at all. **At risk**, it is sent all the same, or waits for the next
-    /// connection, because the ensemble decides. **Lost**, it is not sent, and a request that is
-    /// still enqueued is withdrawn. Only the client's runtime knows what was sent, so if that
-    /// runtime is not driven, the future waits for it, even when the lock is lost.
+    /// the lock or not at all. If the lock is **at risk**, the request is still sent, or waits for
+    /// the next connection, because the ensemble decides whether the lock is held. If the lock is
+    /// **lost**, the request is not sent, and a request that is still enqueued is withdrawn. Only
+    /// the client's runtime knows which requests were sent, so if that runtime is not driven, the
+    /// future waits for it, even when the lock is lost.
     ///
-    /// **Connection loss** is not replayed, because only the caller knows whether repeating is
-    /// harmless: after the first transaction was applied, the check passes again. A transaction can
-    /// be repeated if it creates a unique name, or contains a `set_data` at a version.
+    /// **Connection loss** is not replayed, because only the caller knows whether repeating the
+    /// transaction is harmless: the check passes again even if the first transaction was applied. A
+    /// transaction can be repeated if it creates a unique name, or contains a `set_data` at a
+    /// version.
     ///
     /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that was
     /// not sent; a request that was sent may be applied.
@@ -365,7 +368,7 @@ impl<K: Queued> Guard<K> {
 }
 
 impl<K: Fenced> Guard<K> {
-    /// The token of this holder. Every later holder of the same lock has a greater token.
+    /// Returns the token of this holder. Every later holder of the same lock has a greater token.
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(self.hold.znode.czxid)
     }

@@ -27,13 +27,14 @@ pub(crate) enum Ended {
     Stopped,
 }
 
-/// Runs a removal. It survives lost connections, and ends at the latest with the session.
+/// Runs a removal. The removal continues after lost connections, and ends with the session if it
+/// has not ended before.
 ///
-/// `is_creating`: the flight with the create was the last one submitted.
+/// `is_creating` means that the flight with the create was the last one submitted.
 pub(crate) async fn run<R: Removal>(feed: &mut Feed, removal: &mut R, is_creating: bool) -> Ended {
     match feed.pending {
         Some(token) if is_creating => {
-            // If it was not sent yet, there is no need to send it.
+            // If the create has not been sent yet, there is no need to send it.
             feed.lane.recall(token);
             removal.expect_create();
         }
@@ -47,9 +48,9 @@ pub(crate) async fn run<R: Removal>(feed: &mut Feed, removal: &mut R, is_creatin
     ended
 }
 
-/// The duty of the janitor after an attempt was dropped or failed: the removal and, if a create is
-/// in doubt, a sweep after the next reconnect, when the last request of the old connection may have
-/// taken effect.
+/// Performs the janitor's duty after an attempt was dropped or has failed: the removal and, if the
+/// outcome of a create is unknown, a sweep after the next reconnect, because the last request of
+/// the old connection may have taken effect by then.
 pub(crate) async fn duty<R: Removal>(
     mut feed: Feed,
     mut removal: R,
@@ -63,7 +64,7 @@ pub(crate) async fn duty<R: Removal>(
     after(&feed, removal, &ended, span);
 }
 
-/// Schedules what has to follow a removal.
+/// Schedules the work that has to follow a removal.
 pub(crate) fn after<R: Removal>(feed: &Feed, removal: R, ended: &Ended, span: Span) {
     conclude(feed, removal, ended, RETRY_FIRST, span);
 }
@@ -85,8 +86,8 @@ fn conclude<R: Removal>(feed: &Feed, mut removal: R, ended: &Ended, pause: Durat
     }
 }
 
-/// Retries a refused removal for as long as the session lives: until then the znode blocks all other
-/// contenders. Keeps the session open only while a retry runs.
+/// Retries a refused removal for as long as the session lives, because the znode blocks all other
+/// contenders until then. Keeps the session open only while a retry runs.
 fn retry<R: Removal>(feed: &Feed, mut removal: R, pause: Duration, span: Span) {
     let outer = span.clone();
     feed.lane.after_pause(pause, move |lane| {
@@ -115,7 +116,7 @@ async fn follow<R: Removal>(feed: &mut Feed, removal: &mut R) -> Ended {
     }
 }
 
-/// Supervises a removal, which nothing stops but the end of the client.
+/// Supervises a removal, which is stopped only if the client stops.
 struct Unattended;
 
 struct ClientStopped;

@@ -33,11 +33,11 @@ impl<'a, F: Future> Run<'a, F> {
         Self { hold, body: Some(Box::pin(body)), alarm, stops_at_risk: false }
     }
 
-    /// Also stops the body when the lock is at risk, with [`Stopped::AtRisk`]: for work that is
-    /// better interrupted by a short loss of the connection than continued in doubt. The guard keeps
-    /// the lock, which may be held again a moment later. If there is no lease yet, because the
-    /// session was idle, the body starts when there is one. Default: continue until the lock is
-    /// lost.
+    /// Also stops the body when the lock is at risk, with [`Stopped::AtRisk`]. Use it for work that
+    /// must not continue while it is uncertain whether the lock is held, even though a short loss
+    /// of the connection then interrupts the work. The guard keeps the lock, which may be held
+    /// again a moment later. If there is no lease yet, because the session was idle, the body
+    /// starts when there is a lease. Default: continue until the lock is lost.
     pub fn stop_at_risk(mut self) -> Self {
         self.alarm = Box::pin(until_at_risk(Arc::clone(self.hold)));
         self.stops_at_risk = true;
@@ -54,7 +54,8 @@ impl<'a, F: Future> Run<'a, F> {
         }
     }
 
-    /// A body that stops at risk does not start before the lock is held with a lease.
+    /// Returns whether the body may start. A body that stops at risk does not start before the lock
+    /// is held with a lease.
     fn may_begin(&self) -> bool {
         !self.stops_at_risk || self.hold.was_held()
     }

@@ -19,13 +19,14 @@ impl LockStatus {
         Self { hold: Arc::downgrade(hold), guard: Arc::downgrade(guard) }
     }
 
-    /// State of the lock right now; `None` if it was released, or its guard dropped.
+    /// Returns the state of the lock right now, or `None` if the lock was released or its guard was
+    /// dropped.
     pub fn state(&self) -> Option<LockState> {
         self.guard.upgrade()?;
         Some(self.hold.upgrade()?.state())
     }
 
-    /// True if the lock is held right now.
+    /// Returns whether the lock is held right now.
     pub fn is_held(&self) -> bool {
         self.state() == Some(LockState::Held)
     }

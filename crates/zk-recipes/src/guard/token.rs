@@ -7,9 +7,9 @@ use zk_session::Zxid;
 /// A number that grows with every holder of a lock: the zxid of the transaction that created its
 /// znode.
 ///
-/// It increases across the whole ensemble, also when the directory of the lock is deleted and
-/// created again, and when the leader changes. It decreases when the ensemble is restored from a
-/// backup.
+/// The zxid increases across the whole ensemble. It continues to increase after the directory of
+/// the lock has been deleted and created again, and after a change of the leader. It decreases if
+/// the ensemble is restored from a backup.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FencingToken(Zxid);
 
@@ -18,7 +18,7 @@ impl FencingToken {
         Self(czxid)
     }
 
-    /// The token as a number, as the protected resource stores it.
+    /// Returns the token as the number that the protected resource stores.
     pub fn get(self) -> i64 {
         self.0.0
     }
@@ -30,7 +30,7 @@ impl From<FencingToken> for i64 {
     }
 }
 
-/// In decimal, as protected resources print it.
+/// Formats the token in decimal, as protected resources print it.
 impl fmt::Debug for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FencingToken({})", self.get())

@@ -14,7 +14,7 @@ use crate::lock::state::LockState;
 
 /// Why a transaction of a guard was not committed, or may not have been.
 ///
-/// Only [`Op`](Self::Op) can leave a doubt; see [`outcome`](Self::outcome).
+/// Only after [`Op`](Self::Op) can the effect be unknown; see [`outcome`](Self::outcome).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -22,7 +22,7 @@ pub enum TransactionError {
     /// list denies reading it. Nothing was applied, and the lock is held as before.
     #[error("the check of the contender znode was refused: {code}")]
     CheckRefused {
-        /// Why.
+        /// The error code of the server.
         code: ErrorCode,
     },
     /// The lock is lost. Nothing was applied.
@@ -36,13 +36,13 @@ pub enum TransactionError {
     Refused {
         /// Index of the operation among those of the caller, from 0.
         index: usize,
-        /// Why.
+        /// The error code of the server.
         code: ErrorCode,
     },
 }
 
 impl TransactionError {
-    /// What is known about the effect of the transaction.
+    /// Returns what is known about the effect of the transaction.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::CheckRefused { .. } | Self::Lost(_) | Self::Refused { .. } => Outcome::NotApplied,
@@ -71,15 +71,15 @@ pub(crate) fn begin(
         tokio::select! {
             biased;
             result = &mut op => return conclude(&hold, result),
-            // A request that still waits for a connection must not be sent for a lost lock.
+            // A request that still waits for a connection must not be sent after the lock is lost.
             _ = hold.lost() => Session::recall(&op),
         }
         conclude(&hold, op.await)
     }
 }
 
-/// Returns the outcomes of the caller's operations, or evaluates what their failure says about the
-/// lock.
+/// Returns the outcomes of the caller's operations. If the transaction failed, determines what that
+/// means for the lock.
 fn conclude(
     hold: &Hold,
     result: Result<Vec<MultiOutcome>, MultiError>,

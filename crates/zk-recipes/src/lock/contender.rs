@@ -9,7 +9,7 @@ use zk_session::SessionId;
 
 use crate::lock::role::Role;
 
-/// A holder of a lock or a waiter, of any implementation.
+/// A holder of a lock, or a waiter. It may use any implementation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Contender {
@@ -18,20 +18,20 @@ pub struct Contender {
     /// Position in the queue, from 0. The contender at 0 holds the lock. Readers behind it may hold
     /// it too.
     pub position: usize,
-    /// Whether it shares the lock with others of its role.
+    /// Its role, which decides whether it shares the lock with other contenders.
     pub role: Role,
     /// The data of its znode, which identifies the contender to people. Other implementations store
     /// other data.
     pub identity: Bytes,
-    /// Its session.
+    /// The session that owns its znode.
     pub session: SessionId,
     /// When its znode was created, by the clock of the server that led the ensemble then.
     pub since: SystemTime,
 }
 
 impl Contender {
-    /// How long the znode has existed at a time of the local clock, such as `SystemTime::now()`.
-    /// Zero if that clock is behind the server's.
+    /// Returns how long the znode has existed at the time `now` of the local clock, such as
+    /// `SystemTime::now()`. Returns zero if that clock is behind the server's.
     pub fn age(&self, now: SystemTime) -> Duration {
         now.duration_since(self.since).unwrap_or_default()
     }

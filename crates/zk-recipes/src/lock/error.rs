@@ -8,9 +8,9 @@ use crate::machine::{FailedAction, Failure, Interrupted};
 
 /// Why a lock was not obtained, or is no longer held.
 ///
-/// After any of these errors nothing is held and no contender znode stays behind: it is removed as
-/// soon as a server is reachable, at the latest when the session ends. If the servers refuse even
-/// the removal, the path is logged.
+/// After any of these errors, the lock is not held and no contender znode stays behind: the znode
+/// is removed as soon as a server is reachable, or when the session ends if that happens first. If
+/// the servers refuse even to delete the znode, its path is logged.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LockError {
@@ -30,7 +30,7 @@ pub enum LockError {
     /// see each other's holders.
     #[error("{name:?} in the lock's directory is a lock of another kind")]
     MixedKinds {
-        /// Name of its znode.
+        /// Name of the other lock's znode.
         name: String,
     },
     /// The directory's sequence counter has reached its end (2^31 - 1 znodes were created in it).
@@ -43,18 +43,18 @@ pub enum LockError {
     /// A server refused an operation that the lock needs.
     #[error("the server refused to {action} {path:?}: {code}")]
     Refused {
-        /// Why.
+        /// The error code of the server.
         code: ErrorCode,
         /// What the server refused to do.
         action: FailedAction,
-        /// Where: the znode, or the directory for an action on its children.
+        /// The path of the znode, or of the directory if the action is on its children.
         path: String,
     },
     /// The lock was not obtained in time.
     #[error("timed out")]
     TimedOut,
     /// The list of contenders is longer than the client's limit for replies, or the identity is
-    /// longer than its limit for requests.
+    /// longer than the client's limit for requests.
     #[error("a request or reply is too large: {0}")]
     TooLarge(OpError),
     /// An option is invalid.
@@ -62,7 +62,7 @@ pub enum LockError {
     Config(#[from] ConfigError),
 }
 
-/// How a lock was lost.
+/// Why a lock was lost.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
@@ -108,7 +108,8 @@ impl From<Stopped> for LockError {
 }
 
 impl LockError {
-    /// The errors that need no action and no path to be understood.
+    /// Converts an error whose meaning does not depend on an action and a path. Returns any other
+    /// error unchanged.
     fn without_path(error: OpError) -> Result<Self, OpError> {
         match error {
             OpError::AuthFailed => Ok(Self::AuthFailed),
@@ -125,7 +126,7 @@ impl LockError {
             | OpError::TimedOut(_)
             | OpError::Undecodable(_)
             | OpError::Unsupported
-            // The enum is open to new errors.
+            // The enum may get new errors.
             | _ => Err(error),
         }
     }

@@ -15,8 +15,8 @@ pub trait Kind: Recipe {}
 /// ```
 pub trait Fenced: Kind {}
 
-/// Has a znode of a unique name, so that a transaction can check it. If all holders use the same
-/// name, the check would accept the znode of the next holder:
+/// Has a znode with a unique name, so that a transaction can check that znode. If all holders use
+/// the same name, the check would accept the znode of the next holder:
 ///
 /// ```compile_fail,E0599
 /// fn write(guard: &zk_recipes::ExclusiveGuard) {

@@ -1,4 +1,4 @@
-//! What all locks share: the vocabulary between a recipe and the engine, states, errors, counters.
+//! What all locks share: the interface between a recipe and the engine, states, errors, counters.
 
 pub(crate) mod error;
 pub(crate) mod outcome;

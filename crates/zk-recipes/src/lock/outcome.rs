@@ -7,7 +7,7 @@ use zk_session::{OpError, SessionId, Zxid};
 use super::error::{LockError, LostReason};
 use crate::machine::{Failure, WatchNumber};
 
-/// A lock that an attempt was granted.
+/// A lock that was granted to an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Held {
     /// The contender znode.
@@ -16,9 +16,9 @@ pub struct Held {
     pub session: SessionId,
     /// The connection on which the lock was granted.
     pub connection: u64,
-    /// The watch on the own znode, if there is one.
+    /// The watch on our own znode, if there is one.
     pub own_watch: Option<WatchNumber>,
-    /// How many guard deadlines of the client had passed at the grant.
+    /// Number of guard deadlines of the client that had passed before the grant.
     pub lapses: u64,
 }
 
@@ -27,9 +27,10 @@ pub struct Held {
 pub enum NotHeld {
     /// Another contender holds the lock or waits for it, and the attempt may not wait.
     Busy,
-    /// The lock cannot be obtained. What the attempt may have left has to be removed.
+    /// The lock cannot be obtained. The znodes that the attempt may have left have to be removed.
     Failed(LockError),
-    /// Start again with a new attempt and a new id, and remove what this one may have left.
+    /// Start again with a new attempt and a new id, and remove the znodes that this attempt may
+    /// have left.
     Restart(Restart),
 }
 
@@ -67,9 +68,9 @@ pub enum Released {
 /// A server refuses the removal. The znode stays until a retry succeeds or the session ends.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// The znode, or the directory.
+    /// The path of the znode, or of the directory.
     pub path: ByteString,
-    /// Why.
+    /// The error of the refused operation.
     pub error: OpError,
 }
 
@@ -91,14 +92,14 @@ pub enum NotChanged {
     Refused(LockError),
 }
 
-/// What happened to a machine since the last call that took these counts.
+/// Counts of events in a machine since the last call that took the counts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
-    /// Duplicates of the own znode that were found and removed.
+    /// Duplicates of our own znode that were found and removed.
     pub duplicates: u64,
     /// Flights issued again because a lost connection had left their outcome open.
     pub replays: u64,
-    /// Changes found by the periodic check that no watch reported.
+    /// Changes that no watch had reported and that the periodic check found.
     pub watches_missed: u64,
 }
 
@@ -109,15 +110,16 @@ impl From<Failure> for NotHeld {
 }
 
 impl Znode {
-    /// Whether the data and stat that were read are those of this znode. Its name alone proves
-    /// nothing, because another session may have created it again: the owner and the creating
-    /// transaction have to match.
+    /// Returns whether the data and stat that were read are those of this znode. Its name alone
+    /// proves nothing, because another session may have created it again: the owner and the
+    /// creating transaction have to match.
     pub(crate) fn is_read(&self, session: SessionId, found: &DataReply) -> bool {
         is_created_by(found, session, self.czxid)
     }
 }
 
-/// Whether a znode that was read was created by this transaction, and belongs to this session.
+/// Returns whether a znode that was read was created by this transaction and belongs to this
+/// session.
 pub(crate) fn is_created_by(found: &DataReply, session: SessionId, czxid: Zxid) -> bool {
     found.stat.ephemeral_owner == session && found.stat.czxid == czxid
 }

@@ -15,9 +15,9 @@ pub enum Phase {
     Claiming,
     /// The acquire is waiting in the queue.
     Queued {
-        /// Number of contenders ahead, of whatever kind. The number is updated when the queue is
-        /// listed, which happens when the contender directly ahead leaves. An exclusive lock has no
-        /// queue, and reports 1.
+        /// Number of contenders ahead, including those that do not exclude this one. The number is
+        /// updated when the queue is listed, which happens when the contender directly ahead
+        /// leaves. An exclusive lock has no queue, and reports 1.
         ahead: usize,
     },
     /// The lock is held.
@@ -36,15 +36,15 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// The current phase.
+    /// Returns the current phase.
     pub fn current(&self) -> Phase {
         *self.phases.borrow()
     }
 
     /// Waits for the next phase. Returns `None` when no other phase can follow: after the acquire
     /// has failed, or the lock was released or lost. Intermediate phases may be skipped, the last
-    /// one never is. While the acquire waits, a lost connection is not a phase; afterwards it is
-    /// [`Phase::AtRisk`]. Cancel safe.
+    /// one never is. While the acquire waits, a lost connection is not reported; after the grant,
+    /// it is reported as [`Phase::AtRisk`]. Cancel safe.
     pub async fn next(&mut self) -> Option<Phase> {
         self.phases.changed().await.ok()?;
         Some(*self.phases.borrow_and_update())

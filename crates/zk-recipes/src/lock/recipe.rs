@@ -1,7 +1,7 @@
-//! What a lock recipe tells the engine.
+//! The interface between a lock recipe and the engine.
 //!
 //! The engine knows no lock by name. It is generic over a [`Recipe`], which each kind of guard
-//! implements in the folder of its lock, and is compiled once for each of them. The traits are
+//! implements in the folder of its lock, and is compiled once for each recipe. The traits are
 //! public in a private module: other crates can neither name nor implement them.
 
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::machine::{FailedAction, Input, Machine, SessionView, Step};
 /// A way to obtain, hold and give back a lock.
 #[cfg_attr(not(feature = "tokio"), expect(unreachable_pub, reason = "the kinds make it public"))]
 pub trait Recipe: Sized + Send + Sync + 'static {
-    /// What its machines know about the lock: its path, its names, its options.
+    /// What the machines of the recipe know about the lock: its path, its names, its options.
     type Profile: Debug + Send + Sync + 'static;
     /// One attempt to obtain the lock.
     type Attempt: Attempt<Removal = Self::Removal>;
@@ -29,24 +29,26 @@ pub trait Recipe: Sized + Send + Sync + 'static {
     /// What the lock can become while it is held; `Infallible` if it cannot change.
     type Change: Change<Self::Removal>;
 
-    /// Each contender znode has a name of its own. If all of them have the same name, a check that
-    /// the znode exists does not prove that it is ours.
+    /// Each contender znode has its own name. If all contender znodes have the same name, a check
+    /// that the znode exists does not prove that it is ours.
     const HAS_UNIQUE_NAMES: bool;
 
-    /// The path by which the lock is known.
+    /// Returns the path that identifies the lock.
     fn path(profile: &Self::Profile) -> &ByteString;
 
-    /// An attempt with an id of its own. Without `may_wait` it ends when the lock is taken.
+    /// Creates an attempt with its own id. Without `may_wait`, the attempt ends if the lock is
+    /// taken.
     fn attempt(profile: &Arc<Self::Profile>, id: u128, may_wait: bool) -> Self::Attempt;
 
-    /// The read that shows whether the lock is taken.
+    /// Returns the read that shows whether the lock is taken.
     fn look(profile: &Self::Profile) -> (Operation, FailedAction);
 
-    /// Whether a new attempt would have to wait, according to the response to that read.
+    /// Returns whether a new attempt would have to wait, according to the response to
+    /// [`look`](Self::look).
     ///
     /// # Errors
     ///
-    /// The path belongs to a lock of another kind.
+    /// Fails if the path belongs to a lock of another kind.
     fn is_taken(profile: &Self::Profile, seen: &Response) -> Result<bool, LockError>;
 }
 
@@ -56,40 +58,42 @@ pub trait Attempt: Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'sta
     /// The removal of what the attempt may have left.
     type Removal;
 
-    /// Contenders ahead, as far as the attempt knows.
+    /// Returns the number of contenders ahead, if the attempt knows it.
     fn ahead(&self) -> Option<usize>;
 
-    /// Returns what was counted since the last call.
+    /// Returns the counts since the last call.
     fn take_tally(&mut self) -> Tally;
 
-    /// Ends the attempt, for a cancellation or after the grant. `true` if the pending flight
-    /// contains the create, so that its reply has to be handed to the removal.
+    /// Ends the attempt, for a cancellation or after the grant. Returns the removal, and whether
+    /// the pending flight contains the create, so that its reply has to be handed to the removal.
     fn abandon(self) -> (Self::Removal, bool);
 }
 
 /// The removal of everything that an attempt may have left. It can be started again after it has
 /// ended.
 pub trait Removal: Machine<Output = Result<Released, Refusal>> + Debug + Send + 'static {
-    /// The create of the attempt is still pending: its reply will be the first one handed in.
+    /// Tells the removal that the create of the attempt is still pending: the reply to the create
+    /// will be the first input.
     fn expect_create(&mut self);
 
-    /// It is no longer certain that the znode is ours.
+    /// Records that the znode is no longer certainly ours.
     fn doubt(&mut self);
 
-    /// After a refusal: the next start retries what was refused.
+    /// Makes the next start retry the operation that was refused.
     fn retry(&mut self);
 
-    /// The next start looks for znodes that a lost request may have left.
+    /// Makes the next start look for znodes that a lost request may have left.
     fn sweep_again(&mut self);
 
-    /// True if a create of the attempt had an unknown outcome, so that another look after the next
-    /// reconnect is worth its cost.
+    /// Returns whether a create of the attempt had an unknown outcome, so that another sweep after
+    /// the next reconnect is worth its cost.
     fn is_tainted(&self) -> bool;
 
-    /// Flights issued again because a lost connection had left their outcome open.
+    /// Returns the number of flights issued again because a lost connection had left their outcome
+    /// open.
     fn replays(&self) -> u64;
 
-    /// The path of a contender znode of this attempt.
+    /// Returns the path of a contender znode of this attempt.
     fn path_of(&self, znode: &Znode) -> ByteString;
 }
 
@@ -97,21 +101,23 @@ pub trait Removal: Machine<Output = Result<Released, Refusal>> + Debug + Send + 
 pub trait Change<R>:
     Machine<Output = Result<Changed, NotChanged>> + Sized + Send + 'static
 {
-    /// What a guard sends to ask for the change. A guard of a lock that cannot change has no value
-    /// of this type.
+    /// The request that a guard sends for the change. If a lock cannot change, this type has no
+    /// values.
     type Request: Debug + Send + 'static;
 
-    /// Prepares the change. Until it is decided, the removal covers the znodes before and after it.
+    /// Prepares the change. Until the change is decided, the removal covers both the old and the
+    /// new znode.
     fn begin(request: Self::Request, removal: &mut R, session: SessionId, znode: Znode) -> Self;
 
-    /// From now on the removal covers this znode only.
+    /// Makes the removal cover only this znode from now on.
     fn settle(removal: &mut R, znode: &Znode);
 
-    /// Flights issued again because a lost connection had left their outcome open.
+    /// Returns the number of flights issued again because a lost connection had left their outcome
+    /// open.
     fn replays(&self) -> u64;
 }
 
-/// What the guard of a lock sends to its keeper to have the lock changed.
+/// The request that the guard of a lock sends to its keeper to change the lock.
 pub(crate) type ChangeRequest<K> =
     <<K as Recipe>::Change as Change<<K as Recipe>::Removal>>::Request;
 

@@ -3,8 +3,8 @@
 /// Which other contenders a contender tolerates.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
-    /// None.
+    /// Tolerates no other contender.
     Exclusive,
-    /// Other shared ones: a reader.
+    /// Tolerates other shared contenders. This is the role of readers.
     Shared,
 }

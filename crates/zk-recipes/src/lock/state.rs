@@ -24,14 +24,14 @@ pub enum LockState {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum AtRiskPolicy {
-    /// The lock is ours until it is lost. A short loss of the connection does not disturb the
+    /// The lock is held until it is lost. A short loss of the connection does not interrupt the
     /// work.
     #[default]
     GoOn,
     /// A lock that is at risk is lost, immediately and for good, with the reason
-    /// [`LostReason::AtRisk`], and its znode is removed. Choose this for work
-    /// that is better interrupted without need than continued in doubt. An acquire completes when
-    /// there is a lease, so on a session that has been idle it takes up to one and a half ticks of
-    /// the servers longer.
+    /// [`LostReason::AtRisk`], and its znode is removed. Choose this if an unnecessary interruption
+    /// of the work is better than work that continues after the lock may have been lost. An acquire
+    /// completes when there is a lease, so on a session that has been idle it takes up to one and a
+    /// half ticks of the servers longer.
     TreatAsLost,
 }

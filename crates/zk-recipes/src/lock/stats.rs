@@ -7,8 +7,8 @@ use super::outcome::Tally;
 
 /// A snapshot of the counters of a lock and its clones, since the lock was built.
 ///
-/// No program needs them to use a lock. They show an operator how contended the lock is, and how
-/// reliable the network is.
+/// Programs do not need these counters to use a lock. They show operators how contended the lock
+/// is, and how reliable the network is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LockStats {
@@ -28,9 +28,10 @@ pub struct LockStats {
     /// Requests that were issued again, or verified by a read, because a lost connection had left
     /// their outcome open.
     pub replays: u64,
-    /// Contender znodes that a lost create had left behind, and that were found and removed.
+    /// Contender znodes that a lost create had left behind and that the client found and removed.
     pub duplicates_removed: u64,
-    /// Changes found by the periodic check that no watch reported. It should stay 0.
+    /// Changes that no watch had reported and that the periodic check found. This number should
+    /// stay 0.
     pub watches_missed: u64,
     /// Unfinished duties of the client's janitor: locks that are held, attempts, and removals in
     /// progress. The number covers the whole client, not this lock alone.

@@ -13,11 +13,11 @@ use super::operation::create;
 use super::verdict::{Verdict, replayable};
 use crate::action::FailedAction;
 
-/// Rounds that have created the directory before a machine gives up. Somebody would have to delete
-/// it after each of them.
+/// Number of rounds that create the directory before a machine gives up. A machine reaches this
+/// number only if somebody deletes the directory after each round.
 const ROUNDS_MAX: u32 = 5;
 
-/// A directory that may have to be created, over the life of an attempt.
+/// A directory that may have to be created during the life of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     has_no_containers: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Directory {
 #[derive(Debug)]
 pub(crate) enum Round {
     /// Retry the operation that needs the directory. The directory exists, unless somebody deletes
-    /// it as fast as we create it; the retry will show.
+    /// it as fast as we create it. The retry will show whether it exists.
     Retry,
     /// The server does not support containers: create the directory once more.
     Repeat,
@@ -39,10 +39,10 @@ pub(crate) enum Round {
 }
 
 impl Directory {
-    /// The operations of a round, for the directory at this path.
+    /// Returns the operations of a round, for the directory at this path.
     pub(crate) fn create(&self, path: &ByteString) -> Result<Vec<Operation>, Failure> {
-        // The root always exists. If a server misses a parent of its children all the same, there
-        // is nothing left to create.
+        // The root always exists. If a server still reports that the parent of one of its children
+        // is missing, there is nothing left to create.
         if self.rounds == ROUNDS_MAX || path == "/" {
             let error = OpError::Server(ErrorCode::NO_NODE);
             return Err(Failure::new(FailedAction::Create, path.clone(), error));

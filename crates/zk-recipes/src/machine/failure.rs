@@ -10,7 +10,7 @@ use crate::action::FailedAction;
 pub struct Failure {
     /// What was attempted.
     pub action: FailedAction,
-    /// Where: the znode, or the directory for an action on its children.
+    /// The path of the znode, or of the directory if the action is on its children.
     pub path: ByteString,
     /// Why it failed.
     pub error: OpError,

@@ -11,15 +11,15 @@ use zk_session::{SessionId, Version};
 
 use super::watch::WatchNumber;
 
-/// A copy of a name that is kept for long. A slice of a reply would keep the whole reply in memory,
-/// and a list of a thousand contenders is long.
+/// Copies a name that is kept for a long time. A slice of a reply would keep the whole reply in
+/// memory, and a reply that lists a thousand contenders is large.
 pub(crate) fn owned_copy(name: &str) -> ByteString {
     name.into()
 }
 
-/// The path of a child.
+/// Returns the path of a child.
 pub(crate) fn child(directory: &str, name: &str) -> ByteString {
-    // One allocation of the right size: some paths are kept for long.
+    // Allocate exactly the right size, because some paths are kept for a long time.
     if directory == "/" {
         ["/", name].concat().into()
     } else {
@@ -27,7 +27,7 @@ pub(crate) fn child(directory: &str, name: &str) -> ByteString {
     }
 }
 
-/// The path of the parent.
+/// Returns the path of the parent.
 pub(crate) fn parent(path: &ByteString) -> ByteString {
     match path.rsplit_once('/') {
         None | Some(("", _)) => "/".into(),
@@ -35,12 +35,12 @@ pub(crate) fn parent(path: &ByteString) -> ByteString {
     }
 }
 
-/// The name of the znode at a path.
+/// Returns the name of the znode at a path.
 pub(crate) fn name_of(path: &ByteString) -> Option<ByteString> {
     path.rsplit_once('/').map(|(_, name)| path.slice_ref(name))
 }
 
-/// A flight for one session, or for whichever session is the next to be connected.
+/// Creates a flight for one session, or for the next session that connects.
 pub(crate) fn flight(session: Option<SessionId>, operations: Vec<Operation>) -> Flight {
     Flight { operations, session, deadline: None }
 }
@@ -82,9 +82,9 @@ pub(crate) fn exists(path: ByteString) -> Operation {
     Operation::new(Request::Exists(request))
 }
 
-/// A write barrier: a multi of one check. It changes nothing, but it is a write: when its reply
-/// arrives, every earlier request of this session has been applied or never will be, and this
-/// server shows the result.
+/// Creates a write barrier: a multi of one check. The barrier changes nothing, but it is a write:
+/// when its reply arrives, every earlier request of this session has been applied or never will be,
+/// and this server shows the result.
 ///
 /// A `sync` does not replace it: a leader may answer a sync before earlier writes of other servers'
 /// sessions are committed, and a deposed leader answers it too.
@@ -93,7 +93,8 @@ pub(crate) fn barrier(path: ByteString) -> Operation {
     Operation::new(Request::Multi(vec![check]))
 }
 
-/// The code of a multi's failed operation, which the header of its reply does not contain.
+/// Returns the error code of a multi's failed operation, which the header of the reply does not
+/// contain.
 pub(crate) fn multi_refusal(response: &Response) -> Option<ErrorCode> {
     let Response::Multi(results) = response else { return None };
     results.iter().find_map(|result| {

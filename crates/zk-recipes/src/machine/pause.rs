@@ -1,10 +1,10 @@
 //! Pauses between attempts to reach a server that refuses to serve.
 //!
-//! The pauses double, so that a server that is overloaded for long gets few requests. A machine
-//! waits out a refusal that is known to pass (throttling, a server without a quorum) however long
-//! it takes: the caller's deadline is the bound. Any other code that leaves the outcome open, such
-//! as a system error or a code that this client does not know, may never pass, so a machine gives
-//! up with that code after a few of them.
+//! The length of the pauses doubles, so that a server that is overloaded for a long time gets few
+//! requests. If a refusal is known to be temporary (throttling, a server without a quorum), a
+//! machine retries until the caller's deadline. Any other code that leaves the outcome open, such
+//! as a system error or a code that this client does not know, may be permanent, so a machine gives
+//! up with that code after it has received a few of them.
 
 use std::time::Duration;
 
@@ -15,43 +15,44 @@ use zk_session::{OpError, Time};
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Refusals of unclear meaning that a machine survives: about 20 s of them.
+/// Number of refusals of unclear meaning after which a machine still retries. They take about 20 s.
 const DOUBTS_MAX: u8 = 8;
 
 /// The pauses of one machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pauses {
     until: Option<Time>,
-    /// Pauses and doubtful refusals since the machine last made progress.
+    /// Number of pauses since the machine last made progress.
     pauses: u8,
+    /// Number of refusals of unclear meaning since the machine last made progress.
     doubts: u8,
 }
 
 impl Pauses {
-    /// Begins the next pause, and returns its end as a step waits for it.
+    /// Begins the next pause. Returns its end, in the form that `Step::Wait` needs.
     pub(crate) fn begin(&mut self, now: Time) -> Option<Time> {
         let length = self.next_length();
         self.begin_for(now, length)
     }
 
-    /// Begins the next pause, spread by an attempt's id: many attempts that were refused together
-    /// must not ask again together.
+    /// Begins the next pause, whose length depends on the attempt's id: many attempts that were
+    /// refused at the same time must not retry at the same time.
     pub(crate) fn begin_spread(&mut self, now: Time, id: u128) -> Option<Time> {
         let length = spread(self.next_length(), id);
         self.begin_for(now, length)
     }
 
-    /// The end of the pause; `None` if there is no pause.
+    /// Returns the end of the pause, or `None` if there is no pause.
     pub(crate) fn until(&self) -> Option<Time> {
         self.until
     }
 
-    /// Ends the pause. True if there was one.
+    /// Ends the pause. Returns whether there was one.
     pub(crate) fn end(&mut self) -> bool {
         self.until.take().is_some()
     }
 
-    /// Counts a refusal. True if it was one too many.
+    /// Counts a refusal. Returns whether the machine has to give up.
     pub(crate) fn is_too_many(&mut self, error: &OpError) -> bool {
         let is_known_to_pass = matches!(
             error,
@@ -62,7 +63,7 @@ impl Pauses {
         self.doubts > DOUBTS_MAX
     }
 
-    /// The machine made progress: the next pause is the shortest again.
+    /// Records that the machine made progress, so that the next pause is the shortest again.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
@@ -79,7 +80,7 @@ impl Pauses {
     }
 }
 
-/// Between one and one and a quarter of an interval, depending on the id.
+/// Returns a time between 1 and 1.25 times the interval, depending on the id.
 pub(crate) fn spread(interval: Duration, id: u128) -> Duration {
     interval.saturating_add((interval / 4 / 255).saturating_mul(u32::from(id as u8)))
 }

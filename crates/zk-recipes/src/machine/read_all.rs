@@ -11,14 +11,14 @@ use super::step::{Input, Machine, SessionView, Step};
 use super::verdict::{Verdict, replayable};
 use crate::action::FailedAction;
 
-/// Reads in one flight.
+/// Maximum number of reads in one flight.
 const BATCH: usize = 100;
 
 /// Issues reads, in any session and across lost connections, until each has a definite result.
 #[derive(Debug)]
 pub(crate) struct ReadAll {
     operations: Vec<Operation>,
-    /// What they are called in a failure.
+    /// The action that a failure names.
     action: FailedAction,
     path: bytestring::ByteString,
     /// Results so far, in the order of the operations.
@@ -56,7 +56,8 @@ impl ReadAll {
                 Verdict::Later(error) if self.pauses.is_too_many(&error) => {
                     return self.failed(error);
                 }
-                // Without another session, the next flight would fail at once, and the one after.
+                // There will be no other session, so the next flight would fail at once, and so
+                // would every later flight.
                 Verdict::SessionOver if view.has_stopped => {
                     return self.failed(OpError::SessionExpired(Outcome::NotApplied));
                 }
@@ -82,7 +83,8 @@ impl ReadAll {
 }
 
 impl Machine for ReadAll {
-    /// The responses in the order of the operations, `None` where a znode does not exist.
+    /// The responses in the order of the operations, with `None` for each znode that does not
+    /// exist.
     type Output = Result<Vec<Option<Response>>, Failure>;
 
     fn start(&mut self, _: SessionView) -> Step<Self::Output> {
@@ -93,7 +95,7 @@ impl Machine for ReadAll {
         match input {
             Input::Reply(reply) => self.read(view, reply),
             Input::Timer if self.pauses.end() => self.next(),
-            // The reply of a flight that is pending says what became of it.
+            // The reply to the pending flight will show its outcome.
             Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
                 Step::Wait(self.pauses.until())
             }

@@ -6,8 +6,8 @@ use zk_session::{OpError, SessionId};
 use super::operation::flight;
 use super::step::{Input, Machine, SessionView, Step};
 
-/// Issues operations in one session until all of them have a reply. For operations that may be
-/// issued any number of times.
+/// Issues operations in one session until all of them have a reply. Use it only for operations that
+/// may be issued any number of times.
 #[derive(Debug)]
 pub(crate) struct Replay {
     session: SessionId,
@@ -31,7 +31,8 @@ impl Machine for Replay {
         let Input::Reply(reply) = input else { return Step::Wait(None) };
         let is_lost =
             |result: &Result<_, OpError>| result.as_ref().is_err_and(OpError::is_connection_loss);
-        // Once the session is over, the next flight fails with that instead of a lost connection.
+        // If the session is over, the next flight fails for that reason, and not with a lost
+        // connection.
         if reply.results.iter().any(is_lost) { self.start(view) } else { Step::Done(reply) }
     }
 }

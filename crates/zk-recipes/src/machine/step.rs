@@ -1,4 +1,4 @@
-//! What drives a machine, and what it asks for.
+//! The inputs of a machine, and the steps that it requests.
 
 use jute_codec::EventType;
 use zk_session::recipe::{Flight, Reply};
@@ -18,7 +18,7 @@ pub trait Machine {
     fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output>;
 }
 
-/// What a machine asks for.
+/// What a machine requests.
 #[derive(Clone, Debug)]
 #[must_use]
 pub enum Step<T> {
@@ -40,7 +40,7 @@ pub enum Input {
     Suspended,
     /// This session ended.
     Ended(SessionId),
-    /// The time that the machine waits for is here.
+    /// The time for which the machine waits has come.
     Timer,
     /// One of the machine's watches fired.
     Watch {
@@ -51,25 +51,25 @@ pub enum Input {
     },
 }
 
-/// What a machine knows about the session, with every input.
+/// What a machine knows about the session. It receives a new view with every input.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionView {
     /// The current time.
     pub now: Time,
     /// Number of the connection, if the session is connected.
     pub connection: Option<u64>,
-    /// The same number, if the guard deadline is in the future too. After an outage longer than
-    /// the lease, a session may be connected but not alive: only a committed write creates a new
-    /// lease at once.
+    /// The number of the connection, if the session is connected and the guard deadline is in the
+    /// future. After an outage longer than the lease, a session may be connected but not alive:
+    /// only a committed write creates a new lease at once.
     pub alive: Option<u64>,
-    /// How many guard deadlines of the client have passed.
+    /// Number of guard deadlines of the client that have passed.
     pub lapses: u64,
     /// The client has stopped: no connection and no session follows.
     pub has_stopped: bool,
 }
 
 impl SessionView {
-    /// The session is connected, but its guard deadline has passed.
+    /// Returns whether the session is connected but its guard deadline has passed.
     pub(crate) fn has_lapsed(&self) -> bool {
         self.connection.is_some() && self.alive.is_none()
     }

@@ -6,17 +6,18 @@ use zk_session::{OpError, Outcome};
 
 /// What the outcome of an operation means for a recipe.
 pub(crate) enum Verdict {
-    /// It was executed, with this response.
+    /// The operation was executed, with this response.
     Done(Response),
-    /// A server refused it for a reason that will not pass.
+    /// A server refused the operation for a permanent reason.
     Refused(OpError),
-    /// A server or the client cannot take it at present, for this reason. Nothing happened.
+    /// A server or the client cannot accept the operation at present, for this reason. The
+    /// operation was not applied.
     Later(OpError),
-    /// It was not applied, and may be issued again.
+    /// The operation was not applied, and may be issued again.
     NotApplied,
-    /// It may have been applied, or may still be.
+    /// The operation may have been applied, or may still be applied.
     Unknown,
-    /// The session is over, and everything that belongs to it.
+    /// The session is over, and everything that belongs to it is gone.
     SessionOver,
 }
 
@@ -39,8 +40,8 @@ pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
 }
 
 /// Classifies the outcome of an operation that may be issued any number of times: a read, or the
-/// delete of a unique name. For these, only a lost connection leaves a doubt, and issuing the
-/// operation again resolves it.
+/// delete of a unique name. For these, only a lost connection leaves the result unknown, and
+/// issuing the operation again resolves this.
 pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
     match result {
         // The operation was executed, but repeating it would fail in the same way.

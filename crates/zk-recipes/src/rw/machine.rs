@@ -219,7 +219,7 @@ impl Machine for Downgrade {
             (State::Committing, Input::Reply(reply)) => self.committed(view, reply),
             (State::Deciding(code), Input::Reply(reply)) => self.decided(view, code, reply),
             (State::Pausing, Input::Timer) => self.commit(),
-            // The multi deletes the own znode, so an event of its watch decides nothing.
+            // The multi deletes our own znode, so an event of its watch decides nothing.
             (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
             | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
         }

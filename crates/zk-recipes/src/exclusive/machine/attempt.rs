@@ -1,5 +1,5 @@
-//! One attempt at an exclusive lock, in one session, with one id of its own, which is in the data
-//! of the znode. The session that creates the znode holds the lock.
+//! One attempt to obtain an exclusive lock, in one session. Each attempt has its own id, which it
+//! stores in the data of the znode. The session that creates the znode holds the lock.
 //!
 //! 1. In one flight, create the ephemeral znode, and read and watch it. If it was created, the lock
 //!    is held. If the directory is missing, create it and its ancestors, and try again.
@@ -40,13 +40,13 @@ use crate::machine::{
 pub struct ExclusiveAttempt {
     profile: Arc<ExclusiveProfile>,
     id: AttemptId,
-    /// Otherwise the attempt ends when the lock is taken.
+    /// The attempt may wait for the lock. Otherwise it ends if the lock is taken.
     may_wait: bool,
     session: Option<SessionId>,
     directory: Directory,
     /// A create had an unknown outcome.
     is_tainted: bool,
-    /// No barrier has been passed since then.
+    /// No barrier has been passed since a create had an unknown outcome.
     is_undecided: bool,
     znode: Option<Znode>,
     watch: Option<WatchNumber>,
@@ -55,9 +55,10 @@ pub struct ExclusiveAttempt {
     is_check: bool,
     tally: Tally,
     pauses: Pauses,
-    /// The interval of that check, spread so that waiters do not check together.
+    /// The interval of the check for missed watches. It differs between attempts, so that waiters
+    /// do not check at the same time.
     check_interval: Option<Duration>,
-    /// When to check for missed watches.
+    /// The time of the next check for missed watches.
     check_at: Option<Time>,
     /// The attempt has seen another holder.
     is_waiting: bool,
@@ -86,7 +87,8 @@ enum State {
 type AttemptStep = Step<Result<Held, NotHeld>>;
 
 impl ExclusiveAttempt {
-    /// An attempt with an id of its own. Without `may_wait` it ends when the lock is taken.
+    /// Creates an attempt with its own id. Without `may_wait`, the attempt ends if the lock is
+    /// taken.
     pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
         let profile = profile.into();
         Self {
@@ -110,7 +112,7 @@ impl ExclusiveAttempt {
         }
     }
 
-    /// Step 1.
+    /// Performs step 1.
     fn create(&mut self) -> AttemptStep {
         self.state = State::Creating;
         let path = self.profile.path.clone();
@@ -158,8 +160,8 @@ impl ExclusiveAttempt {
                 self.is_undecided = true;
                 self.session = session;
                 match refusal {
-                    // A server that failed gets time to recover. After a lost connection the flight
-                    // waits for the next one anyway.
+                    // Give a server that failed time to recover. After a lost connection, the
+                    // flight waits for the next connection anyway.
                     Some(error) if !is_connection_lost => {
                         self.later(view, error, FailedAction::Create)
                     }
@@ -214,7 +216,7 @@ impl ExclusiveAttempt {
         }
     }
 
-    /// Step 5.
+    /// Performs step 5.
     fn probe(&mut self) -> AttemptStep {
         self.state = State::Probing;
         let operations = vec![barrier(self.profile.path.clone()), self.watched_read()];
@@ -225,7 +227,7 @@ impl ExclusiveAttempt {
         let connection = reply.connection;
         let [barrier, look] = take(reply);
         match replayable(barrier) {
-            // A barrier that was refused was executed all the same.
+            // Even a barrier that was refused has been executed.
             Verdict::Done(_) | Verdict::Refused(_) => {
                 let is_gone = matches!(look, Err(OpError::Server(ErrorCode::NO_NODE)));
                 if is_gone && self.znode.take().is_some() {
@@ -251,8 +253,8 @@ impl ExclusiveAttempt {
         Step::Submit(flight(self.session, operations))
     }
 
-    /// The read of the znode. An attempt that does not wait needs no watch. A pending watch keeps
-    /// its number, so that the registry does not hold two for one znode.
+    /// Returns the read of the znode. An attempt that does not wait needs no watch. A pending watch
+    /// keeps its number, so that the registry does not hold two watches for one znode.
     fn watched_read(&mut self) -> Operation {
         let watches = &mut self.watches;
         let watch = *self.watch.get_or_insert_with(|| watches.issue());
@@ -287,7 +289,7 @@ impl ExclusiveAttempt {
         match self.state {
             State::Waiting if kind == EventType::NODE_DELETED => self.create(),
             State::Waiting => self.look(),
-            // Another client has deleted it, and may have created its own since.
+            // Another client has deleted the znode, and may have created its own since.
             State::Granted(_) if kind == EventType::NODE_DELETED => {
                 self.znode = None;
                 restart(Restart::ZnodeGone)
@@ -306,9 +308,9 @@ impl ExclusiveAttempt {
         let znode = Znode { name, sequence: 0, czxid };
         self.znode = Some(znode.clone());
         if view.alive != Some(connection) {
-            // Step 5 commits a write, which creates a new lease if the old one has ended. If it has
-            // created none, the session gives up the connection, and asking again at once would
-            // change nothing.
+            // Step 5 commits a write, which creates a new lease if the old one has ended. If the
+            // write has created no lease, the session gives up the connection, and repeating step 5
+            // at once would change nothing.
             let is_in_vain = self.state == State::Probing && view.connection == Some(connection);
             return if is_in_vain { self.pause(view) } else { self.probe() };
         }
@@ -346,7 +348,7 @@ impl ExclusiveAttempt {
     }
 
     /// Continues as before. A grant is repeated, unless its connection has ended or its deadline
-    /// has passed: then step 5 decides again.
+    /// has passed. In that case, step 5 decides again.
     fn wait(&mut self, view: SessionView) -> AttemptStep {
         match self.state {
             State::Granted(connection) => match &self.znode {
@@ -395,9 +397,9 @@ impl Machine for ExclusiveAttempt {
             }
             (State::Pausing, Input::Timer) => self.go_on(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
-            // A decision from a connection that has ended has to be made again.
+            // A decision that was made on a connection that has ended has to be made again.
             (State::Granted(_), Input::Suspended) => self.probe(),
-            // Another server may serve at once what this one was too busy for.
+            // The next server may immediately accept the request that this one was too busy for.
             (State::Pausing, Input::Suspended) => {
                 self.pauses.end();
                 self.go_on()
@@ -412,7 +414,7 @@ impl Machine for ExclusiveAttempt {
 impl Attempt for ExclusiveAttempt {
     type Removal = ExclusiveRemoval;
 
-    /// The attempt knows the holder only, not the other waiters.
+    /// Returns at most 1: the attempt knows only the holder, not the other waiters.
     fn ahead(&self) -> Option<usize> {
         self.is_waiting.then_some(1)
     }

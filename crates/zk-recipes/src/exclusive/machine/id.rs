@@ -1,13 +1,13 @@
-//! The id of an attempt, in the data of its znode.
+//! The id of an attempt, which is stored in the data of its znode.
 
 use bytes::Bytes;
 use jute_codec::DataReply;
 use zk_session::SessionId;
 
-/// Hexadecimal digits of an id.
+/// Number of hexadecimal digits of an id.
 const ID_LENGTH: usize = 32;
 
-/// The id of an attempt, as the data of its znode begins.
+/// The id of an attempt: the first bytes of the data of its znode.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct AttemptId(Bytes);
 
@@ -16,7 +16,8 @@ impl AttemptId {
         Self(format!("{id:032x}").into())
     }
 
-    /// The data of the attempt's znode: the id, and the identity for people who read it.
+    /// Returns the data of the attempt's znode: the id, and the identity for people who read the
+    /// data.
     pub(crate) fn data(&self, identity: &Bytes) -> Bytes {
         let mut data = self.0.to_vec();
         if !identity.is_empty() {
@@ -26,14 +27,15 @@ impl AttemptId {
         data.into()
     }
 
-    /// Whether a znode that was read is one that the attempt created in this session.
+    /// Returns whether a znode that was read is one that the attempt created in this session.
     pub(crate) fn is_in(&self, session: SessionId, found: &DataReply) -> bool {
         let data = found.data.as_deref().unwrap_or_default();
         found.stat.ephemeral_owner == session && data.starts_with(&self.0)
     }
 }
 
-/// The identity in the data of a znode: everything behind the id, or all of it if there is no id.
+/// Returns the identity in the data of a znode: everything after the id, or all of the data if it
+/// has no id.
 #[cfg(feature = "tokio")]
 pub(crate) fn identity_in(data: &Bytes) -> Bytes {
     match data.split_at_checked(ID_LENGTH) {

@@ -1,4 +1,4 @@
-//! What the machines of an exclusive lock know about it.
+//! What the machines of an exclusive lock know about the lock.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::Acl;
 
-/// What the machines of an exclusive lock know about it.
+/// What the machines of an exclusive lock know about the lock.
 #[derive(Clone, Debug)]
 pub struct ExclusiveProfile {
     /// The znode.

@@ -1,14 +1,15 @@
 //! Removing the znode of an exclusive lock, and never that of another holder.
 //!
 //! 1. If the create is still pending, wait for its reply.
-//! 2. While we certainly hold the lock, delete the znode: nobody replaces it while our session
-//!    lives. ZooKeeper has no "delete if it is mine", so this is true for the first delete only.
+//! 2. If we certainly hold the lock, delete the znode: no other contender can replace it while our
+//!    session lives. This is true for the first delete only, because ZooKeeper has no "delete if it
+//!    is mine".
 //! 3. In case of any doubt (a lost connection, a guard that was lost or at risk), pass a write
 //!    barrier and read. Delete the znode only if it belongs to our session, and was created by our
 //!    transaction, or has our id if the transaction is not known. Otherwise there is nothing to do.
 //!
-//! The end of the session ends the removal too: it deletes our znode, and the next session must not
-//! touch the znode of another holder.
+//! When the session ends, the removal ends too: the ensemble deletes our znode, and the next
+//! session must not touch the znode of another holder.
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
@@ -31,11 +32,11 @@ pub struct ExclusiveRemoval {
     session: Option<SessionId>,
     /// The transaction that created the znode, once the attempt was granted.
     czxid: Option<Zxid>,
-    /// The znode is ours beyond doubt.
+    /// The znode is certainly ours.
     is_certain: bool,
-    /// It was, and may not be any more.
+    /// The znode was certainly ours, but may no longer be.
     is_doubted: bool,
-    /// A create may still take effect, or took effect without our knowledge.
+    /// A create may still take effect, or may have taken effect without our knowledge.
     is_tainted: bool,
     has_sent_delete: bool,
     pauses: Pauses,
@@ -108,7 +109,7 @@ impl ExclusiveRemoval {
     }
 
     fn delete(&mut self) -> RemovalStep {
-        // A second delete could hit the znode of the next holder, so it needs a read.
+        // A second delete could hit the znode of the next holder, so a read must precede it.
         self.is_certain = false;
         self.state = State::Deleting;
         Step::Submit(flight(self.session, vec![delete(self.path.clone())]))
@@ -133,8 +134,8 @@ impl ExclusiveRemoval {
             Verdict::Unknown => {
                 self.has_sent_delete = true;
                 self.replays += 1;
-                // A server that failed gets time to recover. After a lost connection the flight
-                // waits for the next one anyway.
+                // Give a server that failed time to recover. After a lost connection, the flight
+                // waits for the next connection anyway.
                 if is_connection_lost { self.probe() } else { self.pause(view) }
             }
         }
@@ -173,8 +174,9 @@ impl ExclusiveRemoval {
         }
     }
 
-    /// The transaction proves more than the id, which another client may have overwritten or
-    /// copied. But a lost create has not told us its transaction.
+    /// Returns whether a znode that was read is ours. The transaction proves more than the id,
+    /// which another client may have overwritten or copied. But after a lost create, we know only
+    /// the id.
     fn is_own(&self, found: &DataReply) -> bool {
         let Some(session) = self.session else { return false };
         match self.czxid {

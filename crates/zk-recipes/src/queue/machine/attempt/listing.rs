@@ -11,7 +11,7 @@ use crate::machine::{
 };
 use crate::queue::machine::standing::{Standing, standing};
 
-/// What the flight of a list contains besides the list: a barrier before it, a read of the own
+/// What the flight of a list contains besides the list: a barrier before it, a read of our own
 /// znode behind it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FlightShape {
@@ -19,7 +19,7 @@ pub(super) struct FlightShape {
     own: bool,
 }
 
-/// What the attempt knows about the own znode beyond its name in the list.
+/// What the attempt knows about our own znode beyond its name in the list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OwnZnode {
     /// It is ours: it was just created or read, or is watched.
@@ -34,7 +34,7 @@ impl QueueAttempt {
     /// Lists for step 2. A list without a watch is shared with other attempts of the client.
     ///
     /// Only a committed write renews a lease that has ended, and without a lease no lock can be
-    /// granted, so in that case a barrier precedes the list. Unless the own znode is watched, the
+    /// granted, so in that case a barrier precedes the list. Unless our own znode is watched, the
     /// flight reads it too: its name alone could be that of a znode that another session has
     /// created. A watch that was restored after a disconnect serves as well: before the server
     /// answers anything else, it compares the znode with what the session had seen.
@@ -61,7 +61,7 @@ impl QueueAttempt {
         Step::Submit(flight(Some(place.session), operations))
     }
 
-    /// Lists, unless a flight is pending. Its reply leads to a list, or reveals the loss of the own
+    /// Lists, unless a flight is pending. Its reply leads to a list, or reveals the loss of our own
     /// watch.
     pub(super) fn list_unless_busy(&mut self, view: SessionView) -> AttemptStep {
         match self.state {
@@ -111,7 +111,7 @@ impl QueueAttempt {
             }
         }
         let own = match own {
-            // The watch fired after it was set. A shared list may be newer than the read of the own
+            // The watch fired after it was set. A shared list may be newer than the read of our own
             // znode, but it is not newer than that event.
             _ if (own.is_none() || is_own) && place.own_watch.is_none() => OwnZnode::Unclear,
             None => OwnZnode::Ours,

@@ -4,12 +4,12 @@
 //!
 //! 1. Claim a place ([`claim`](super::claim)), which also returns a list of the queue.
 //! 2. Evaluate the list. If it contains znodes with our id but another name, reconcile them first.
-//!    If the own znode is missing, the place is lost: start a new attempt. If no predecessor
+//!    If our own znode is missing, the place is lost: start a new attempt. If no predecessor
 //!    excludes us, the lock is held. Otherwise continue with 3. A reader waits for the writers
 //!    ahead, every other contender for all predecessors.
-//! 3. In one flight, read and watch the nearest of them and the own znode. If the predecessor is
+//! 3. In one flight, read and watch the nearest of them and our own znode. If the predecessor is
 //!    gone, list again (2), unless the newest list showed only that one ahead, all of this happened
-//!    on one connection that is alive, and the own znode, which was read after the predecessor,
+//!    on one connection that is alive, and our own znode, which was read after the predecessor,
 //!    exists: then the lock is held. If the predecessor may not be read, watch the directory
 //!    instead. Then, if the predecessor belongs to another session and the queue has no readers,
 //!    read and watch the second nearest.
@@ -21,13 +21,13 @@
 //!    - the newest list was read on the current connection and showed exactly one predecessor;
 //!    - that predecessor belonged to another session. (A session that is expiring may report the
 //!      deletion of its own znodes in any order, and ours may be among them);
-//!    - the own znode was watched on this connection all the time, and its watch did not fire;
+//!    - our own znode was watched on this connection all the time, and its watch did not fire;
 //!    - the session is connected read-write, and its guard deadline is in the future.
 //!
-//!    If only the owner or the watch on the own znode is unknown, one read of the own znode
+//!    If only the owner or the watch on our own znode is unknown, one read of our own znode
 //!    decides. In all other cases list again. A deletion alone never grants the lock: the
 //!    predecessor may have given up while others were still ahead of it.
-//! 5. From time to time, check for missed watches: in one flight, read the predecessor and the own
+//! 5. From time to time, check for missed watches: in one flight, read the predecessor and our own
 //!    znode again, which also restores their watches. If either has changed, list (2). The cost
 //!    does not depend on the length of the queue. If the predecessor may not be read, test whether
 //!    it exists, which needs no permission.
@@ -39,8 +39,8 @@
 //! commit creates a new lease.
 //!
 //! A list may be stale, but one conclusion from it stays true: znodes with lower numbers only
-//! disappear, or pass their number to a reader's znode while they exist. So if the own znode is in
-//! the list and no predecessor excludes it, none will. The name alone does not show that the own
+//! disappear, or pass their number to a reader's znode while they exist. So if our own znode is in
+//! the list and no predecessor excludes it, none will. The name alone does not show that our own
 //! znode is still the one that was created. So it must have been created just before, or watched
 //! since it was read, or read in the flight of the list with the session and the transaction that
 //! created it. It may be deleted at any moment after that, which the guard detects.
@@ -108,9 +108,9 @@ enum State {
     WatchingSecond,
     /// Step 4: waiting.
     Queued,
-    /// Step 4: the read of the own znode is in flight.
+    /// Step 4: the read of our own znode is in flight.
     Confirming,
-    /// Step 5 is in flight, with this watch on the own znode.
+    /// Step 5 is in flight, with this watch on our own znode.
     Checking(WatchNumber),
     /// A server is overloaded; list again after a pause.
     Pausing,
@@ -169,8 +169,8 @@ impl QueueAttempt {
         }
     }
 
-    /// Step 3: watches the predecessor if it is new, and the own znode if it is not watched on
-    /// this connection.
+    /// Step 3: watches the predecessor if it is new, and our own znode if it is not watched on this
+    /// connection.
     fn watch(&mut self, view: SessionView, is_new: bool) -> AttemptStep {
         let ahead_watch = self.watches.issue();
         let fresh = self.watches.issue();
@@ -233,7 +233,7 @@ impl QueueAttempt {
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
                 let is_current =
                     view.alive == Some(connection) && place.listed_on == Some(connection);
-                // The only predecessor is gone, and the own znode was read after that.
+                // The only predecessor is gone, and our own znode was read after that.
                 if is_own && is_current && place.own_watch.is_some() && self.had_one_ahead() {
                     return self.grant_confirmed(view, connection);
                 }
@@ -328,7 +328,7 @@ impl QueueAttempt {
         self.ahead == Some(1) && !self.profile.names.is_shared()
     }
 
-    /// Grants the lock because the own znode was read after the predecessor was deleted.
+    /// Grants the lock because our own znode was read after the predecessor was deleted.
     fn grant_confirmed(&mut self, view: SessionView, connection: u64) -> AttemptStep {
         let place = self.place.as_mut().expect("a lock is granted to a place");
         place.own_watched_on = Some(connection);
@@ -379,7 +379,7 @@ impl QueueAttempt {
         }
     }
 
-    /// Reads the own znode: it alone is uncertain.
+    /// Reads our own znode: it alone is uncertain.
     fn confirm(&mut self) -> AttemptStep {
         self.state = State::Confirming;
         let fresh = self.watches.issue();

@@ -10,7 +10,7 @@ pub(super) struct Place {
     pub(super) session: SessionId,
     /// Connection on which the newest list was read; `None` after a disconnect.
     pub(super) listed_on: Option<u64>,
-    /// The watch on the own znode. It is restored after a disconnect.
+    /// The watch on our own znode. It is restored after a disconnect.
     pub(super) own_watch: Option<WatchNumber>,
     /// Connection on which that watch was set by a read.
     pub(super) own_watched_on: Option<u64>,
