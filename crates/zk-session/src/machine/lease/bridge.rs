@@ -1,39 +1,39 @@
-//! What committed writes prove: the bridge.
+//! The bridge: derives the lease from committed writes.
 //!
 //! A follower reports which sessions were active in its replies to the leader's pings. These
 //! replies travel in the same stream as the requests that it forwards, and the leader's pings
 //! travel in the same stream as the commits. So let *b* be a request that the follower has replied
 //! to, and *a'* a later request that the leader has replied to. If the leader has pinged the
-//! follower between the two, it reads the report of *b* before any request that we send after the
-//! reply to *a'*. Let *a* be such a request. If *a* is a write and was committed, then the leader
-//! learned of *b* while it was in office. No cut, no pause of the follower and no election
-//! invalidates this; it only needs the ping. The leader sends one every half tick, unless it is
-//! paused.
+//! follower between the two, the leader reads the report of *b* before it reads any request that we
+//! send after the reply to *a'*. Let *a* be such a request. If *a* is a write and was committed,
+//! then the leader learned of *b* while it was in office. No partition, no pause of the follower
+//! and no election invalidates this proof; it only needs the ping. The leader sends a ping every
+//! half tick, unless it is paused.
 //!
-//! We can tell how long it may have been paused: no longer than the time between two replies that
-//! only the leader can give. So *b* is the newest acknowledged request with
+//! A pause of the leader is no longer than the time between two replies that only the leader can
+//! give. So *b* is the newest acknowledged request with
 //!
 //! ```text
 //! got(b+) + 1.05 * tick + G1 + G2  <=  sent(a')
 //! ```
 //!
 //! - *b+* is the acknowledged request that follows *b*. The activity of *b* may be missing from a
-//!   report that the follower sends at the same moment; that of *b+* is not missing from the next.
+//!   report that the follower sends at the same moment, but *b+* is not missing from the next one.
 //! - `G1` and `G2` are the two longest gaps between `got(b+)` and `sent(a')`. A gap extends from
-//!   sending one request that the leader replied to until the reply to the next, clipped to these
-//!   two ends. So the formula covers two pauses of the leader of any length.
-//! - All of it happens on one connection.
+//!   the sending of one request that the leader replied to until the reply to the next one, clipped
+//!   to these two times. So the formula covers two pauses of the leader of any length.
+//! - All of these messages use one connection.
 //!
 //! When *a* is committed, the lease is based on *b*.
 //!
 //! A single write proves less: the leader has learned of any request that was acknowledged two
 //! thirds of a tick before the write was sent, provided that the leader is not paused and no
-//! message is slow. A *provisional* lease is based on that. The suite `lease_model` shows which of
-//! these conditions are necessary, and what goes wrong with fewer gaps.
+//! message is slow. A *provisional* lease is based on that request. The suite `lease_model` shows
+//! which of these conditions are necessary, and what goes wrong with fewer gaps.
 //!
 //! Requests that are close together count as one, so that a busy session needs no more memory than
-//! a quiet one. This is safe: *b+* may be any later request, and if two pauses fall into the gap
-//! around a request that was left out, they are together no longer than that gap.
+//! a quiet one. This is safe: *b+* may be any later request, and two pauses that fall into the gap
+//! around an omitted request are together no longer than that gap.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,7 +45,7 @@ use crate::time::Time;
 /// The requests of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
-    /// A tick, lengthened for a fast clock.
+    /// Length of a tick, extended in case our clock is fast.
     span: Duration,
     pub(super) write_interval: Duration,
     /// Candidates for *b*, oldest first.
@@ -70,7 +70,7 @@ struct LeaderReply {
     got: Time,
 }
 
-/// An *a'* and the *b* that it is far enough from.
+/// A request *a'*, and the request *b* that lies far enough before it.
 #[derive(Clone, Copy, Debug)]
 struct Pier {
     /// When *a'* was acknowledged.
@@ -101,7 +101,7 @@ impl Bridge {
     pub(super) fn acknowledged(&mut self, proof: Proof, now: Time) {
         if let Some(newest) = self.requests.back_mut() {
             newest.next_got.get_or_insert(now);
-            // Not stored, but it may still serve as *b+* of the request before it.
+            // This request is not stored, but it may still serve as *b+* of the request before it.
             if proof.sent < newest.proof.sent + self.write_interval / 4 {
                 return;
             }
@@ -164,7 +164,7 @@ impl Bridge {
         self.requests.iter().rev().find(is_bridged).map(|request| request.proof)
     }
 
-    /// Returns the longest times for which the leader may have been paused between the two.
+    /// Returns the longest times for which the leader may have been paused between `from` and `to`.
     fn gaps(&self, from: Time, to: Time) -> Gaps {
         let mut gaps = Gaps::default();
         let mut last = from;

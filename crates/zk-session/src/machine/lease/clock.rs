@@ -38,14 +38,15 @@ impl LeaseClock {
         Self { config, timeout, evidence: None, proven: None, provisional: None, resumed: None }
     }
 
-    /// Returns when the lease ends or ended. Returns `None` if there is no lease, or none yet.
+    /// Returns the time at which the lease ends or ended. Returns `None` if there is no lease, or
+    /// none yet.
     pub fn deadline(&self) -> Option<Time> {
         self.evidence.as_ref()?;
         self.proven.map(Proof::deadline)
     }
 
-    /// Returns when a lease would end if the leader never paused. It is never earlier than the end
-    /// of the lease. Returns `None` if no request counts yet.
+    /// Returns the time at which a lease would end if the leader never paused. It is never earlier
+    /// than the end of the lease. Returns `None` if no request counts yet.
     pub fn provisional_deadline(&self) -> Option<Time> {
         self.evidence.as_ref()?;
         Proof::later(self.provisional, self.proven).map(Proof::deadline)
@@ -79,9 +80,9 @@ impl LeaseClock {
 
     /// Returns how long after a committed write the next one is due, if writes keep the lease.
     ///
-    /// The interval is shorter while the lease is shorter than it could be, because each gap
-    /// shortens the lease: so short that another bridge is complete when half of what remains has
-    /// passed.
+    /// While the lease is shorter than it could be, the interval is shorter too, because each gap
+    /// shortens the lease. The interval is then so short that another bridge is complete by the
+    /// time half of the remaining lease has passed.
     pub fn write_interval(&self, now: Time) -> Option<Duration> {
         let Evidence::Writes(bridge) = self.evidence.as_ref()? else { return None };
         let config = self.config?;
@@ -94,17 +95,17 @@ impl LeaseClock {
         Some(bridge.write_interval.min(in_time.max(span / 8)))
     }
 
-    /// Records that a lock needs the lease, and none did before. A lease kept by writes has been
-    /// running out meanwhile, and if too little of it is left, it is discarded.
+    /// Records that a lock needs the lease, and none did before. Until now a lease kept by writes
+    /// was not renewed, and if too little of it is left, it is discarded.
     pub fn needed(&mut self, now: Time) {
         if self.proven.is_some_and(|proof| !self.is_worthwhile(proof, now)) {
             self.lapse();
         }
     }
 
-    /// Returns whether a lease should start with this proof. If it ended before further writes
-    /// could extend it, the locks that rely on it would be lost, which is worse than having no
-    /// lease yet.
+    /// Returns whether a lease should start with this proof. If the lease ended before further
+    /// writes could extend it, the locks that rely on it would be lost, which is worse than having
+    /// no lease yet.
     fn is_worthwhile(&self, proof: Proof, now: Time) -> bool {
         let Some(config) = self.config else { return false };
         let remaining_min = config.remaining_min(self.timeout).unwrap_or_default();
@@ -112,23 +113,24 @@ impl LeaseClock {
         proof.deadline() > now + enough
     }
 
-    /// Returns how long a connection may be silent and still be replaced in time for a new one to
-    /// save the lease. Returns `None` if no lease is possible.
+    /// Returns the maximum silence of a connection after which a new connection can still save the
+    /// lease. Returns `None` if no lease is possible.
     pub fn silence_max(&self) -> Option<Duration> {
         self.evidence.as_ref()?;
         self.config?.silence_max(self.timeout)
     }
 
     /// Returns true if the lease has ended and a write on this connection would not establish
-    /// another one. Always false if writes keep the lease, because more of them restore it.
+    /// another one. The result is always false if writes keep the lease, because further writes
+    /// restore it.
     pub fn is_beyond_repair(&self, now: Time) -> bool {
         self.ping_interval().is_some()
             && self.deadline().is_some_and(|deadline| deadline <= now)
             && self.resumed.is_none_or(|resumed| resumed.deadline() <= now)
     }
 
-    /// Records that the lease has ended. If writes keep it, there is none until they establish
-    /// another.
+    /// Records that the lease has ended. If writes keep the lease, there is none until further
+    /// writes establish another.
     pub fn lapse(&mut self) {
         if let Some(Evidence::Writes(_)) = self.evidence {
             self.proven = None;
@@ -151,8 +153,8 @@ impl LeaseClock {
     /// Records that a ConnectRequest sent at `sent` has resumed the session.
     pub fn resumed(&mut self, sent: Time, now: Time, timeout: Duration) {
         let proof = self.grant(sent, timeout);
-        // From now on the server uses this timeout. A shorter one applies to earlier requests too;
-        // a longer one must not extend what they proved.
+        // From now on the server uses this timeout. A shorter timeout applies to earlier requests
+        // too; a longer one must not extend the lease that they proved.
         for earlier in self.proven.iter_mut().chain(&mut self.provisional) {
             earlier.timeout = earlier.timeout.min(timeout);
         }
@@ -164,7 +166,8 @@ impl LeaseClock {
             Some(Evidence::Pings(window)) => window.resumed(proof, now),
             Some(Evidence::Writes(bridge)) => bridge.connected(proof, now),
         }
-        // Not proven yet: a deposed leader grants a resume too. A committed write settles it.
+        // The resume proves nothing yet: a deposed leader grants one too. A committed write settles
+        // it.
         self.resumed = Some(proof);
     }
 
@@ -182,7 +185,7 @@ impl LeaseClock {
     }
 
     /// Records that a sync of this connection, sent at `sent`, succeeded. Only a leader can have
-    /// replied, but possibly one that was deposed, so this proves no lease by itself.
+    /// replied, but that leader may have been deposed, so the sync proves no lease by itself.
     pub fn synced(&mut self, sent: Time, now: Time) {
         if let Some(Evidence::Writes(bridge)) = &mut self.evidence {
             bridge.leader_replied(sent, now);
@@ -206,7 +209,7 @@ impl LeaseClock {
             self.provisional = Proof::later(self.provisional, bridge.provisional(sent));
             proven = Proof::later(proven, bridge.committed(sent));
             bridge.leader_replied(sent, now);
-            // Only the start of a lease must be worthwhile. Extending one never does harm.
+            // Only the start of a lease must be worthwhile. Extending a lease never does harm.
             if self.proven.is_none() {
                 proven = proven.filter(|proof| self.is_worthwhile(*proof, now));
             }
@@ -224,8 +227,8 @@ impl LeaseClock {
     }
 
     /// Adopts the timeout that a server has granted in reply to a ConnectRequest sent at `sent`,
-    /// and decides what renews the lease from now on, if anything. Returns the proof that the
-    /// request would be.
+    /// and decides what renews the lease from now on, if anything. Returns the request as a
+    /// possible proof.
     fn grant(&mut self, sent: Time, timeout: Duration) -> Proof {
         self.timeout = timeout;
         let writes = self.config.and_then(|config| config.write_interval(timeout));
@@ -264,7 +267,7 @@ mod tests {
         lease
     }
 
-    /// Returns when the request was sent on which the lease is based, in milliseconds.
+    /// Returns the send time, in milliseconds, of the request on which the lease is based.
     fn base(lease: &LeaseClock) -> u128 {
         let deadline = lease.deadline().expect("there is a lease").since_start();
         (deadline - TIMEOUT * 19 / 20).as_millis()
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn it_counts_from_the_newest_request_that_is_a_window_older() {
         let mut lease = lease();
-        // Prompt acknowledgements every second: two gaps of 1 s, and 14.7 s.
+        // With prompt acknowledgements every second, the terms are two gaps of 1 s, and 14.7 s.
         for second in 1..=40 {
             lease.acknowledged(at(second * 1000), at(second * 1000));
         }
@@ -285,10 +288,10 @@ mod tests {
         for (late, expected) in [(0, 23_000), (200, 23_000), (400, 22_000)] {
             let mut lease = lease();
             for second in 1..=40 {
-                // Each reply is late, so each gap is longer by as much.
+                // Each reply takes `late / 2`, so each gap is longer by that time.
                 lease.acknowledged(at(second * 1000), at(second * 1000 + late / 2));
             }
-            // 16.7 s, and one and a half times the delay.
+            // The terms add up to 16.7 s plus one and a half times `late`.
             assert_eq!(base(&lease), expected, "{late} ms");
         }
         let mut lease = lease();
@@ -352,8 +355,8 @@ mod tests {
             assert_eq!(lease.deadline(), None, "at {second}");
             write(&mut lease, second * 1000, 1);
         }
-        // 100.001 s to 105 s are 4.999 s. A tick of 2.1 s and two gaps of 1 s need 4.102 s. The gap
-        // before the first write does not lie between the two.
+        // From 100.001 s to 105 s is 4.999 s. A tick of 2.1 s and two gaps of 1 s need 4.102 s. The
+        // gap before the first write does not count.
         write(&mut lease, 106_000, 1);
         assert_eq!(base(&lease), 100_000);
         write(&mut lease, 107_000, 1);
@@ -372,7 +375,7 @@ mod tests {
                 write(&mut lease, second * 1000, 0);
             }
         }
-        // a' is at 119 s, and 2.1 s, 3 s and 2 s before it is 111.9 s.
+        // The request *a'* is at 119 s, and 2.1 s, 3 s and 2 s before that is 111.9 s.
         assert_eq!(base(&lease), 111_000);
     }
 
@@ -386,14 +389,14 @@ mod tests {
         assert_eq!((lease.deadline(), lease.provisional_deadline()), (None, None));
         // A single write after the syncs is enough.
         write(&mut lease, 121_000, 0);
-        // a' is at 120 s, b+ at 115 s.
+        // The request *a'* is at 120 s, and *b+* is at 115 s.
         assert_eq!(base(&lease), 114_000);
         let mut late = written(1000);
         for second in 100..=108 {
             write(&mut late, second * 1000, 1000);
         }
         assert_eq!(late.deadline(), None, "replies take a second, so two gaps are 4 s");
-        // The reply to the write of 108 s arrived before this write was sent.
+        // The reply to the write of 108 s arrived before this next write was sent.
         write(&mut late, 109_500, 0);
         assert_eq!(base(&late), 100_000);
     }
@@ -448,10 +451,10 @@ mod tests {
             write(&mut lease, sent, 1);
             sent += 263;
         }
-        // A tick, two of these intervals for the gaps, and two for the ends are needed.
+        // The lease needs a tick, two of these intervals for the gaps, and two for the ends.
         assert!((103_100..103_700).contains(&sent), "{sent}");
         assert_eq!(lease.write_interval(at(sent)), Some(Duration::from_millis(1500)));
-        // Less of it is left than there should be at the end of an interval.
+        // Less of the lease is left than there should be at the end of an interval.
         let end = lease.deadline().expect("there is a lease").since_start();
         let late = |left| Time::from_start(end - Duration::from_secs(left));
         assert_eq!(lease.write_interval(late(14)), Some(Duration::from_millis(980)));

@@ -1,4 +1,4 @@
-//! How a lease is kept, and what that requires to know about the servers.
+//! Configures how a lease is kept, which depends on settings of the servers.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use super::drift::{fast, slow};
 
-/// Minimum ping interval. A shorter one is not worth its traffic, so then there is no lease.
+/// Minimum ping interval. A shorter interval is not worth its traffic, so there is no lease then.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// `tickTime` in the sample configuration that ships with ZooKeeper.
 const TICK_DEFAULT: Duration = Duration::from_secs(2);
-/// Maximum time until a ping is acknowledged that the schedule allows for.
+/// Longest delay of a ping's acknowledgement that the schedule of pings allows for.
 const ACKNOWLEDGEMENT_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between writes.
 const WRITE_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -24,12 +24,13 @@ const CONFIGURED_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// **Writes** are the default. While a lock is held, or may be granted next, the session regularly
 /// commits a small write, which proves that the leader knows of the session. The lease lasts for
 /// about two thirds of the session timeout, so that the ensemble can elect a new leader in that
-/// time. It needs `tickTime` of the servers, or a larger value. Each such session costs the
-/// ensemble one write per [interval](Self::writes); a session without locks costs nothing.
+/// time. Its configuration needs the servers' `tickTime`, or a larger value. Each such session
+/// costs the ensemble one write per [interval](Self::writes); a session without locks costs
+/// nothing.
 ///
 /// **Pings** alone keep a shorter lease. It ends before an election is over, and exists only with
-/// session timeouts of 19 s or more. It costs no writes, and needs `syncLimit` in addition to
-/// `tickTime`.
+/// session timeouts of 19 s or more. It costs no writes, and its configuration needs the servers'
+/// `syncLimit` in addition to `tickTime`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,7 +55,7 @@ pub struct Lease {
 enum By {
     /// Committed writes at this interval, or at a twentieth of the session timeout.
     Writes(Option<Duration>),
-    /// Replies to pings, if a server notices within this many ticks that it is cut off.
+    /// Replies to pings. A server notices within this many ticks that it is cut off.
     Pings { sync_limit: u32 },
 }
 
@@ -83,7 +84,8 @@ pub enum LeaseDefect {
 }
 
 impl Default for Lease {
-    /// Kept by writes at intervals of a twentieth of the session timeout, with a tick of 2 s.
+    /// Returns a lease kept by writes, at intervals of a twentieth of the session timeout, with a
+    /// tick of 2 s.
     fn default() -> Self {
         Self { by: By::Writes(None), tick: TICK_DEFAULT }
     }
@@ -97,13 +99,13 @@ impl Lease {
         Self { by: By::Writes(Some(interval)), ..Self::default() }
     }
 
-    /// Creates a lease that is kept by pings, given `syncLimit`, in ticks, and `tickTime` of the
-    /// servers. With values below those of the servers, the lease ends too late.
+    /// Creates a lease that is kept by pings, given the servers' `syncLimit`, in ticks, and their
+    /// `tickTime`. With smaller values than those of the servers, the lease ends too late.
     pub fn pings(sync_limit: u32, tick: Duration) -> Self {
         Self { by: By::Pings { sync_limit }, tick }
     }
 
-    /// Sets `tickTime` of the servers, or a larger value. With a smaller value, the lease ends too
+    /// Sets the servers' `tickTime`, or a larger value. With a smaller value, the lease ends too
     /// late.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
@@ -111,8 +113,8 @@ impl Lease {
     }
 
     /// Returns the interval between the writes that renew the lease while a lock needs it, for this
-    /// session timeout. Returns `None` if pings keep the lease, or the timeout is too short for
-    /// one.
+    /// session timeout. Returns `None` if pings keep the lease, or if the timeout is too short for
+    /// a lease.
     pub fn write_interval(&self, timeout: Duration) -> Option<Duration> {
         let By::Writes(interval) = self.by else { return None };
         let interval = interval.unwrap_or(timeout / 20).max(WRITE_INTERVAL_MIN);
@@ -122,19 +124,20 @@ impl Lease {
         (remaining >= timeout / 20).then_some(interval)
     }
 
-    /// Returns what remains of a lease kept by writes at the end of an interval, if the servers
-    /// reply promptly. Five intervals are lost: two for the gaps, one each between *b* and *b+* and
-    /// between *a'* and *a*, and the one that ends.
+    /// Returns how much of a lease kept by writes remains at the end of an interval, if the servers
+    /// reply promptly. Five intervals are lost: two for the gaps, one between *b* and *b+*, one
+    /// between *a'* and *a*, and the interval that ends.
     pub(super) fn remaining_min(&self, timeout: Duration) -> Option<Duration> {
         let interval = self.write_interval(timeout)?;
         Some(slow(timeout) - self.bridge_span() - interval * 5)
     }
 
     /// Returns the ping interval for this session timeout. Returns `None` if writes keep the lease,
-    /// or the timeout is too short for one.
+    /// or if the timeout is too short for a lease.
     ///
-    /// The interval is a sixth of what the timeout leaves. Four intervals are lost to gaps and
-    /// waiting, and the rest is the lease that remains even then.
+    /// The window and the acknowledgement of a ping use up part of the timeout, and the interval is
+    /// a sixth of the rest. Gaps and waiting use up four intervals, and the lease lasts for the
+    /// remaining time even then.
     pub fn ping_interval(&self, timeout: Duration) -> Option<Duration> {
         let spare = slow(timeout).checked_sub(self.window_span()?)?;
         let interval = (spare.checked_sub(ACKNOWLEDGEMENT_MAX)? / 6).min(timeout / 3);
@@ -144,7 +147,7 @@ impl Lease {
     /// Returns the shortest session timeout that is long enough for a lease.
     pub fn timeout_min(&self) -> Duration {
         let timeout = match self.by {
-            // The span of the bridge is 0.95 - 5/20 - 1/20 of the timeout.
+            // With this timeout, the span of the bridge is 0.95 - 5/20 - 1/20 of the timeout.
             By::Writes(None) => self.bridge_span().saturating_mul(20) / 13,
             By::Writes(Some(interval)) => {
                 self.bridge_span().saturating_add(interval.saturating_mul(5)).saturating_mul(10) / 9
@@ -160,8 +163,8 @@ impl Lease {
         Duration::from_millis(u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
-    /// Returns how long a connection may be silent and still be replaced in time for a new one to
-    /// save the lease. Returns `None` if there is no lease.
+    /// Returns the maximum silence of a connection after which a new connection can still save the
+    /// lease. Returns `None` if there is no lease.
     pub(crate) fn silence_max(&self, timeout: Duration) -> Option<Duration> {
         match self.by {
             By::Writes(_) => {
@@ -173,14 +176,14 @@ impl Lease {
     }
 
     /// Returns how long the leader takes to fetch a follower's report of active sessions, unless it
-    /// is paused. Lengthened for a fast clock.
+    /// is paused. The time is extended in case our clock is fast.
     pub(super) fn bridge_span(&self) -> Duration {
         fast(self.tick)
     }
 
     /// Returns how long a running server may continue without its leader, or a leader without its
-    /// followers. Lengthened for a fast clock. Returns `None` if writes keep the lease, because
-    /// then it does not matter.
+    /// followers. The time is extended in case our clock is fast. Returns `None` if writes keep the
+    /// lease, because then that time does not matter.
     pub(super) fn window_span(&self) -> Option<Duration> {
         match self.by {
             By::Writes(_) => None,
@@ -190,7 +193,7 @@ impl Lease {
         }
     }
 
-    /// Returns what is wrong with the configured values, if anything.
+    /// Returns why the configured values are invalid, or `None` if they are valid.
     pub(crate) fn defect(&self) -> Option<LeaseDefect> {
         if self.tick < Duration::from_millis(1) {
             return Some(LeaseDefect::TickTooShort);
@@ -271,7 +274,7 @@ mod tests {
         ];
         for lease in bad {
             assert!(lease.defect().is_some(), "{lease:?}");
-            // Unusable values must not panic either.
+            // Unusable values must not cause a panic either.
             let _ = (lease.ping_interval(TIMEOUT), lease.write_interval(TIMEOUT));
             let _ = (lease.timeout_min(), lease.silence_max(TIMEOUT));
         }

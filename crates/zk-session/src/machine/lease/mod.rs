@@ -1,15 +1,15 @@
-//! The lease: until when no other session can own this session's ephemeral znodes, by our own
-//! clock.
+//! The lease: the time, by our own clock, until which no other session can own this session's
+//! ephemeral znodes.
 //!
 //! The leader ends a session when it has not learned of any activity for the session timeout. It
-//! learns of activity from the server that we talk to, and that server may be cut off from it and
-//! still reply. So the newest acknowledgement proves little. The lease is based on a request that
-//! the leader has certainly learned of. It ends 0.95 times the session timeout after that request
-//! was sent, because our clock may be 5 % slow. Its end never moves back, unless a server grants a
-//! shorter timeout.
+//! learns of activity from the server that we are connected to, and that server may still reply to
+//! us although it is cut off from the leader. So the newest acknowledgement proves little. The
+//! lease is based on a request that the leader has certainly learned of. It ends 0.95 times the
+//! session timeout after that request was sent, because our clock may be 5 % slow. Its end never
+//! moves back, unless a server grants a shorter timeout.
 //!
-//! Which request that is follows from pings ([`window`]) or from committed writes ([`bridge`]). Two
-//! events renew either kind of lease:
+//! The machine finds that request with the help of pings ([`window`]) or of committed writes
+//! ([`bridge`]). Two events renew either kind of lease:
 //!
 //! - The session is created. The leader processed the ConnectRequest as a transaction.
 //! - The session is resumed, and then a write on that connection is committed. The leader itself

@@ -13,7 +13,7 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    /// Returns when a lease based on this request ends.
+    /// Returns the time at which a lease based on this request ends.
     pub(super) fn deadline(self) -> Time {
         self.sent + slow(self.timeout)
     }

@@ -1,9 +1,9 @@
-//! What pings prove: the window.
+//! The window: derives the lease from pings.
 //!
-//! The server that we talk to may be cut off from the leader. It keeps acknowledging requests until
-//! it notices, and requests of that time do not reach the leader. But an acknowledgement proves
-//! that whatever we sent *long enough before* did reach the leader: if the server had been cut off
-//! by then, it would have noticed before it acknowledged.
+//! The server that we are connected to may be cut off from the leader. It keeps acknowledging
+//! requests until it notices, and requests sent in that time do not reach the leader. But an
+//! acknowledgement proves that all requests that we sent *long enough before* did reach the leader:
+//! if the server had been cut off by then, it would have noticed before it acknowledged.
 //!
 //! When a request *a* is acknowledged, let *b* be the newest acknowledged request with
 //!
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! - `syncLimit * tick` is how long a server takes to notice that it has lost its leader, or a
-//!   leader its followers. Two more ticks cover the rhythm of these checks, and the rhythm in which
-//!   a follower forwards session activity.
+//!   leader to notice that it has lost its followers. Two more ticks cover the interval between
+//!   these checks, and the interval at which a follower forwards session activity.
 //! - `late(b)` is how long the acknowledgement of *b* took: the server may have processed *b* that
 //!   much later than we sent it.
 //! - A paused server notices nothing. `G1` and `G2` are the two longest gaps from *b* to *a*. A gap

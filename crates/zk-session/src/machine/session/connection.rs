@@ -14,9 +14,9 @@ use crate::machine::status::Change;
 use crate::machine::timer::Timer;
 use crate::time::Time;
 
-/// Minimum time for an attempt, however little is left to save the session, unless
+/// Minimum time for an attempt, however little time is left to save the session, unless
 /// `connect_timeout` is shorter. It covers a few round trips halfway around the world and one from
-/// the server to its leader. With less, a distant client would never succeed.
+/// the server to its leader. With less time, a distant client would never succeed.
 const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
 
 impl SessionMachine {
@@ -56,9 +56,10 @@ impl SessionMachine {
 
     /// Returns the time for one server to accept a connection and reply to the handshake.
     ///
-    /// What is left of the lease or the session is divided among the servers left in this lap, so
-    /// that one of them cannot use up the time that the others need. A name may stand for several
-    /// servers, so the last name of a lap is not the last chance: no server gets more than half.
+    /// The remaining time of the lease or the session is divided among the servers left in this
+    /// lap, so that one of them cannot use up the time that the others need. A name may stand for
+    /// several servers, so the last name of a lap is not the last chance: no server gets more than
+    /// half.
     fn time_to_connect(&self) -> Duration {
         let ceiling = if self.timeout < self.config.session_timeout {
             self.config.connect_timeout.min(self.timeout / self.server_count())
@@ -74,8 +75,9 @@ impl SessionMachine {
         }
     }
 
-    /// Returns until when a new connection can save what would otherwise be lost: the guard
-    /// deadline, if locks rely on the session and it has not passed, or else the session itself.
+    /// Returns the time until which a new connection can save what would otherwise be lost: the
+    /// guard deadline, if locks rely on the session and this deadline has not passed, or else the
+    /// deadline of the session itself.
     pub(super) fn savable_until(&self) -> Option<Time> {
         let guard = self.status().guard_deadline().filter(|_| self.is_relied_on);
         let session = self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
@@ -87,7 +89,7 @@ impl SessionMachine {
         self.end_connection(Some(cause));
     }
 
-    /// Ends an attempt, or a connection that is not proven, whose time is up.
+    /// Ends an attempt, or a connection that is not proven, because its time has run out.
     pub(super) fn give_up_attempt(&mut self) {
         let time = self.attempt.time();
         self.drop_connection(match self.phase {
@@ -110,8 +112,8 @@ impl SessionMachine {
         }
     }
 
-    /// Discards the connection, fails what was in flight on it, and schedules the next attempt. The
-    /// cause is given if the driver does not know yet that the connection has ended.
+    /// Discards the connection, fails what was in flight on it, and schedules the next attempt.
+    /// `cause` is given if the driver does not know yet that the connection has ended.
     pub(super) fn end_connection(&mut self, cause: Option<DisconnectCause>) {
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
@@ -140,8 +142,8 @@ impl SessionMachine {
         };
         self.timers.set(Timer::Reconnect, at);
         if let Some(session) = self.session_id() {
-            // Further lost connections do not overwrite it: until watches are restored, no change
-            // since the first loss was reported.
+            // Further lost connections do not overwrite this zxid: until watches are restored, no
+            // change since the first loss has been reported.
             self.restore_zxid.get_or_insert(self.last_zxid);
             if !self.timers.is_set(Timer::GiveUp) {
                 // A server may have granted a longer timeout than requested.
@@ -170,7 +172,8 @@ impl SessionMachine {
                 Purpose::SharedList(path) => {
                     self.settle_list(&path, &Err(OpError::ConnectionLoss(outcome)));
                 }
-                // The machine repeats these on the next connection if they are still needed.
+                // The machine repeats these requests on the next connection if they are still
+                // needed.
                 Purpose::Close | Purpose::Renewal | Purpose::SetWatches => {}
             }
         }

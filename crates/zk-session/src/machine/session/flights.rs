@@ -14,8 +14,8 @@ use crate::machine::shared_list::Subscriber;
 use crate::time::Time;
 
 impl SessionMachine {
-    /// Submits a flight under a token of its own. It is sent at once if the session is connected,
-    /// and otherwise waits for the next connection. `owner` receives the events of its watches.
+    /// Submits a flight under its own token. It is sent at once if the session is connected, and
+    /// otherwise waits for the next connection. `owner` receives the events of its watches.
     pub fn submit(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
         self.advance(now);
         let places = flight.operations.len();
@@ -26,8 +26,8 @@ impl SessionMachine {
 
     /// Like [`submit`](Self::submit), but the flight does not count against `outstanding_limit` and
     /// is not refused because of it. It is for flights whose number the submitter limits: a flight
-    /// of several operations might never fit into a small limit, and a lock must not wait for
-    /// requests of others.
+    /// of several operations might never fit into a small limit, and a lock must not wait for the
+    /// requests of other callers.
     pub fn submit_uncounted(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
         self.advance(now);
         self.accept(token, owner, flight, 0, None);
@@ -69,7 +69,7 @@ impl SessionMachine {
         if let Some(at) = flight.deadline {
             self.deadlines.insert((at, token));
         }
-        // Flights must be sent in the order of submission, so first those that were waiting.
+        // Flights must be sent in the order of submission, so send the waiting ones first.
         self.send_waiting();
         if self.waiting.is_empty() && self.may_send() {
             self.send_flight(token, flight);

@@ -30,8 +30,8 @@ impl SessionMachine {
         let no_password = Bytes::from_static(&[0; 16]);
         let request = ConnectRequest {
             protocol_version: 0,
-            // A server refuses clients that have seen newer states than its own. To close a stale
-            // session, any server will do.
+            // A server refuses clients that have seen newer states than its own. Any server may
+            // close a stale session, so that case requires no state.
             last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.last_zxid },
             timeout_ms: timeout_ms(self.config.session_timeout),
             session_id: presented.map_or(SessionId::NONE, |identity| identity.id),
@@ -51,7 +51,7 @@ impl SessionMachine {
         let id = response.session_id;
         if let Some(stale) = &self.stale {
             // The session that was given up is still alive. Close it, so that its ephemeral znodes
-            // do not block others until it expires.
+            // do not block other sessions until it expires.
             if granted.is_some() && stale.id == id {
                 self.phase = Phase::ClosingStale;
                 self.send_close();
@@ -70,8 +70,9 @@ impl SessionMachine {
                 self.drop_connection(DisconnectCause::SessionExpired);
             }
             (Some(requested), Some(_)) if requested != id => {
-                // Adopting a different session would make us the owner of somebody else's ephemeral
-                // znodes. Ours is not known to this server, so it must have ended.
+                // Adopting a different session would make us the owner of another client's
+                // ephemeral znodes. This server does not know our session, so our session must have
+                // ended.
                 self.end_session(EndCause::Swapped);
                 self.drop_connection(DisconnectCause::SessionSwapped);
             }
@@ -111,8 +112,8 @@ impl SessionMachine {
         self.authenticate();
     }
 
-    /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So it
-    /// acknowledges no request and extends no deadline. But from now on the server may use a
+    /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So the
+    /// resume acknowledges no request and extends no deadline. But from now on the server may use a
     /// shorter timeout.
     fn resume(&mut self, sent: Time) {
         self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
@@ -120,8 +121,8 @@ impl SessionMachine {
         self.lease.resumed(sent, self.now, self.timeout);
         debug_assert!(self.lease.deadline() <= lease_before, "a resume extends no lease");
         self.arm_guard();
-        // Pings need a long time to establish a lease. If there is none by then, another connection
-        // can establish one sooner.
+        // Pings need a long time to establish a lease. If there is no lease when this timer fires,
+        // another connection can establish one sooner.
         if self.lease.ping_interval().is_some() {
             self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);
         }
@@ -175,14 +176,16 @@ impl SessionMachine {
         let session = self.session_id().expect("the session was adopted before");
         let connection = self.connection;
         let resumed = self.restore_zxid.is_some();
-        // While locks rely on something that can still be saved, the attempt keeps its time limit
-        // until the server acknowledges a request. It might serve handshakes only.
+        // While locks rely on a lease or session that can still be saved, the attempt keeps its
+        // time limit until the server acknowledges a request. The server might complete handshakes
+        // only.
         if !resumed || !self.is_relied_on || self.savable_until().is_none() {
             self.timers.stop(Timer::Connect);
         }
         self.emit(Change::Connected { session, connection, resumed });
-        // Before any waiting flight is sent: the server replies in order, so the event of a change
-        // that a restored watch has missed arrives before any reply that reveals the change.
+        // Restore watches before any waiting flight is sent: the server replies in order, so the
+        // event of a change that a restored watch has missed arrives before any reply that reveals
+        // the change.
         debug_assert_eq!(self.inflight.len(), 0, "watches are restored first");
         self.restore_watches();
         if resumed && self.timers.is_set(Timer::Connect) {

@@ -23,9 +23,9 @@ use crate::types::WatchedEvent;
 /// there is no point in waiting for the rest of it.
 const CONNECT_RESPONSE_MAX: u32 = 1024;
 
-/// How the results of a multi report that the session has ended. The header of the reply says OK.
+/// With this result, a multi reports that the session has ended. The header of its reply says OK.
 const EXPIRED: MultiResult = MultiResult::Error(ErrorCode::SESSION_EXPIRED);
-/// Reports that the session has moved to another server.
+/// With this result, a multi reports that the session has moved to another server.
 const MOVED: MultiResult = MultiResult::Error(ErrorCode::SESSION_MOVED);
 
 impl SessionMachine {
@@ -62,7 +62,7 @@ impl SessionMachine {
         } else {
             self.rearm_read();
         }
-        // Deadlines come last: the bytes have moved those that they could move.
+        // Deadlines are checked last, because the bytes may have moved some of them.
         self.handle_timeout(now);
     }
 
@@ -126,7 +126,7 @@ impl SessionMachine {
         }
     }
 
-    /// Handles the reply to a request of the queue.
+    /// Handles the reply to a request in the queue.
     fn handle_completed(
         &mut self,
         pending: Pending,
@@ -161,7 +161,8 @@ impl SessionMachine {
             Purpose::Renewal => self.handle_renewal_reply(result.is_ok(), pending.sent),
             Purpose::SharedList(path) => self.settle_list(&path, &result),
             Purpose::Operation { token, index, watch } => {
-                // Before the reply is reported, because the next frame may be the watch's event.
+                // Register the watch before the reply is reported, because the next frame may be
+                // its event.
                 if let Some(kind) = watch_set(pending.op, code)
                     && let Some((id, path)) = watch
                     && self.open.contains_key(&token)
@@ -261,8 +262,8 @@ fn result(
                 Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
                     Err(OpError::SessionExpired(Outcome::NotApplied))
                 }
-                // The leader turned the whole multi into an error transaction, or there would be no
-                // such results. So nothing of it was applied. A header with this code proves less.
+                // Such results exist only if the leader turned the whole multi into an error
+                // transaction, so no part of it was applied. A header with this code proves less.
                 Ok(Response::Multi(results)) if results.contains(&MOVED) => {
                     Err(OpError::ConnectionLoss(Outcome::NotApplied))
                 }
@@ -271,7 +272,7 @@ fn result(
             Some(length) => Err(OpError::ResponseTooLarge(length)),
         },
         ErrorCode::SESSION_EXPIRED => Err(OpError::SessionExpired(Outcome::NotApplied)),
-        // The request went through a server that the session has left, but it may be applied.
+        // The request went through a server that the session has left, but may have been applied.
         ErrorCode::SESSION_MOVED => Err(OpError::ConnectionLoss(Outcome::Unknown)),
         ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH => {
             Err(OpError::AuthFailed)

@@ -14,8 +14,8 @@ use crate::time::Time;
 /// for that long.
 const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// How long a connection must last to be proven. It is shorter than the time in which anyone
-/// notices a lost connection, and much longer than a handshake and restoring watches take.
+/// How long a connection must last to be proven. This time is shorter than the time that it takes
+/// to notice a lost connection, and much longer than a handshake and restoring watches take.
 const PROVEN_AFTER: Duration = Duration::from_secs(5);
 
 impl SessionMachine {
@@ -37,7 +37,8 @@ impl SessionMachine {
         let skipped = self.frames.skipping();
         let xid = bytes.get(4..).and_then(|payload| payload.first_chunk()).copied();
         if skipped > 0 {
-            // The original length does not matter here, so what is left to skip serves as length.
+            // The original length does not matter here, so the number of bytes left to skip
+            // replaces it.
             self.heartbeat.part_received(self.now, true, skipped, skipped);
         } else if xid.is_some() && xid.map(i32::from_be_bytes) == self.inflight.next_xid() {
             let missing = self.frames.missing(bytes);
@@ -63,7 +64,7 @@ impl SessionMachine {
             return;
         }
         self.lease.acknowledged(sent, self.now);
-        // The time of sending counts, not the time of the reply: the server may have processed the
+        // The send time counts, not the time of the reply: the server may have processed the
         // request at any time in between.
         if self.acknowledged.is_none_or(|newest| newest < sent) {
             self.acknowledged = Some(sent);
@@ -78,11 +79,12 @@ impl SessionMachine {
     }
 
     /// Returns how long the peer may be silent. Two thirds of the session timeout, as in
-    /// `ClientCnxn`, leave the last third for another server. It is shorter while a lock relies on
-    /// the lease, so that another connection can still renew the lease in time.
+    /// `ClientCnxn`, leave the last third for another server. The result is shorter while a lock
+    /// relies on the lease, so that another connection can still renew the lease in time.
     fn read_timeout(&self) -> Duration {
         let usual = self.timeout * 2 / 3;
-        // A lease that pings keep exists in all sessions. Writes keep one only where it is needed.
+        // A lease kept by pings exists in all sessions. Writes keep a lease only where it is
+        // needed.
         let is_kept =
             self.is_relied_on && (self.lease_needed_since.is_some() || !self.lease.is_written());
         self.lease.silence_max().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
@@ -124,13 +126,14 @@ impl SessionMachine {
     }
 
     /// Moves the read timeout after bytes have arrived, or after its length has changed. Does
-    /// nothing unless the handshake is complete, because until then another timer limits it.
+    /// nothing unless the handshake is complete, because until then another timer limits the
+    /// handshake.
     pub(super) fn rearm_read(&mut self) {
         if !matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
             return;
         }
         // Before a lock needed the lease, a longer limit applied and pings were further apart. So
-        // the shorter limit counts from that moment at the earliest.
+        // silence before that moment does not count against the shorter limit.
         let since = self.heartbeat.overdue_since().max(self.lease_needed_since.unwrap_or_default());
         let at = (since + self.read_timeout()).max(self.now);
         self.timers.set(Timer::Read, at);

@@ -55,7 +55,7 @@ pub(super) enum Phase {
     Authenticating(usize),
     /// Requests can be sent.
     Established,
-    /// The machine has stopped for good.
+    /// The machine has stopped permanently.
     Stopped(SessionState),
 }
 
@@ -97,14 +97,14 @@ pub struct SessionMachine {
     /// When the newest acknowledged request was sent.
     acknowledged: Option<Time>,
     /// Session timeout that applies to the acknowledged request. A resume may negotiate a longer
-    /// one, but proves nothing.
+    /// timeout, but proves nothing.
     acknowledged_timeout: Duration,
     lease: LeaseClock,
     /// When a lock began to need the lease. From then on, writes must renew it.
     lease_needed_since: Option<Time>,
     /// A write that renews the lease is in flight.
     is_renewing: bool,
-    /// The interval to the next renewing write on this connection is measured from here.
+    /// Start of the interval to the next renewing write on this connection.
     renewal_base: Option<Time>,
     /// The guard deadline for which the timer was last set. It may have passed.
     guarded_until: Option<Time>,
@@ -127,7 +127,8 @@ pub struct SessionMachine {
 
     watches: WatchRegistry,
     /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
-    /// until a server has acknowledged every batch, even if further connections are lost meanwhile.
+    /// until a server has acknowledged every batch, even if further connections are lost before
+    /// that.
     restore_zxid: Option<Zxid>,
     /// Number of batches of watches that were sent and have no reply yet.
     batches_missing: usize,
@@ -255,7 +256,8 @@ impl SessionMachine {
         self.events.pop_front()
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout), which then moves it on.
+    /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout), which then moves
+    /// this time on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let request = self.deadlines.first().map(|(at, _)| *at);
@@ -288,9 +290,9 @@ impl SessionMachine {
         self.send_waiting();
     }
 
-    /// Ends the session for good. Waiting flights are refused, flights in flight complete, and then
-    /// the session is closed, which deletes its ephemeral znodes. If no server can be reached, this
-    /// takes at most one session timeout.
+    /// Ends the session permanently. Waiting flights are refused, flights in flight complete, and
+    /// then the session is closed, which deletes its ephemeral znodes. If no server can be reached,
+    /// this takes at most one session timeout.
     pub fn close(&mut self, now: Time) {
         self.advance(now);
         if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
@@ -298,7 +300,8 @@ impl SessionMachine {
         }
         self.is_closing = true;
         self.arm_renewal();
-        // Before anything is refused or sent: guards must be lost before their znodes are deleted.
+        // Report this before anything is refused or sent: guards must be lost before their znodes
+        // are deleted.
         self.emit(Change::Closing);
         self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
         self.refuse_parked(&OpError::Closed(Outcome::NotApplied));
@@ -357,7 +360,7 @@ impl SessionMachine {
         }
     }
 
-    /// Stops the machine for good.
+    /// Stops the machine permanently.
     fn stop(&mut self, state: SessionState) {
         debug_assert!(state.is_final(), "the machine cannot stop in {state:?}");
         if matches!(self.phase, Phase::Stopped(_)) {

@@ -27,7 +27,8 @@ impl SessionMachine {
     /// Sends waiting flights and due lists until the connection accepts no more.
     pub(super) fn send_waiting(&mut self) {
         while self.may_send() {
-            // Lists first: the flights that wait for them were submitted before those in the queue.
+            // Send lists first: the flights that wait for them were submitted before those in the
+            // queue.
             if let Some((path, subscribers)) = self.lists.next() {
                 self.send_list(path, subscribers);
             } else if let Some((_, (token, flight))) = self.waiting.pop_first() {
@@ -95,7 +96,7 @@ impl SessionMachine {
                 operation.request.encode(out);
             });
             if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
-                // A flight is sent as a whole or not at all, so discard what it has encoded so far.
+                // A flight is sent as a whole or not at all, so discard the part that was encoded.
                 self.out.truncate(start);
                 self.inflight.revert(checkpoint);
                 self.complete_flight(token, &OpError::RequestTooLarge { length, limit });
@@ -110,7 +111,7 @@ impl SessionMachine {
             let end = self.inflight.produce(self.out.len() - begin);
             self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
         }
-        // Only now: until here the flight could still fail as a whole, as if it had not been sent.
+        // Mark the flight as sent only now: until here it could still fail as a whole.
         if parked.len() < count {
             self.mark_sent(token);
         }
@@ -127,8 +128,8 @@ impl SessionMachine {
         }
     }
 
-    /// Sends one of the machine's own requests. Pings and auth packets have no purpose: their
-    /// replies are recognised by reserved xids and not matched with the queue.
+    /// Sends one of the machine's own requests. Pings and auth packets have no `Purpose`: their
+    /// replies are recognized by reserved xids and not matched with the queue.
     pub(super) fn send_internal(&mut self, xid: i32, request: &Request, purpose: Option<Purpose>) {
         let before = self.out.len();
         let op = request.op();
@@ -148,8 +149,8 @@ impl SessionMachine {
         self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
     }
 
-    /// Returns the next xid. It counts from 1 to `i32::MAX` and starts again at 1, because the
-    /// others are reserved.
+    /// Returns the next xid. It counts from 1 to `i32::MAX` and starts again at 1, because all
+    /// other values are reserved.
     pub(super) fn take_xid(&mut self) -> i32 {
         let xid = self.next_xid;
         debug_assert!(xid > 0, "the others are reserved");

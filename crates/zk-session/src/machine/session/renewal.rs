@@ -2,16 +2,16 @@
 //! connection that cannot renew it.
 //!
 //! **Writes.** While a lock needs the lease, the session commits a write in each interval, unless
-//! another write on the same connection was committed meanwhile. The write is a `multi` that only
-//! checks the root. It changes nothing, but it is proposed and committed like any write. It does
-//! not matter whether the check passes. A ping precedes it in the same bytes, because the lease is
-//! based on a request with another request after it, and the two form such a pair. The next renewal
-//! is never sent before the last one is complete: a bridge needs a reply in its middle, and a slow
-//! server must not get more requests.
+//! another write on the same connection was committed in that interval. The write is a `multi` that
+//! only checks the root. It changes nothing, but it is proposed and committed like any write. It
+//! does not matter whether the check passes. A ping precedes the write in the same bytes: the lease
+//! is based on a request that is followed by another request, and the ping and the write form such
+//! a pair. The next renewal is never sent before the last one is complete: a bridge needs a reply
+//! in its middle, and a slow server must not get more requests.
 //!
-//! **Before the first lease** of a session that has been idle, nothing proves enough. Until then
-//! the guard deadline is provisional: it assumes that the leader is not paused. That is enough to
-//! grant a lock, but not enough to report it as held.
+//! **Before the first lease** of a session that has been idle, there is not enough proof. Until
+//! then the guard deadline is provisional: it assumes that the leader is not paused. That is enough
+//! to grant a lock, but not enough to report it as held.
 //!
 //! **Without locks** nothing is written. The lease runs out, and this does not count as a lapse.
 
@@ -25,9 +25,9 @@ use crate::machine::timer::Timer;
 use crate::time::Time;
 
 impl SessionMachine {
-    /// Sets whether there are locks, held or waited for. If so, a silent connection, or one that
-    /// has let the lease run out, is abandoned early. Otherwise it gets as much time as in any
-    /// client.
+    /// Sets whether any lock is held or waited for. If so, a silent connection, or one that has let
+    /// the lease run out, is abandoned early. Otherwise the connection gets as much time as in any
+    /// other client.
     pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
         self.advance(now);
         self.is_relied_on = is_relied_on;
@@ -36,7 +36,7 @@ impl SessionMachine {
     }
 
     /// Sets whether a lock is held or may be granted next. If so, writes renew the lease, provided
-    /// that it is one that writes keep.
+    /// that the lease is one that writes keep.
     pub fn set_lease_needed(&mut self, now: Time, is_needed: bool) {
         self.advance(now);
         if is_needed == self.lease_needed_since.is_some() {
@@ -53,7 +53,7 @@ impl SessionMachine {
         self.rearm_read();
     }
 
-    /// Returns when the session's ephemeral znodes must no longer be trusted; see
+    /// Returns the time from which the session's ephemeral znodes must no longer be trusted; see
     /// [`Status::guard_deadline`](crate::machine::Status::guard_deadline).
     pub(super) fn guard_deadline(&self) -> Option<Time> {
         let by_acknowledgement = || self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
@@ -99,8 +99,8 @@ impl SessionMachine {
         self.give_up_without_lease();
     }
 
-    /// Drops a connection that takes longer to establish a lease than a new one would: pings alone
-    /// need a long time, while a resume and a committed write establish a lease at once.
+    /// Drops a connection that takes longer to establish a lease than a new connection would: pings
+    /// alone need a long time, while a resume and a committed write establish a lease at once.
     pub(super) fn give_up_without_lease(&mut self) {
         if self.is_relied_on
             && self.lease.is_beyond_repair(self.now)

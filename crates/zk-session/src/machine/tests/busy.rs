@@ -14,7 +14,7 @@ use crate::machine::{SessionConfig, SessionState};
 const SECOND: Duration = Duration::from_secs(1);
 /// Two thirds of the session timeout.
 const READ_TIMEOUT: Duration = Duration::from_secs(6);
-/// Sent three times per read timeout, this is three times the progress that is required.
+/// Length of a part. Three parts per read timeout are three times the required progress.
 const CHUNK: usize = 16 * 1024;
 
 fn pair(response_limit: usize) -> Pair {
@@ -132,7 +132,7 @@ fn a_reply_that_trickles_ends_the_connection() {
     }
 }
 
-/// Any number of bytes proves that the peer is alive.
+/// Bytes prove that the peer is alive, however few there are.
 #[test]
 fn silence_counts_from_the_last_byte() {
     let mut pair = pair(1 << 20);
@@ -145,6 +145,6 @@ fn silence_counts_from_the_last_byte() {
     pair.sleep(SECOND);
     pair.receive_part(&[0]);
     pair.sleep(READ_TIMEOUT - SECOND / 2);
-    // The reply to the ping of the third second is due in the ninth.
+    // The ping of the third second must be answered by the ninth second.
     assert!(is_connected(&pair));
 }

@@ -93,7 +93,7 @@ fn a_resume_is_no_proof_and_a_deadline_that_has_passed_is_not_forgotten() {
     let session = SESSION;
     assert_eq!(pair.changes(), [Change::Lapsed { session }]);
     assert_eq!(pair.session.status().lapses, 1);
-    // It is resumed and alive again, but the lapse remains counted.
+    // The session is resumed and alive again, but the lapse remains counted.
     pair.events.clear();
     pair.session.handle_disconnected(pair.now);
     pair.drain();
@@ -153,8 +153,8 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
         pair.open();
         pair.handshake();
         pair.answer_handshake(SESSION, granted);
-        // Nothing was acknowledged since then, so the timeout granted then applies, or the one
-        // granted now if that is shorter.
+        // Nothing was acknowledged since the session was created, so the timeout granted then
+        // applies, or the one granted now if that is shorter.
         let deadline = connected + granted.min(TIMEOUT);
         assert_eq!(pair.session.status().guard_deadline(), Some(deadline));
         assert_eq!(pair.session.status().timeout, granted.min(TIMEOUT));
@@ -218,7 +218,8 @@ fn one_server_gets_no_more_than_its_share_of_a_timeout_that_was_cut_down() {
     assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_some());
 }
 
-/// Makes the next attempt, to which the server does not reply. Returns the time it gets.
+/// Makes the next attempt, to which the server does not reply. Returns the time limit of the
+/// attempt.
 fn time_of_next_attempt(pair: &mut Pair) -> Duration {
     pair.open();
     pair.received.clear();
@@ -236,7 +237,7 @@ fn an_attempt_has_its_share_of_what_is_left_and_the_configured_time_when_nothing
     let created = pair.now;
     pair.answer_handshake(SESSION, TIMEOUT);
     pair.cut();
-    // What is left is shared by three servers, then by two. The last one gets half of it.
+    // The remaining time is shared by three servers, then by two. The last one gets half of it.
     for (left, server) in [(3, 1), (2, 2), (2, 3), (3, 1)] {
         let time = time_of_next_attempt(&mut pair);
         let rest = (created + TIMEOUT).saturating_since(pair.now);
@@ -245,7 +246,8 @@ fn an_attempt_has_its_share_of_what_is_left_and_the_configured_time_when_nothing
         let told = DisconnectCause::NoHandshake(time);
         assert!(pair.take(|event| *event == Event::Disconnect(told.clone())).is_some());
     }
-    // Near the end each attempt gets half a second, and after it the configured time.
+    // Near the end of the session each attempt gets half a second, and after the end the configured
+    // time.
     let mut shortest = ms(8_000);
     while pair.now <= created + TIMEOUT {
         let time = time_of_next_attempt(&mut pair);

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, each flight completes once.
+//! Each flight completes exactly once, whatever happens and in whatever order.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ enum Step {
     Cancel(usize),
     Sleep(u64),
     Cut,
-    /// The machine gets a connection, and the server knows its session or does not.
+    /// The machine gets a connection. The value says whether the server knows its session.
     Connect(bool),
 }
 
@@ -124,7 +124,8 @@ proptest! {
                 Step::Sleep(ms) => pair.sleep(Duration::from_millis(ms)),
                 Step::Cut => {
                     pair.cut();
-                    // No operation of an open flight was sent; all wait for the next connection.
+                    // No operation of an open flight was sent; all of them wait for the next
+                    // connection.
                     let mut open = pair.session.open.values();
                     prop_assert!(open.all(|open| open.connection == 0 && open.parked.is_empty()));
                 }

@@ -150,7 +150,7 @@ fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_ne
     let sent = pair.now;
     pair.answer_handshake(SESSION, TIMEOUT);
     assert_eq!(pair.session.status().state, SessionState::Connected);
-    // These prove nothing: a read, a sync, and a failed write, which may not have been proposed.
+    // A sync proves nothing, and neither does a failed write, which may not have been proposed.
     answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
     answer(&mut pair, write(), Err(ErrorCode::NO_NODE));
     assert!(!pair.session.status().is_alive(pair.now));
@@ -182,7 +182,8 @@ fn a_connection_that_makes_no_lease_is_left_when_it_cannot_make_one_any_more() {
     assert_eq!(pair.session.status().lapses, 1, "only the first lapse counts");
 }
 
-/// Pings establish another lease eventually. The connection is kept until a lock needs it sooner.
+/// Pings establish another lease eventually. The connection is kept until a lock needs a lease
+/// sooner.
 #[test]
 fn a_connection_on_which_nobody_relies_outlives_its_lease() {
     let mut pair = connected();
@@ -205,7 +206,7 @@ fn a_connection_on_which_nobody_relies_outlives_its_lease() {
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
 
-/// The limit on silence depends on whether locks rely on the lease at the moment.
+/// The limit on silence depends on whether locks currently rely on the lease.
 #[test]
 fn silence_is_borne_for_less_long_where_somebody_relies_on_the_lease() {
     let limit = ping_interval() * 2 + SECOND;
@@ -218,7 +219,7 @@ fn silence_is_borne_for_less_long_where_somebody_relies_on_the_lease() {
         pair.sleep(ping_interval());
         assert_eq!(pair.session.status().state, SessionState::Suspended, "{is_relied_on}");
     }
-    // A connection that has been silent for longer than that is dropped at once.
+    // A connection that has been silent for longer than the limit is dropped at once.
     let mut pair = connected();
     serve(&mut pair, SECOND * 60);
     pair.sleep(SECOND * 8);
@@ -257,7 +258,7 @@ fn the_timeout_that_a_resume_grants_decides_anew() {
     assert_eq!(status.lease_deadline(), Some(connected + SECOND * 25 * 19 / 20));
     resume(&mut pair, SECOND * 40);
     assert_eq!(pair.session.status().lease_deadline(), status.lease_deadline());
-    // The timeout is too short for a lease, so everything works as without one.
+    // The timeout is too short for a lease, so the session works as it does without a lease.
     resume(&mut pair, SECOND * 9);
     let status = pair.session.status();
     assert_eq!(status.lease_deadline(), None);

@@ -51,7 +51,7 @@ pub(super) struct Pair {
     /// Bytes that the server has received and not read.
     pub(super) received: BytesMut,
     pub(super) server_zxid: Zxid,
-    /// Whether the transport accepts at once what is sent in response to received bytes.
+    /// Whether the transport accepts bytes at once if they are sent in response to received bytes.
     pub(super) takes_all: bool,
     /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,

@@ -14,7 +14,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 /// A twentieth of the session timeout.
 const INTERVAL: Duration = Duration::from_millis(1500);
-/// An eighth of a tick, lengthened for a fast clock.
+/// An eighth of a tick, extended in case our clock is fast.
 const FIRST: Duration = Duration::from_micros(262_500);
 
 fn connected() -> Pair {
@@ -78,7 +78,7 @@ fn a_lease_is_renewed_each_interval_as_long_as_it_is_needed() {
     let mut pair = connected();
     assert_eq!(serve(&mut pair, SECOND * 20, Some(passed())), [], "no lock needs it");
     pair.session.set_lease_needed(pair.now, true);
-    // 8.5 s are left of the lease from the creation, enough for a bridge of frequent writes.
+    // The lease from the creation has 8.5 s left, enough for a bridge of frequent writes.
     let first = serve(&mut pair, SECOND * 10, Some(passed()));
     assert!(first.first() > Some(&FIRST) && first.first() < Some(&(SECOND)), "{first:?}");
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
@@ -114,7 +114,8 @@ fn there_is_no_second_renewal_before_the_first_is_answered() {
     pair.session.set_lease_needed(pair.now, true);
     let sent = serve(&mut pair, SECOND * 20, None);
     assert_eq!(sent.len(), 1, "{sent:?}");
-    // Replies to pings do not replace it: the lease ends when it would have ended.
+    // Replies to pings do not replace a renewal: the lease ends when it would have ended without
+    // them.
     assert_eq!(pair.session.status().lapses, 0);
     serve(&mut pair, SECOND * 10, None);
     assert_eq!(pair.session.status().lapses, 1);
@@ -133,7 +134,7 @@ fn another_write_takes_the_place_of_a_renewal() {
         assert_eq!(serve(&mut pair, SECOND, Some(passed())), []);
     }
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
-    // A write that fails does not.
+    // A write that fails does not replace a renewal.
     let set = SetDataRequest { path: "/b".into(), data: None, version: Version::ANY };
     pair.submit(vec![Operation::new(Request::SetData(set))]);
     pair.flush();

@@ -258,7 +258,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
         pair.reply(xid, Ok(Response::Sync("/a".into())));
     }
     assert_eq!(pair.events.iter().filter(|event| matches!(event, Event::Reply { .. })).count(), 3);
-    // The place is free again, and there is only one.
+    // The place is free again, and there is only one place.
     pair.submit(vec![sync("/a")]);
     let refused = pair.submit(vec![sync("/a")]);
     assert_eq!(pair.error(refused), OpError::QueueFull(1));
@@ -297,7 +297,7 @@ fn a_moved_session_is_a_lost_connection_and_no_expiry() {
     assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
 
-/// A read, its reply, and the events for which the server's watch then waits.
+/// A read, its reply, and the events for which the server's watch waits after that.
 type WatchCase = (fn(ReadRequest) -> Request, Result<Response, ErrorCode>, &'static [EventType]);
 
 #[test]
@@ -330,7 +330,8 @@ fn watches_are_registered_by_what_the_server_registers() {
             pair.event(Zxid::NONE, kind, "/a");
             let id = WatchId { owner: OWNER, number: WatchNumber::new(7).unwrap() };
             let fired = pair.take(|event| matches!(event, Event::Watch { id: i, .. } if *i == id));
-            // A data watch also covers creation. The server removes it then, and so do we.
+            // A data watch also covers creation. The server then removes the watch, and so does the
+            // client.
             let is_data = matches!(response, Ok(Response::Exists(_) | Response::GetData(_)));
             let expected = fired_by.contains(&kind)
                 || is_data && kind != EventType::NODE_CHILDREN_CHANGED

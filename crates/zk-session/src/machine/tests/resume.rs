@@ -69,7 +69,7 @@ fn the_zxid_stays_frozen_until_the_watches_are_acknowledged() {
     pair.submit(vec![sync("/a")]);
     pair.connect(SESSION);
     // The connection is lost before the reply to SetWatches arrives. If the zxid had advanced with
-    // other replies meanwhile, a change of the first gap could be missed.
+    // other replies, a change of the first gap could be missed.
     pair.session.last_zxid = Zxid(99);
     pair.cut();
     pair.connect(SESSION);
@@ -119,7 +119,7 @@ fn the_answer_that_a_session_is_gone_ends_everything_of_it() {
     assert_eq!(pair.session.watch_count(), 0);
     let session = SESSION;
     assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Expired }]);
-    // The next session is opened at once, without any state of the old one.
+    // The next session is opened at once, without any state of the previous session.
     let before = pair.now;
     let request = pair.connect(SessionId(SESSION.0 + 1));
     assert_eq!((request.session_id, request.last_zxid_seen), (SessionId::NONE, Zxid(0)));
@@ -245,7 +245,7 @@ fn a_session_that_was_given_up_is_closed_before_the_next_is_opened() {
     assert!(pair.now.since_start() >= TIMEOUT * 2);
     assert_eq!(pair.session.status().state, SessionState::Connecting);
     let waiting = pair.submit(vec![sync("/a")]);
-    // It is still alive, so the machine closes it, which deletes its ephemeral znodes.
+    // The session is still alive, so the machine closes it, which deletes its ephemeral znodes.
     let request = pair.connect(SESSION);
     assert_eq!(request.session_id, SESSION);
     let requests = pair.requests();
@@ -291,9 +291,9 @@ fn only_a_connection_that_has_served_for_a_while_makes_the_next_attempt_immediat
     const IMMEDIATE: Duration = Duration::from_millis(50);
     let second = Duration::from_secs(1);
     let mut pair = with_watches();
-    // How the server acts, and whether that proves the connection: it is silent; it only restores
-    // watches; it replies to a request too early; it does so late enough but without the watches;
-    // or it does everything.
+    // Each case says what the server does, and whether that proves the connection. The server is
+    // silent; it only restores watches; it replies to a request too early; it replies late enough
+    // but does not restore the watches; or it does everything.
     for (watches, request, lasts, is_of_use) in [
         (false, false, second * 5, false),
         (true, false, second * 5, false),

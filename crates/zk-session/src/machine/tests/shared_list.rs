@@ -90,7 +90,7 @@ fn any_number_of_flights_submitted_at_once_takes_two_lists() {
     for reply in &replies {
         assert_eq!(children(reply), &["a", "b"].into_iter().collect());
         assert_eq!(reply.connection, 1);
-        // All of them share the same bytes.
+        // All replies share the same bytes.
         let [one, other] = [&replies[0], reply].map(|reply| children(reply).iter().next().unwrap());
         assert!(std::ptr::eq(one, other));
     }
@@ -201,8 +201,8 @@ fn an_error_and_a_reply_that_is_too_long_are_shared_too() {
 
 #[test]
 fn a_connection_that_ends_says_of_each_operation_what_is_known() {
-    // How far two flights have progressed: nothing was sent; all was sent; the first list is
-    // complete; the second one was sent; it is complete.
+    // The phases of two flights: nothing was sent; all was sent; the first list is complete; the
+    // second list was sent; the second list is complete.
     let cases = [
         [vec![NOT_SENT; 2], vec![NOT_SENT; 2]],
         [vec![LOST; 2], vec![LOST, NOT_SENT]],
@@ -235,7 +235,7 @@ fn a_connection_that_ends_says_of_each_operation_what_is_known() {
             assert_eq!(errors, expected, "phase {phase}");
         }
         assert_eq!(answered(&pair), [], "each once");
-        // None of it affects the next connection.
+        // None of these requests affects the next connection.
         pair.connect(SESSION);
         assert!(pair.requests().is_empty());
         let next = pair.submit(vec![list("/d")]);
@@ -277,7 +277,7 @@ fn a_list_that_nobody_waits_for_any_more_is_not_sent() {
     pair.session.cancel(pair.now, cancelled);
     pair.session.recall(pair.now, recalled);
     pair.drain();
-    // No request was sent for these two.
+    // No request was sent for these two operations.
     let reply = pair.answer(recalled);
     assert_eq!((reply.results, reply.connection), (vec![Err(OpError::Recalled)], 0));
     pair.sleep(Duration::from_millis(10));
