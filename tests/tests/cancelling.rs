@@ -1,5 +1,5 @@
 //! Acquires, tries and releases of every lock that are dropped at every moment, with every cut of
-//! the connection around it. Nothing stays behind, and the holder is not disturbed.
+//! the connection around that moment. They leave nothing behind, and do not disturb the holder.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ for_each_lock! {
     #[test] locks: [a_cancelled_acquire_does_not_spoil_the_next]
 }
 
-/// Requests of an acquire, and of a try, at which the connection is cut.
+/// Number of requests of an acquire or a try at which the connection is cut.
 const REQUESTS: usize = 8;
 
 fn drop_everywhere<H: Case, W: Case>(is_try: bool) -> usize {
@@ -84,7 +84,7 @@ fn a_try_aborted_after_any_turn_leaves_nothing<H: Case, W: Case>() {
     assert!(points >= 1_000 * Start::all::<H, W>().len(), "{points}");
 }
 
-/// Aborted while the client is disconnected, and while it reconnects.
+/// The acquire is aborted while the client is disconnected, or while it reconnects.
 fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing<H: Case, W: Case>() {
     let mut points = 0;
     for trouble in Trouble::all(second_session(), REQUESTS) {
@@ -105,8 +105,8 @@ fn an_acquire_aborted_at_any_time_after_a_cut_leaves_nothing<H: Case, W: Case>()
     eprintln!("{} behind {}: {points} acquires aborted in time", W::NAME, H::NAME);
 }
 
-/// The contender in the middle is aborted around the moment of its grant, and the one behind it
-/// gets the lock in any case.
+/// The contender in the middle is aborted around the moment of its grant, and the contender behind
+/// it always gets the lock.
 fn a_hand_off_aborted_after_any_turn_leaves_nothing<H: Case, W: Case>() {
     let mut granted_before = 0;
     for turns in 0..50 {
@@ -131,7 +131,7 @@ fn a_hand_off_aborted_after_any_turn_leaves_nothing<H: Case, W: Case>() {
     assert!((1..50).contains(&granted_before), "before and after the grant: {granted_before}");
 }
 
-/// Another contender waits, or none. Its znode survives whatever happens to the release.
+/// Another contender may be waiting. Its znode survives whatever happens to the release.
 fn a_release_dropped_after_any_poll_goes_on_and_leaves_the_next_alone<H: Case, W: Case>() {
     let id = second_session();
     let mut points = 0;
@@ -252,7 +252,7 @@ fn a_cancelled_acquire_does_not_spoil_the_next<C: Case>() {
     });
 }
 
-/// A request that is withdrawn before it has left the process never leaves it.
+/// A request that is withdrawn before the client has sent it is never sent.
 fn an_acquire_cancelled_while_disconnected_sends_no_create<H: Case, W: Case>() {
     run(async {
         let bench = Bench::<H, W>::new(Start::Held).await;

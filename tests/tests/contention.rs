@@ -1,8 +1,8 @@
-//! Several processes fight for each lock, each behind a network that fails at random.
+//! Several processes contend for each lock, each behind a network that fails at random.
 //!
 //! `CONTENTION_SECONDS` sets the duration of each fight. `CONTENTION_SEED` repeats the faults of an
-//! earlier run, and their times. What they hit depends on the machine, so the log of a failing run
-//! is kept.
+//! earlier run, and their times. Which requests the faults hit depends on the machine, so the log
+//! of a failing run is kept.
 #![expect(clippy::disallowed_methods, reason = "other processes are watched, in real time")]
 
 use std::env;
@@ -21,7 +21,7 @@ use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
-/// One fight at a time, since several would compete for the processors.
+/// Only one fight runs at a time, because several would compete for the processors.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 for_each_lock! {
@@ -80,7 +80,7 @@ fn the_checker_accepts_turns() {
 
 #[test]
 fn the_checker_catches_two_holders() {
-    // The second is granted the lock while the first believes that it holds it.
+    // The second process is granted the lock while the first believes that it holds the lock.
     for state in ["Held", "AtRisk"] {
         let overlap = overlap(&format!("release 0 1 10 {state} 1 1020"));
         assert_problem(&overlap, "two holders");
@@ -104,7 +104,7 @@ fn the_checker_catches_a_lock_that_was_lost_by_the_later_holder() {
 
 #[test]
 fn the_checker_catches_a_grant_without_a_lock() {
-    // A cheat has no token, and it is not its turn.
+    // The second process claims a grant without a token, out of turn.
     let cheat = ["grant 1 1 0 /lock/cheat 1 1005", "release 1 1 0 Held 1 1006", ""].join("\n");
     let cheat = ROUND_A.replacen("release", &format!("{cheat}release"), 1);
     let done = "done 1 1 0 Released 1 1050\n";
@@ -150,7 +150,7 @@ fn the_checker_lets_readers_share_and_nobody_else() {
     let check = |log: String| check_of(Contest::of::<Reader>(), &log);
     let shared = check(both_inside((read, 0, 1), (read, 0, 2))).expect("readers share");
     assert_eq!((shared.shared, shared.joins), (2, 1));
-    // They may have been granted the lock in any order.
+    // The readers may have been granted the lock in any order.
     check(both_inside((read, 0, 2), (read, 0, 1))).expect("readers do not wait for each other");
     for (first, second) in [
         ((read, 0, 1), (write, 12, 2)),
@@ -159,7 +159,7 @@ fn the_checker_lets_readers_share_and_nobody_else() {
     ] {
         let problems = check(both_inside(first, second)).expect_err("a writer was not alone");
         assert!(problems[0].contains("two holders"), "{problems:?}");
-        // A process that knows that it has lost the lock is no holder.
+        // A process that knows that it has lost the lock does not count as a holder.
         let log = both_inside(first, second);
         let known = log.replacen("Held", "Lost(SessionExpired)", 1);
         assert_eq!(check(known).expect("the first knows").losses, 1);
@@ -185,7 +185,7 @@ fn the_checker_lets_a_writer_go_on_as_a_reader() {
 #[test]
 fn the_checker_catches_readers_and_writers_that_pass_each_other() {
     let turns = |first: (&str, i64, u32), second: (&str, i64, u32)| {
-        // One after the other.
+        // The first process releases the lock before the second is granted it.
         let log = both_inside(first, second);
         let (head, rest) = log.split_once("grant 1").expect("two grants");
         let (grant, rest) = rest.split_once('\n').expect("lines");
@@ -233,7 +233,7 @@ release 1 1 11 Held 1 1040
 done 1 1 11 Released 1 1050
 ";
 
-/// A log in which process 1 is granted the lock before process 0 writes this line.
+/// Returns a log in which process 1 is granted the lock before process 0 writes this line.
 fn overlap(release: &str) -> String {
     let (grant_b, rest_b) = ROUND_B.split_once('\n').expect("several lines");
     let log = format!("{STARTS}grant 0 1 10 /lock/a 1 1005\n{grant_b}\n{release}\n");
@@ -249,8 +249,9 @@ fn check_of(contest: Contest, log: &str) -> Result<Summary, Vec<String>> {
     check(&records, &Expected { contest, processes: 2, grants_min: 1, mark: 0 })
 }
 
-/// A log of readers and writers in which each process takes a turn, and the second is granted the
-/// lock before the first releases it. Each has a mark, a token and a sequence number.
+/// Returns a log of readers and writers in which each process takes a turn, and the second is
+/// granted the lock before the first releases it. The arguments are the mark, token and sequence
+/// number of each process.
 fn both_inside(first: (&str, i64, u32), second: (&str, i64, u32)) -> String {
     both_inside_after("", first, second)
 }
@@ -272,8 +273,8 @@ fn assert_problem(log: &str, what: &str) {
     assert!(problems.iter().any(|problem| problem.contains(what)), "not {what}: {problems:#?}");
 }
 
-/// Lets the fight go on for this time, and until all processes were served in its last third, within
-/// bounds. Returns the last line of the log after two thirds of the time.
+/// Lets the fight continue for this time, and then, within bounds, until all processes were granted
+/// the lock in the last third. Returns the last line of the log after two thirds of the time.
 async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
     let begin = fixture.observer.now();
     let mut mark = None;
@@ -282,7 +283,7 @@ async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
         sleep(LOOK_INTERVAL).await;
         let records = fight.records();
         let elapsed = fixture.observer.now().saturating_since(begin);
-        // No outage in the last third, in which every process must be served.
+        // The last third has no outage, because every process must be granted the lock in it.
         if elapsed >= outage_at && mark.is_none() {
             outage_at += OUTAGE_INTERVAL;
             cut_off_the_last(fight, &records);
@@ -297,14 +298,14 @@ async fn go_on(fight: &mut Fight, fixture: &Fixture, time: Duration) -> usize {
     }
 }
 
-/// Cuts off the process that was granted the lock last, for longer than its session lives.
+/// Cuts off the process that was granted the lock last, for longer than its session timeout.
 fn cut_off_the_last(fight: &Fight, records: &[Record]) {
     if let Some(last) = records.iter().rfind(|record| record.event == Event::Grant) {
         fight.cut_off(last.process, OUTAGE);
     }
 }
 
-/// True if enough has happened. How long that takes depends on the machine.
+/// Returns whether enough has happened. How long that takes depends on the machine.
 fn had_enough(fight: &Fight, records: &[Record], mark: usize) -> bool {
     let network = fight.network();
     fight.all_served(records, GRANTS_MIN, 0)
@@ -345,6 +346,6 @@ const PROCESSES: usize = 5;
 const GRANTS_MIN: usize = 5;
 /// Time between outages that end sessions. A short run has none.
 const OUTAGE_INTERVAL: Duration = Duration::from_secs(6);
-/// Longer than the contenders' sessions live, and shorter than any timeout of the suite.
+/// Longer than the contenders' session timeouts, and shorter than any timeout of the suite.
 const OUTAGE: Duration = Duration::from_secs(6);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

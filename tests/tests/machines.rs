@@ -80,7 +80,7 @@ fn other_name() -> String {
     format!("{:032x}-lock-0000000000", 9)
 }
 
-/// The opcodes of the flight that a step submits.
+/// Returns the opcodes of the flight that a step submits.
 fn ops<T: std::fmt::Debug>(step: &Step<T>) -> Vec<OpCode> {
     let Step::Submit(flight) = step else { panic!("no flight: {step:?}") };
     ops_of(flight)

@@ -254,7 +254,7 @@ impl<W: Case> Scene<W> {
         Some((client, "no contender is ahead".to_owned()))
     }
 
-    /// Paths of the znodes of all contenders, in their order.
+    /// Returns the paths of the znodes of all contenders, in their order.
     fn places(&self) -> Vec<String> {
         if W::MARK.is_none() {
             return vec![LOCK.to_owned()];

@@ -8,7 +8,8 @@ use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
-/// The id that the server derives from [`CREDENTIALS`]: the name, and a hash of name and password.
+/// The id that the server derives from [`CREDENTIALS`]: the name, and a hash of the name and the
+/// password.
 const DIGEST_ID: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
 
 fn locked() -> CreateOptions {
@@ -81,7 +82,7 @@ async fn only_the_owner_gets_at_a_znode_of_the_owner() {
     assert_eq!(other.delete("/a/b", None).await, no_auth());
     let check = other.commit(Multi::new().check("/a", None)).await;
     assert_eq!(check, Err(MultiError::Refused { index: 0, code: ErrorCode::NO_AUTH }));
-    // Lists are not inherited.
+    // Access control lists are not inherited.
     assert_eq!(other.set_data("/a/b", "x", None).await.unwrap().version, Version(1));
 
     let (data, stat) = owner.get_data("/a").await.unwrap();
@@ -182,7 +183,7 @@ async fn a_znode_is_deleted_by_leave_of_its_parent() {
     assert_eq!(other.delete("/a", None).await, Ok(()));
 }
 
-/// Servers report a missing znode first, then missing permissions, then anything else.
+/// Servers check for a missing znode first, then for missing permissions, then for anything else.
 #[tokio::test]
 async fn permissions_have_their_place_among_the_refusals() {
     let fixture = Fixture::start().await;

@@ -12,7 +12,7 @@ use zk_tests::wait::event;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// An address at which no server listens.
+/// Returns an address at which no server listens.
 async fn dead_host() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().to_string()
@@ -116,7 +116,7 @@ async fn events_name_the_path_as_the_client_knows_it() {
 async fn a_dead_host_in_the_list_does_no_harm() {
     let fixture = Fixture::start().await;
     let hosts = format!("{},{}", dead_host().await, fixture.target.hosts());
-    // The list is shuffled. With these seeds either address comes first.
+    // The client shuffles the list. These seeds cover both orders of the two addresses.
     for seed in 0..4 {
         let client = fixture.builder_at(&hosts).seed(seed).connect().await.unwrap();
         assert!(client.exists("/").await.unwrap().is_some());

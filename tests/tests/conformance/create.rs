@@ -64,7 +64,7 @@ async fn later_transactions_have_greater_zxids() {
     let third = client.set_data("/a", "x", None).await.unwrap().mzxid;
     assert!(first < second && second < third);
     assert_eq!(refusal(&client, "/a", PERSISTENT).await, server(ErrorCode::NODE_EXISTS));
-    // The refused create has used up a zxid as well.
+    // The refused create has also used up a zxid.
     let fourth = create(&client, "/c", PERSISTENT).await.stat.czxid;
     assert!(fourth.0 >= third.0 + 2, "{third} then {fourth}");
 }
@@ -92,7 +92,8 @@ async fn sequence_numbers_count_the_creates_of_the_parent() {
     assert_eq!(create(&client, "/q/a-", sequential).await.path, "/q/a-0000000000");
     let ephemeral = CreateMode::EphemeralSequential;
     assert_eq!(create(&client, "/q/b-", ephemeral).await.path, "/q/b-0000000001");
-    // Creates of other modes count too, deletes do not count back, and refused creates do not count.
+    // Creates of other modes also increase the counter, deletes do not decrease it, and refused
+    // creates do not change it.
     create(&client, "/q/plain", PERSISTENT).await;
     client.delete("/q/a-0000000000", None).await.unwrap();
     client.delete("/q/plain", None).await.unwrap();
@@ -138,7 +139,7 @@ async fn a_container_looks_like_a_persistent_znode() {
     assert_eq!(client.exists("/c").await.unwrap().unwrap().cversion, Version(5));
 }
 
-/// Servers have this switched off by default, and refuse it with an error of its own.
+/// By default, servers have this feature switched off, and refuse the create with a specific error.
 #[tokio::test]
 async fn a_znode_with_a_time_to_live_is_created_or_declared_unsupported() {
     let fixture = Fixture::start().await;

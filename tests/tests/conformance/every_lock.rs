@@ -1,5 +1,5 @@
-//! What holds for every lock. A scenario has a holder and a waiter that it keeps out. In a queue
-//! there may be a rival between them, which excludes both.
+//! Properties that every lock must have. A scenario has a holder, and a waiter that the holder
+//! keeps out. A queue may have a rival between them, which excludes both.
 
 use std::cmp::Reverse;
 use std::future::IntoFuture as _;
@@ -65,8 +65,8 @@ async fn owner(fixture: &Fixture) -> Client {
     fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
 }
 
-/// Creates the directory of the contender znodes. Its creator may do everything, and all other
-/// clients have these permissions.
+/// Creates the directory of the contender znodes. Its owner has all permissions, and all other
+/// clients have the permissions `everybody`.
 async fn directory<C: Case>(owner: &Client, everybody: Permissions) {
     let list = Acl::creator_all().into_iter().chain([Acl::new(everybody, "world", "anyone")]);
     let options = CreateOptions::from(CreateMode::Persistent).acl(list.collect());
@@ -86,7 +86,7 @@ async fn cleaned_up(client: &Client) {
     .await;
 }
 
-/// The transaction that has created a contender znode.
+/// Returns the zxid of the transaction that created a contender znode.
 async fn czxid(client: &Client, path: &str) -> i64 {
     client.exists(path).await.unwrap().expect("its holder holds").czxid.0
 }
@@ -146,7 +146,7 @@ async fn a_try_takes_a_free_lock_and_leaves_a_busy_one<H: Case, W: Case>() {
     other.sync(LOCK).await.unwrap();
     assert!(W::of(&other).try_acquire().await.unwrap().is_none());
     assert!(W::of(&client).try_acquire().await.unwrap().is_none(), "it is not reentrant");
-    // A try only reads, and nothing was created.
+    // A try only reads, so nothing was created.
     assert_eq!(client.exists(H::directory()).await.unwrap().unwrap(), before);
     guard.release().await.unwrap();
     other.sync(LOCK).await.unwrap();
@@ -191,7 +191,8 @@ async fn an_acquire_may_be_dropped_at_every_await_point<C: Case>() {
     guard.release().await.unwrap();
 }
 
-/// The holder releases as soon as the other contender waits, so the last of these waits are granted.
+/// The holder releases the lock as soon as the other contender waits, so the last of these acquires
+/// succeed.
 async fn a_wait_may_be_dropped_at_every_await_point<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -314,7 +315,7 @@ async fn a_guard_is_lost_when_somebody_deletes_its_znode<H: Case, W: Case>() {
     until_znodes::<W>(&client, 0).await;
 }
 
-/// Whether or not its event has come yet.
+/// The validation does not need the event of the deletion, which may not have arrived yet.
 async fn a_validation_notices_that_the_znode_is_gone<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
@@ -332,8 +333,9 @@ async fn a_deleted_directory_is_made_again_by_who_waits<H: Case, W: Case>() {
     let before = czxid(&client, holder.path()).await;
     let next = Waiter::queue(&W::of(&other)).await;
     let (mut paths, _) = znodes::<W>(&client).await;
-    // The waiter gets the event of its own znode first. In the opposite order it may take the
-    // deletion ahead for its turn, hold the lock, and then learn that its own znode is gone too.
+    // The waiter gets the event of its own znode first. In the opposite order, it may conclude from
+    // the deletion ahead that it is next, hold the lock, and then learn that its own znode is gone
+    // too.
     if W::MARK.is_some() {
         paths.sort_unstable_by_key(|path| Reverse(number(path)));
     }
@@ -383,7 +385,7 @@ async fn a_session_that_expires_while_holding_loses_the_lock_and_the_next_may_ha
     let holder = acquire(&H::of(&victim.client)).await;
     let next = Waiter::queue(&W::of(&client)).await;
     victim.expire().await;
-    // No event reaches the holder, which knows by its deadline.
+    // No event reaches the holder, so it learns of the loss from its deadline.
     let next = next.guard().await;
     let reason = soon("the loss", holder.lost()).await;
     assert_eq!(reason, LostReason::DeadlinePassed);
@@ -397,7 +399,7 @@ async fn a_session_that_expires_while_holding_loses_the_lock_and_the_next_may_ha
         "{released:?}"
     );
     assert_eq!(next.validate().await, Ok(()));
-    // Its client continues in the new session.
+    // The client of the lost holder continues in the new session.
     let again = Waiter::queue(&H::of(&victim.client)).await;
     assert_eq!(next.release().await, Ok(Released::Released));
     assert_eq!(again.guard().await.release().await, Ok(Released::Released));
@@ -420,7 +422,7 @@ async fn a_directory_that_may_not_be_written_refuses_and_nothing_is_left<H: Case
     until_znodes::<W>(&owner, 0).await;
     let holder = acquire(&H::of(&owner)).await;
     other.sync(LOCK).await.unwrap();
-    // The lock is held, and the client may read that.
+    // The lock is held, and the client has permission to read that.
     assert!(waiter.try_acquire().await.unwrap().is_none());
     let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
     assert!(is_refused(&error, FailedAction::Create), "{error}");
@@ -436,7 +438,7 @@ async fn a_directory_that_cannot_be_is_refused_with_the_reason<C: Case>() {
     let error = C::of(&client).acquire().timeout(PATIENCE).await.unwrap_err();
     let LockError::Refused { code, .. } = &error else { panic!("{error}") };
     assert_eq!(*code, ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
-    // The cleanup finds nothing to do, and ends.
+    // The cleanup has nothing to do, and ends.
     cleaned_up(&client).await;
 }
 
@@ -498,7 +500,7 @@ async fn a_lost_reply_leaves_no_ghost<H: Case, W: Case>() {
         guard.release().await.unwrap();
         assert_eq!(znodes::<W>(&other).await.0, [""; 0]);
     }
-    // The same with a waiter.
+    // The same must be true while another contender waits.
     for _ in 0..3 {
         let holder = acquire(&H::of(&other)).await;
         proxy.lose_replies();
@@ -565,7 +567,7 @@ async fn a_contender_that_gives_up_in_the_middle_is_passed_over<H: Case, W: Case
     until_znodes::<W>(&clients[0], 0).await;
 }
 
-/// Path of the znode of a client.
+/// Returns the path of the znode of a client.
 async fn znode_of<C: Case>(fixture: &Fixture, client: &Client) -> String {
     for path in znodes::<C>(client).await.0 {
         let stat = client.exists(&path).await.unwrap().expect("the contender has a znode");
@@ -619,14 +621,14 @@ async fn a_waiter_that_loses_its_znode_goes_to_the_end<H: Case, W: Case>() {
     until_znodes::<W>(&clients[0], 0).await;
 }
 
-/// The waiter watches the directory instead.
+/// The waiter cannot watch the holder's znode, so it watches the directory instead.
 async fn a_holder_that_may_not_be_read_is_waited_for<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     let secret = H::with(&owner, |lock| lock.acl(Acl::creator_all()));
     let holder = acquire(&secret).await;
     let mut waiter = Waiter::queue(&W::of(&other)).await;
-    // The directory changes, but the holder stays.
+    // The directory changes, but the holder keeps the lock.
     let passer_by = Waiter::queue(&W::of(&fixture.client().await)).await;
     drop(passer_by);
     until_znodes::<W>(&owner, 2).await;

@@ -133,7 +133,7 @@ async fn a_holder_that_was_replaced_knows_it_and_removes_nothing() {
     assert_eq!(next.release().await, Ok(Released::Released));
 }
 
-/// The znode belongs to the same session, but to another guard.
+/// The new znode belongs to the same session, but to another guard.
 #[tokio::test]
 async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothing() {
     let fixture = Fixture::start().await;
@@ -141,7 +141,7 @@ async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothi
     let lock = ExclusiveLock::of(&client);
     acquire(&lock).await.release().await.unwrap();
     let guard = acquire(&lock).await;
-    // Long before the new holder watches its znode.
+    // The test deletes the znode while the holder does not watch it yet.
     client.delete(LOCK, None).await.unwrap();
     let next = acquire(&lock).await;
     assert_eq!(next.session(), guard.session());
@@ -172,7 +172,7 @@ async fn who_may_not_read_the_holder_is_refused() {
     acquire(&lock).await.release().await.unwrap();
 }
 
-/// The lock lists nothing, so clients need no permission to read the directory.
+/// The lock never lists the directory, so clients need no permission to read it.
 #[tokio::test]
 async fn create_and_delete_are_enough_in_the_directory() {
     let fixture = Fixture::start().await;

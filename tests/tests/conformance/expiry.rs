@@ -1,7 +1,7 @@
 //! The expiry of a session whose client is cut off.
 //!
 //! A proxy that forwards nothing separates the client from its server, and the watch of an observer
-//! fires when the server has expired the session. No test depends on how long that takes.
+//! fires when the server has expired the session. No test depends on how long the expiry takes.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(super) struct Victim {
 }
 
 impl Victim {
-    /// A client with an ephemeral znode `/e`. After `give_up` without a server it treats its session
-    /// as expired.
+    /// Starts a client with an ephemeral znode `/e`. After `give_up` without a server, the client
+    /// treats its session as expired.
     pub(super) async fn start(give_up: Duration, renew: bool) -> Self {
         Self::with_timeout(SHORT_SESSION, give_up, renew).await
     }
@@ -62,7 +62,7 @@ impl Victim {
         assert_eq!(observer.exists(&path).await, Ok(None));
     }
 
-    /// As [`Victim::expire`], if the client is blocked already.
+    /// Waits like [`Victim::expire`], for a client that is already blocked.
     pub(super) async fn expire_while_blocked(&self) {
         let path = self.fixture.full("/e");
         self.fixture.observer.sync("/").await.unwrap();
@@ -159,7 +159,7 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
     status(client, "the giving up", |now| now.session.is_none()).await;
     victim.proxy.resume();
     let after = victim.next_session().await;
-    // Whether or not the server had expired the old session, it is over now.
+    // The old session is over now, whether or not the server had expired it earlier.
     client.sync("/").await.unwrap();
     assert_eq!(client.exists("/e").await, Ok(None));
     assert_eq!(client.session_id(), after.session);
@@ -167,13 +167,14 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
 
 #[tokio::test]
 async fn idle_sessions_are_kept_alive() {
-    // Long enough for a few late pings.
+    // The timeout is long enough for a few late pings.
     let timeout = 2 * SHORT_SESSION;
     let victim = Victim::with_timeout(timeout, NEVER, true).await;
     let idle = victim.fixture.builder().session_timeout(timeout);
     let idle = idle.connect_within(Duration::from_secs(30)).connect().await.unwrap();
     let stat = idle.create("/idle", "", EPHEMERAL).await.unwrap().stat;
-    // The victim has the same timeout, and its last request came after the idle client's.
+    // The victim has the same timeout, and sends its last request after the idle client's last
+    // request.
     victim.client.sync("/").await.unwrap();
     victim.expire().await;
     let seen = victim.fixture.observer.exists(&victim.fixture.full("/idle")).await.unwrap();

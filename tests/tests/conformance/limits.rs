@@ -1,4 +1,4 @@
-//! Large requests, large replies, and many of either.
+//! Large requests, large replies, and large numbers of both.
 
 use bytes::Bytes;
 use zk_session::{CreateMode, ErrorCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Version};
@@ -6,8 +6,8 @@ use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// The most data that fits into a setData request: the rest is xid, opcode, path, length of the
-/// data, and version.
+/// Returns the maximum length of the data in a setData request. The rest of the request consists of
+/// the xid, opcode, path, length of the data, and version.
 fn data_max(full_path: &str) -> usize {
     REQUEST_LIMIT_DEFAULT - 8 - (4 + full_path.len()) - 4 - 4
 }
@@ -39,7 +39,7 @@ async fn a_longer_request_is_not_sent() {
     assert_eq!(client.status().connection, 1);
 }
 
-/// A client without a limit of its own meets the server's limit.
+/// A client that does not limit the length of its requests exceeds the server's limit.
 #[tokio::test]
 async fn a_server_drops_the_connection_over_a_request_beyond_its_limit() {
     let fixture = Fixture::start().await;
@@ -65,7 +65,7 @@ async fn a_reply_beyond_the_limit_fails_its_own_request_only() {
     let missing = client.get_data("/missing");
     let after = client.get_data("/small");
     assert_eq!(before.await.unwrap().0, "s");
-    // The rest of a reply: header, length of the data, and stat.
+    // The rest of the reply consists of the header, the length of the data, and the stat.
     assert_eq!(large.await, Err(OpError::ResponseTooLarge(300_000 + 16 + 4 + 68)));
     assert_eq!(missing.await, Err(OpError::Server(ErrorCode::NO_NODE)));
     assert_eq!(after.await.unwrap().0, "s");
@@ -93,7 +93,7 @@ async fn many_requests_at_once_are_answered_in_the_order_of_calls() {
     client.create("/a", "", PERSISTENT).await.unwrap();
     let writes: Vec<_> = (0..500).map(|at| client.set_data("/a", format!("{at}"), None)).collect();
     let read = client.get_data("/a");
-    // Awaited in reverse order, which must not matter.
+    // The replies are awaited in reverse order, which must not matter.
     assert_eq!(read.await.unwrap().0, "499");
     for (version, write) in (1..501).zip(writes).rev() {
         assert_eq!(write.await.unwrap().version, Version(version));

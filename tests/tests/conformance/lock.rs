@@ -1,4 +1,4 @@
-//! The fair lock, besides the properties of [every lock](super::every_lock).
+//! The properties of the fair lock that are not properties of [every lock](super::every_lock).
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn one_client_may_stand_in_the_queue_often() {
     last.guard().await.release().await.unwrap();
 }
 
-/// Whether or not its event has come yet.
+/// The transaction contains every kind of operation.
 #[tokio::test]
 async fn a_transaction_is_committed_while_the_lock_is_held() {
     let fixture = Fixture::start().await;
@@ -68,7 +68,7 @@ async fn a_refused_transaction_names_the_operation_and_applies_nothing() {
     assert_eq!(guard.release().await, Ok(Released::Released));
 }
 
-/// Whether or not its event has come yet.
+/// The server refuses the transaction even if the event of the deletion has not arrived yet.
 #[tokio::test]
 async fn a_transaction_after_the_znode_is_gone_applies_nothing() {
     let fixture = Fixture::start().await;
@@ -76,7 +76,7 @@ async fn a_transaction_after_the_znode_is_gone_applies_nothing() {
     let guard = acquire(&FairLock::of(&client)).await;
     let next = Waiter::queue(&FairLock::of(&other)).await;
     client.create("/paid", "", CreateMode::Persistent).await.unwrap();
-    // Both are submitted at once, before the event of the deletion can arrive.
+    // Both requests are submitted at once, before the event of the deletion can arrive.
     let deleted = client.delete(guard.path(), None);
     let late = guard.transaction(Multi::new().set_data("/paid", "late", None));
     deleted.await.unwrap();
@@ -99,7 +99,8 @@ async fn a_lost_reply_of_a_transaction_leaves_a_doubt_that_repeating_it_resolves
     proxy.lose_replies();
     let unknown = guard.transaction(unique()).await.unwrap_err();
     assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
-    // It was applied, unless the lost reply was that of another request. Now it is, exactly once.
+    // The transaction was applied, unless the lost reply belonged to another request. Now it is
+    // applied exactly once.
     let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
     let repeated = guard.transaction(unique()).await;
     assert!(repeated.is_ok() || repeated == Err(exists), "{repeated:?}");

@@ -1,8 +1,8 @@
 //! The behaviour of servers on which the client and the locks rely, as tests for every server.
 //!
 //! The list of tests is the same for every target; see [`zk_tests::target`] for the choice of the
-//! target. A difference between two targets is a bug of the in-process server, or an assumption of
-//! this project that does not hold.
+//! target. A difference between two targets is a bug of the in-process server, or a wrong
+//! assumption of this project.
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! Writes that are applied together or not at all.
+//! Multis: writes that are applied together or not at all.
 
 use zk_session::{
     Client, CreateMode, ErrorCode, Multi, MultiError, MultiOutcome, OpError, Version,
@@ -39,7 +39,7 @@ async fn every_operation_has_its_outcome() {
         (checked, deleted, checked_too),
         (&MultiOutcome::Checked, &MultiOutcome::Deleted, &MultiOutcome::Checked)
     );
-    // The stat is that after the operation, and not every server returns it.
+    // The stat describes the znode after the operation. Not every server returns it.
     let MultiOutcome::Created { path, stat } = created else { panic!("{created:?}") };
     assert_eq!(path, "/p/a");
     assert!(stat.is_none_or(|stat| stat.czxid == now.czxid && stat.version == Version(0)));
@@ -65,7 +65,7 @@ async fn all_operations_share_one_transaction() {
     for path in ["/a/b", "/a/c"] {
         assert_eq!(client.exists(path).await.unwrap().unwrap().czxid, parent.czxid);
     }
-    // For containers every server returns the stat.
+    // Every server returns the stat of a container.
     let container = outcomes.get(1);
     assert!(
         matches!(container, Some(MultiOutcome::Created { stat: Some(stat), .. }) if stat.czxid == parent.czxid),

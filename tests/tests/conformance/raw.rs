@@ -1,7 +1,7 @@
 //! Raw frames, without the client: the requests of a captured session with a real server are sent
 //! again, and must get the same replies.
 //!
-//! Values that cannot be the same twice (zxids, times, session ids) are masked, everything else is
+//! Values that differ between runs (zxids, times, session ids) are masked. Everything else is
 //! compared: whole replies where they were captured, and error codes everywhere.
 
 use bytes::Bytes;
@@ -17,8 +17,8 @@ use zk_session::Client;
 use zk_tests::target::{Fixture, remove};
 use zk_tests::wire::{self, Connection, frame, new_session};
 
-/// The server version whose replies are compared. Where a reply was not kept, that of the other
-/// version is used.
+/// The versions of servers whose replies were captured. If the reply of one version was not kept,
+/// the reply of the next version is used.
 const VERSIONS: [&str; 3] = ["@zk-3.8.0", "@zk-3.9.3", ""];
 
 /// Captured frames by name.
@@ -41,14 +41,14 @@ impl Golden {
         self.find(name).unwrap_or_else(|| panic!("no captured frame {name}"))
     }
 
-    /// The payload of a captured reply.
+    /// Returns the payload of a captured reply.
     fn reply(&self, name: &str) -> Option<Bytes> {
         let frame = VERSIONS.iter().find_map(|version| self.find(&format!("{name}{version}")))?;
         Some(frame.slice(4..))
     }
 }
 
-/// A connection to the first server.
+/// Opens a connection to the first server.
 async fn connect(fixture: &Fixture) -> Connection {
     Connection::open(fixture.target.address().await).await
 }
@@ -88,7 +88,7 @@ fn masked(response: Response) -> Response {
         }
         Response::Multi(results) => {
             let result = |result| match result {
-                // Servers differ in which of the two they return.
+                // Some servers return `Create2`, and others return `Create`.
                 MultiResult::Create2 { path, .. } => MultiResult::Create { path },
                 MultiResult::SetData(reply) => MultiResult::SetData(stat(reply)),
                 other => other,
@@ -113,8 +113,8 @@ fn masked(response: Response) -> Response {
     }
 }
 
-/// A request of the captured session: the captured frame if it was kept, otherwise the same bytes,
-/// encoded again.
+/// How to send a request of the captured session: as the captured frame if it was kept, otherwise
+/// as the same bytes, encoded again.
 enum Send {
     Captured,
     Made(i32, Request),
@@ -154,8 +154,8 @@ impl Step {
         let asked = RequestHeader::decode(&mut Reader::new(sent.slice(4..))).unwrap();
         assert_eq!((header.xid, header.err), (asked.xid, self.code), "{name}");
         let events: Vec<_> = events.iter().map(|(kind, path)| (*kind, path.as_str())).collect();
-        // On a server with a zxid beyond 2^31, the restored watches of the captured frame are
-        // outdated.
+        // On a server with a zxid beyond 2^31, the relative zxid of the captured frame is outdated,
+        // so the restored watches fire at once.
         if name != "setwatches" {
             assert_eq!(events, self.events, "{name}");
         }
@@ -264,14 +264,14 @@ fn second_half() -> Vec<Step> {
 /// the only test without a subtree of its own.
 async fn clean(client: &Client) {
     for path in ["/g", "/nope"] {
-        // The captured list allows clients with another address only to read.
+        // The captured access control list allows clients with another address only to read.
         let _ = client.set_acl(path, Acl::open(), None).await;
         remove(client, path).await.unwrap();
     }
 }
 
-/// The captured list grants everything to `127.0.0.1`. A client with another address would lose
-/// its access.
+/// Sends the captured request, whose list grants everything to `127.0.0.1`. A client with another
+/// address would lose its access, so it sends an open list instead.
 async fn set_acl(connection: &mut Connection, golden: &Golden) {
     let (xid, request) = (15, Request::WhoAmI);
     let who = wire::request(xid, &request);
@@ -319,7 +319,7 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     let (_, header, body) = connection.reply().await;
     let undecodable = ErrorCode::MARSHALLING_ERROR;
     assert_eq!((header.xid, header.err, body.remaining()), (34, undecodable, 0));
-    // The session's own ephemeral is deleted first, and the session watches the parent.
+    // The server first deletes the session's own ephemeral, and the session watches the parent.
     let close = Step::made("closesession", 35, Request::CloseSession, OK)
         .events(&[(EventType::NODE_CHILDREN_CHANGED, "/g")]);
     close.run(&mut connection, &golden).await;
@@ -327,8 +327,8 @@ async fn the_captured_session_is_answered_as_it_was_then() {
     clean(&fixture.observer).await;
 }
 
-/// On servers without znodes with a time to live, an ordinary one replaces it in the rest of the
-/// session.
+/// Creates a znode with a time to live. If the server does not support this, an ordinary znode
+/// replaces it in the rest of the session.
 async fn create_ttl(fixture: &Fixture, connection: &mut Connection, golden: &Golden) {
     connection.send(&golden.request("create_ttl_request")).await;
     let (_, header, mut body) = connection.reply().await;
@@ -455,7 +455,8 @@ async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
     }
 }
 
-/// The barrier of the locks: even a multi that fails advances the zxid in replies.
+/// The write barrier of the locks relies on this: even a multi that fails advances the zxid in
+/// replies.
 #[tokio::test]
 async fn a_multi_of_a_check_moves_the_zxid_and_reads_do_not() {
     let fixture = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! Watches across a lost connection: they report changes during the outage, and nothing else.
+//! Watches whose connection is lost: they report changes during the outage, and nothing else.
 
 use std::time::Duration;
 
@@ -130,7 +130,8 @@ async fn a_znode_made_again_meanwhile_counts_as_changed() {
     assert_eq!(kind(&mut data).await, EventType::NODE_DATA_CHANGED);
 }
 
-/// Changes count from the zxid before the first loss.
+/// The watch reports changes since the zxid that the client knew before it lost the first
+/// connection.
 #[tokio::test]
 async fn a_change_is_told_although_the_next_connections_are_lost_too() {
     let fixture = Fixture::start().await;
@@ -184,7 +185,7 @@ async fn a_watcher_dropped_during_the_loss_is_not_missed() {
 async fn thousands_of_watches_are_restored() {
     let fixture = Fixture::start().await;
     let proxy = fixture.proxy().await;
-    // A server may need more time for them than for a handshake.
+    // A server may need more time to restore the watches than for a handshake.
     let builder = fixture.builder_at(proxy.addr()).connect_timeout(Duration::from_secs(2));
     let client = builder.connect().await.unwrap();
     let padding = "x".repeat(150);

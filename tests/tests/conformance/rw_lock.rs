@@ -13,7 +13,7 @@ use zk_tests::wait::{PATIENCE, assert_silent, now, soon};
 
 use crate::expiry::{NEVER, Victim};
 
-/// The sequence number that a server has appended.
+/// Returns the sequence number that the server appended to the path.
 fn sequence(path: &str) -> &str {
     path.get(path.len().saturating_sub(10)..).unwrap()
 }
@@ -126,7 +126,7 @@ async fn a_writer_that_becomes_a_reader_keeps_its_place() {
     until_znodes::<Writer>(&clients[0], 0).await;
 }
 
-/// The writer's znode is watched by then, and the event of its deletion comes before the reply to
+/// The client watches the writer's znode, and the event of its deletion arrives before the reply to
 /// the downgrade.
 #[tokio::test]
 async fn the_end_of_the_writers_znode_is_not_the_loss_of_the_reader() {
@@ -296,7 +296,7 @@ async fn the_contenders_can_be_seen_in_their_order() {
     );
     assert_eq!(seen[0].path, first.path());
     assert!(seen.is_sorted_by_key(|one| one.since));
-    // To another kind of lock, these contenders are unknown.
+    // Another kind of lock does not recognize these contenders.
     let error = FairLock::of(&client).contenders().await.unwrap_err();
     assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
     drop((second, third));
@@ -341,7 +341,8 @@ async fn assert_mixed<C: Case>(lock: &C, holder: &str) {
     assert_eq!(lock.try_acquire().await.unwrap_err(), mixed);
 }
 
-/// A waiter that lists while a foreign contender is there would be refused too. Here none lists.
+/// A waiter that lists the queue while it contains a contender of another kind would also be
+/// refused. In this test, no waiter lists.
 #[tokio::test]
 async fn strangers_who_are_refused_leave_the_queue_as_it_was() {
     let fixture = Fixture::start().await;
@@ -396,8 +397,8 @@ async fn contenders_with_names_of_ones_own_exclude_each_other_across_clients() {
     until_znodes::<Writer>(&client, 0).await;
 }
 
-/// A client of the lock with this naming. It acquires in turns as a reader, as a writer that becomes
-/// a reader, and as a writer.
+/// Lets clients of the lock with this naming acquire it in turn as a reader, as a writer that
+/// becomes a reader, and as a writer.
 async fn take_turns(naming: impl Fn() -> RwNaming, marks: [&str; 2]) {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
@@ -449,7 +450,7 @@ async fn readers_and_writers_with_kazoos_names_respect_each_other() {
     take_turns(RwNaming::kazoo, ["__rlock__", "__lock__"]).await;
 }
 
-/// While a writer of Curator's becomes a reader, its two znodes have the same sequence number.
+/// While a writer of Curator becomes a reader, it has two znodes with the same sequence number.
 /// Whichever of them is deleted first, no contender behind them may get the lock too early.
 struct Pair {
     _fixture: Fixture,
@@ -459,7 +460,7 @@ struct Pair {
 
 const PASSED: usize = 3;
 
-/// One of the two znodes.
+/// One of the two znodes of a [`Pair`].
 #[derive(Clone, Copy)]
 enum Half {
     Read,
@@ -474,8 +475,8 @@ impl Half {
         }
     }
 
-    /// The ids in front of the marks differ too, so that the order of names does not determine which
-    /// of the two is found first.
+    /// Returns the path of the znode. The ids before the marks differ too, so that the tests cover
+    /// both orders of the names.
     fn path(self, is_swapped: bool) -> String {
         let (id, mark) = match self {
             Self::Read => (if is_swapped { "b" } else { "a" }, "READ"),
@@ -486,8 +487,8 @@ impl Half {
 }
 
 impl Pair {
-    /// Contenders of this project get higher numbers than the pair, because other creates have used
-    /// up the lower ones.
+    /// Creates the queue of a pair. Contenders of this project get higher numbers than the pair,
+    /// because other creates have used up the lower numbers.
     async fn start(is_swapped: bool) -> Self {
         let fixture = Fixture::start().await;
         let (curator, client) = (fixture.client().await, fixture.client().await);
@@ -560,7 +561,8 @@ async fn a_writer_behind_a_pair_of_one_number_waits_for_both() {
     }
 }
 
-/// Reader and writer wait together, and the second znode is deleted with its session.
+/// A reader and a writer wait together, and the second znode of the pair is deleted with its
+/// session.
 #[tokio::test]
 async fn a_queue_behind_a_pair_of_one_number_keeps_its_order() {
     for first in [Half::Read, Half::Write] {
@@ -588,7 +590,7 @@ async fn a_queue_behind_a_pair_of_one_number_keeps_its_order() {
         assert!(late.is_waiting());
         writing.release().await.unwrap();
         late.guard().await.release().await.unwrap();
-        // Only the znodes that have used up the numbers.
+        // Only the znodes that have used up the lower numbers are left.
         until_znodes::<Writer>(&pair.ours[0], PASSED).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Sessions and their connections: what survives a lost connection, what ends, and what is reported.
+//! Sessions and their connections: what survives the loss of a connection, what ends, and what the
+//! client reports.
 
 use std::time::Duration;
 
@@ -117,7 +118,7 @@ async fn requests_without_a_connection_wait_for_the_next_in_order() {
         assert_eq!(write.await.unwrap().version, Version(version));
     }
     assert_eq!(read.await.unwrap().0, "19");
-    // Operations whose futures were dropped were not sent.
+    // The client does not send operations whose futures were dropped.
     assert_eq!(client.exists("/dropped").await, Ok(None));
     assert_eq!(client.session_id(), before.session);
 }

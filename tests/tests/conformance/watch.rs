@@ -1,4 +1,4 @@
-//! One-shot watches: what fires them, what does not, and in which order.
+//! One-shot watches: which changes fire them, which do not, and in which order.
 
 use jute_codec::{ReadRequest, Request, SetDataRequest, Version};
 use zk_session::recipe::{Flight, Lane, LaneEvent, Operation, Session, Token, WatchNumber};
@@ -130,7 +130,7 @@ async fn a_watch_fires_once() {
     client.set_data("/a", "2", None).await.unwrap();
     assert_eq!(kind(&mut watcher).await, CHANGED);
     assert_eq!(watcher.changed().await, Err(WatchEnded::Closed));
-    // Another read leaves another watch.
+    // Another read sets another watch.
     let mut again = on_data(&client, "/a").await;
     assert_silent(&client, &mut again).await;
     client.set_data("/a", "3", None).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_deletion_ends_the_watches_on_data_and_on_children() {
     for watcher in &mut watchers {
         assert_eq!(kind(watcher).await, DELETED);
     }
-    // No watch is left that another znode of this name could fire.
+    // No watch remains that another znode with this name could fire.
     client.create("/a", "", PERSISTENT).await.unwrap();
     let mut next = on_children(&client, "/a").await;
     assert_silent(&client, &mut next).await;
@@ -236,7 +236,7 @@ async fn watches_end_with_their_client() {
     assert_eq!(watcher.changed().await, Err(WatchEnded::Closed));
 }
 
-/// Submits requests as one flight. Those with a number leave a watch with that number.
+/// Submits requests as one flight. A request with a number sets a watch with that number.
 fn submit(lane: &mut Lane, requests: Vec<(Request, Option<u64>)>) -> Token {
     let operation = |(request, number): (Request, Option<u64>)| Operation {
         request,
@@ -247,8 +247,8 @@ fn submit(lane: &mut Lane, requests: Vec<(Request, Option<u64>)>) -> Token {
     lane.submit(Flight { operations, session: None, deadline: None }).unwrap()
 }
 
-/// The next events, without those of the session: `"reply"`, or the number of the watch and the
-/// event.
+/// Returns the next replies and watch events, without session events: `"reply"`, or the number of
+/// the watch and its event.
 async fn story(lane: &mut Lane, length: usize) -> Vec<String> {
     let mut story = Vec::new();
     while story.len() < length {

@@ -1,8 +1,8 @@
-//! A thousand contenders for one lock, as tasks of one client and with sessions of their own. The
-//! cost of a hand-off must not grow with the length of the queue.
+//! A thousand contenders for one lock, as tasks of one client or with a session each. The cost of a
+//! hand-off must not grow with the length of the queue.
 //!
-//! The crowds of `standing` wait with every option at its default. It bounds what they cost while
-//! nothing happens.
+//! The crowds of the module `standing` wait with every option at its default. That module limits
+//! their cost while nothing happens.
 
 #![expect(clippy::disallowed_methods, reason = "real time is printed, and decides nothing")]
 
@@ -22,15 +22,17 @@ use zk_tests::scene::{hold, spawn};
 use zk_tests::world::{World, runtime, sleep_ms};
 use zk_testserver::ServerConfig;
 
-/// Environment variable of a process that measures its memory: the arrival of the crowd.
+/// Environment variable that makes a process measure its memory. Its value is the arrival of the
+/// crowd.
 const MEASURE: &str = "CROWD_MEASURE";
-/// Bytes that a waiter may take, including its share of the server, which is in the same process.
+/// Bytes of memory that a waiter may need, including its share of the server, which runs in the
+/// same process.
 const TASK_MAX: usize = 12 * 1024;
-/// Bytes that a waiter with a session of its own may take: buffers for reading and writing at both
-/// ends.
+/// Bytes of memory that a waiter with its own session may need, for buffers for reading and writing
+/// at both ends.
 const SESSION_MAX: usize = 320 * 1024;
 
-/// One crowd at a time, so that none slows another down.
+/// Only one crowd runs at a time, so that no crowd slows another down.
 static ALONE: Mutex<()> = Mutex::new(());
 
 for_each_lock! {
@@ -41,15 +43,15 @@ for_each_lock! {
     ]
 }
 
-/// How a crowd comes. Contenders with even numbers want the lock as `H`, those with odd numbers as
-/// `W`.
+/// How a crowd arrives. Contenders with even numbers acquire the lock as `H`, and contenders with
+/// odd numbers as `W`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Arrival {
-    /// Tasks of one client, all at once.
+    /// The contenders are tasks of one client, and arrive all at once.
     Tasks,
-    /// Tasks of one client, one by one.
+    /// The contenders are tasks of one client, and arrive one by one.
     TasksOneByOne,
-    /// Each has a session of its own. They come one by one.
+    /// Each contender has its own session. They arrive one by one.
     Sessions,
 }
 
@@ -86,18 +88,18 @@ struct Figures {
     most: usize,
     /// Requests of all hand-offs.
     total: usize,
-    /// Real time until all were in the queue, and of all hand-offs.
+    /// Real time until all contenders were in the queue, and real time of all hand-offs.
     queued: Duration,
     handed: Duration,
     /// Memory of the process per waiter, if the system reports it.
     memory: Option<usize>,
 }
 
-/// Lets a crowd queue up behind a holder, and passes the lock through the whole queue.
+/// Lets a crowd queue up behind a holder, and hands the lock over through the whole queue.
 fn serve<H: Case, W: Case>(arrival: Arrival, waiters: usize) -> Figures {
     let has_sessions = arrival == Arrival::Sessions;
     runtime().block_on(async {
-        // One client sends the requests of all its tasks.
+        // A client with many tasks sends the requests of all of them.
         let pace = Pace::of(if has_sessions { 1 } else { waiters });
         let world = World::with(ServerConfig::default().log_capacity(1_000)).pace(pace);
         let first = world.client(0).await;
@@ -118,7 +120,7 @@ fn serve<H: Case, W: Case>(arrival: Arrival, waiters: usize) -> Figures {
                 world.until("the place is taken", |_| world.contenders().len() > number).await;
             }
         }
-        // Their watches are set.
+        // The contenders need this time to set their watches.
         sleep_ms(500).await;
         let memory = resident().zip(before).map(|(now, before)| (now - before.min(now)) / waiters);
         let queued = begun.elapsed();
@@ -145,7 +147,7 @@ fn serve<H: Case, W: Case>(arrival: Arrival, waiters: usize) -> Figures {
     })
 }
 
-/// Resident memory of the process in bytes, if the system reports it.
+/// Returns the resident memory of the process in bytes, if the system reports it.
 fn resident() -> Option<usize> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(statm.split(' ').nth(1)?.parse::<usize>().ok()? * 4096)
@@ -179,9 +181,9 @@ fn a_thousand_sessions_pass_a_lock_at_a_constant_price<H: Case, W: Case>() {
     check::<H, W>(Arrival::Sessions);
 }
 
-/// Each crowd has a process of its own, since freed memory is used again. What is measured is the
-/// growth of resident memory, which includes the server's part: the znode, the watches, and the
-/// connection of a session.
+/// Each crowd has its own process, because freed memory is used again. The test measures the growth
+/// of resident memory, which includes the server's part: the znode, the watches, and the connection
+/// of a session.
 fn a_waiter_takes_little_memory<H: Case, W: Case>() {
     if let Ok(wanted) = std::env::var(MEASURE) {
         let arrival = ARRIVALS.into_iter().find(|arrival| format!("{arrival:?}") == wanted);

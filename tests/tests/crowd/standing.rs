@@ -28,12 +28,12 @@ for_each_lock! {
 /// Virtual time of a whole crowd.
 const RUN_MAX: Duration = Duration::from_secs(600);
 
-/// The contenders that wait.
+/// The number of contenders that wait.
 #[derive(Clone, Copy, Debug)]
 struct Crowd {
     /// Tasks of one client.
     tasks: usize,
-    /// Clients with one task each.
+    /// Clients with one task and one session each.
     sessions: usize,
 }
 
@@ -41,7 +41,7 @@ struct Crowd {
 #[derive(Debug)]
 struct Cost {
     arrival: Counted,
-    /// Bytes of waiting, without those that keep the sessions alive.
+    /// Bytes that waiting costs, without the bytes that keep the sessions alive.
     waiting: u64,
 }
 
@@ -50,7 +50,7 @@ impl Crowd {
         self.tasks + self.sessions
     }
 
-    /// Bytes per waiter and minute.
+    /// Returns the cost of waiting in bytes per waiter and minute.
     fn per_waiter(self, cost: &Cost) -> f64 {
         cost.waiting as f64 / self.size() as f64 / f64::from(MINUTES)
     }
@@ -64,14 +64,15 @@ async fn pass(time: Duration) {
 async fn stand<H: Case, W: Case>(crowd: Crowd) -> Cost {
     let config = ServerConfig::default().log_capacity(1_000);
     let world = World::with(config).session_timeout(SESSION_TIMEOUT_DEFAULT).pace(pace(1));
-    // The first client also has the holder.
+    // The holder is another task of the first client.
     let first = world.clone().pace(pace(crowd.tasks + 1)).client(0).await;
     let mut clients = vec![first.clone(); crowd.tasks];
     for seed in 1..=crowd.sessions {
         clients.push(world.client(seed as u64).await);
     }
     let held = hold(&H::shipped(&first)).await;
-    // The cost of the sessions alone, after the end of the leases of the handshakes.
+    // After the leases of the handshakes have ended, this minute measures the cost of the sessions
+    // alone.
     pass(MINUTE).await;
     let before = world.traffic();
     pass(MINUTE * MINUTES).await;

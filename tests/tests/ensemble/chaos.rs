@@ -1,4 +1,4 @@
-//! Processes fight for each lock while servers are killed, paused and cut off.
+//! Processes contend for each lock while servers are killed, paused and cut off.
 
 use std::fs;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use zk_tests::grants::{Contest, Event, Expected, Record, check};
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
-/// The network does not fail here, so that all gaps between grants are caused by the servers'
-/// faults. The suite `contention` has networks that fail.
+/// The network does not fail in this test, so all gaps between grants are caused by faults of the
+/// servers. The suite `contention` has networks that fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let ensemble = Ensemble::take().await;
@@ -47,7 +47,7 @@ async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let leader = chaos.ensemble.leader().await;
     chaos.cut_off(&fixture, "leader", leader).await;
 
-    // However long the faults took, every process must be served after the last one.
+    // However long the faults took, every process must be granted its lock after the last fault.
     let marks = chaos.lines();
     chaos.served(&marks).await;
     while fixture.observer.now().saturating_since(chaos.begin) < LEAST {
@@ -89,7 +89,8 @@ struct Fought {
     fight: Fight,
 }
 
-/// A past fault: the number of lines in each log when it began, and when all servers served again.
+/// A past fault: the number of lines in each log when the fault began, and when all servers served
+/// clients again.
 struct Past {
     what: String,
     from: Vec<usize>,
@@ -127,7 +128,7 @@ impl Chaos {
     async fn endure(&self, fixture: &Fixture, role: &str, server: Server, fault: Fault) {
         sleep(PAUSE).await;
         if role == "leader" {
-            // A pause after which the leader still leads would test nothing.
+            // If the leader still led after the pause, the pause would test nothing.
             let next = self.ensemble.leader_but(&server).await;
             self.tell(fixture, &format!("{next} leads"));
         }
@@ -139,7 +140,7 @@ impl Chaos {
         self.lines()
     }
 
-    /// Number of lines in each log.
+    /// Returns the number of lines in each log.
     fn lines(&self) -> Vec<usize> {
         self.contests.iter().map(|fought| fought.fight.records().len()).collect()
     }
@@ -173,7 +174,7 @@ impl Chaos {
     }
 }
 
-/// The longest gap between grants in milliseconds, of the gaps that overlap a part of the log.
+/// Returns the longest gap between grants that overlaps a part of the log, in milliseconds.
 fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
     let grants = records.iter().enumerate().filter(|(_, record)| record.event == Event::Grant);
     let grants: Vec<(usize, u64)> = grants.map(|(line, record)| (line, record.ms)).collect();
@@ -185,11 +186,11 @@ fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
 const PROCESSES: usize = 3;
 const GRANTS_MIN: usize = 100;
 const REST: Duration = Duration::from_secs(3);
-/// Long enough for an election without the server.
+/// Long enough for an election in which the server does not take part.
 const DOWN: Duration = Duration::from_secs(6);
-/// The processes have sessions of 4 s, so they give up a connection after 2.7 s of silence. Servers
-/// do so after 5 s. The observer has a session of 10 s.
+/// The session timeout of the processes is 4 s, so they give up a connection after 2.7 s of
+/// silence. Servers give it up after 5 s. The session timeout of the observer is 10 s.
 const PAUSE: Duration = Duration::from_secs(9);
-/// The run takes as long as the faults do, and at least this long.
+/// The run takes as long as the faults, and at least this long.
 const LEAST: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

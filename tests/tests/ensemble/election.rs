@@ -1,8 +1,8 @@
-//! Fifty locks, with every option of the client at its default, while servers with the tick and the
-//! limit of the sample configuration lose their leader or a follower.
+//! Fifty locks, with every option of the client at its default, while the ensemble loses its leader
+//! or a follower. The servers have the tick and the limits of the sample configuration.
 //!
-//! A lost server is cut off without closing its connections, so the others notice only by timeouts.
-//! That is what makes an election long.
+//! A lost server is cut off without closing its connections, so the other servers notice the loss
+//! only by timeouts. This makes the election long.
 
 mod load;
 mod stands;
@@ -45,7 +45,8 @@ async fn fifty_holders_and_those_behind_them_outlive_a_follower() {
     outlive_a_follower("a follower alone", Loss::OfAll).await;
 }
 
-/// It replies to pings until it notices, and the leader does not learn of them.
+/// The follower replies to pings until it notices the loss, but the leader does not learn of these
+/// pings.
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_holders_and_those_behind_them_outlive_a_follower_that_has_lost_its_leader() {
     outlive_a_follower("a follower without peers", Loss::OfPeers).await;
@@ -61,9 +62,9 @@ async fn outlive_a_follower(name: &str, loss: Loss) {
 /// Which connections a server loses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Loss {
-    /// Those to peers and clients.
+    /// The connections to peers and clients.
     OfAll,
-    /// Those to peers.
+    /// The connections to peers.
     OfPeers,
 }
 
@@ -76,24 +77,24 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Everything that runs, in the order in which it has to be dropped.
+/// The running parts of the test, in the order in which they must be dropped.
 struct Scene {
     load: Load,
     stands: Stands,
-    /// One for each server.
+    /// One group for each server.
     groups: Vec<Group>,
-    /// Controls the others.
+    /// The client that checks the writes of the other clients.
     observer: Client,
     fixture: Fixture,
     ensemble: Ensemble,
 }
 
-/// Clients that begin at one server, and have proxies of their own in front of all.
+/// Clients that begin at one server, and have their own proxies in front of all servers.
 struct Group {
-    /// Index of that server.
+    /// Index of the server at which the clients begin.
     home: usize,
     clients: Vec<Client>,
-    /// One entry per server, in their order.
+    /// One proxy per server, in the order of the servers.
     ways: Vec<Proxy>,
 }
 
@@ -112,7 +113,7 @@ impl Group {
         Self { clients, ..group }
     }
 
-    /// Brings clients at other servers back.
+    /// Moves clients that are connected to other servers back to their home server.
     async fn go_home(&self) {
         self.refuse_elsewhere();
         self.elsewhere().for_each(Proxy::cut_all);
@@ -184,8 +185,8 @@ impl Scene {
         assert!(problems.is_empty(), "{name}: {} problems: {first:#?}", problems.len());
     }
 
-    /// Cuts a server off until all its clients have found another one, and heals it. Returns the
-    /// times.
+    /// Cuts a server off until all its clients have found another server, and heals it. Returns a
+    /// description with the times.
     async fn outage(&self, server: &Server, loss: Loss) -> String {
         let begin = Instant::now();
         let now = || seconds(begin.elapsed());
@@ -204,11 +205,11 @@ impl Scene {
             format!("{leader} leads after {}", now())
         };
         let (stopped, led) = tokio::join!(stop, lead);
-        // Replies from now on come from another server.
+        // From now on, replies come from another server.
         self.answered().await;
         let answered = now();
         if loss == Loss::OfAll {
-            // Connections that have ended must not be forwarded again.
+            // The proxies must not forward connections again that have ended.
             self.ways(server).for_each(Proxy::cut_all);
             self.ways(server).for_each(Proxy::resume);
         }
@@ -236,7 +237,8 @@ impl Scene {
         }
     }
 
-    /// No client returns by itself to a server that it has lost.
+    /// Moves all clients back to their home servers, because no client returns by itself to a
+    /// server that it has lost.
     async fn spread(&self) {
         for group in &self.groups {
             group.go_home().await;
@@ -260,12 +262,12 @@ impl Scene {
         self.clients().map(|client| client.status().connection).collect()
     }
 
-    /// The proxies of all clients in front of one server.
+    /// Returns the proxies of all clients in front of one server.
     fn ways(&self, server: &Server) -> impl Iterator<Item = &Proxy> {
         self.groups.iter().map(|group| &group.ways[server.number - 1])
     }
 
-    /// Waits until every client has a reply to a request that it sends from now on.
+    /// Waits until every client has received a reply to a request that it sent after this call.
     async fn answered(&self) {
         let marks: Vec<_> = self.clients().map(Client::now).collect();
         soon("a reply for every client", async {
@@ -291,8 +293,8 @@ fn seconds(time: Duration) -> String {
 const ROUNDS_DEFAULT: usize = 2;
 const STANDS: usize = 50;
 const WRITERS: usize = 6;
-/// Time after the last reconnect until a lease that pings renew has its usual length.
+/// Time after the last reconnect until a lease that pings renew reaches its usual length.
 const REST: Duration = Duration::from_secs(25);
-/// Most problems are alike, so only the first ones are printed.
+/// Most problems are similar, so only the first ones are printed.
 const PROBLEMS_TOLD: usize = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -27,7 +27,7 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_killed() {
 
     let before = client.status();
     let fault = ensemble.kill(&home).await;
-    // Whether or not the watch has been restored when this happens, it must fire.
+    // The watch must fire, whether or not it has been restored before this write.
     other.client.set_data("/watched", "new", None).await.unwrap();
     let after = reconnected(client, before).await;
     assert_eq!(after.session, before.session);
@@ -74,22 +74,24 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     assert_eq!(next.guard().await.release().await, Ok(Released::Released));
 }
 
-/// It refuses clients that have seen a higher zxid than its own. For all others it asks the leader
-/// whether the session is alive, and gets no reply. So no client goes back in time.
+/// The server refuses clients that have seen a higher zxid than its own. For all other clients, it
+/// asks the leader whether the session is alive, and gets no reply. So no client sees an older
+/// state.
 #[tokio::test]
 async fn a_server_that_lags_takes_no_session_over() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
     let mut attempts = 0;
-    // The server serves for the syncLimit after the cut, and a busy machine may be slower than
-    // that.
+    // The server keeps serving clients for the syncLimit after the cut, and a busy machine may be
+    // slower than that.
     while !stays_in_the_present(&ensemble, &fixture).await {
         attempts += 1;
         assert!(attempts < 5, "the lagging server was never reached in time");
     }
 }
 
-/// False if the lagging server has stopped serving too early for the test.
+/// Tries to move a session to the lagging server. Returns false if that server has stopped serving
+/// clients too early for the test.
 async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     let (lagging, leader) = (ensemble.follower().await, ensemble.leader().await);
     let roamer = Roamer::at(fixture, ensemble, &leader).await;
@@ -120,14 +122,14 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     was_serving
 }
 
-/// The dangerous case: the follower replies to pings for the syncLimit, and the leader has expired
-/// the session before that.
+/// This is the dangerous case: the follower replies to pings for the syncLimit, but the leader
+/// expires the session earlier.
 #[tokio::test]
 async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
     let home = ensemble.follower().await;
-    // Less than the syncLimit, 5 s.
+    // The timeout is shorter than the syncLimit, which is 5 s.
     let timeout = Duration::from_secs(3);
     let roamer = Roamer::with_timeout(&fixture, &ensemble, &home, timeout).await;
     let guard = acquire(&FairLock::of(&roamer.client)).await;
@@ -138,7 +140,7 @@ async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
     let fault = ensemble.cut_off(&home).await;
     let next = next.guard().await;
     assert!(next.fencing_token() > guard.fencing_token());
-    // As documented, the guard may be `Held` now. But the proof fails.
+    // As documented, the guard may still be `Held` now, but the proof fails.
     eprintln!("when another holds the lock, the guard says {:?}", guard.state());
     let proof = soon("a verdict", guard.validate()).await;
     let reasons = [LostReason::SessionExpired, LostReason::DeadlinePassed];
@@ -171,7 +173,7 @@ async fn an_acquire_through_a_cut_off_follower_ends_with_one_znode() {
     assert_eq!(contenders(&other.client).await, 2);
     fault.heal().await;
     ensemble.whole().await;
-    // If the follower had forwarded the first request after all, there would be three.
+    // If the follower had forwarded the first request after all, there would be three contenders.
     assert_eq!(contenders(&other.client).await, 2);
     assert_eq!(first.release().await, Ok(Released::Released));
     let guard = queued.guard().await;

@@ -18,7 +18,8 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
     let follower = ensemble.follower().await;
     let last = ensemble.follower_but(&follower).await;
     let mut roamers = Vec::new();
-    // The holder and its successor are connected to the leader, the others to followers.
+    // The holder and its successor are connected to the leader, and the other contenders to
+    // followers.
     for home in [&leader, &leader, &follower, &last] {
         roamers.push(Roamer::at(&fixture, &ensemble, home).await);
     }
@@ -39,7 +40,7 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
     assert_eq!(guard.state(), LockState::Held);
     assert!(waiters.iter_mut().all(Waiter::is_waiting));
 
-    // The lock is granted in the order in which the contenders came.
+    // The lock is granted in the order in which the contenders arrived.
     let mut holder = guard;
     for waiter in waiters {
         let token = holder.fencing_token();

@@ -1,8 +1,8 @@
 //! Sessions and locks while servers of an ensemble fail.
 //!
 //! This suite is not part of `cargo test --workspace`, because it needs servers that can be killed,
-//! paused and cut off: `tests/ensemble/run` starts them. The tests take turns. Each begins and ends
-//! with an ensemble of which all servers serve.
+//! paused and cut off: `tests/ensemble/run` starts them. The tests take turns. All servers of the
+//! ensemble serve clients when a test begins and when it ends.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,7 +33,7 @@ const PERSISTENT: CreateMode = CreateMode::Persistent;
 /// A client that begins at one server, and has a proxy in front of each.
 struct Roamer {
     client: Client,
-    /// One entry per server, in their order.
+    /// One proxy per server, in the order of the servers.
     ways: Vec<Proxy>,
 }
 
@@ -66,7 +66,7 @@ impl Roamer {
         &self.ways[server.number - 1]
     }
 
-    /// True if the client is connected to this server, as far as the proxies know.
+    /// Returns whether the client is connected to this server, as far as the proxies know.
     fn is_at(&self, server: &Server) -> bool {
         self.way(server).statistics().open > 0
     }

@@ -47,7 +47,8 @@ async fn contenders_that_give_up_are_passed_over_by_those_at_other_servers() {
     for roamer in &roamers[1..] {
         waiters.push(Waiter::queue(&FairLock::of(&roamer.client)).await);
     }
-    // By a drop, by the close of a session, and by a drop together with the release.
+    // One waiter leaves by a drop, one by the close of its session, and one by a drop during the
+    // release.
     drop(waiters.remove(3));
     roamers[3].client.close().await;
     let gone = waiters.remove(2);

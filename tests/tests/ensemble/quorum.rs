@@ -34,7 +34,7 @@ async fn without_a_quorum_a_lock_is_lost_and_granted_to_nobody() {
         fault.heal().await;
     }
     ensemble.whole().await;
-    // Even if the session has survived, since no leader was there to expire it, a lost lock stays
+    // The session may have survived because no leader could expire it. Even then, a lost lock stays
     // lost, and its znode is removed.
     let token = guard.fencing_token();
     let next = next.guard().await;

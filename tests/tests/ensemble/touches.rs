@@ -1,5 +1,5 @@
-//! What a lease assumes about servers: which signs of life of a session reach the leader, what a
-//! leader without followers does, and that a multi with only a check is a write.
+//! The assumptions of a lease about servers: when the leader learns that a session is active, what
+//! a leader without followers does, and that a multi with only a check is a write.
 //!
 //! The test itself encodes the requests of its sessions, so that it decides what is sent and when.
 
@@ -78,7 +78,7 @@ impl Session {
         self.ask(Request::Exists(read)).await.0.err == ErrorCode::OK
     }
 
-    /// The data, as the leader knows it.
+    /// Reads data as fresh as the leader's, by means of a sync.
     async fn data(&mut self, path: &str) -> Bytes {
         self.ask(Request::Sync(path.into())).await;
         let read = ReadRequest { path: path.into(), watch: false };
@@ -93,7 +93,7 @@ impl Session {
     ///
     /// # Panics
     ///
-    /// If the server acknowledges one.
+    /// If the server acknowledges a request.
     async fn until_closed(&mut self, request: &Request) -> usize {
         let mut sent = 0;
         let closed = async {
@@ -123,14 +123,15 @@ fn write(path: &str) -> Request {
     Request::SetData(SetDataRequest { path: path.into(), data, version: Version::ANY })
 }
 
-/// Requests that a server without a quorum must not acknowledge: writes, and multis with only a
-/// check.
+/// Returns requests that a server without a quorum must not acknowledge: writes, and multis with
+/// only a check. The ping at the end is an exception.
 fn writes(fixture: &Fixture) -> [(&'static str, Request); 4] {
     [
         ("setData", write(&fixture.full("/data"))),
         ("multi of a check", check("/")),
         ("multi of a check that fails", check("/no-such-znode")),
-        // Pings are acknowledged. Like the others, this one measures when the connection ends.
+        // The server does acknowledge pings. Like the other requests, this ping measures when the
+        // connection ends.
         ("ping", Request::Ping),
     ]
 }
@@ -158,7 +159,7 @@ async fn at(server: &Server, count: usize) -> Vec<Session> {
 }
 
 /// Only the resume itself can have informed the leader: another session pings the same follower
-/// shortly before, and the leader never learns of that.
+/// shortly before the cut, and the leader never learns of that ping.
 #[tokio::test]
 async fn the_leader_counts_from_a_resume_at_once_and_from_a_ping_a_tick_later() {
     let ensemble = Ensemble::take_like_the_sample().await;
@@ -173,8 +174,8 @@ async fn the_leader_counts_from_a_resume_at_once_and_from_a_ping_a_tick_later() 
     }
 }
 
-/// False if the attempt shows nothing: the follower has reported the last ping before the cut, so it
-/// may have reported the resume in the same way, or everything took too long.
+/// Runs one attempt. Returns false if it shows nothing: the follower reported the last ping before
+/// the cut, so it may also have reported the resume in this way, or everything took too long.
 async fn one_follower_is_cut_off(ensemble: &Ensemble, fixture: &Fixture, attempt: usize) -> bool {
     let (leader, follower) = (ensemble.leader().await, ensemble.follower().await);
     let mut observer = Session::begin(&leader).await;
@@ -221,7 +222,7 @@ async fn one_follower_is_cut_off(ensemble: &Ensemble, fixture: &Fixture, attempt
     ends[0] < pinged + TIMEOUT && is_early(2)
 }
 
-/// When each ephemeral was deleted.
+/// Returns when each ephemeral was deleted.
 async fn ends_of(observer: &mut Session, paths: &[String]) -> Vec<Instant> {
     let mut ends = vec![None; paths.len()];
     let begin = Instant::now();
@@ -266,7 +267,7 @@ async fn a_leader_without_followers_acknowledges_no_write_and_closes_its_clients
     }
 }
 
-/// So it can renew a lease, whatever the result of the check.
+/// So this multi can renew a lease, whatever the result of the check.
 #[tokio::test]
 async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
     let ensemble = Ensemble::take_like_the_sample().await;
@@ -299,7 +300,7 @@ async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
             }
         }
     }
-    // Another server has applied them too.
+    // Another server has applied the multis too.
     let (header, _) = witness.ask(Request::Sync("/".into())).await;
     assert!(header.zxid >= zxid, "{} is behind {zxid}", header.zxid);
     let first = zxids[0];
@@ -311,14 +312,14 @@ fn seconds(time: Duration) -> String {
     format!("{:.2} s", time.as_secs_f64())
 }
 
-/// What each session does at the follower.
+/// The names of the sessions, which say what each of them does at the follower.
 const NAMES: [&str; 4] = ["silent", "pinging", "pinging-too-late", "resuming"];
 /// Tick of the servers.
 const TICK: Duration = Duration::from_secs(2);
-/// The leader learns of the activity of a session at a follower up to half a tick later, and expires
-/// the session up to a tick too late. A session whose last activity was at 0 s ends at 11 s at the
-/// latest, which is before the end of one that has pinged, and that is before the end of one that
-/// has resumed.
+/// Session timeout. The leader learns of the activity of a session at a follower up to half a tick
+/// later, and expires the session up to a tick too late. A session whose last activity was at 0 s
+/// ends no later than at 11 s. A session that has pinged ends after that, and a session that has
+/// resumed ends even later.
 const TIMEOUT: Duration = Duration::from_secs(8);
 const PING_AFTER: Duration = Duration::from_millis(4_500);
 const RESUME_AFTER: Duration = Duration::from_secs(7);

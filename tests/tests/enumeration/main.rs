@@ -21,7 +21,7 @@ const OTHER: u64 = 3;
 const NEXT: u64 = 4;
 const QUITTER: u64 = 5;
 
-/// The session of the contender, which is the same in every world.
+/// Returns the session of the contender, which is the same in every world.
 fn contender() -> Option<SessionId> {
     run(async { World::new().client(CONTENDER).await.session_id() })
 }

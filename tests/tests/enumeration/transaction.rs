@@ -34,7 +34,7 @@ fn applied(world: &World) -> Vec<Zxid> {
         .collect()
 }
 
-/// True if the reply to a transaction has left the server.
+/// Returns whether the reply to a transaction has left the server.
 fn is_answered(world: &World, zxid: Zxid) -> bool {
     world.server.requests().iter().any(|request| {
         request.zxid == Some(zxid) && matches!(request.outcome, zk_testserver::Outcome::Applied(_))

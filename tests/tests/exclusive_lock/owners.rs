@@ -16,7 +16,7 @@ use zk_testserver::{Action, Fault, ServerConfig, Until};
 
 use crate::{holder, queue_up};
 
-/// Data of the znode of a client's first attempt. Its id follows from the seed.
+/// Returns the data of the znode of a client's first attempt. Its id follows from the seed.
 fn data_of_first_attempt(seed: u64) -> Vec<u8> {
     run(async {
         let world = World::new();

@@ -29,7 +29,7 @@ async fn writer(world: &World) -> (Client, Guard) {
     holder(world, FIRST).await
 }
 
-/// A transaction that would succeed each time it is sent, from any client.
+/// Returns a transaction that would succeed each time it is sent, from any client.
 fn write(data: &'static str) -> Multi {
     Multi::new().set_data(RESOURCE, data, None)
 }

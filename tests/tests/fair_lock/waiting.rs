@@ -552,13 +552,13 @@ fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing() {
     });
 }
 
-/// Path of the contender that does not hold the lock.
+/// Returns the path of the contender that does not hold the lock.
 fn place_of_waiter(world: &World, held: &str) -> String {
     let mut paths = world.contenders().into_iter().map(|name| format!("{LOCK}/{name}"));
     paths.rfind(|path| path != held).expect("a contender waits")
 }
 
-/// Sequence number of a contender.
+/// Returns the sequence number of a contender.
 fn number(path: &str) -> u32 {
     path.rsplit_once('-').expect("a contender").1.parse().expect("digits")
 }

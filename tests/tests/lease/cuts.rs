@@ -78,7 +78,7 @@ impl Run {
         self.guard.session()
     }
 
-    /// True if another client could have the lock by now.
+    /// Returns whether another client could have the lock by now.
     fn is_over(&self) -> bool {
         self.world.serve(|server| server.stat(self.guard.path()).is_none())
     }

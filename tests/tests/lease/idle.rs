@@ -36,7 +36,7 @@ async fn idle(world: &World, timeout: u64) -> Client {
     client
 }
 
-/// Number of writes that have renewed a lease.
+/// Returns the number of writes that have renewed a lease.
 fn writes(world: &World) -> usize {
     let requests = world.server.requests();
     let is_renewal = |path: Option<&str>, op| op == OpCode::MULTI && path == Some("/");

@@ -27,7 +27,7 @@ fn by_pings() -> Lease {
     Lease::pings(5, SECOND * 2)
 }
 
-/// Interval between the requests that keep this lease.
+/// Returns the interval between the requests that keep this lease.
 fn interval(lease: Lease, timeout: Duration) -> Option<Duration> {
     lease.write_interval(timeout).or_else(|| lease.ping_interval(timeout))
 }

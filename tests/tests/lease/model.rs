@@ -331,7 +331,7 @@ fn one_gap(history: &History) -> u64 {
     end * 1000 / history.rate
 }
 
-/// Number of histories in which a formula is wrong, and its largest error.
+/// Returns the number of histories in which a formula is wrong, and its largest error.
 fn judge(formula: Formula, has_pauses: bool) -> (u64, Duration) {
     let (mut wrong, mut latest) = (0, 0);
     for seed in 0..HISTORIES_OF_OTHERS {

@@ -27,7 +27,7 @@ fn start_with(
     (world, client, guard)
 }
 
-/// The shortest and the longest remaining lease, within two minutes after the first.
+/// Returns the shortest and the longest remaining lease, within two minutes after the first.
 fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
     let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
     world.run_until(MINUTE * 3 / 2, ms(100));

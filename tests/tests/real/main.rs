@@ -31,7 +31,7 @@ fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run .ci/outages"))
 }
 
-/// The address of the server.
+/// Returns the address of the server.
 fn address() -> SocketAddr {
     variable("ZK_CONNECT").parse().expect("ZK_CONNECT is an address")
 }

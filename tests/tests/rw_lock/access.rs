@@ -28,7 +28,7 @@ pub(crate) enum Holding {
 }
 
 impl Access {
-    /// True if the two cannot hold the lock together.
+    /// Returns whether the two cannot hold the lock together.
     pub(crate) fn excludes(self, other: Self) -> bool {
         self == Write || other == Write
     }
@@ -44,7 +44,7 @@ impl Access {
 }
 
 impl Holding {
-    /// State of the guard.
+    /// Returns the state of the guard.
     pub(crate) fn state(&self) -> LockState {
         match self {
             Self::Read(guard) => guard.state(),
@@ -52,7 +52,7 @@ impl Holding {
         }
     }
 
-    /// Path of the znode.
+    /// Returns the path of the znode.
     pub(crate) fn path(&self) -> &str {
         match self {
             Self::Read(guard) => guard.path(),
@@ -60,7 +60,7 @@ impl Holding {
         }
     }
 
-    /// Session that owns the znode.
+    /// Returns the session that owns the znode.
     pub(crate) fn session(&self) -> SessionId {
         match self {
             Self::Read(guard) => guard.session(),

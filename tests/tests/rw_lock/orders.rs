@@ -29,7 +29,7 @@ struct Model {
 }
 
 impl Model {
-    /// True if no contender ahead excludes this one, so that it holds the lock.
+    /// Returns whether no contender ahead excludes this one, so that it holds the lock.
     fn holds(&self, who: usize) -> bool {
         let Some(place) = self.queue.iter().position(|(other, _)| *other == who) else {
             return false;
@@ -55,7 +55,7 @@ impl Model {
         }
     }
 
-    /// The possible next steps.
+    /// Returns the possible next steps.
     fn steps(&self, sides: &[Access], with_downgrades: bool) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.come < sides.len() {

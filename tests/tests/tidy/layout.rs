@@ -27,14 +27,15 @@ pub(crate) fn is_rust(path: &str) -> bool {
     path.ends_with(".rs") && RUST_FOLDERS.iter().any(|folder| path.starts_with(folder))
 }
 
-/// Whether the file belongs to a module named `machine` of a crate, at any depth.
+/// Returns whether the file belongs to a module named `machine` of a crate, at any depth.
 pub(crate) fn is_machine(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     let ["crates", _, "src", modules @ ..] = &parts[..] else { return false };
     path.ends_with(".rs") && modules.iter().any(|part| part.trim_end_matches(".rs") == "machine")
 }
 
-/// Whether the file belongs to the sources of a crate, and to none of its modules `machine`.
+/// Returns whether the file belongs to the sources of a crate, and to none of its modules
+/// `machine`.
 pub(crate) fn is_outside_machines(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts[..], ["crates", _, "src", ..]) && path.ends_with(".rs") && !is_machine(path)

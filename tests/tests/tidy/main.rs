@@ -120,7 +120,7 @@ struct File {
     text: String,
 }
 
-/// Every text file of the repository, in the order of their paths.
+/// Returns every text file of the repository, in the order of their paths.
 fn repository() -> Vec<File> {
     // The variable at run time takes precedence: if checkouts share a target folder, the binary may
     // have been built in another one.

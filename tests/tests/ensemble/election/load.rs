@@ -66,15 +66,15 @@ impl Load {
         }
     }
 
-    /// The longest time since the round began in which no write was acknowledged, and the longest
-    /// of one client.
+    /// Returns the longest times without an acknowledged write since the round began: the longest
+    /// time in which no client had one, and the longest time of a single client.
     pub(super) fn gaps(&self) -> [Duration; 2] {
         let records = self.shared.records.iter();
         let of_one = records.map(|record| held(record).service.longest).max();
         [held(&self.shared.service).longest, of_one.unwrap_or_default()]
     }
 
-    /// Acknowledged writes that are missing so far, and other problems.
+    /// Returns acknowledged writes that are missing so far, and other problems.
     pub(super) async fn lost(&self, observer: &Client) -> Vec<String> {
         let mut problems = Vec::new();
         for (index, record) in self.shared.records.iter().enumerate() {
@@ -179,7 +179,7 @@ async fn write_and_read(client: Client, index: usize, shared: Arc<Shared>) {
     }
 }
 
-/// Value and stat of a client's znode.
+/// Returns the value and stat of a client's znode.
 async fn read_at_leader(observer: &Client, index: usize) -> (u64, Stat) {
     let path = path(index);
     soon("the leader's reply", observer.sync(&path)).await.unwrap();

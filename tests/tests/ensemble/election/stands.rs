@@ -25,7 +25,7 @@ struct Stand {
     holder: Client,
     lock: FairLock,
     guard: Guard,
-    /// Result of the waiter, once its wait has ended.
+    /// The status of the waiter's lock, once its wait has ended.
     next: Arc<OnceLock<LockStatus>>,
     /// Paths of both znodes, in order.
     znodes: Vec<String>,
@@ -59,14 +59,14 @@ impl Stand {
         Self { holder: holder.clone(), lock, guard, next, znodes }
     }
 
-    /// State of the waiter, if its wait has ended.
+    /// Returns the state of the waiter, if its wait has ended.
     fn next(&self) -> Option<LockState> {
         self.next.get().and_then(LockStatus::state)
     }
 }
 
 impl Stands {
-    /// One for each pair of a holder and a waiter.
+    /// Acquires and queues for one lock per pair of a holder and a waiter.
     pub(super) async fn take(pairs: Vec<(Client, Client)>) -> Self {
         let (mut all, mut waiters) = (Vec::new(), Vec::new());
         for (index, (holder, waiter)) in pairs.into_iter().enumerate() {
@@ -81,7 +81,7 @@ impl Stands {
         Self { all, waiters, seen, looking }
     }
 
-    /// Starts new measurements. Losses are kept.
+    /// Starts new measurements. Recorded losses are kept.
     pub(super) fn begin_round(&self) {
         let mut seen = lock(&self.seen);
         let at_risk_since = std::mem::take(&mut seen.at_risk_since);
@@ -95,7 +95,7 @@ impl Stands {
         lock(&self.seen).clone()
     }
 
-    /// Locks whose holder or waiter has lost its place.
+    /// Returns the locks whose holder or waiter has lost its place.
     pub(super) async fn displaced(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for stand in self.all.iter() {
@@ -108,7 +108,8 @@ impl Stands {
         problems
     }
 
-    /// Every holder releases its lock, and the waiter gets it, with the znode with which it waited.
+    /// Lets every holder release its lock, and checks that the waiter gets the lock with the znode
+    /// with which it waited.
     pub(super) async fn end(mut self) {
         self.looking.shutdown().await;
         let all = Arc::into_inner(self.all).expect("the observer has ended");
@@ -127,7 +128,7 @@ impl Stands {
     }
 }
 
-/// Paths of the znodes of all contenders, as the leader knows them.
+/// Returns the paths of the znodes of all contenders according to the leader.
 async fn places(client: &Client, lock: &FairLock) -> Vec<String> {
     soon("the leader's reply", client.sync(lock.directory())).await.unwrap();
     let contenders = soon("a look at the queue", lock.contenders()).await.unwrap();
@@ -140,7 +141,7 @@ pub(super) struct Seen {
     begin: Instant,
     /// When the holder was found to have lost its lock, and why.
     lost: BTreeMap<usize, (Duration, LockState)>,
-    /// Locks that another contender had before the holder had lost them.
+    /// Locks that another contender was granted before the holder had lost them.
     shared: BTreeSet<usize>,
     remaining_min: Vec<Duration>,
     at_risk_since: Vec<Option<Instant>>,
@@ -200,7 +201,8 @@ async fn look(stands: Arc<Vec<Stand>>, seen: Arc<Mutex<Seen>>) {
         seen.look_gap_max = seen.look_gap_max.max(last.elapsed());
         last = Instant::now();
         for (index, stand) in stands.iter().enumerate() {
-            // Read in this order: a lock that is not lost afterwards was not lost before.
+            // The waiter is read first: if the holder's lock is not lost after that, it was not
+            // lost before.
             let next = stand.next();
             let state = stand.guard.state();
             let is_lost = matches!(state, LockState::Lost(_));

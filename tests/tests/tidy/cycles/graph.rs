@@ -49,7 +49,7 @@ impl Graph {
         described
     }
 
-    /// The name of each file's unit, which is the first of its files.
+    /// Returns the name of each file's unit, which is the first of its files.
     fn units(&self) -> BTreeMap<&str, &str> {
         let files = self.edges.keys().flat_map(|(from, to)| [&**from, &**to]);
         let mut units: BTreeMap<&str, &str> = files.map(|file| (file, file)).collect();

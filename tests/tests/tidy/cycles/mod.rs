@@ -47,7 +47,7 @@ pub(crate) fn cycles(files: &[File], allowed: &[Pair]) -> Vec<String> {
     roots(files).flat_map(|root| cycles_in_crate(files, root, allowed)).collect()
 }
 
-/// The root file of each crate below `crates/`.
+/// Returns the root file of each crate below `crates/`.
 pub(crate) fn roots(files: &[File]) -> impl Iterator<Item = &str> {
     files.iter().map(|file| &*file.path).filter(|path| {
         let parts: Vec<&str> = path.split('/').collect();
