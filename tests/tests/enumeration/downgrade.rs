@@ -1,5 +1,5 @@
-//! A writer becomes a reader, alone and with other contenders behind it. Whatever is cut, it holds
-//! the lock as a reader in the end, with exactly one znode, and no writer was in between.
+//! A writer becomes a reader, alone or with other contenders behind it. Whatever is cut, it finally
+//! holds the lock as a reader with exactly one znode, and no other writer held the lock in between.
 
 use zk_recipes::{Client, LockState, ReadGuard, Released, WriteGuard};
 use zk_tests::case::{Case as _, Reader, Writer};
@@ -12,7 +12,7 @@ use crate::{CONTENDER, HOLDER, OTHER, contender, inject, ran};
 async fn writer(world: &World) -> (Client, WriteGuard) {
     let client = world.client(CONTENDER).await;
     let guard = hold(&Writer::of(&client)).await;
-    // Its znode is watched, so that the downgrade is also an event.
+    // The client needs this time to watch its znode, so that the downgrade also causes an event.
     sleep_ms(200).await;
     (client, guard)
 }
@@ -57,7 +57,7 @@ fn a_downgrade_survives_every_pair_of_cuts() {
     assert!(enumeration.is_complete(24, 500), "{enumeration:?}");
 }
 
-/// The whole life of a writer that becomes a reader, from its first request on.
+/// The cuts cover the whole life of a writer that becomes a reader, from its first request on.
 #[test]
 fn a_writer_that_becomes_a_reader_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("write, downgrade, release", contender());
@@ -77,7 +77,7 @@ fn a_writer_that_becomes_a_reader_survives_every_pair_of_cuts() {
     assert!(enumeration.is_complete(36, 500), "{enumeration:?}");
 }
 
-/// A dropped downgrade releases the lock, however far it has come.
+/// A dropped downgrade releases the lock, whether or not it was already applied.
 #[test]
 fn a_dropped_downgrade_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("dropped downgrade", contender());

@@ -1,4 +1,4 @@
-//! Acquire, wait, timeout, release and hand-over of every lock.
+//! Acquires, waits, timeouts, releases and hand-overs of every lock.
 
 use std::cell::Cell;
 use std::future::IntoFuture as _;
@@ -30,23 +30,24 @@ for_each_lock! {
     ]
 }
 
-/// A side of a read/write lock. Alone in its queue, it does what a contender of the fair lock does.
+/// Returns whether the case is a side of the read/write lock. Alone in its queue, such a contender
+/// does the same as a contender of the fair lock.
 pub(crate) fn is_side<C: Case>() -> bool {
     C::IS_SHARED || C::HAS_DOWNGRADE
 }
 
-/// A writer behind a writer waits as a contender of the fair lock does, and lists as a writer behind
-/// a reader does.
+/// Returns whether the pair repeats others: a writer behind a writer waits like a contender of the
+/// fair lock, and lists the queue like a writer behind a reader.
 fn is_repeat<H: Case, W: Case>() -> bool {
     is_same::<H, W>() && W::HAS_DOWNGRADE
 }
 
-/// The scenario, the waiter and the holder.
+/// Returns the name of an enumeration: the scenario, the waiter and the holder.
 fn name<H: Case, W: Case>(scenario: &str) -> String {
     format!("{scenario}, {} behind {}", W::NAME, H::NAME)
 }
 
-/// The leader knows that the lock is held, and so does a write of the client.
+/// Checks that the lock is held, by a write of the client and by the state of the leader.
 async fn check_held<C: Case>(world: &World, guard: &Guard<C::Kind>) {
     guard.validate().await.expect("the lock is held");
     world.check_granted::<C>(guard);
@@ -71,7 +72,8 @@ fn acquire_and_release_survive_every_pair_of_cuts<C: Case>() {
     assert!(enumeration.is_complete(36, 500), "{enumeration:?}");
 }
 
-/// The contender waits, the holder releases, the contender holds, alone, and releases.
+/// Lets the contender wait while the other contender holds the lock, and hold the lock alone after
+/// the release. Finally the contender releases it.
 async fn hand_over<H: Case, W: Case>(world: &World, held: Guard<H::Kind>, lock: &W) {
     let is_granted = Cell::new(false);
     let waiting = async {
@@ -96,7 +98,7 @@ async fn hand_over<H: Case, W: Case>(world: &World, held: Guard<H::Kind>, lock: 
         assert!(after > before, "\n{}", world.trace());
     }
     check_held::<W>(world, &guard).await;
-    // A late part of the other's release does not remove its znode.
+    // A late part of the other contender's release must not delete the new holder's znode.
     sleep_ms(1000).await;
     check_held::<W>(world, &guard).await;
     assert!(!matches!(guard.state(), LockState::Lost(_)), "\n{}", world.trace());
@@ -133,7 +135,7 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             inject(&world, faults);
             let timed = W::of(&client).acquire().timeout(Duration::from_millis(700)).await;
             assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
-            // The holder stays undisturbed, and the place behind it becomes free.
+            // The holder keeps the lock, and the place behind it becomes free.
             sleep_ms(3000).await;
             assert_eq!(held.state(), LockState::Held);
             check_held::<H>(&world, &held).await;
@@ -149,9 +151,9 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
     assert!(is_enough, "{enumeration:?}");
 }
 
-/// The caller gives up while the connection is down, so it is the janitor that removes what the
-/// acquire has left, without knowing whether there is anything. Meanwhile another contender may
-/// come.
+/// The caller gives up while the connection is down, so the janitor must remove what the acquire
+/// has left behind, without knowing whether anything is left. Another contender may arrive before
+/// the janitor has finished.
 fn impatient_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
     let mut enumeration = Enumeration::new(name::<H, W>("impatient"), contender());
     let timed_out = Cell::new(0);
@@ -183,7 +185,7 @@ async fn impatient<H: Case, W: Case>(
     }
     if has_other {
         let next = H::of(&other).acquire().await.expect("the lock becomes free");
-        // The janitor looks for a znode of the first contender, and this is another one.
+        // The janitor looks for a znode of the first contender, and must not delete this one.
         sleep_ms(2000).await;
         check_held::<H>(&world, &next).await;
         next.release().await.expect("its znode can be deleted");
@@ -196,7 +198,8 @@ fn release_survives_every_pair_of_cuts_and_spares_the_next_holder<H: Case, W: Ca
     let mut enumeration = Enumeration::new(name::<H, W>("release"), contender());
     enumeration.run(&|faults| {
         run(async {
-            // By drop, so by the janitor, and by call; with another contender waiting, and without.
+            // The release is a call, or a drop, which leaves the work to the janitor. In one case,
+            // another contender waits.
             for (by_call, has_waiter) in [(false, false), (true, false), (false, true)] {
                 release_under::<H, W>(faults.clone(), by_call, has_waiter).await;
             }
@@ -241,8 +244,8 @@ async fn release_under<H: Case, W: Case>(
     ran(&world)
 }
 
-/// Cuts of either connection. Trouble of the holder must never let the contender in too early, and
-/// must not keep it out.
+/// The cuts affect either connection. A failure of the holder must neither let the contender in too
+/// early nor keep it out.
 fn hand_over_survives_every_pair_of_cuts_of_either_side<H: Case, W: Case>() {
     let mut enumeration =
         Enumeration::new(name::<H, W>("hand-over"), None).without_pairs_if(is_repeat::<H, W>());
@@ -261,7 +264,7 @@ fn hand_over_survives_every_pair_of_cuts_of_either_side<H: Case, W: Case>() {
     assert!(enumeration.is_complete(100, 5000), "{enumeration:?}");
 }
 
-/// The session is the same, so only the attempt tells the two apart.
+/// Both tasks have the same session, so only the attempt ids distinguish their znodes.
 fn hand_over_between_tasks_of_one_client_survives_every_pair_of_cuts<H: Case, W: Case>() {
     let mut enumeration =
         Enumeration::new(name::<H, W>("one client"), contender()).without_pairs_if(is_side::<W>());
@@ -278,8 +281,9 @@ fn hand_over_between_tasks_of_one_client_survives_every_pair_of_cuts<H: Case, W:
     assert!(enumeration.is_complete(60, 1000), "{enumeration:?}");
 }
 
-/// A holder, one or two waiters behind it, and the contender, whose connection is cut. With two,
-/// the first of them gives up, and the contender has to watch another one in its place.
+/// Runs a scenario with a holder, one or two waiters behind it, and the contender, whose connection
+/// is cut. With two waiters, the first of them gives up, and the contender must watch another znode
+/// instead.
 async fn behind_others<C: Case>(faults: Vec<Fault>, gives_up: bool) -> Ran {
     let world = World::new();
     let client: Client = world.client(CONTENDER).await;
@@ -305,7 +309,7 @@ async fn behind_others<C: Case>(faults: Vec<Fault>, gives_up: bool) -> Ran {
         (guard, world.contenders())
     };
     let passing = async {
-        // By then the one that gives up is gone.
+        // At this time, the waiter that gives up has left the queue.
         sleep_ms(4000).await;
         assert_eq!(held.state(), LockState::Held, "\n{}", world.trace());
         held.release().await.expect("its znode can be deleted");

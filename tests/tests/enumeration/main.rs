@@ -2,9 +2,9 @@
 //! lives of the locks.
 //!
 //! The shipped code runs, from the lock to the driver, on a virtual clock and against the
-//! in-process server. After each run the same must hold: the lock was acquired and released, or
-//! timed out; it was never held beside a contender that it excludes; no contender znode is left;
-//! nothing was created twice.
+//! in-process server. After each run, the following must be true: the lock was acquired and
+//! released, or the acquire timed out; no two contenders that exclude each other held the lock
+//! together; no contender znode is left; nothing was created twice.
 
 mod downgrade;
 mod every_lock;

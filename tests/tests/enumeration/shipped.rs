@@ -1,6 +1,6 @@
-//! The same cuts with every option at its default: a session timeout that is long enough for a
-//! lease, and the safety timer on. The cuts begin either with the claim of the contender, or when
-//! everything has been in a steady state for a while.
+//! The enumeration with every option at its default: the session timeout is long enough for a
+//! lease, and the safety timer is on. The cuts begin either with the claim of the contender, or
+//! after a steady state has lasted for a while.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
@@ -23,7 +23,8 @@ for_each_lock! {
     ]
 }
 
-/// By then leases come from writes, and the safety timer is about to fire for the second time.
+/// At this time, writes renew the leases, and the safety timer is about to fire for the second
+/// time.
 const STEADY_MS: u64 = 65_000;
 
 /// Virtual time of a run.
@@ -34,13 +35,13 @@ const RUN_MAX: Duration = Duration::from_secs(200);
 enum Begin {
     Claim,
     Steady,
-    /// As `Steady`, but the run does not wait for the safety timer. So there are few renewals of
-    /// leases, each of which is a point to cut, and not too many pairs of cuts.
+    /// Like `Steady`, but the run does not wait for the safety timer. Each renewal of a lease is a
+    /// possible position of a cut, so a shorter run keeps the number of pairs of cuts low.
     Brief,
 }
 
 impl Begin {
-    /// How long the first contender holds the lock, and how long the second, in milliseconds. The
+    /// Returns how long the first and the second contender hold the lock, in milliseconds. The
     /// safety timer fires every 30 s or a little later.
     fn holds(self) -> [u64; 2] {
         match self {
@@ -51,7 +52,7 @@ impl Begin {
     }
 }
 
-/// A holder, the contender, and another contender behind it.
+/// Runs a scenario with a holder, the contender, and another contender behind it.
 async fn hand_over<H: Case, W: Case>(faults: Vec<Fault>, begin: Begin) -> Ran {
     let world = World::shipped();
     let client = world.client(CONTENDER).await;
@@ -85,7 +86,8 @@ async fn hand_over<H: Case, W: Case>(faults: Vec<Fault>, begin: Begin) -> Ran {
     // The znode of an exclusive lock always has the same path.
     let is_gone = path == first.path() || world.server.stat(&path).is_none();
     assert!(is_gone, "held beside another\n{}", world.trace());
-    // The waiter has listed, and has set its safety timer again. The old timer fires meanwhile.
+    // The waiter has listed the queue and set its safety timer again. The old timer fires during
+    // this sleep.
     sleep_ms(second_holds).await;
     check_held(&world, &first).await;
     assert_eq!(second.is_finished(), W::IS_SHARED, "\n{}", world.trace());
@@ -95,8 +97,8 @@ async fn hand_over<H: Case, W: Case>(faults: Vec<Fault>, begin: Begin) -> Ran {
     finish(&world, &[&client, &other, &next]).await
 }
 
-/// Checks that the lock is held, or is again soon: a cut may have just happened, and a client leaves
-/// a silent server after 9.5 s.
+/// Checks that the lock is held, or is soon held again: a cut may have just happened, and a client
+/// leaves a silent server after 9.5 s.
 async fn check_held<K: Kind>(world: &World, guard: &Guard<K>) {
     for _ in 0..140 {
         match guard.state() {
@@ -117,7 +119,7 @@ async fn finish(world: &World, clients: &[&Client]) -> Ran {
     ran(world)
 }
 
-/// Cuts of all connections.
+/// The cuts affect all connections.
 fn a_lock_with_all_defaults_survives_every_cut<H: Case, W: Case>() {
     for begin in [Begin::Claim, Begin::Steady] {
         let name = format!("defaults, {begin:?}, {} behind {}", W::NAME, H::NAME);
@@ -127,7 +129,7 @@ fn a_lock_with_all_defaults_survives_every_cut<H: Case, W: Case>() {
     }
 }
 
-/// Both cuts are of the contender's connection, so that its retries are cut too.
+/// Both cuts affect the contender's connection, so that its retries are cut too.
 fn a_contender_with_all_defaults_survives_every_pair_of_cuts<H: Case, W: Case>() {
     let name = format!("defaults, pairs, {} behind {}", W::NAME, H::NAME);
     let mut enumeration = Enumeration::new(name, contender()).without_pairs_if(is_side::<W>());
@@ -135,7 +137,7 @@ fn a_contender_with_all_defaults_survives_every_pair_of_cuts<H: Case, W: Case>()
     assert!(enumeration.is_complete(40, 500), "{enumeration:?}");
 }
 
-/// A writer becomes a reader, with a reader and a writer behind it.
+/// Runs a scenario in which a writer becomes a reader, with a reader and a writer behind it.
 async fn downgrade(faults: Vec<Fault>) -> Ran {
     let world = World::shipped();
     let client = world.client(CONTENDER).await;

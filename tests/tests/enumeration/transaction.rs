@@ -1,5 +1,6 @@
-//! A transaction of a guard is not replayed, so the reported outcome must be true: it is applied at
-//! most once; it is not applied if the error says so; it is unknown only if the reply never came.
+//! A transaction of a guard is not replayed, so the reported outcome must be true: the transaction
+//! is applied at most once; it is not applied if the error says so; its outcome is unknown only if
+//! the reply never arrived.
 
 use zk_recipes::kind::Queued;
 use zk_recipes::{
@@ -24,7 +25,7 @@ fn effect() -> Multi {
     Multi::new().create(EFFECT, "", CreateMode::Persistent)
 }
 
-/// Transactions that have created the effect.
+/// Returns the zxids of the transactions that have created the effect.
 fn applied(world: &World) -> Vec<Zxid> {
     let is_effect = |path: &Option<String>| path.as_deref() == Some(EFFECT);
     let commits = world.server.commits().into_iter();
@@ -34,15 +35,15 @@ fn applied(world: &World) -> Vec<Zxid> {
         .collect()
 }
 
-/// Returns whether the reply to a transaction has left the server.
+/// Returns whether the server has sent the reply to a transaction.
 fn is_answered(world: &World, zxid: Zxid) -> bool {
     world.server.requests().iter().any(|request| {
         request.zxid == Some(zxid) && matches!(request.outcome, zk_testserver::Outcome::Applied(_))
     })
 }
 
-/// One transaction, and its repetitions until it is applied. Also returns the reported outcome of
-/// the first one, if it failed.
+/// Sends a transaction, and repeats it until it is applied. Also returns the reported outcome of
+/// the first attempt, if it failed.
 async fn transact<K: Queued>(
     world: World,
     client: Client,
@@ -51,7 +52,7 @@ async fn transact<K: Queued>(
 ) -> (Ran, Option<Outcome>) {
     inject(&world, faults);
     let first = guard.transaction(effect()).await;
-    // A late commit becomes visible.
+    // A late commit becomes visible with time, or with the next write.
     sleep_ms(1_000).await;
     world.server.admin_create("/later", b"", None);
     let zxids = applied(&world);

@@ -28,7 +28,7 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests_and_a_release_one_delete
         let requests = world.server.requests();
         assert_eq!(ops(&requests), [CREATE, READ], "{}", world.trace());
         assert_eq!(requests[0].at, requests[1].at, "one flight");
-        // Its znode is watched already.
+        // The client already watches its znode, and sends nothing else.
         sleep_ms(50_000).await;
         assert_eq!(world.server.requests().len(), 2, "{}", world.trace());
         assert_eq!(world.server.watch_count(), 1);
@@ -116,7 +116,7 @@ fn validate_is_one_flight_of_a_write_and_a_read() {
     });
 }
 
-/// The holder was granted the lock without a watch, so no event reports the other holder.
+/// The holder was granted the lock without setting a watch, so no event reports the other holder.
 #[test]
 fn validate_tells_the_znode_of_another_holder_from_the_own() {
     run(async {
@@ -142,7 +142,8 @@ fn validate_tells_the_znode_of_another_holder_from_the_own() {
     });
 }
 
-/// Each release wakes all waiters, so the cost grows with their number. It must not grow faster.
+/// Each release wakes all waiters, so the cost grows with their number. The cost must not grow
+/// faster than that.
 #[test]
 fn a_hundred_waiters_hold_it_one_at_a_time_and_send_one_flight_each_per_hand_over() {
     const WAITERS: usize = 100;

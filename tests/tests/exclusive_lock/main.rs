@@ -19,7 +19,7 @@ async fn queue_up(world: &World, lock: &ExclusiveLock) -> Waiter {
     scene::start_waiting(world, lock.acquire()).await
 }
 
-/// A client that holds the lock.
+/// Connects a client that acquires the lock.
 async fn holder(world: &World, seed: u64) -> (Client, ExclusiveGuard) {
     scene::holder::<ExclusiveLock>(world, seed).await
 }

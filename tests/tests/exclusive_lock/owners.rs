@@ -1,5 +1,5 @@
-//! Ownership of the znode. The name is the same for every holder, so only session and attempt tell
-//! them apart: the znode of another holder is neither adopted nor deleted.
+//! Ownership of the znode. The name is the same for every holder, so only the session and the
+//! attempt id distinguish the holders: the znode of another holder is neither adopted nor deleted.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use zk_testserver::{Action, Fault, ServerConfig, Until};
 
 use crate::{holder, queue_up};
 
-/// Returns the data of the znode of a client's first attempt. Its id follows from the seed.
+/// Returns the data of the znode of a client's first attempt. The id of the attempt follows from
+/// the seed.
 fn data_of_first_attempt(seed: u64) -> Vec<u8> {
     run(async {
         let world = World::new();
@@ -26,7 +27,8 @@ fn data_of_first_attempt(seed: u64) -> Vec<u8> {
     })
 }
 
-/// The id alone proves nothing. A znode of an older session is deleted when that session ends.
+/// The attempt id alone proves nothing. A znode of an older session is deleted when that session
+/// ends.
 #[test]
 fn a_znode_with_our_id_of_another_session_is_not_adopted() {
     let data = data_of_first_attempt(FIRST);
@@ -69,7 +71,7 @@ fn a_znode_of_another_attempt_of_the_same_session_is_not_adopted() {
             assert!(world.server.pending_faults().is_empty());
             assert!(!waiter.is_finished(), "two holders\n{}", world.trace());
             assert_eq!(held.state(), LockState::Held);
-            // A contender that gives up does not delete it either.
+            // A contender that gives up does not delete the znode either.
             waiter.abort();
             sleep_ms(1_000).await;
             held.validate().await.expect("it is undisturbed");
@@ -108,7 +110,8 @@ fn a_create_whose_reply_was_lost_is_adopted_and_not_waited_for() {
     }
 }
 
-/// The reply to the delete is lost, and another contender holds the lock when the delete is retried.
+/// The reply to the delete is lost, and another contender holds the lock when the client retries
+/// the delete.
 #[test]
 fn a_release_that_is_replayed_leaves_the_next_holder_alone() {
     let actions = [
@@ -146,7 +149,7 @@ fn a_release_that_is_replayed_leaves_the_next_holder_alone() {
     }
 }
 
-/// Whether or not the holder knows of the end of its session, and whatever it does then.
+/// The holder releases before or after it learns of the end of its session.
 #[test]
 fn a_release_after_the_end_of_the_session_leaves_the_next_holder_alone() {
     for after in [0, 1, 50, 3_000] {
@@ -177,8 +180,8 @@ fn a_release_after_the_end_of_the_session_leaves_the_next_holder_alone() {
     }
 }
 
-/// The holder is paused while its session ends, and then releases first: the delete is on its way
-/// before the client learns of the end.
+/// The holder is paused while its session ends, and then releases immediately: it sends the delete
+/// before it learns of the end.
 #[test]
 fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
     for action in [Action::Expire, Action::Freeze, Action::Delay(Duration::from_secs(3))] {
@@ -215,7 +218,7 @@ fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_al
                 let other = world.client(SECOND).await;
                 let waiter = queue_up(&world, &ExclusiveLock::of(&other)).await;
                 if is_full {
-                    // So many requests are in flight that the delete has to wait in the client.
+                    // So many requests are in flight that the delete must wait in the client.
                     let dead = session(&client);
                     let slow = Action::Delay(Duration::from_secs(1));
                     world.server.inject(at_op(dead, OpCode::EXISTS, slow));
@@ -257,7 +260,8 @@ fn a_session_renewed_under_another_id_loses_the_lock_and_deletes_nothing() {
         assert_eq!(guard.lost().await, LostReason::SessionExpired);
         sleep_ms(1_000).await;
         assert_ne!(session(&client), before);
-        // The old session lives on for a while, and the new one waits for its znode.
+        // The old session stays alive for a while, and the contender in the new session waits for
+        // the deletion of the old znode.
         let waiter = queue_up(&world, &ExclusiveLock::of(&client)).await;
         assert_eq!(guard.release().await, Ok(Released::EndedWithSession));
         sleep_ms(1_000).await;
@@ -303,7 +307,7 @@ fn a_znode_deleted_by_hand_loses_the_lock_and_the_next_holder_is_left_alone() {
     }
 }
 
-/// The holder releases while it does not know what happened during the partition.
+/// The holder releases the lock before it knows what happened during the partition.
 #[test]
 fn a_release_while_disconnected_looks_before_it_deletes() {
     for is_replaced in [false, true] {
@@ -332,8 +336,8 @@ fn a_release_while_disconnected_looks_before_it_deletes() {
     }
 }
 
-/// The test deletes the znode and creates it again, in the same session and with the same data. It
-/// is not the znode of the token.
+/// The test deletes the znode and creates it again, in the same session and with the same data. The
+/// new znode is not the znode that the guard's token belongs to.
 #[test]
 fn a_znode_made_again_by_hand_is_not_the_own() {
     for is_disconnected in [false, true] {
@@ -358,7 +362,8 @@ fn a_znode_made_again_by_hand_is_not_the_own() {
     }
 }
 
-/// Once the transaction of the znode is known, its data is only for people.
+/// When the client knows the transaction that created the znode, the data is only for human
+/// readers.
 #[test]
 fn changed_data_neither_loses_the_lock_nor_leaves_it_behind() {
     for is_try in [false, true] {
@@ -394,7 +399,7 @@ fn changed_data_neither_loses_the_lock_nor_leaves_it_behind() {
     }
 }
 
-/// The deadline has passed, and the session lives on: the client removes its znode.
+/// The deadline has passed but the session is still alive, so the client removes its znode.
 #[test]
 fn a_lost_lock_is_removed_as_soon_as_a_server_is_reachable() {
     run(async {
@@ -419,7 +424,7 @@ fn a_lost_lock_is_removed_as_soon_as_a_server_is_reachable() {
     });
 }
 
-/// After a create with an unknown outcome the janitor looks once more at the next reconnect, and
+/// After a create with an unknown outcome, the janitor sweeps once more at the next reconnect, and
 /// leaves the znode of another holder alone.
 #[test]
 fn a_tainted_attempt_is_swept_again_and_spares_the_next_holder() {

@@ -1,4 +1,4 @@
-//! Access control lists that keep clients from the exclusive lock.
+//! Access control lists that deny clients the exclusive lock.
 
 use zk_recipes::{
     Acl, CreateMode, CreateOptions, ErrorCode, ExclusiveLock, FailedAction, LockError,

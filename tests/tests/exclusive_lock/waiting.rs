@@ -1,4 +1,4 @@
-//! Waiting for the lock, and events meanwhile.
+//! Waiting for the lock, and events during the wait.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ fn a_wait_that_is_too_long_times_out_and_leaves_nothing() {
         assert_eq!(none, Err(LockError::TimedOut));
         sleep_ms(1_000).await;
         assert_eq!(world.owner(), Some(session(&other)), "{}", world.trace());
-        // One watch of the holder, and at most one that fires with the znode.
+        // The holder has one watch, and at most one other watch is left, which fires with the
+        // znode.
         assert!(world.server.watch_count() <= 2, "{}", world.server.watch_count());
         release(held).await;
         world.check_clean(&[&client, &other]).await;
@@ -244,7 +245,7 @@ fn expiry_at_any_request_leads_to_a_grant_in_a_living_session() {
     assert!(points >= 4, "only {points} requests were cut short by an expiry");
 }
 
-/// The waiter's session ends, which also owns the holder's znode. The events come in any order.
+/// The waiter and the holder have the same session, which ends. The events arrive in any order.
 #[test]
 fn the_end_of_a_session_is_never_a_grant_in_it() {
     for seed in 1..=4 {
@@ -342,7 +343,8 @@ fn a_znode_that_is_not_ephemeral_ends_the_wait_when_it_comes() {
     });
 }
 
-/// The directory of a queue is a container.
+/// The lock finds a container at its path, because another lock uses it as the directory of a
+/// queue.
 #[test]
 fn the_directory_of_another_lock_is_no_exclusive_lock() {
     run(async {
@@ -391,7 +393,7 @@ fn a_watch_that_does_not_tell_is_made_good_by_the_safety_look() {
             let creator = Acl::creator_all();
             other.set_acl(LOCK, creator, None).await.expect("the znode is its own");
             release(held).await;
-            // The checks are spread, so they come not before the interval and not long after it.
+            // The safety checks are spread: they happen after the interval, but not much later.
             sleep_ms(9_900).await;
             assert!(!waiter.is_finished(), "the event was withheld\n{}", world.trace());
             sleep_ms(2_700).await;

@@ -1,4 +1,4 @@
-//! Several clients with one lock.
+//! Several clients that share one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,8 @@ fn contenders_are_served_in_the_order_of_their_tokens() {
         let (first, guard) = holder(&world, 10).await;
         let mut clients = vec![first];
         let mut waiters = Vec::new();
-        // Their ids, and so the names of their znodes, sort differently from their numbers.
+        // The ids of the clients, and therefore the names of their znodes, sort differently from
+        // their numbers.
         for seed in [4, 2, 5, 1, 3] {
             let client = world.client(seed).await;
             waiters.push(queue_up(&world, &World::lock(&client)).await);
@@ -130,7 +131,7 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
         let second = world.client(2).await;
         let waiter = queue_up(&world, &World::lock(&second)).await;
         held.validate().await.expect("the lock is held");
-        // Nothing reaches the holder any more, and nothing reaches the server from it.
+        // From now on, the holder and the server receive nothing from each other.
         let freeze = Action::Freeze;
         world.server.inject(at_op(session(&first), OpCode::PING, freeze.clone()));
         let lost = spawn({
@@ -142,7 +143,7 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
             }
         });
         world.until("the holder is silent", |server| server.pending_faults().is_empty()).await;
-        // However often it has retried while the lock was not yet lost.
+        // The freezes cover all retries of the holder before the lock is lost.
         for _ in 0..20 {
             world.server.inject(Fault::new(At::connect(0), freeze.clone()));
         }
@@ -156,7 +157,7 @@ fn a_lock_is_held_by_nobody_while_the_old_holder_may_still_believe_in_it() {
     });
 }
 
-/// Another contender comes between the read of `try_acquire` and its create.
+/// Another contender arrives between the read of `try_acquire` and its create.
 #[test]
 fn a_try_acquire_that_is_overtaken_is_busy_and_leaves_nothing() {
     run(async {

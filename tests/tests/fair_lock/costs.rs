@@ -20,7 +20,7 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests() {
         create_directory(&world);
         let client = world.client(FIRST).await;
         let id = session(&client);
-        // The reply to the first request is delayed, and the second has arrived all the same.
+        // The reply to the first request is delayed, but the second request still arrives.
         let slow = Action::Delay(Duration::from_millis(50));
         world.server.inject(at_op(id, OpCode::CREATE2, slow));
         let guard = World::lock(&client).acquire().await.expect("the lock is free");
@@ -97,8 +97,8 @@ fn a_hand_off_after_a_reconnect_lists_once() {
     });
 }
 
-/// The third in the queue learns without a list that it is second now. Contenders further behind
-/// list once, while the one ahead of them holds.
+/// The third contender in the queue learns without a list that it is now second. Contenders further
+/// behind list once, while the contender ahead of them holds the lock.
 #[test]
 fn a_hand_off_in_a_longer_queue_is_a_grant_without_a_request_too() {
     run(async {
@@ -150,7 +150,8 @@ fn the_second_ahead_may_give_up() {
         let last = queue_up(&world, &World::lock(&client)).await;
         sleep_ms(100).await;
         world.server.clear_requests();
-        // Ahead of this waiter are holder, first, middle and nearest. It watches the last two.
+        // The holder, `first`, `middle` and `nearest` are ahead of this waiter. It watches the last
+        // two.
         let (middle, gone) = waiters.remove(1);
         middle.abort();
         world.until("it is gone", |_| world.contenders().len() == 4).await;
@@ -175,7 +176,7 @@ fn the_second_ahead_may_give_up() {
     });
 }
 
-/// Both contenders that the last one watches give up, in either order.
+/// Both contenders that the last waiter watches give up, in either order.
 #[test]
 fn both_ahead_may_give_up_and_nothing_is_granted() {
     for order in [[0, 1], [1, 0]] {
@@ -233,8 +234,8 @@ fn tasks_of_one_client_watch_only_the_nearest_and_list_once() {
     });
 }
 
-/// Waits behind a holder that releases between the list and the read of its znode. At that moment
-/// `then` happens to the waiter's znode. Returns the requests until the grant.
+/// Waits behind a holder that releases the lock between the list and the read of its znode. At that
+/// moment, `then` changes the waiter's znode. Returns the requests until the grant.
 fn behind_one_that_is_gone(then: impl FnOnce(&World)) -> Vec<OpCode> {
     run(async {
         let world = World::new();
@@ -344,7 +345,7 @@ fn a_hand_off_costs_the_same_in_a_long_queue() {
             guard = granted_now(&world, waiter).await;
             sleep_ms(1_000).await;
             let requests = world.server.requests();
-            // The delete, and a list of the waiter that was woken.
+            // The requests are the delete, and a list by the waiter that was woken.
             assert!(requests.len() <= 2, "{}", world.trace());
         }
         release(guard).await;

@@ -102,7 +102,8 @@ fn a_guard_is_at_risk_when_an_acknowledgement_is_overdue() {
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
         sleep_ms(6_600).await;
         assert_eq!(guard.state(), LockState::Held);
-        // Otherwise the client could reconnect, and prove the lock, before the state is read.
+        // Without this, the client could reconnect and prove the lock before the test reads the
+        // state.
         world.server.refuse_for(Duration::from_millis(200));
         sleep_ms(100).await;
         assert_eq!(guard.state(), LockState::AtRisk);
@@ -194,7 +195,7 @@ fn validate_tells_a_loss_that_nobody_has_noticed() {
     run(async {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
-        // Not watched yet.
+        // The client does not watch the znode yet.
         assert!(world.server.admin_delete(guard.path()));
         assert_eq!(guard.state(), LockState::Held);
         let lost = LostReason::ZnodeDeleted;
@@ -318,7 +319,7 @@ fn a_full_queue_does_not_delay_a_release() {
     }
 }
 
-/// A flight of two operations does not fit if the limit is one.
+/// A flight of two operations exceeds a limit of one outstanding request.
 #[test]
 fn a_queue_of_one_place_is_enough_for_a_lock_also_while_the_place_is_taken() {
     for is_taken in [false, true] {

@@ -1,4 +1,4 @@
-//! Guards and handles that are dropped in unusual places, and which of them keeps what alive.
+//! Guards and handles that are dropped in unusual places, and what each of them keeps alive.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -84,7 +84,7 @@ fn a_guard_dropped_while_disconnected_releases_later() {
     });
 }
 
-/// A guard whose runtime has ended, with all tasks.
+/// Returns a client and its guard after their runtime has ended, with all its tasks.
 fn after_shutdown() -> (Client, Guard) {
     let runtime = runtime();
     runtime.block_on(async {
@@ -115,7 +115,7 @@ fn a_client_dropped_after_the_runtime_has_shut_down_does_nothing() {
 #[test]
 fn a_guard_that_outlives_the_runtime_is_not_held_for_ever() {
     let (client, guard) = after_shutdown();
-    // The clock of the runtime has stopped. What counts is that nothing panics or hangs.
+    // The clock of the runtime has stopped. The test only checks that nothing panics or hangs.
     let _ = guard.state();
     assert!(poll_once(client.close()).is_ready());
     let ended = poll_once(guard.release());
@@ -228,8 +228,8 @@ fn a_client_closed_while_somebody_waits_ends_the_wait() {
     });
 }
 
-/// After a create with an unknown outcome the janitor sweeps once more at the next reconnect, also
-/// if the guard was dropped and not released.
+/// After a create with an unknown outcome, the janitor sweeps once more at the next reconnect, even
+/// if the guard was dropped instead of released.
 #[test]
 fn a_tainted_attempt_is_swept_again_after_the_next_reconnect() {
     for is_dropped in [false, true] {

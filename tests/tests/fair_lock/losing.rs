@@ -18,7 +18,8 @@ use crate::{
     spawn,
 };
 
-/// Checks the state of a lost guard, and that waits for its loss end, a moment after the loss.
+/// Checks the state of a lost guard a moment after the loss, and that all waits for the loss have
+/// ended.
 async fn check_lost(world: &World, guard: &Guard, reason: LostReason) {
     let lost = spawn(guard.lost());
     sleep_ms(1).await;
@@ -37,7 +38,7 @@ fn deleting_the_znode_loses_the_lock() {
             let lost = spawn(guard.lost());
             sleep_ms(after).await;
             assert!(world.server.admin_delete(guard.path()));
-            // Before the znode is watched, only the first read shows the loss.
+            // If the client does not watch the znode yet, only the first read reveals the loss.
             sleep_ms(105_u64.saturating_sub(after).max(1)).await;
             assert!(lost.is_finished(), "deleted after {after} ms\n{}", world.trace());
             check_lost(&world, &guard, LostReason::ZnodeDeleted).await;
@@ -121,7 +122,7 @@ fn a_session_resumed_under_another_id_loses_the_lock() {
         assert_ne!(session(&client), before);
         check_lost(&world, &guard, LostReason::SessionExpired).await;
         assert_eq!(guard.release().await, Ok(Released::EndedWithSession));
-        // The old session expires, and takes the znode with it.
+        // The old session expires, and its znode is deleted with it.
         world.until("it is over", |server| !server.sessions().contains(&before)).await;
         world.check_clean(&[&client]).await;
     });
@@ -168,7 +169,8 @@ fn a_black_hole_loses_the_lock_before_the_server_ends_the_session() {
     });
 }
 
-/// The clock jumps, as after a pause of the process. No task has run, and the guard is lost at once.
+/// The clock jumps, as after a pause of the process. The guard is lost at once, before any task has
+/// run.
 #[test]
 fn a_guard_knows_that_its_deadline_has_passed_although_nothing_has_run() {
     run(async {
@@ -237,7 +239,8 @@ fn a_jump_of_less_than_the_timeout_is_only_a_risk() {
     });
 }
 
-/// The session lives longer than the deadline, because servers count in ticks. The guard does not.
+/// The session lives longer than the guard deadline, because servers count in ticks. The guard is
+/// lost at the deadline.
 #[test]
 fn a_guard_stays_lost_when_the_session_comes_back_and_its_znode_is_removed() {
     run(async {

@@ -28,7 +28,7 @@ async fn queue_up(world: &World, lock: &FairLock) -> Waiter {
     start_waiting(world, lock.acquire()).await
 }
 
-/// A client that holds the lock.
+/// Connects a client that acquires the lock.
 async fn holder(world: &World, seed: u64) -> (Client, Guard) {
     scene::holder::<FairLock>(world, seed).await
 }

@@ -87,7 +87,7 @@ fn another_kind_that_comes_while_waiting_ends_the_wait() {
         let waiter = queue_up(&world, &World::lock(&client)).await;
         let path = format!("{LOCK}/a-__READ__0000000001");
         world.server.admin_create(&path, b"", None);
-        // The next list shows it.
+        // This change causes the next list, which shows the znode.
         world.server.admin_set_data(held.path(), b"");
         let ended = waiter.await.expect("an acquire does not panic").map(drop);
         assert!(matches!(ended, Err(LockError::MixedKinds { .. })), "{ended:?}");
@@ -107,7 +107,7 @@ fn a_counter_at_its_end_grants_to_nobody() {
             let world = World::with(ServerConfig::default().sequence_overflow(overflow));
             create_directory(&world);
             world.server.set_create_count(LOCK, i32::MAX - 1);
-            // The last number that still sorts correctly.
+            // This is the last number that still sorts correctly.
             let (other, held) = holder(&world, SECOND).await;
             assert!(held.path().ends_with("-lock-2147483646"), "{}", held.path());
             let client = world.client(FIRST).await;
@@ -144,8 +144,8 @@ fn a_number_below_zero_ends_the_wait() {
     }
 }
 
-/// A contender that gets the last number gives up, and a greater number is not accepted as one.
-/// Neither disturbs the contenders ahead, whatever the naming.
+/// A contender that gets the last number gives up, and a greater number is not a valid sequence
+/// number. Neither disturbs the contenders ahead, whatever the naming.
 #[test]
 fn a_name_with_the_last_number_or_a_greater_one_is_in_nobodys_way() {
     let dashed = Naming::custom("x-{id}-{sequence}").expect("it can carry an id");

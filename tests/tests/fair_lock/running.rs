@@ -14,7 +14,7 @@ use zk_testserver::Action;
 
 use crate::{FIRST, SECOND, at_op, granted, holder, partition, queue_up, release, session, spawn};
 
-/// What a body has done.
+/// The record of a body: its polls and its drop.
 #[derive(Clone, Default)]
 struct Seen {
     polls: Rc<Cell<usize>>,
@@ -29,7 +29,7 @@ impl Drop for TellDrop {
     }
 }
 
-/// A body that records its polls.
+/// Wraps a body, and records its polls and its drop.
 async fn watched<T>(seen: Seen, body: impl Future<Output = T>) -> T {
     let _tell = TellDrop(Rc::clone(&seen.is_dropped));
     let mut body = pin!(body);
@@ -66,7 +66,7 @@ fn a_body_that_comes_to_its_end_brings_its_output() {
     });
 }
 
-/// At the same instant as a wait for the loss ends.
+/// The body is dropped at the same instant at which a wait for the loss ends.
 #[test]
 fn a_body_is_dropped_as_soon_as_the_lock_is_lost() {
     for reason in [
@@ -119,7 +119,7 @@ fn lose(world: &World, client: &Client, guard: &Guard, reason: LostReason) {
     }
 }
 
-/// Output of a future, and when it completed.
+/// Awaits a future, and returns its output and the time of its completion.
 async fn stamped<T>(client: Client, future: impl Future<Output = T>) -> (T, zk_recipes::Time) {
     let output = future.await;
     (output, client.now())
@@ -144,14 +144,15 @@ fn a_lost_lock_begins_no_body() {
     });
 }
 
-/// Pauses, and how each stops a body: past the deadline, or only long enough for a risk.
+/// Pauses, whether the run stops at a risk, and how the run ends: a pause is past the deadline, or
+/// only long enough for a risk.
 const PAUSES: [(Duration, bool, Stopped); 3] = [
     (SESSION_TIMEOUT, false, Stopped::Lost(LostReason::DeadlinePassed)),
     (SESSION_TIMEOUT, true, Stopped::Lost(LostReason::DeadlinePassed)),
     (Duration::from_secs(9), true, Stopped::AtRisk),
 ];
 
-/// The process is paused between two polls. No event reports the pause, only the clock shows it.
+/// The process is paused between two polls. No event reports the pause. Only the clock shows it.
 #[test]
 fn a_body_is_not_polled_again_after_a_pause_that_was_too_long() {
     for (length, stops_at_risk, stopped) in PAUSES {
@@ -171,7 +172,7 @@ fn a_body_is_not_polled_again_after_a_pause_that_was_too_long() {
     }
 }
 
-/// A poll that takes too long, whether or not it is the last one of the body.
+/// A poll takes too long, whether or not it is the last poll of the body.
 #[test]
 fn a_body_that_ends_with_the_loss_is_reported_as_stopped() {
     for (length, stops_at_risk, stopped) in PAUSES {
@@ -219,7 +220,7 @@ fn at_risk_a_body_goes_on_unless_it_is_to_be_stopped() {
             assert_eq!(ended.0, expected);
             assert_eq!(ended.1.saturating_since(begun), Duration::from_millis(after));
             assert!(seen.is_dropped.get());
-            // Whether the body was stopped or not, the lock is kept.
+            // The guard keeps the lock, whether the body was stopped or not.
             sleep_ms(2_000).await;
             assert_eq!(guard.state(), LockState::Held);
             assert_eq!(guard.run(async { 17 }).stop_at_risk().await, Ok(17));
@@ -265,7 +266,7 @@ fn an_overdue_acknowledgement_stops_a_body_that_is_to_be_stopped_at_risk() {
     });
 }
 
-/// It does not keep the runtime busy: it wakes as often as pings are due, if at all.
+/// The run does not keep the runtime busy: it wakes no more often than pings are due.
 #[test]
 fn nothing_stops_a_body_while_the_lock_is_held() {
     for stops_at_risk in [false, true] {
@@ -276,7 +277,7 @@ fn nothing_stops_a_body_while_the_lock_is_held() {
             let body = guard.run(watched(seen.clone(), sleep_ms(100_000)));
             let body = if stops_at_risk { body.stop_at_risk() } else { body };
             assert_eq!(body.await, Ok(()));
-            // Now and then the run checks whether the guard deadline has passed.
+            // Occasionally, the run checks whether the guard deadline has passed.
             let most = if stops_at_risk {
                 100
             } else {
@@ -299,7 +300,7 @@ fn dropping_the_run_drops_the_body_and_keeps_the_lock() {
         let timeout = tokio::time::timeout(Duration::from_millis(300), body).await;
         assert!(timeout.is_err() && seen.is_dropped.get());
         assert_eq!(guard.state(), LockState::Held);
-        // A run that is never polled.
+        // This run is never polled.
         let seen = Seen::default();
         let tell = TellDrop(Rc::clone(&seen.is_dropped));
         drop(guard.run(async move { drop(tell) }));
@@ -350,7 +351,7 @@ fn several_bodies_may_run_under_one_guard_and_use_it() {
     });
 }
 
-/// A task takes the guard along, and is `Send` because the body is.
+/// The task owns the guard, and is `Send` because the body is.
 #[test]
 fn a_run_may_be_a_task() {
     run(async {

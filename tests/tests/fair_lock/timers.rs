@@ -1,4 +1,4 @@
-//! Timers and clocks: extreme options, and clocks that differ.
+//! Timers and clocks: extreme options, and clocks that run at different speeds.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::{
     FIRST, SECOND, granted_now, holder, ops, queue_up, release, requests_of, session, spawn,
 };
 
-/// A process may be paused between two reads of its clocks, so a timer may fire too early by the
-/// clock of the client. Here tokio's clock is virtual and that of the client is not, so every timer
-/// fires too early.
+/// A process may be paused between two reads of its clocks, so a timer may fire too early according
+/// to the client's clock. In this test, tokio's clock is virtual and the client's clock is not, so
+/// every timer fires too early.
 #[test]
 fn a_timer_that_comes_too_early_is_no_timeout() {
     runtime().block_on(async {
@@ -36,13 +36,14 @@ fn a_timer_that_comes_too_early_is_no_timeout() {
         world.server.clear_requests();
         let patience = Duration::from_secs(3_600);
         let waiter = spawn(lock.acquire().timeout(patience).into_future());
-        // In this real time several checks are due.
+        // In this real time, several safety checks are due.
         let begin = client.now();
         while client.now().saturating_since(begin) < Duration::from_millis(500) {
             sleep_ms(1).await;
             assert!(!waiter.is_finished(), "nothing has happened");
         }
-        // The first reads belong to its arrival: those of its predecessor and of its own znode.
+        // The first two reads happen on arrival: the waiter reads its predecessor and its own
+        // znode.
         let reads = ops(&requests_of(&world, session(&client)));
         let reads = reads.iter().filter(|op| **op == OpCode::GET_DATA).count();
         assert!(reads > 2, "no check was due: {}", world.trace());
@@ -53,7 +54,7 @@ fn a_timer_that_comes_too_early_is_no_timeout() {
     });
 }
 
-/// Accurate to the 2 ms of a step, by either clock, whichever is faster.
+/// The deadline is accurate to the 2 ms of a step, measured by the faster clock.
 #[test]
 fn a_deadline_comes_by_the_clock_of_the_client() {
     const SLACK: Duration = Duration::from_millis(2);
@@ -132,7 +133,7 @@ fn an_alarm_of_an_earlier_wait_is_no_timeout() {
         let ahead = queue_up(&world, &World::lock(&other)).await;
         let waiter = queue_up(&world, &lock).await;
         sleep_ms(5_000).await;
-        // The next check is due 10 s from now, and not 10 s from the beginning.
+        // The next safety check is due 10 s from now, not 10 s after the beginning.
         ahead.abort();
         sleep_ms(9_000).await;
         assert!(!waiter.is_finished(), "nothing has happened");

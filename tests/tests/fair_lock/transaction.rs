@@ -1,4 +1,4 @@
-//! Transactions of a guard, which are committed while the lock is held, or not at all.
+//! Transactions of a guard, which are committed only while the lock is held.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -23,7 +23,7 @@ const RESOURCE: &str = "/resource";
 
 const LOSS: TransactionError = TransactionError::Op(OpError::ConnectionLoss(Outcome::Unknown));
 
-/// A client that holds the lock, and a znode that the lock protects.
+/// Creates the znode that the lock protects, and connects a client that acquires the lock.
 async fn writer(world: &World) -> (Client, Guard) {
     world.server.admin_create(RESOURCE, b"", None);
     holder(world, FIRST).await
@@ -146,7 +146,7 @@ fn a_late_holder_changes_nothing() {
         next.transaction(write("second")).await.expect("the lock is held");
         assert_eq!(guard.state(), LockState::Held, "it does not know\n{}", world.trace());
         let woken = spawn(guard.lost());
-        // Its own operation would fail too, but the check of the lock comes first.
+        // The operation of the transaction would fail too, but the check of the lock comes first.
         let late = write("first").check("/missing", None);
         let lost = TransactionError::Lost(LostReason::ZnodeDeleted);
         assert_eq!(guard.transaction(late).await, Err(lost.clone()));
@@ -185,8 +185,8 @@ fn make_directory_again(world: &World) {
     create_directory(world);
 }
 
-/// However the client learns of the end of its session, if at all: the connection is closed, it
-/// becomes a black hole, or the request goes to a server that lags behind.
+/// The client learns of the end of its session in different ways, or not at all: the connection is
+/// closed or becomes a black hole, the event is late, or a server refuses the session.
 #[test]
 fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
     for way in ["closed", "delayed", "frozen", "refused"] {
@@ -233,7 +233,7 @@ fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
             let written = world.server.data(RESOURCE).expect("it exists");
             assert!(written != "first", "{way}\n{}", world.trace());
             assert!(is_lost(&guard), "{way}");
-            // The client has a new session, and has sent nothing of the old one in it.
+            // The client has a new session, in which it has sent no request of the old session.
             assert_ne!(session(&client), first);
             assert_eq!(multis(&world, session(&client)), [], "{way}");
             drop(guard);
@@ -250,7 +250,8 @@ fn a_transaction_is_never_sent_in_the_next_session() {
             let first = session(&client);
             partition(&world, 500);
             sleep_ms(10).await;
-            // It waits for a connection, and the session ends before there is one.
+            // The transaction waits for a connection, and the session ends before the client
+            // reconnects.
             let waiting = guard.transaction(write("late"));
             world.server.expire(first);
             let lost = TransactionError::Lost(LostReason::SessionExpired);
@@ -268,7 +269,7 @@ fn a_transaction_is_never_sent_in_the_next_session() {
             assert!(!world.server.requests().iter().any(is_multi), "{}", world.trace());
             assert_eq!(applied(&world), 0);
             assert_eq!(guard.state(), LockState::Lost(LostReason::SessionExpired));
-            // In the same process, the next session holds the lock, and may write.
+            // In the same process, the next session can acquire the lock and write.
             let next = World::lock(&client).acquire().await.expect("the lock is free");
             next.transaction(write("next")).await.expect("the lock is held");
             assert_eq!(applied(&world), 1);
@@ -353,11 +354,11 @@ fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
             assert!(world.server.pending_faults().is_empty());
             assert_eq!(guard.state(), LockState::AtRisk, "{fault:?}");
             sleep_ms(2_000).await;
-            // The one that was lost, and the proof after the resume.
+            // The two multis are the lost transaction, and the proof after the resume.
             assert_eq!(multis(&world, session(&client)).len(), 2, "{fault:?}\n{}", world.trace());
             assert_eq!(applied(&world), i32::from(is_applied), "{fault:?}");
             assert_eq!(guard.state(), LockState::Held);
-            // The caller may repeat it, because it creates a unique name.
+            // The caller may repeat the transaction, because it creates a unique name.
             let repeated = guard.transaction(once).await.map(|outcomes| outcomes.len());
             let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
             assert_eq!(repeated, if is_applied { Err(exists) } else { Ok(2) }, "{fault:?}");
@@ -483,9 +484,9 @@ fn at_risk_a_transaction_waits_for_the_next_connection() {
     });
 }
 
-/// The session lives longer than the deadline, because servers count in ticks, and the znode still
-/// exists when the client reconnects. Requests that waited for the connection were dropped with the
-/// lock.
+/// The session lives longer than the guard deadline, because servers count in ticks, and the znode
+/// still exists when the client reconnects. Requests that waited for the connection were discarded
+/// when the lock was lost.
 #[test]
 fn what_waits_for_a_connection_is_taken_back_when_the_lock_is_lost() {
     run(async {
@@ -528,7 +529,7 @@ fn transactions_and_requests_of_the_client_are_sent_in_the_order_of_calls() {
         let first = guard.transaction(write("first"));
         let between = client.get_data(RESOURCE);
         let second = guard.transaction(write("second"));
-        // Awaited in the opposite order.
+        // The futures are awaited in the opposite order.
         assert_eq!(second.await.map(|outcomes| outcomes.len()), Ok(1));
         assert_eq!(between.await.expect("it exists").0, "first");
         assert_eq!(first.await.map(|outcomes| outcomes.len()), Ok(1));

@@ -1,4 +1,4 @@
-//! Waiting in the queue, and events meanwhile.
+//! Waiting in the queue, and events during the wait.
 
 use std::time::Duration;
 
@@ -235,7 +235,8 @@ fn a_directory_made_again_starts_a_new_queue() {
     });
 }
 
-/// In a directory that was deleted and created again, another contender has the waiter's number.
+/// The directory was deleted and created again, and another contender in it has the waiter's
+/// number.
 #[test]
 fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
     run(async {
@@ -395,7 +396,7 @@ fn a_predecessor_of_the_own_session_is_confirmed_by_one_read() {
     });
 }
 
-/// A client that holds the lock with a znode that no other client may read.
+/// Connects a client that acquires the lock with a znode that no other client may read.
 async fn unreadable_holder(world: &World) -> (Client, Guard) {
     let client = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
     let lock = FairLock::builder(&client, LOCK)
@@ -413,7 +414,8 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
         let client = world.client(FIRST).await;
         let lock = World::lock(&client);
         let waiter = queue_up(&world, &lock).await;
-        // A contender comes behind: the directory changes, but that is no grant.
+        // Another contender joins the queue: the directory changes, but the waiter is not granted
+        // the lock.
         let third = world.client(THIRD).await;
         let behind = queue_up(&world, &World::lock(&third)).await;
         sleep_ms(500).await;
@@ -428,7 +430,7 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory() {
     });
 }
 
-/// The waiter's list came with the create that was sent again, and so without a watch.
+/// The waiter's list was part of the repeated claim, so it did not set a watch.
 #[test]
 fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
     run(async {
@@ -455,7 +457,8 @@ fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
     });
 }
 
-/// A list shows only names. The znode with the waiter's name must be the one that it has created.
+/// A list shows only names. The znode with the waiter's name must be the znode that the waiter has
+/// created.
 #[test]
 fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
     for (is_ephemeral, is_cut) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -475,7 +478,8 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
             world.server.admin_create(&place, b"", is_ephemeral.then_some(own));
             release(held).await;
             sleep_ms(3_000).await;
-            // It has the id of the waiter's attempt, which removes it when it gives up.
+            // The znode has the id of the waiter's attempt, so the attempt removes it when it gives
+            // up.
             assert_eq!(world.server.stat(&place), None, "{}", world.trace());
             let guard = granted_now(&world, waiter).await;
             assert_ne!(guard.path(), place, "{}", world.trace());
@@ -485,7 +489,7 @@ fn a_znode_that_somebody_has_created_again_under_the_own_name_is_no_place() {
     }
 }
 
-/// Both events arrive together. The second one means nothing, and must not hide the grant.
+/// Both events arrive together. The second event is irrelevant, and must not hide the grant.
 #[test]
 fn an_event_that_arrives_with_the_grant_does_not_stop_it() {
     run(async {
@@ -505,7 +509,7 @@ fn an_event_that_arrives_with_the_grant_does_not_stop_it() {
     });
 }
 
-/// The same for a lock that is held.
+/// A holder's znode must also be the znode that the holder has created.
 #[test]
 fn a_lock_whose_znode_was_created_again_by_somebody_is_lost() {
     for is_cut in [false, true] {

@@ -1,4 +1,4 @@
-//! A lock at risk: the holder goes on, or treats it as lost.
+//! A lock at risk: the holder continues, or treats the lock as lost.
 
 use std::time::Duration;
 
@@ -48,7 +48,8 @@ fn a_lock_at_risk_that_is_treated_as_lost_is_lost_with_the_connection<C: Case>()
             let stopped = guard.run(async {}).await;
             assert_eq!(stopped, Err(Stopped::Lost(LostReason::AtRisk)));
             assert!(world.server.stat(&znode).is_some());
-            // As soon as the client reaches a server, although the guard still exists.
+            // The client removes the znode as soon as it reaches a server, although the guard still
+            // exists.
             world.until("it is removed", |server| server.stat(&znode).is_none()).await;
             assert!(client.now().saturating_since(before) < Duration::from_secs(4));
             sleep_ms(5_000).await;
@@ -78,7 +79,7 @@ fn an_acknowledgement_that_is_overdue_is_enough<C: Case>() {
         let proven = client.now();
         let slow = Action::Delay(Duration::from_secs(30));
         world.server.inject(at_op(session(&client), OpCode::PING, slow));
-        // No call reads the state, and no event comes. Only time passes.
+        // No call reads the state, and no event arrives. Only time passes.
         assert_eq!(guard.lost().await, LostReason::AtRisk);
         let late = client.now().saturating_since(proven + interval * 2);
         assert!(late < Duration::from_millis(201), "{late:?} late");

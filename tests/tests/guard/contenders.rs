@@ -1,4 +1,4 @@
-//! Inspection of a queue, and of the holder of an exclusive lock.
+//! Inspection of queues, and of the holder of an exclusive lock.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ fn fair(client: &Client, identity: &'static str) -> FairLock {
         .expect("the options are legal")
 }
 
-/// Position, identity and session of each contender.
+/// Returns the position, identity and session of each contender.
 fn told(contenders: &[Contender]) -> Vec<(usize, &[u8], SessionId)> {
     contenders.iter().map(|one| (one.position, &one.identity[..], one.session)).collect()
 }
@@ -114,7 +114,7 @@ fn other_implementations_are_listed_and_strangers_are_not() {
         let paths: Vec<_> = queue.iter().map(|one| one.path.as_str()).collect();
         let expected = [names[1], names[2], names[0]].map(|name| format!("{LOCK}/{name}"));
         assert_eq!(paths, expected);
-        // With another naming, these contenders belong to another kind of lock.
+        // For a lock with another naming, these contenders belong to another kind of lock.
         let kazoo = FairLock::builder(&client, LOCK)
             .and_then(|lock| lock.naming(Naming::kazoo()).build())
             .expect("the options are legal");
@@ -125,7 +125,7 @@ fn other_implementations_are_listed_and_strangers_are_not() {
     });
 }
 
-/// Hundreds of contenders, also for a client with a low limit of outstanding requests.
+/// The queue has hundreds of contenders, and some clients have a low limit of outstanding requests.
 #[test]
 fn a_long_queue_is_listed_as_a_whole() {
     const COUNT: usize = 250;
@@ -262,7 +262,7 @@ fn the_holder_of_an_exclusive_lock_says_who_it_is() {
             release(held).await;
             assert_eq!(lock.holder().await, Ok(None));
         }
-        // A holder of another implementation.
+        // This holder belongs to another implementation.
         world.server.admin_create(LOCK, b"10.0.0.1:4711", Some(session(&other)));
         let holder = lock.holder().await.expect("it can be read").expect("the lock is held");
         assert_eq!(holder.identity, &b"10.0.0.1:4711"[..]);

@@ -1,5 +1,5 @@
-//! What holds for the acquires and guards of every lock: threads, `select!`, the end of the
-//! client; and transactions, for the locks that have them.
+//! Properties of the acquires and guards of every lock: use with threads and `select!`, and the end
+//! of the client. Locks with transactions also have tests for those.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ for_each_lock! {
 /// The znode that a transaction writes. Its version counts the transactions that were applied.
 const RESOURCE: &str = "/resource";
 
-/// A type that is `Clone` has two implementations, so a call that names neither does not compile.
+/// A type that is `Clone` has two implementations of this trait, so a call that names neither of
+/// them does not compile.
 trait NotClone<A> {
     fn check() {}
 }
@@ -148,7 +149,7 @@ fn a_transaction_is_committed_while_the_lock_is_held<C: Case<Kind: Queued>>() {
         let outcomes = guard.transaction(write()).await.expect("the lock is held");
         assert_eq!((outcomes.len(), applied(&world)), (1, 1));
         assert_eq!(world.server.requests().len(), 1, "one request\n{}", world.trace());
-        // The guard has got no event, but the ensemble knows.
+        // The guard has not received the event, but the ensemble knows of the deletion.
         assert!(world.server.admin_delete(guard.path()));
         let lost = LostReason::ZnodeDeleted;
         assert_eq!(guard.transaction(write()).await, Err(TransactionError::Lost(lost)));

@@ -81,7 +81,7 @@ fn a_lock_goes_through_all_phases_and_ends_with_its_release<C: Case>() {
     }
 }
 
-/// Acquires, holds for a while, and loses the lock.
+/// The contender acquires the lock, holds it for a while, and loses it.
 fn a_lost_lock_ends_with_its_loss<C: Case>() {
     for reason in [
         LostReason::AtRisk,
@@ -111,7 +111,7 @@ fn a_lost_lock_ends_with_its_loss<C: Case>() {
                 LostReason::ZnodeDeleted | _ => assert!(world.server.admin_delete(guard.path())),
             }
             guard.lost().await;
-            // Before the guard is dropped.
+            // The stream ends before the guard is dropped.
             let phases = all(seen).await;
             let told: Vec<_> =
                 phases.iter().filter(|phase| **phase != Phase::AtRisk).copied().collect();
@@ -128,7 +128,8 @@ fn a_failed_acquire_ends_its_phases<C: Case>() {
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
         let held = hold(&C::Rival::of(&other)).await;
         let lock = C::of(&client);
-        // Four acquires: timed out while waiting, cancelled while waiting, refused, and never begun.
+        // There are four acquires: one times out, one is cancelled while it waits, one is refused,
+        // and one never begins.
         let (acquire, phases) = lock.acquire().phases();
         let seen = written(phases);
         let ended = acquire.timeout(Duration::from_millis(300)).await.map(drop);
@@ -157,7 +158,7 @@ fn a_failed_acquire_ends_its_phases<C: Case>() {
     });
 }
 
-/// A stream that is kept keeps neither session nor lock alive.
+/// A stream of phases keeps neither the session nor the lock alive.
 fn a_stream_of_phases_keeps_nothing_alive<C: Case>() {
     run(async {
         let world = World::new();
@@ -179,8 +180,8 @@ fn an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival<C: Case>(
         let seen = written(phases);
         let guard = acquire.await.expect("the lock is free");
         sleep_ms(1_000).await;
-        // What counts is when the last request with a reply was sent. So both replies are delayed,
-        // but the connection is never silent for so long that the client gives it up.
+        // The state depends on when the last request with a reply was sent. So both replies are
+        // delayed, but the connection is never silent for so long that the client gives it up.
         let slow = Action::Delay(Duration::from_millis(1_000));
         world.server.inject(at_op(session(&client), OpCode::MULTI, slow));
         guard.validate().await.expect("the lock is held");

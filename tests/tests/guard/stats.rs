@@ -145,8 +145,8 @@ fn a_lost_connection_that_leaves_a_doubt_is_counted<C: Case>() {
     }
 }
 
-/// A barrier rules out duplicates, unless a server processes an old request late. Here the test
-/// creates one.
+/// A barrier rules out duplicates, unless a server processes an old request late. The test itself
+/// creates a duplicate.
 fn a_duplicate_is_removed_and_counted<C: Case<Kind: Queued>>() {
     run(async {
         let world = World::new();
@@ -159,7 +159,7 @@ fn a_duplicate_is_removed_and_counted<C: Case<Kind: Queued>>() {
         let own = place_of(&world, id);
         let prefix = &own[..own.len() - 10];
         world.server.admin_create(&format!("{prefix}0000000077"), b"", Some(id));
-        // The next list shows it.
+        // This change causes the next list, which shows the znode.
         world.server.admin_set_data(held.path(), b"");
         sleep_ms(100).await;
         assert_eq!(world.contenders().len(), 2, "{}", world.trace());
@@ -193,7 +193,7 @@ fn a_watch_that_does_not_tell_is_counted<C: Case>() {
     });
 }
 
-/// The backlog is that of the client, so every lock of the client reports it.
+/// The backlog belongs to the client, so every lock of the client reports it.
 fn the_backlog_is_what_the_janitor_has_to_do<C: Case>() {
     run(async {
         let world = World::new();

@@ -32,7 +32,7 @@ fn a_view_says_what_the_guard_says_and_ends_with_it<C: Case>() {
         assert!(copy.is_held());
         world.server.expire(session(&client));
         guard.lost().await;
-        // As long as the guard exists.
+        // The view reports the loss as long as the guard exists.
         let lost = LockState::Lost(LostReason::SessionExpired);
         assert_eq!((status.state(), guard.state()), (Some(lost), lost));
         drop(guard);
