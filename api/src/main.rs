@@ -1,7 +1,8 @@
-//! Prints the public API of a crate, one item a line, from the JSON that rustdoc has written.
+//! Prints the public API of a crate, one item per line, from the JSON that rustdoc has written.
 //!
-//! The listing leaves out what follows from the rest: blanket implementations, implementations of
-//! auto traits, and derived ones. `.ci/api` compares it with the snapshot in this folder.
+//! The listing leaves out implementations that follow from other items: blanket implementations,
+//! implementations of auto traits, and derived ones. `.ci/api` compares the listing with the
+//! snapshot in this folder.
 
 use std::{env, error::Error, process::ExitCode};
 

@@ -1,7 +1,7 @@
-//! Properties that must hold for all inputs; one function for each fuzz target.
+//! Properties that must hold for all inputs, with one function for each fuzz target.
 //!
-//! The properties are here and not in the targets, so that `cargo test --lib` checks them on the
-//! seeds without a fuzzer.
+//! The properties are in this library and not in the targets, so that `cargo test --lib` checks
+//! them on the seeds without a fuzzer.
 
 #![forbid(unsafe_code)]
 
@@ -50,8 +50,9 @@ pub const OPS: [OpCode; 30] = [
     OpCode(99),
 ];
 
-/// `[limit / 4, chunk - 1, stream...]`: the frames do not depend on how the stream is split, equal
-/// those of a simple reference decoder, respect the limit, and survive a round trip.
+/// Checks a stream. The input is `[limit / 4, chunk - 1, stream...]`. The frames must not depend on
+/// how the stream is split, and must equal those of a simple reference decoder, respect the limit,
+/// and survive a round trip.
 pub fn frame(data: &[u8]) {
     let [limit, chunk, stream @ ..] = data else { return };
     let limit = usize::from(*limit) * 4;
@@ -72,7 +73,8 @@ pub fn frame(data: &[u8]) {
     assert_eq!(frames_of(&again, limit, 7), (whole, None), "after a round trip");
 }
 
-/// `[place, record...]`: a handshake record, decoded as a request and as a response.
+/// Checks a handshake record, which is decoded as a request and as a response. The input is
+/// `[place, record...]`.
 pub fn connect(data: &[u8]) {
     let [place, record @ ..] = data else { return };
     if let Some(request) = fixpoint(record, *place, ConnectRequest::decode, Record::encode) {
@@ -83,8 +85,8 @@ pub fn connect(data: &[u8]) {
     }
 }
 
-/// `[opcode, place, header, record...]`: a watch event if the header has its xid, otherwise the
-/// reply to a request with this opcode.
+/// Checks a message from a server. The input is `[opcode, place, header, record...]`: a watch event
+/// if the header has the xid of one, otherwise the reply to a request with this opcode.
 pub fn reply(data: &[u8]) {
     let [op, place, payload @ ..] = data else { return };
     let op = selected(*op);
@@ -107,7 +109,7 @@ pub fn reply(data: &[u8]) {
     }
 }
 
-/// `[place, header, record...]`: a request.
+/// Checks a request. The input is `[place, header, record...]`.
 pub fn request(data: &[u8]) {
     let [place, payload @ ..] = data else { return };
     let Some(header) = fixpoint(payload, 0, RequestHeader::decode, Record::encode) else { return };
@@ -122,8 +124,9 @@ pub fn request(data: &[u8]) {
     }
 }
 
-/// `[list, place, elements...]`: a list of operations, results, reads or read results. Two
-/// concatenated lists without the end mark between them are one list.
+/// Checks a list of operations, results, reads or read results. The input is
+/// `[list, place, elements...]`. Two concatenated lists without the end mark between them must be
+/// read as one list.
 pub fn multi(data: &[u8]) {
     let [list, place, record @ ..] = data else { return };
     let op = if list % 2 == 0 { OpCode::MULTI } else { OpCode::MULTI_READ };
@@ -215,7 +218,7 @@ fn doubled<T>(list: &T, encode: impl Fn(&T, &mut BytesMut)) -> Bytes {
     out.freeze()
 }
 
-/// Checks that memory use follows the bytes received, not the counts they claim.
+/// Checks that memory use depends on the bytes received, not on the counts that they claim.
 #[allow(clippy::ptr_arg, reason = "a slice has no capacity")]
 fn in_proportion<T>(list: &Vec<T>, input: usize) {
     assert!(list.capacity() * size_of::<T>() <= 40 * input + 1024);
@@ -239,7 +242,7 @@ fn frames_of(stream: &[u8], limit: usize, chunk: usize) -> (Vec<Frame>, Option<F
     (frames, None)
 }
 
-/// A reference decoder without state.
+/// Decodes the frames without keeping state, as a reference for the decoder.
 fn reference_frames(mut stream: &[u8], limit: usize) -> (Vec<Frame>, Option<FrameError>) {
     let mut frames = Vec::new();
     while let Some((prefix, rest)) = stream.split_first_chunk() {

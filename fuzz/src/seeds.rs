@@ -1,4 +1,4 @@
-//! Seeds: the golden frames of jute-codec, in the format of each target.
+//! The seeds, which are the golden frames of jute-codec in the format of each target.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
     entry.get(field).and_then(Value::as_str).expect("every entry has this field")
 }
 
-/// Selects the prefix of the record that the target tries: half of it.
+/// Selects the prefix of the record that the target decodes: half of the record.
 const PLACE: u8 = 128;
 
 const GOLDEN: &str = include_str!("../../crates/jute-codec/tests/golden_frames.json");
