@@ -13,7 +13,7 @@ use crate::wire::{Reader, Record};
 pub struct ConnectRequest {
     /// Always 0; servers ignore it.
     pub protocol_version: i32,
-    /// Highest zxid seen in replies. A server that has not reached it closes the connection.
+    /// Highest zxid seen in replies. A server that has not reached this zxid closes the connection.
     pub last_zxid_seen: Zxid,
     /// Requested session timeout, in milliseconds.
     pub timeout_ms: i32,
@@ -35,7 +35,7 @@ pub struct ConnectResponse {
     pub timeout_ms: i32,
     /// The session; [`SessionId::NONE`] if it has expired.
     pub session_id: SessionId,
-    /// Its password: opaque bytes, 16 of them from Apache servers.
+    /// Password of the session: opaque bytes, 16 of them from Apache servers.
     pub password: Bytes,
     /// Whether this is a read-only server. `None` if the field is omitted.
     pub read_only: Option<bool>,
@@ -45,7 +45,7 @@ pub struct ConnectResponse {
 ///
 /// `record!` does not fit. The last field is optional: peers before 3.4 end the record before
 /// `read_only`, and a server omits it from its response if the request omitted it. And the password
-/// must stay out of logs, because it is all that somebody needs to take the session over.
+/// must stay out of logs, because it is sufficient to take over the session.
 macro_rules! handshake_record {
     ($name:ident { $( $field:ident ),* }) => {
         impl Record for $name {

@@ -1,4 +1,5 @@
-//! Create requests: four opcodes and seven flags, of which only some combinations are legal.
+//! Create requests. There are four opcodes and seven flags, of which only some combinations are
+//! legal.
 //!
 //! | opcode | flags | reply |
 //! |---|---|---|
@@ -7,8 +8,8 @@
 //! | createContainer (19) | 4 | path and stat |
 //! | createTTL (21) | 5, 6 | path and stat |
 //!
-//! Opcode 21 with any other flag terminates the process of servers 3.8.0 and 3.9.3, so these types
-//! cannot express it.
+//! Opcode 21 with any other flag makes servers 3.8.0 and 3.9.3 terminate, so these types cannot
+//! express it.
 
 use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;

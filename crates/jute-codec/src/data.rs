@@ -14,11 +14,11 @@ record! {
     pub struct Stat {
         /// The transaction that created the znode.
         czxid: Zxid,
-        /// The transaction that last changed the data; the create counts.
+        /// The transaction that last changed the data, or created the znode.
         mzxid: Zxid,
-        /// Time of the create, in milliseconds since 1970, on the leader's wall clock.
+        /// When the znode was created, in milliseconds since 1970, by the leader's wall clock.
         ctime: i64,
-        /// Time of the last change of the data, on the same clock.
+        /// When the data last changed, by the same clock.
         mtime: i64,
         /// How many times the data changed.
         version: Version,
@@ -32,16 +32,16 @@ record! {
         data_length: i32,
         /// Number of children.
         num_children: i32,
-        /// The transaction that last created or deleted a child; before that, the one that created
-        /// the znode itself.
+        /// The transaction that last created or deleted a child, or that created the znode if it
+        /// never had a child.
         pzxid: Zxid,
     }
 }
 
 /// An identity. The scheme determines what the id means.
 ///
-/// Null decodes as empty: some clients write empty text as null (kazoo does, in its
-/// `CREATOR_ALL_ACL`), and servers accept it. Encoding never writes null.
+/// Null decodes as empty: some clients, such as kazoo in its `CREATOR_ALL_ACL`, write empty text as
+/// null, and servers accept it. Encoding never writes null.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Id {
     /// `world`, `digest`, `ip`, `sasl`, `x509`, `auth`, ...

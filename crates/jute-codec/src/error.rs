@@ -4,11 +4,11 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// Bytes are not the record they should be.
+/// The bytes are not the record that they should be.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{kind} at byte {offset}{}", Place(.record, .field))]
 pub struct DecodeError {
-    /// What is wrong.
+    /// Why decoding failed.
     pub kind: DecodeErrorKind,
     /// Where the offending value (a field, or an element of a vector) begins in the payload of its
     /// frame.
@@ -20,7 +20,7 @@ pub struct DecodeError {
     pub field: &'static str,
 }
 
-/// What is wrong with a field.
+/// Why a field is invalid.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
@@ -55,7 +55,7 @@ pub enum DecodeErrorKind {
         /// How many bytes are left.
         have: usize,
     },
-    /// An opcode is unknown to this crate, or not allowed at this place.
+    /// An opcode is unknown to this crate, or not allowed in this place.
     #[error("opcode {0} is not expected here")]
     UnexpectedOp(i32),
 }
@@ -74,7 +74,8 @@ pub enum EncodeError {
     },
 }
 
-/// A length prefix is negative: the byte stream is not this protocol, or it lost synchronization.
+/// A length prefix is negative: the byte stream does not use this protocol, or the reader has lost
+/// synchronization.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("frame length {length} is negative")]
 pub struct FrameError {

@@ -1,4 +1,4 @@
-//! Length-prefixed frames: incremental, without I/O.
+//! Incremental encoding and decoding of length-prefixed frames, without I/O.
 
 use bytes::{Buf, Bytes, BytesMut};
 

@@ -1,4 +1,4 @@
-//! Session ids, transaction ids and versions as types, so that one is never passed as another.
+//! Types for session ids, transaction ids and versions, so that one is never passed as another.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct SessionId(pub i64);
 
 impl SessionId {
-    /// The protocol's 0. In a handshake request it asks for a new session, in the response it says
+    /// The protocol's 0. In a handshake request it asks for a new session, in the response it means
     /// that the session has expired, and in a stat it means that the znode is not ephemeral.
     pub const NONE: Self = Self(0);
 }
@@ -18,8 +18,8 @@ impl SessionId {
 pub struct Zxid(pub i64);
 
 impl Zxid {
-    /// The protocol's -1, in headers that carry no zxid: those of watch events, and of replies to
-    /// unknown opcodes.
+    /// The protocol's -1, in headers that carry no zxid: the headers of watch events, and of
+    /// replies to unknown opcodes.
     pub const NONE: Self = Self(-1);
 }
 
@@ -36,7 +36,7 @@ number_record!(SessionId(i64));
 number_record!(Zxid(i64));
 number_record!(Version(i32));
 
-/// Prints a number in hexadecimal, in logs too.
+/// Prints a number in hexadecimal, in both `Display` and `Debug`.
 macro_rules! print_as_hex {
     ($name:ident) => {
         impl fmt::Debug for $name {

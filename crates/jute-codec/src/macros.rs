@@ -1,5 +1,5 @@
 //! `record!` keeps a record as short as its declaration in `zookeeper.jute`. `wire_enum!` defines
-//! numbers of the protocol that stay open for newer peers.
+//! numbers of the protocol that may get new values in newer peers.
 
 /// Defines a record: a struct whose fields are written in the order of declaration.
 macro_rules! record {
@@ -27,7 +27,7 @@ macro_rules! record {
     };
 }
 
-/// Encodes a tuple struct as the one number it holds.
+/// Encodes a tuple struct as the one number that it contains.
 macro_rules! number_record {
     ($name:ident($ty:ty)) => {
         impl $crate::wire::Record for $name {
@@ -44,7 +44,7 @@ macro_rules! number_record {
     };
 }
 
-/// Defines a number of the protocol with named values. Other values are kept as they are.
+/// Defines a number of the protocol with named values. Unknown values are kept unchanged.
 macro_rules! wire_enum {
     (
         $(#[$meta:meta])*

@@ -32,7 +32,7 @@ record! {
 /// An operation inside a multi.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum MultiOp {
-    /// Fails the multi unless the znode exists and has the version.
+    /// Fails the multi unless the znode exists and has the expected version.
     Check(CheckRequest),
     /// Creates a znode.
     Create(CreateRequest),
@@ -47,7 +47,8 @@ pub enum MultiOp {
 pub enum MultiResult {
     /// The version matches.
     Check,
-    /// The znode was created. Servers before 3.7.2 and 3.8.2 reply to create2 with this variant.
+    /// The znode was created. Servers older than 3.7.2 and 3.8.2 reply to create2 with this
+    /// variant.
     Create {
         /// The path, with the number that the server appended for a sequential mode.
         path: ByteString,
@@ -62,14 +63,14 @@ pub enum MultiResult {
     /// The znode was deleted.
     Delete,
     /// The multi failed, and nothing was applied. `OK` means that this operation would have
-    /// succeeded, `RUNTIME_INCONSISTENCY` that it was not reached. Any other code is the reason of
+    /// succeeded, `RUNTIME_INCONSISTENCY` that it was not reached. Any other code is the reason for
     /// the failure.
     Error(ErrorCode),
     /// The data was replaced. Contains the stat right after this operation.
     SetData(Stat),
 }
 
-/// A read inside a multiRead. It has no watch flag, because servers ignore that.
+/// A read inside a multiRead. It has no watch flag, because servers ignore the flag.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum ReadOp {
     /// Lists the children of the znode at this path.

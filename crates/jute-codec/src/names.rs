@@ -38,7 +38,7 @@ pub struct NameList {
 /// Iterates over the names of a [`NameList`] as borrowed text.
 #[derive(Clone, Debug)]
 pub struct Names<'a> {
-    /// The rest of the list, in its format.
+    /// The rest of the list, in the same format.
     rest: &'a str,
     left: usize,
 }
@@ -106,8 +106,8 @@ impl Record for NameList {
 }
 
 /// Returns how many names follow the count at the front, and how many bytes they take. Returns
-/// `None` unless all names are complete and shorter than 128 bytes. Does not check that they are
-/// text.
+/// `None` unless all names are complete and shorter than 128 bytes. Does not check that the names
+/// are valid text.
 fn short_names(wire: &[u8]) -> Option<(usize, usize)> {
     let (count, names) = wire.split_first_chunk()?;
     let count = usize::try_from(i32::from_be_bytes(*count)).ok()?;
@@ -118,7 +118,7 @@ fn short_names(wire: &[u8]) -> Option<(usize, usize)> {
         let &[0, 0, 0, length @ 0..BASE] = prefix else { return None };
         let step = DIGITS + usize::from(length);
         names.get(at..at + step)?;
-        // The names in a queue usually have the same length. Then comparing the prefix suffices,
+        // The names in a queue usually have the same length. Comparing the prefix then suffices,
         // and the loads do not depend on each other.
         while left > 0
             && let Some(name) = names.get(at..at + step)

@@ -91,7 +91,7 @@ wire_enum! {
         OK = 0,
         /// Starts the range of system errors; never sent.
         SYSTEM_ERROR = -1,
-        /// Inside a failed multi: this operation was not reached.
+        /// Inside a failed multi, this operation was not reached.
         RUNTIME_INCONSISTENCY = -2,
         /// Never sent in practice.
         DATA_INCONSISTENCY = -3,
@@ -119,13 +119,13 @@ wire_enum! {
         API_ERROR = -100,
         /// The znode, or its parent, does not exist.
         NO_NODE = -101,
-        /// The access control list forbids it.
+        /// The access control list forbids the operation.
         NO_AUTH = -102,
         /// The version does not match.
         BAD_VERSION = -103,
         /// An ephemeral znode cannot have children.
         NO_CHILDREN_FOR_EPHEMERALS = -108,
-        /// The znode exists already.
+        /// The znode already exists.
         NODE_EXISTS = -110,
         /// The znode has children.
         NOT_EMPTY = -111,
@@ -168,9 +168,9 @@ impl ErrorCode {
         self == Self::OK
     }
 
-    /// Returns whether this is a code from -1 to -99. In this range the server itself failed, and
-    /// the request may or may not have been applied. The range also contains some refusals, such as
-    /// `UNIMPLEMENTED` and `BAD_ARGUMENTS`.
+    /// Returns whether this is a code from -1 to -99. Such a code usually means that the
+    /// server itself failed, and the request may or may not have been applied. The range also
+    /// contains some refusals, such as `UNIMPLEMENTED` and `BAD_ARGUMENTS`.
     pub fn is_system_error(self) -> bool {
         self < Self::OK && self > Self::API_ERROR
     }
@@ -266,7 +266,7 @@ wire_enum! {
 }
 
 impl Permissions {
-    /// Returns whether any bit of `other` is set. Servers grant access on this condition.
+    /// Returns whether `self` contains any bit of `other`. Servers grant access on this condition.
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

@@ -1,4 +1,4 @@
-//! Records that occur both in single requests and replies and inside a multi.
+//! Records that occur in single requests and replies as well as inside a multi.
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -27,7 +27,7 @@ record! {
 }
 
 record! {
-    /// Fails the multi unless the znode exists and has the version.
+    /// Fails the multi unless the znode exists and has the expected version.
     pub struct CheckRequest {
         /// The path of the znode.
         path: ByteString,

@@ -21,7 +21,7 @@ record! {
         xid: i32,
         /// The last transaction that the server had applied when it replied. A client may count
         /// only values above 0 in ordinary replies as seen: watch events have -1 or more, replies
-        /// to auth and SASL have 0, replies to unknown opcodes have -1.
+        /// to auth and SASL have 0, and replies to unknown opcodes have -1.
         zxid: Zxid,
         /// The result.
         err: ErrorCode,
@@ -117,7 +117,7 @@ impl Response {
     }
 
     /// Reads the record that follows the header of a successful reply to a request with this
-    /// opcode. (A failed SASL round is the only failure with a record: a null token.)
+    /// opcode. A failed SASL round is the only failure whose reply has a record: a null token.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ record! {
         joining_servers: Option<ByteString>,
         /// The ids of servers to remove.
         leaving_servers: Option<ByteString>,
-        /// The complete new membership; replaces the two fields above.
+        /// The complete new membership, which replaces the two fields above.
         new_members: Option<ByteString>,
         /// The expected version of the configuration; -1 matches every version.
         config_id: i64,
@@ -153,7 +153,7 @@ pub enum Request {
     SetWatches(SetWatches),
     /// Restores watches of all kinds (3.6.0).
     SetWatches2(SetWatches2),
-    /// Waits until the server has caught up with its leader; echoes the path.
+    /// Waits until the server has caught up with its leader. The reply repeats the path.
     Sync(ByteString),
     /// Lists the identities of the connection (3.7.0).
     WhoAmI,

@@ -8,7 +8,7 @@ record! {
     /// The record in a frame with xid [`NOTIFICATION`](crate::xid::NOTIFICATION).
     ///
     /// The zxid in the header is -1 before 3.9.0, and for events caused by restoring watches. A
-    /// client must never count it as seen.
+    /// client must never count this zxid as seen.
     pub struct WatcherEvent {
         /// What happened to the znode.
         kind: EventType,

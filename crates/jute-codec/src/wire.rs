@@ -19,7 +19,7 @@ pub trait Record: Sized {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the bytes, and where.
+    /// Returns why the bytes are invalid, and where.
     fn decode(input: &mut Reader) -> Result<Self, DecodeError>;
 }
 
@@ -51,7 +51,7 @@ impl Reader {
         self.rest
     }
 
-    /// Reads a field. An error that names no record yet gets these names.
+    /// Reads a field. Adds these names to an error that does not name a record yet.
     pub(crate) fn field<T: Record>(
         &mut self,
         record: &'static str,
@@ -228,13 +228,14 @@ pub(crate) fn encode_buffer(bytes: Option<&[u8]>, out: &mut BytesMut) {
     }
 }
 
-/// Saturates. No peer sees that, because frames longer than `i32::MAX` bytes cannot be sent.
+/// Converts a length to its prefix, and saturates. No peer sees a saturated prefix, because frames
+/// longer than `i32::MAX` bytes cannot be sent.
 pub(crate) fn length_prefix(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Decodes CESU-8, which Java servers write: a character above U+FFFF is a surrogate pair, with
-/// three bytes for each half.
+/// Decodes CESU-8, which Java servers write: a character above U+FFFF is a surrogate pair, and each
+/// half has three bytes.
 fn join_surrogates(mut rest: &[u8]) -> Option<String> {
     let mut joined = String::with_capacity(rest.len());
     while !rest.is_empty() {

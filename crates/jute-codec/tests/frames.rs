@@ -1,5 +1,5 @@
-//! The decoder returns the same frames however the stream is split, and limits the cost of bad
-//! ones.
+//! The decoder returns the same frames however the stream is split, and limits the cost of invalid
+//! frames.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 

@@ -140,7 +140,7 @@ fn request_as_stated(name: &str, reader: &mut Reader, decoded: &Value, out: &mut
     request.encode(out);
 }
 
-/// Checks the error, then copies the body unchanged.
+/// Checks that decoding fails with the expected error, then copies the body unchanged.
 fn refused_as(
     name: &str,
     reader: &mut Reader,
@@ -193,7 +193,7 @@ fn reply_header(
     header
 }
 
-/// Interpreted as a length, the letters of such a word exceed every limit.
+/// Checks that the letters of such a word, interpreted as a length, exceed every limit.
 fn four_letter_word_is_no_frame(name: &str, wire: &[u8], decoded: &Value) {
     assert_eq!(Some(wire), decoded["text"].as_str().map(str::as_bytes), "{name}");
     let mut buffer = BytesMut::from(wire);
@@ -218,7 +218,7 @@ fn unhex(hex: &str) -> Vec<u8> {
 
 const LIMIT: usize = 0xfffff;
 
-/// "path length says 5, only 2 bytes follow": the path begins after the header.
+/// The error for "path length says 5, only 2 bytes follow": the path begins after the header.
 const TRUNCATED: DecodeError = DecodeError {
     kind: DecodeErrorKind::UnexpectedEnd { need: 5, have: 2 },
     offset: 8,
@@ -226,6 +226,6 @@ const TRUNCATED: DecodeError = DecodeError {
     field: "path",
 };
 
-/// The opcode 99, which no server knows.
+/// The error for the opcode 99, which no server knows.
 const UNKNOWN: DecodeError =
     DecodeError { kind: DecodeErrorKind::UnexpectedOp(99), offset: 8, record: "", field: "" };

@@ -1,7 +1,7 @@
-//! Memory use follows the bytes received, not the lengths and counts they claim.
+//! Memory use grows with the bytes received, not with the lengths and counts that they claim.
 //!
 //! A counting allocator measures the peak during decoding, including errors and dropped values. The
-//! bound is the one in the documentation of the crate.
+//! documentation of the crate states the same bound.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -22,8 +22,8 @@ mod strategies;
 fn a_huge_length_or_count_in_a_tiny_input_reserves_almost_nothing() {
     for claim in [1 << 10, 1 << 20, 1 << 30, i32::MAX] {
         for before in 0..40 {
-            // Zeros decode as empty text, numbers or empty vectors, whatever the record begins
-            // with.
+            // Zeros decode as empty text, numbers or empty vectors, whatever the first field of the
+            // record is.
             let mut input = vec![0; before];
             input.extend_from_slice(&claim.to_be_bytes());
             input.extend_from_slice(&[0; 8]);
@@ -105,5 +105,5 @@ fn check(payload: &Bytes, decode: impl FnOnce(&mut Reader)) {
     );
 }
 
-/// One more than a power of two: then a vector has just doubled its capacity.
+/// One more than a power of two, so that a vector has just doubled its capacity.
 const COUNT: usize = (1 << 13) + 1;

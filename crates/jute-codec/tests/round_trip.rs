@@ -1,9 +1,9 @@
 //! Encoded values decode to the same values, and no input causes a panic.
 //!
 //! The tests check four properties of every request, reply, header, handshake record and event: it
-//! survives a round trip, decoding leaves the bytes after it alone, each proper prefix is an error
-//! that says where the input ends, and damaged or arbitrary bytes never panic. Only handshake
-//! records have a legal prefix, because their last field is optional.
+//! survives a round trip, decoding does not consume the bytes after it, each proper prefix is an
+//! error that says where the input ends, and damaged or arbitrary bytes never cause a panic. Only
+//! handshake records have a legal prefix, because their last field is optional.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -152,7 +152,8 @@ fn check_whole<T: Debug + PartialEq>(
     Ok(())
 }
 
-/// Checks that every proper prefix is an error that says how much is missing, and in which field.
+/// Checks that every proper prefix is an error that says how many bytes are missing, and in which
+/// field.
 fn check_prefixes<T: Debug + PartialEq>(
     wire: &[u8],
     decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
@@ -210,7 +211,7 @@ fn tail() -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..20)
 }
 
-/// Positions and new values. Small values and -1 make plausible lengths.
+/// Generates positions and new values. Small values and -1 make plausible lengths.
 fn damage() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
     vec((any::<prop::sample::Index>(), prop_oneof![0_u8..8, Just(0xff), any::<u8>()]), 1..6)
 }

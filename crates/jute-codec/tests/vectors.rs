@@ -1,4 +1,4 @@
-//! Bytes and the values they decode to, for layouts that are easy to get wrong.
+//! Checks bytes and the values that they decode to, for layouts that are easy to get wrong.
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test may panic")]
 
@@ -212,7 +212,7 @@ fn create_flags_are_only_legal_with_their_opcodes() {
         (OpCode::CREATE_CONTAINER, 4, CreateMode::Container),
         (OpCode::CREATE_TTL, 5, CreateMode::PersistentTtl(ttl)),
         (OpCode::CREATE_TTL, 6, CreateMode::PersistentSequentialTtl(ttl)),
-        // How servers interpret combinations that no official client sends.
+        // These are combinations that no official client sends, and how servers interpret them.
         (OpCode::CREATE, 4, CreateMode::Persistent),
         (OpCode::CREATE_CONTAINER, 0, CreateMode::Container),
         (OpCode::CREATE_CONTAINER, 1, CreateMode::Container),
@@ -398,7 +398,7 @@ fn prefixed(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
 }
 
-/// A request that creates "/" with empty data and an empty access control list.
+/// Encodes a request that creates "/" with empty data and an empty access control list.
 fn create(flags: i32, ttl: i64) -> Bytes {
     let mut wire = BytesMut::from(&prefixed(b"/")[..]);
     wire.extend_from_slice(&[0; 8]);

@@ -55,12 +55,12 @@ pub(crate) fn requests() -> impl Strategy<Value = Request> {
     ops().prop_flat_map(request)
 }
 
-/// Replies, each with its opcode.
+/// Generates replies, each with its opcode.
 pub(crate) fn responses() -> impl Strategy<Value = (OpCode, Response)> {
     ops().prop_flat_map(|op| (Just(op), response(op)))
 }
 
-/// A request with this opcode.
+/// Generates a request with this opcode.
 pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
     match op {
         OpCode::ADD_WATCH => (text(), any::<i32>())
@@ -106,7 +106,7 @@ pub(crate) fn request(op: OpCode) -> BoxedStrategy<Request> {
     }
 }
 
-/// A reply to a request with this opcode.
+/// Generates a reply to a request with this opcode.
 pub(crate) fn response(op: OpCode) -> BoxedStrategy<Response> {
     match op {
         OpCode::ADD_WATCH => code().prop_map(Response::AddWatch).boxed(),
@@ -192,7 +192,7 @@ pub(crate) fn event() -> impl Strategy<Value = WatcherEvent> {
     })
 }
 
-/// A create request. The opcode alone determines `with_stat`.
+/// Generates a create request. The opcode alone determines `with_stat`.
 fn create(op: OpCode) -> impl Strategy<Value = CreateRequest> {
     let modes = match op {
         OpCode::CREATE_CONTAINER => Just(CreateMode::Container).boxed(),
@@ -328,12 +328,12 @@ fn acl() -> impl Strategy<Value = Vec<Acl>> {
     vec(entry, 0..4)
 }
 
-/// Any code; known ones are more likely.
+/// Generates any code; known ones are more likely.
 fn code() -> impl Strategy<Value = ErrorCode> {
     prop_oneof![-130..1, any::<i32>()].prop_map(ErrorCode)
 }
 
-/// Any text; paths are more likely.
+/// Generates any text; paths are more likely.
 fn text() -> impl Strategy<Value = ByteString> {
     prop_oneof!["/[a-z0-9/-]{0,20}", any::<String>()].prop_map(ByteString::from)
 }
@@ -342,7 +342,7 @@ fn texts() -> impl Strategy<Value = Vec<ByteString>> {
     vec(text(), 0..4)
 }
 
-/// Any names, including long ones, which are decoded by another path.
+/// Generates any names, including long ones, which the slow path decodes.
 fn names() -> impl Strategy<Value = NameList> {
     let name = prop_oneof![4 => text(), 1 => "[a-z0-9é-]{100,200}".prop_map(ByteString::from)];
     vec(name, 0..4).prop_map(NameList::from_iter)
