@@ -10,7 +10,7 @@ use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
-/// All contenders of a queue, in its order.
+/// Reads all contenders of a queue, in the order of the queue.
 pub(crate) async fn contenders(
     client: &Client,
     profile: &QueueProfile,
@@ -39,7 +39,7 @@ pub(crate) async fn contenders(
     let responses = run(client, &mut reading, None).await??;
     let mut found = Vec::new();
     for ((response, (_, role, _)), path) in responses.into_iter().zip(queue).zip(&paths) {
-        // A contender that has left since the list is not in the queue any more.
+        // If the znode does not exist, the contender has left the queue since the list was read.
         if let Some(Response::GetData(data)) = response {
             found.push(Contender::new(path, found.len(), role, data));
         }

@@ -23,46 +23,48 @@ pub struct NameForm {
     before: String,
     after: String,
     /// The end of `after` that identifies a contender of any implementation: Curator also creates
-    /// names without an id, and so without the dash behind it.
+    /// names without an id, and therefore without the dash after the id.
     mark: &'static str,
 }
 
-/// Marks of locks of all kinds: Curator's mutex, its read/write lock, its semaphore and its leader
-/// latch; kazoo's lock, read and write lock, and its semaphore's lease.
+/// The marks of all kinds of locks: Curator's mutex, read/write lock, semaphore and leader latch;
+/// kazoo's lock, read and write lock, and semaphore lease.
 const KNOWN_MARKS: [&str; 8] =
     ["lock-", "__READ__", "__WRIT__", "lease-", "latch-", "__lock__", "__rlock__", "__lease__"];
 
 /// The highest number that a server appends. At the end of the counter, servers repeat it (3.6 and
-/// newer) or continue below zero (older ones). A contender with this number cannot be told from the
-/// next one, so it must not hold the lock; but it is behind every contender with a lower number, and
-/// in the way of none.
+/// newer) or continue below zero (older ones). A contender with this number cannot be distinguished
+/// from the next one, so it must not hold the lock. But it is behind every contender with a lower
+/// number, and blocks none of them.
 pub(crate) const SEQUENCE_MAX: u32 = i32::MAX as u32;
-/// Digits of a number.
+/// Number of digits of a sequence number.
 const DIGITS: usize = 10;
 
 impl QueueNames {
-    /// A queue in which all contenders exclude each other.
+    /// Returns the names of a queue in which all contenders exclude each other.
     pub fn exclusive(form: NameForm) -> Self {
         Self { exclusive: form, shared: None, role: Role::Exclusive }
     }
 
-    /// A queue of readers, who share the lock, and writers, who do not.
+    /// Returns the names of a queue of readers, which share the lock, and writers, which do not.
     pub fn shared(writer: NameForm, reader: NameForm, role: Role) -> Self {
         Self { exclusive: writer, shared: Some(reader), role }
     }
 
-    /// Which other contenders the contender with these names tolerates.
+    /// Returns the role, which decides which other contenders the contender with these names
+    /// tolerates.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// True if readers and writers share the queue. In such a queue a znode can appear ahead of
-    /// those that wait: when a writer becomes a reader, the reader's znode takes the writer's number.
+    /// Returns whether readers and writers share the queue. In such a queue, a znode can appear
+    /// ahead of waiters: when a writer becomes a reader, the reader's znode takes the writer's
+    /// number.
     pub(crate) fn is_shared(&self) -> bool {
         self.shared.is_some()
     }
 
-    /// The beginning of the names of an attempt: everything but the sequence.
+    /// Returns the beginning of the names of an attempt: everything but the sequence.
     pub(crate) fn prefix(&self, id: u128) -> String {
         let form = match (self.role, &self.shared) {
             (Role::Shared, Some(form)) => form,
@@ -71,8 +73,8 @@ impl QueueNames {
         format!("{}{id:032x}{}", form.before, form.after)
     }
 
-    /// The name of a writer after it has become a reader, with the same number; `None` if this is
-    /// not the name of a writer.
+    /// Returns the name of a writer after it has become a reader, with the same number. Returns
+    /// `None` if `name` is not the name of a writer.
     pub(crate) fn downgraded(&self, name: &str) -> Option<String> {
         let reader = self.shared.as_ref()?;
         let id = name.strip_prefix(self.exclusive.before.as_str())?;
@@ -82,7 +84,7 @@ impl QueueNames {
 
     /// Classifies a child of the directory.
     pub(crate) fn sibling(&self, name: &str) -> Sibling {
-        // Most znodes that are no locks have no number either.
+        // Most znodes that are not contenders have no number.
         let Some(name) = Numbered::new(name) else { return Sibling::Foreign };
         let named = |form: &NameForm, role| form.number(&name).map(|number| number.of(role));
         let shared = self.shared.as_ref().and_then(|form| named(form, Role::Shared));
@@ -95,17 +97,18 @@ impl QueueNames {
 }
 
 impl NameForm {
-    /// A form that another implementation uses too. `mark` is the end of `after` by which its
-    /// contenders are recognised.
+    /// Returns a form that another implementation also uses. `mark` is the end of `after` by which
+    /// its contenders are recognised.
     pub fn known(after: &str, mark: &'static str) -> Self {
         Self { before: String::new(), after: after.into(), mark }
     }
 
-    /// A form such as `x-{id}-{sequence}`.
+    /// Parses a form such as `x-{id}-{sequence}`.
     ///
     /// # Errors
     ///
-    /// The form cannot carry an id, or the sequence cannot be separated from the text before it.
+    /// Fails if the form cannot carry an id, or if the sequence cannot be separated from the text
+    /// before it.
     pub(crate) fn custom(form: &str) -> Result<Self, ConfigError> {
         let Some(head) = form.strip_suffix("{sequence}") else {
             return refuse(
@@ -132,7 +135,7 @@ impl NameForm {
         Ok(Self { before: before.into(), after: after.into(), mark: "" })
     }
 
-    /// Whether some name could have this form and the other one too.
+    /// Returns whether a name could have both this form and the other one.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let covers = |a: &Self, b: &Self| {
             a.after.ends_with(&b.after)
@@ -141,7 +144,7 @@ impl NameForm {
         covers(self, other) || covers(other, self)
     }
 
-    /// The number of a contender whose name has this form.
+    /// Returns the number of a contender whose name has this form.
     fn number(&self, name: &Numbered<'_>) -> Option<Number> {
         if !self.mark.is_empty() {
             return known(name, self.mark);
@@ -211,7 +214,7 @@ impl<'a> Numbered<'a> {
         is_number.then_some(Self { number: Some(Number::Exhausted), head, head_if_negative: None })
     }
 
-    /// The number, if the text before it satisfies `is_marked`.
+    /// Returns the number, if the text before it satisfies `is_marked`.
     fn behind(&self, is_marked: impl Fn(&[u8]) -> bool) -> Option<Number> {
         if is_marked(self.head) && self.number.is_some() {
             return self.number;
@@ -220,8 +223,8 @@ impl<'a> Numbered<'a> {
     }
 }
 
-/// Looks at all ten bytes before it decides, which is faster than stopping at the first that is not
-/// a digit.
+/// Parses ten digits. Reading all ten bytes before the decision is faster than stopping at the
+/// first byte that is not a digit.
 fn value(digits: &[u8; DIGITS]) -> Option<u64> {
     let (mut value, mut is_number) = (0, true);
     for byte in digits {
@@ -232,8 +235,8 @@ fn value(digits: &[u8; DIGITS]) -> Option<u64> {
     is_number.then_some(value)
 }
 
-/// The number behind a known mark. `lock-` counts alone or behind a dash; `unlock-0000000001` is not
-/// a lock.
+/// Returns the number after a known mark. `lock-` counts only at the beginning of a name or after a
+/// dash: `unlock-0000000001` is not a lock.
 fn known(name: &Numbered<'_>, mark: &str) -> Option<Number> {
     let is_separate = mark.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
     name.behind(|head| {
@@ -302,7 +305,7 @@ mod tests {
         {
             check(foreign, Sibling::Foreign);
         }
-        // Two signs are one too many, and nine digits too few.
+        // These names have two signs, only nine digits, or a character that is not a digit.
         for foreign in ["a-lock---000000005", "a-lock-000000005", "a-lock-:000000005"] {
             check(foreign, Sibling::Foreign);
         }

@@ -14,7 +14,8 @@ use crate::lock::error::LockError;
 use crate::lock::recipe::{Change, Recipe};
 use crate::machine::{FailedAction, list};
 
-/// A kind of lock whose contenders form a queue. The names in its profile tell the rest.
+/// A kind of lock whose contenders form a queue. The names in its profile define all other
+/// differences.
 pub trait QueueKind: Send + Sync + 'static {
     /// What the lock can become while it is held.
     type Change: Change<QueueRemoval>;

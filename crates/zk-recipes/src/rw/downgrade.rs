@@ -13,7 +13,7 @@ use crate::lock::error::LockError;
 #[error("the lock was not downgraded: {error}")]
 #[non_exhaustive]
 pub struct DowngradeError {
-    /// What went wrong.
+    /// The error.
     #[source]
     pub error: LockError,
     /// The lock, still held for writing; `None` if it is lost. Dropping it releases the lock.
@@ -21,20 +21,20 @@ pub struct DowngradeError {
 }
 
 impl WriteGuard {
-    /// Downgrades to a read lock without a gap for another writer: the ensemble replaces the
-    /// writer's znode with a reader's in one transaction, at the same place in the queue. Readers
-    /// that wait behind it enter, up to the next writer.
+    /// Downgrades to a read lock without a gap in which another writer could enter: the ensemble
+    /// replaces the writer's znode with a reader's in one transaction, at the same place in the
+    /// queue. The readers that wait directly behind it enter, up to the next writer.
     ///
     /// Observers of this guard follow the lock: [`lost`](Self::lost) and
     /// [`phases`](crate::Acquire::phases) report the reader's state from then on. A
-    /// [`status`](Self::status) of the writer ends.
+    /// [`status`](Self::status) of the writer reports `None` from then on.
     ///
-    /// **Connection loss** is replayed. **Not cancel safe**: dropping the future releases the lock,
-    /// in the background and as soon as it is known which znode holds it.
+    /// **Connection loss** is replayed. **Not cancel safe**: dropping the future releases the lock
+    /// in the background, as soon as the client knows which znode holds the lock.
     ///
     /// # Errors
     ///
-    /// [`DowngradeError`], which contains the guard if the lock is still held.
+    /// Returns a [`DowngradeError`], which contains the guard if the lock is still held.
     pub fn downgrade(
         self,
     ) -> impl Future<Output = Result<ReadGuard, DowngradeError>> + Send + 'static {

@@ -48,18 +48,18 @@ use crate::queue::recipe::QueueKind;
 /// # Ok(()) }
 /// ```
 ///
-/// **No upgrade.** A reader cannot become a writer: two readers that tried would wait for each other
-/// without end. Release the read lock, acquire the write lock, and read the data again.
+/// **No upgrade.** A reader cannot become a writer: two readers that tried would wait for each
+/// other forever. Release the read lock, acquire the write lock, and read the data again.
 ///
-/// **Costs.** An uncontended acquire is one round trip. A reader watches the nearest writer ahead of
-/// it, a writer the nearest contender, and a waiter whose watch fires lists the queue once. Finding
-/// out that a lock is busy ([`try_read`](Self::try_read), [`try_write`](Self::try_write)) is one
+/// **Costs.** An uncontended acquire costs one round trip. A reader watches the nearest writer
+/// ahead of it, and a writer the nearest contender. A waiter whose watch fires lists the queue
+/// once. [`try_read`](Self::try_read) and [`try_write`](Self::try_write) of a busy lock cost one
 /// read.
 ///
-/// **Permissions.** As for [`FairLock`](crate::FairLock).
+/// **Permissions.** The client needs the same permissions as for a [`FairLock`](crate::FairLock).
 ///
 /// **Not reentrant.** A second acquire by a holder enters the queue at its end. If a writer waits
-/// between the two places, even two reads of one task wait for each other without end.
+/// between the two places, even two read locks of one task wait for each other forever.
 #[derive(Clone)]
 pub struct RwLock {
     core: LockCore,
@@ -82,20 +82,20 @@ pub type ReadGuard = Guard<Read>;
 pub type WriteGuard = Guard<Write>;
 
 impl RwLock {
-    /// A lock at a directory, with default options.
+    /// Builds a lock at a directory, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         Self::builder(client, directory)?.build()
     }
 
-    /// A builder for a lock at a directory.
+    /// Returns a builder for a lock at a directory.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(
         client: &Client,
         directory: &str,
@@ -133,7 +133,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// The errors are those of [`read`](Self::read).
     pub fn try_read(&self) -> TryAcquire<Read> {
         self.core.try_acquire(&self.reader)
     }
@@ -143,13 +143,13 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// The errors are those of [`read`](Self::read).
     pub fn try_write(&self) -> TryAcquire<Write> {
         self.core.try_acquire(&self.writer)
     }
 
-    /// Reads the queue, in its order. Contenders that arrive or leave meanwhile may be missing or
-    /// included.
+    /// Reads the contenders in the order of the queue. The result may or may not include contenders
+    /// that join or leave the queue during the call.
     ///
     /// Lost connections are replayed. Cancel safe.
     ///
@@ -162,19 +162,19 @@ impl RwLock {
         contenders(&self.core.client, &self.reader).await
     }
 
-    /// Counters of this lock and its clones, for readers and writers together.
+    /// Returns the counters of this lock and its clones, for readers and writers together.
     pub fn stats(&self) -> LockStats {
         self.core.stats()
     }
 
-    /// The directory of the lock.
+    /// Returns the directory of the lock.
     pub fn directory(&self) -> &str {
         &self.reader.directory
     }
 }
 
 impl LockBuilder<RwLock, RwNaming> {
-    /// Forms of the readers' and writers' names. Default: [`RwNaming::curator`].
+    /// Sets the forms of the readers' and writers' names. Default: [`RwNaming::curator`].
     pub fn naming(self, naming: RwNaming) -> Self {
         self.set_naming(naming)
     }
@@ -183,7 +183,7 @@ impl LockBuilder<RwLock, RwNaming> {
     ///
     /// # Errors
     ///
-    /// The access control list is empty, or the interval of the watch check is too short.
+    /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<RwLock, ConfigError> {
         let (core, options, naming) = self.finish()?;
         let profile = |role| {

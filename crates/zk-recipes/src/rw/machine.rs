@@ -1,18 +1,19 @@
 //! Downgrading a writer to a reader, without a gap in which another contender could enter.
 //!
-//! 1. In one multi, create the reader's znode with the writer's own number, and delete the
-//!    writer's. The contenders behind the writer are now behind a reader of the same number:
-//!    readers may enter, writers may not.
+//! 1. In one multi, create the reader's znode with the writer's own number, and delete the writer's
+//!    znode. The contenders behind the writer are now behind a reader with the same number: readers
+//!    may enter, writers may not.
 //! 2. If the multi was applied, the downgrade is done. If the writer's znode was missing, the lock
 //!    is lost. Otherwise the downgrade was refused, and the writer holds the lock as before.
 //!
 //! A lost connection leaves step 1 undecided. The multi is issued again: the name of the reader's
 //! znode is unique, so it can be applied only once.
 //!
-//! 3. If the repetition is refused, whatever the reason, the first multi may have been applied. The
-//!    refusal serves as a write barrier, so a read of the reader's znode decides: if it exists and is
-//!    ours, the downgrade is done; if it is missing, continue with step 2. If it exists and may not
-//!    be read, it is ours: its name is unique, and the multi was sent in our session only.
+//! 3. If the repeated multi is refused for any reason, the first one may have been applied. The
+//!    refusal serves as a write barrier, so a read of the reader's znode decides: if it exists and
+//!    is ours, the downgrade is done; if it is missing, continue with step 2. If it exists but the
+//!    client may not read it, it is ours: its name is unique, and the multi was sent only in our
+//!    session.
 
 use std::sync::Arc;
 
@@ -62,7 +63,8 @@ enum State {
 type ChangeStep = Step<Result<Changed, NotChanged>>;
 
 impl Downgrade {
-    /// The downgrade of a writer that holds the lock. `None` if its name is not that of a writer.
+    /// Creates the downgrade of a writer that holds the lock. Returns `None` if the name of its
+    /// znode is not that of a writer.
     pub fn new(
         profile: impl Into<Arc<QueueProfile>>,
         session: SessionId,
@@ -82,14 +84,14 @@ impl Downgrade {
         })
     }
 
-    /// Names that the holder may have until the downgrade is decided, in the order in which they
-    /// have to be removed: without the writer's znode, a multi that is applied late changes nothing,
-    /// and leaves no reader behind.
+    /// Returns the names that the holder's znode may have until the downgrade is decided, in the
+    /// order in which these znodes have to be deleted: once the writer's znode is gone, a multi
+    /// that is applied late changes nothing, and leaves no reader's znode behind.
     pub fn names(&self) -> Vec<ByteString> {
         vec![self.writer.name.clone(), self.reader.clone()]
     }
 
-    /// Step 1.
+    /// Performs step 1.
     fn commit(&mut self) -> ChangeStep {
         self.state = State::Committing;
         let QueueProfile { directory, identity, acl, .. } = &*self.profile;
@@ -128,16 +130,16 @@ impl Downgrade {
             Verdict::Unknown => {
                 self.replays += 1;
                 self.is_tainted = true;
-                // A server that failed gets time to recover. After a lost connection the flight
-                // waits for the next one anyway.
+                // Give a server that failed time to recover. After a lost connection, the flight
+                // waits for the next connection anyway.
                 if is_connection_lost { self.commit() } else { self.pause(view) }
             }
         }
     }
 
     fn refused(&mut self, code: ErrorCode) -> ChangeStep {
-        // An earlier multi may have been applied: it is the one that created the reader's znode, or
-        // deleted the writer's.
+        // An earlier multi may have been applied. This would explain why the reader's znode exists,
+        // or why the writer's znode is missing.
         if self.is_tainted || code == ErrorCode::NODE_EXISTS {
             return self.decide(code);
         }
@@ -164,10 +166,11 @@ impl Downgrade {
             {
                 self.done(connection)
             }
-            // Without the right to read, nothing is decided. Repeat the multi until something is.
+            // Without permission to read the znode, the outcome is still unknown. Repeat the multi
+            // until it is known.
             Verdict::Refused(_) | Verdict::Later(_) => self.pause(view),
             Verdict::SessionOver => session_over(),
-            // On the next connection, a read means something only after the multi was tried again.
+            // On the next connection, a read is conclusive only after the multi was sent again.
             Verdict::NotApplied | Verdict::Unknown => {
                 self.replays += 1;
                 self.commit()
@@ -175,7 +178,7 @@ impl Downgrade {
         }
     }
 
-    /// The multi was refused, and never applied.
+    /// Ends the downgrade after the multi was refused and never applied.
     fn conclude(&self, code: ErrorCode) -> ChangeStep {
         if code == ErrorCode::NO_NODE {
             return lost(LostReason::ZnodeDeleted);
@@ -184,7 +187,7 @@ impl Downgrade {
         refused(LockError::Refused { code, action: FailedAction::Create, path })
     }
 
-    /// The client has stopped, or could not send the multi.
+    /// Ends the downgrade because the client has stopped, or could not send the multi.
     fn give_up(&self, error: OpError) -> ChangeStep {
         if error.is_session_over() || error == OpError::AuthFailed {
             return lost(LostReason::Closed);
@@ -238,7 +241,7 @@ impl Change<QueueRemoval> for Downgrade {
         let profile = Arc::clone(removal.profile());
         let downgrade = Self::new(profile, session, znode)
             .expect("the attempt chose the name, and its role is that of a writer");
-        // From here on either of the two znodes may be the one in the queue.
+        // From here on, either of the two znodes may be in the queue.
         removal.rename(downgrade.names());
         downgrade
     }

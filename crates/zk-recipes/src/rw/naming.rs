@@ -14,8 +14,8 @@ pub struct RwNaming {
 }
 
 impl RwNaming {
-    /// `<id>-__READ__<sequence>` and `<id>-__WRIT__<sequence>`, as Curator's
-    /// `InterProcessReadWriteLock`. The default.
+    /// Returns the forms `<id>-__READ__<sequence>` and `<id>-__WRIT__<sequence>`, which Curator's
+    /// `InterProcessReadWriteLock` uses. This is the default.
     pub fn curator() -> Self {
         Self {
             reader: NameForm::known("-__READ__", "__READ__"),
@@ -23,8 +23,9 @@ impl RwNaming {
         }
     }
 
-    /// `<id>__rlock__<sequence>` and `<id>__lock__<sequence>`, as kazoo's `ReadLock` and
-    /// `WriteLock`. Never let a kazoo `Lock` use the same directory: it ignores readers.
+    /// Returns the forms `<id>__rlock__<sequence>` and `<id>__lock__<sequence>`, which kazoo's
+    /// `ReadLock` and `WriteLock` use. Never let a kazoo `Lock` use the same directory, because it
+    /// ignores readers.
     pub fn kazoo() -> Self {
         Self {
             reader: NameForm::known("__rlock__", "__rlock__"),
@@ -32,12 +33,12 @@ impl RwNaming {
         }
     }
 
-    /// Forms of your own for readers and writers, such as `{id}-r-{sequence}` and
+    /// Returns forms of your own for readers and writers, such as `{id}-r-{sequence}` and
     /// `{id}-w-{sequence}`; see [`Naming::custom`](crate::Naming::custom).
     ///
     /// # Errors
     ///
-    /// A form is invalid, as for `Naming::custom`, or a name could have both forms.
+    /// Fails if a form is invalid, as for `Naming::custom`, or if a name could have both forms.
     pub fn custom(reader: &str, writer: &str) -> Result<Self, ConfigError> {
         let reader = NameForm::custom(reader)?;
         let writer = NameForm::custom(writer)?;
@@ -47,7 +48,7 @@ impl RwNaming {
         Ok(Self { reader, writer })
     }
 
-    /// The names of the queue, for a contender of this role.
+    /// Returns the names of the queue, for a contender with this role.
     pub(crate) fn names(&self, role: Role) -> QueueNames {
         QueueNames::shared(self.writer.clone(), self.reader.clone(), role)
     }

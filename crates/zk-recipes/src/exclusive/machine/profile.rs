@@ -15,6 +15,6 @@ pub struct ExclusiveProfile {
     pub acl: Vec<Acl>,
     /// The part of its data that follows the attempt's id.
     pub identity: Bytes,
-    /// How often a waiter checks for missed watches although nothing has happened.
+    /// How often a waiter checks for missed watches when no event arrives.
     pub watch_check: Option<Duration>,
 }

@@ -1,6 +1,6 @@
-//! Claiming: getting exactly one contender znode into the queue.
+//! Claiming a place: putting exactly one contender znode into the queue.
 //!
-//! The algorithm, if connections never failed:
+//! If connections never failed, this would be the algorithm:
 //!
 //! 1. In one flight, create the ephemeral sequential znode `<id>-lock-` and list the directory.
 //!    The server executes both in this order, so the list contains the znode.
@@ -10,12 +10,12 @@
 //!
 //! 3. In one flight, pass a write barrier and list. After the barrier the lost create has been
 //!    applied, or never will be.
-//! 4. Read the owners of the znodes with our id. Those of the current session are ours: keep the
-//!    lowest, and delete the others. A znode of another session with our id is a stranger's, and
-//!    stays.
-//! 5. If none is ours, continue with 1, with the same id.
+//! 4. Read the owners of the znodes with our id. The znodes of the current session are ours: keep
+//!    the one with the lowest number, and delete the others. A znode with our id that belongs to
+//!    another session is not ours, and stays.
+//! 5. If none of the znodes is ours, continue with 1, with the same id.
 //!
-//! Step 4 also repairs duplicates that a later list reveals. A duplicate can appear in spite of the
+//! Step 4 also repairs duplicates that a later list reveals. A duplicate can appear despite the
 //! barrier if a slow server submits an old request after the session has moved on.
 
 use std::sync::Arc;
@@ -42,7 +42,8 @@ use crate::queue::profile::QueueProfile;
 pub(crate) struct Claimed {
     /// The session of the znode.
     pub(crate) session: SessionId,
-    /// A list of the directory from after the create, and the connection it was read on.
+    /// A list of the directory that was read after the create, and the connection on which it was
+    /// read.
     pub(crate) list: Option<(NameList, u64)>,
 }
 
@@ -52,7 +53,7 @@ type ClaimStep = Step<Result<Claimed, NotHeld>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     profile: Arc<QueueProfile>,
-    /// As bytes, because the alignment of a `u128` would pad the structs around it.
+    /// The id, stored as bytes because the alignment of a `u128` would pad the structs around it.
     id: [u8; 16],
     session: Option<SessionId>,
     znode: Option<Znode>,
@@ -100,7 +101,7 @@ impl Claim {
         }
     }
 
-    /// Step 1.
+    /// Performs step 1.
     fn create(&mut self) -> ClaimStep {
         self.state = State::Creating;
         let directory = &self.profile.directory;
@@ -113,7 +114,8 @@ impl Claim {
         Step::Submit(flight(self.session, vec![claim, list(directory, None)]))
     }
 
-    /// Step 4 for a list that contains other znodes with our id; `None` if it contains none.
+    /// Performs step 4 for a list that contains other znodes with our id. Returns `None` if it
+    /// contains no such znode.
     pub(crate) fn reconcile(&mut self, names: &NameList) -> Option<ClaimStep> {
         let found = self.unknown(names);
         let is_known = |(_, name): &(u32, ByteString)| {
@@ -126,17 +128,17 @@ impl Claim {
         Some(self.read_owners(found))
     }
 
-    /// The id of the attempt.
+    /// Returns the id of the attempt.
     pub(crate) fn id(&self) -> u128 {
         u128::from_ne_bytes(self.id)
     }
 
-    /// The znode, once the place is claimed.
+    /// Returns the znode, once the place is claimed.
     pub(crate) fn znode(&self) -> Option<&Znode> {
         self.znode.as_ref()
     }
 
-    /// Whether this is the znode of the claim, and not another one of the same name.
+    /// Returns whether this is the znode of the claim, and not another one with the same name.
     pub(crate) fn is_znode(&self, found: &DataReply) -> bool {
         self.znode
             .as_ref()
@@ -144,23 +146,23 @@ impl Claim {
             .is_some_and(|(znode, session)| znode.is_read(session, found))
     }
 
-    /// Path of the znode, once the place is claimed.
+    /// Returns the path of the znode, once the place is claimed.
     pub(crate) fn path(&self) -> ByteString {
         let znode = self.znode.as_ref().expect("the place is claimed");
         child(&self.profile.directory, &znode.name)
     }
 
-    /// The session of the claim, once it is known.
+    /// Returns the session of the claim, once it is known.
     pub(crate) fn session(&self) -> Option<SessionId> {
         self.session
     }
 
-    /// True while a create is in flight.
+    /// Returns whether a create is in flight.
     pub(crate) fn is_creating(&self) -> bool {
         self.state == State::Creating
     }
 
-    /// Removes what this claim may have left.
+    /// Returns the removal of the znodes that this claim may have left.
     pub(crate) fn removal(&self) -> QueueRemoval {
         let known = self.znode.as_ref().map(|znode| znode.name.clone());
         let profile = Arc::clone(&self.profile);
@@ -168,13 +170,13 @@ impl Claim {
         QueueRemoval::new(profile, prefix, self.session, known, self.is_tainted)
     }
 
-    /// Adds what was counted since the last call.
+    /// Adds the counts since the last call.
     pub(crate) fn take_tally(&mut self, tally: &mut Tally) {
         tally.replays += std::mem::take(&mut self.replays);
         tally.duplicates += std::mem::take(&mut self.duplicates);
     }
 
-    /// The end of the pause; `None` if there is no pause.
+    /// Returns the end of the pause, or `None` if there is no pause.
     pub(crate) fn paused_until(&self) -> Option<zk_session::Time> {
         self.pauses.until()
     }
@@ -212,7 +214,7 @@ impl Claim {
                 let czxid = created.stat.czxid;
                 self.znode = Some(Znode { name, sequence, czxid });
                 self.session = session;
-                // The list is good to have, not needed: the attempt can list again.
+                // The list is useful but not necessary: the attempt can list again.
                 let list = match listed {
                     Ok(Response::GetChildren(names)) => Some((names, connection)),
                     _ => None,
@@ -232,8 +234,8 @@ impl Claim {
                 self.is_tainted = true;
                 self.session = session;
                 match refusal {
-                    // A server that failed gets time to recover. After a lost connection the flight
-                    // waits for the next one anyway.
+                    // Give a server that failed time to recover. After a lost connection, the
+                    // flight waits for the next connection anyway.
                     Some(error) if !is_connection_lost => {
                         self.pause(view, error, FailedAction::Create)
                     }
@@ -243,7 +245,8 @@ impl Claim {
         }
     }
 
-    /// The server appended a number that defines no order. The znode has to be removed.
+    /// Fails because the server appended a number that defines no order. The znode has to be
+    /// removed.
     fn exhausted(&mut self, name: ByteString) -> ClaimStep {
         self.znode = Some(Znode { name, sequence: u32::MAX, czxid: Zxid(0) });
         let directory = self.profile.directory.to_string();
@@ -304,7 +307,7 @@ impl Claim {
             (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
                 self.pause(view, error, FailedAction::List)
             }
-            // A barrier that was refused was executed all the same.
+            // Even a barrier that was refused has been executed.
             (
                 Verdict::Done(_) | Verdict::Refused(_),
                 Verdict::Done(Response::GetChildren(names)),
@@ -325,8 +328,8 @@ impl Claim {
         }
     }
 
-    /// The next list shows which deletes succeeded. But a delete that is refused must not be
-    /// repeated without end.
+    /// Evaluates the reply to the deletes. The next list shows which deletes succeeded, but a
+    /// delete that is refused must not be repeated endlessly.
     fn reduced(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
         let mut later = None;
         for result in reply.results {
@@ -348,7 +351,7 @@ impl Claim {
         self.profile.names.prefix(self.id())
     }
 
-    /// Znodes with our id, except those that are known to belong to other sessions.
+    /// Returns the znodes with our id, except those that are known to belong to other sessions.
     fn unknown(&self, names: &NameList) -> Vec<(u32, ByteString)> {
         let mut found = with_prefix(&self.profile, names, &self.prefix());
         found.retain(|(_, name)| !self.strangers.contains(name));
@@ -391,7 +394,7 @@ impl Claim {
         }
         let mut own = own.into_iter();
         let Some(lowest) = own.next() else {
-            // Each was a stranger's or is gone: we have no znode in the queue.
+            // Each znode belongs to another session or is gone, so we have no znode in the queue.
             self.znode = None;
             return self.create();
         };
@@ -417,11 +420,11 @@ impl Machine for Claim {
         self.create()
     }
 
-    /// The attempt hands in replies and timers, and handles the end of the session itself.
+    /// Advances by one input. The attempt itself handles the end of the session.
     fn handle(&mut self, view: SessionView, input: Input) -> ClaimStep {
         match input {
             Input::Reply(reply) => self.replied(view, reply),
-            // Another server may serve at once what this one was too busy for.
+            // The next server may immediately accept the request that this one was too busy for.
             Input::Timer | Input::Suspended if self.pauses.end() => {
                 if self.is_tainted {
                     self.probe()

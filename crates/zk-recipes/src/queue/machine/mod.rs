@@ -1,4 +1,4 @@
-//! The machines of a queue: claiming a place, waiting for the turn, removing the znode.
+//! The machines of a queue, which claim a place, wait for their turn, and remove the znode.
 
 pub(crate) mod attempt;
 pub(crate) mod claim;

@@ -3,14 +3,14 @@
 //! 1. If the create is still pending, wait for its reply.
 //! 2. If a create ever had an unknown outcome, pass a write barrier and list: every contender with
 //!    the attempt's prefix is a candidate. Otherwise the znode is known, or there is none.
-//! 3. Read the candidates. Those that another session owns are not ours.
-//! 4. Delete ours. The names are unique, so a lost delete is issued again, and `NO_NODE` means
-//!    that the znode is gone.
-//! 5. After a sweep (2), sweep again until nothing is found.
+//! 3. Read the candidates. The znodes that another session owns are not ours.
+//! 4. Delete our znodes. Their names are unique, so a lost delete is issued again, and `NO_NODE`
+//!    means that the znode is gone.
+//! 5. After a sweep (2), sweep again until a sweep finds nothing.
 //!
-//! The end of the session ends the removal too, because it deletes the znodes. Until then a server
-//! that fails or is overloaded is asked again, with growing pauses. A definite refusal is the
-//! result; the engine retries later.
+//! When the session ends, the removal ends too, because the ensemble deletes the znodes. Until
+//! then, the removal retries after growing pauses if a server fails or is overloaded. If a server
+//! definitely refuses a request, the removal ends with that refusal, and the engine retries later.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub struct QueueRemoval {
     session: Option<SessionId>,
     /// Names to delete.
     known: Vec<ByteString>,
-    /// A create may still take effect, or took effect without our knowledge.
+    /// A create may still take effect, or may have taken effect without our knowledge.
     is_tainted: bool,
-    /// The next start sweeps, even if no create is in doubt.
+    /// The next start sweeps, even if the outcome of every create is known.
     must_sweep: bool,
     has_deleted: bool,
     has_lost_delete: bool,
@@ -93,17 +93,17 @@ impl QueueRemoval {
         }
     }
 
-    /// What the machines of the queue know about it.
+    /// Returns what the machines of the queue know about the queue.
     pub(crate) fn profile(&self) -> &Arc<QueueProfile> {
         &self.profile
     }
 
-    /// From now on the holder's znode has one of these names.
+    /// Records that the holder's znode has one of these names from now on.
     pub(crate) fn rename(&mut self, names: Vec<ByteString>) {
         self.known = names;
     }
 
-    /// Does what is left to do.
+    /// Deletes the known znodes, starts a sweep, or finishes.
     fn proceed(&mut self) -> RemovalStep {
         if !self.known.is_empty() {
             self.state = State::Deleting;
@@ -209,14 +209,14 @@ impl QueueRemoval {
                 Verdict::SessionOver => return ended_with_session(),
                 Verdict::Later(_) => return self.pause(view),
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
-                // The name contains our id, and only an attempt that may read its znode creates
-                // one. So try to delete it: if it is a stranger's, the server refuses that too.
+                // The name contains our id, so try to delete the znode. If the znode belongs to
+                // another client, the server also refuses the delete.
                 Verdict::Refused(_) => self.known.push(name),
                 Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => is_complete = false,
             }
         }
         if self.known.is_empty() && is_complete {
-            // The rest belongs to other sessions.
+            // The remaining znodes belong to other sessions.
             return self.done();
         }
         self.proceed()
@@ -290,12 +290,12 @@ impl Removal for QueueRemoval {
         self.state = State::Draining;
     }
 
-    /// A unique name can be deleted in any case.
+    /// Does nothing, because a znode with a unique name can be deleted in any case.
     fn doubt(&mut self) {}
 
     fn retry(&mut self) {
         self.known.append(&mut self.given_up);
-        // Without a name, it was the list of a sweep that was refused.
+        // If there is no name, the server refused the list of a sweep.
         self.must_sweep |= self.known.is_empty();
     }
 

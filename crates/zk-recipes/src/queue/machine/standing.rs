@@ -20,7 +20,7 @@ pub(crate) enum Standing {
         ahead: usize,
         /// The nearest predecessor that excludes it.
         nearest: Box<str>,
-        /// The second nearest of them, with its number.
+        /// The second nearest predecessor that excludes it, with its number.
         second: Option<(u32, Box<str>)>,
     },
     /// The contender is not in the list.
@@ -28,15 +28,15 @@ pub(crate) enum Standing {
 }
 
 /// Finds the position of the znode `name` with number `own` in a list of the directory. Other
-/// znodes with the attempt's prefix count like those of strangers; see [`with_prefix`].
+/// znodes with the attempt's prefix count like the znodes of other attempts; see [`with_prefix`].
 ///
-/// A reader waits for the writers ahead, every other contender for all predecessors. Two strangers
-/// with the same number both count: while a writer of Curator's becomes a reader, both its znodes
-/// have the same number.
+/// A reader waits only for the writers ahead, and every other contender waits for all predecessors.
+/// Two other contenders with the same number both count: while a Curator writer becomes a reader,
+/// both its znodes have the same number.
 ///
 /// # Errors
 ///
-/// The list contains a lock of another kind, or numbers that define no order.
+/// Fails if the list contains a lock of another kind, or numbers that define no order.
 pub(crate) fn standing(
     profile: &QueueProfile,
     names: &NameList,
@@ -72,9 +72,9 @@ pub(crate) fn standing(
         }
     }
     Ok(match nearest {
-        // In a directory that was deleted and created again, a stranger may have our number.
+        // In a directory that was deleted and created again, another contender may have our number.
         _ if !is_listed => Standing::Missing,
-        // Nothing orders two contenders with the same number.
+        // There is no order between two contenders with the same number.
         _ if has_twin => return Err(exhausted(profile)),
         None => Standing::First,
         Some((_, nearest)) => {
@@ -84,11 +84,11 @@ pub(crate) fn standing(
     })
 }
 
-/// True if a new contender would have to wait for one that is in the queue.
+/// Returns whether a new contender would have to wait for one that is in the queue.
 ///
 /// # Errors
 ///
-/// As [`standing`].
+/// The errors are those of [`standing`].
 pub(crate) fn is_taken(profile: &QueueProfile, names: &NameList) -> Result<bool, LockError> {
     let mut is_taken = false;
     for name in names {
@@ -96,7 +96,7 @@ pub(crate) fn is_taken(profile: &QueueProfile, names: &NameList) -> Result<bool,
             Sibling::Foreign => {}
             Sibling::OtherKind => return Err(LockError::MixedKinds { name: name.to_string() }),
             Sibling::Exhausted => return Err(exhausted(profile)),
-            // A contender with the last number gives up, so it is in the way of none.
+            // A contender with the last number gives up, so it blocks no other contender.
             Sibling::Contender(number, role) => {
                 is_taken |= number < SEQUENCE_MAX && excludes(profile, role);
             }
@@ -105,13 +105,13 @@ pub(crate) fn is_taken(profile: &QueueProfile, names: &NameList) -> Result<bool,
     Ok(is_taken)
 }
 
-/// Whether our contender and one of this role exclude each other.
+/// Returns whether our contender and one with this role exclude each other.
 fn excludes(profile: &QueueProfile, role: Role) -> bool {
     role == Role::Exclusive || profile.names.role() == Role::Exclusive
 }
 
-/// Contenders with an attempt's prefix, lowest number first. The names are copies, so keeping them
-/// does not keep the list.
+/// Returns the contenders with an attempt's prefix, lowest number first. The names are copies, so
+/// keeping them does not keep the list in memory.
 pub(crate) fn with_prefix(
     profile: &QueueProfile,
     names: &NameList,
@@ -122,7 +122,7 @@ pub(crate) fn with_prefix(
         .filter(|name| name.starts_with(prefix))
         .filter_map(|name| match profile.names.sibling(name) {
             Sibling::Contender(number, _) => Some((number, owned_copy(name))),
-            // It still has to be removed, whatever its number is.
+            // The znode still has to be removed, whatever its number is.
             Sibling::Exhausted => Some((u32::MAX, owned_copy(name))),
             Sibling::Foreign | Sibling::OtherKind => None,
         })
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(is_taken(&reader, &names(&["a-__WRIT__0000000004"])), Ok(true));
     }
 
-    /// What Curator leaves beside each other while a writer becomes a reader: one holder.
+    /// While a Curator writer becomes a reader, it has these two znodes, which are one holder.
     #[test]
     fn a_reader_and_a_writer_of_one_number_both_count() {
         let pair = ["a-__READ__0000000003", "b-__WRIT__0000000003"];

@@ -12,7 +12,8 @@ use crate::machine::{
 };
 
 impl QueueAttempt {
-    /// Step 5. A pending watch keeps its number: the read sets it again in case the server lost it.
+    /// Performs step 5. A pending watch keeps its number: the read sets the watch again in case the
+    /// server has lost it.
     pub(super) fn check(&mut self) -> AttemptStep {
         let fresh = self.watches.issue();
         let place = self.place.as_ref().expect("an attempt with a place waits");
@@ -33,7 +34,7 @@ impl QueueAttempt {
         let connection = reply.connection;
         let place = self.place.as_mut().expect("a place was checked");
         let [ahead, own] = take(reply).map(replayable);
-        // The watch fired while the check was pending: then the check has missed nothing.
+        // If the watch fired while the check was pending, no event was missed.
         let mut is_changed = place.ahead_watch.is_none();
         match ahead {
             Verdict::SessionOver => return restart(Restart::SessionOver),
@@ -49,7 +50,7 @@ impl QueueAttempt {
                 let path = child(&self.profile.directory, &place.nearest);
                 return failed(Failure::new(FailedAction::Read, path, error));
             }
-            // The next check asks again.
+            // The next check reads the predecessor again.
             Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {}
         }
         match own {

@@ -11,33 +11,34 @@ use crate::machine::{
 };
 use crate::queue::machine::standing::{Standing, standing};
 
-/// What the flight of a list contains besides the list: a barrier before it, a read of our own
-/// znode behind it.
+/// The operations in the flight of a list in addition to the list itself: a barrier before it, and
+/// a read of our own znode after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FlightShape {
     barrier: bool,
     own: bool,
 }
 
-/// What the attempt knows about our own znode beyond its name in the list.
+/// What the attempt knows about our own znode, in addition to its name in the list.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum OwnZnode {
-    /// It is ours: it was just created or read, or is watched.
+    /// The znode is ours: it was just created or read, or is watched.
     Ours,
-    /// Its watch has fired since the list was requested.
+    /// The watch on the znode has fired since the list was requested.
     Unclear,
-    /// It is gone, or another session has created one of the same name.
+    /// The znode is gone, or another session has created a znode with the same name.
     Gone,
 }
 
 impl QueueAttempt {
-    /// Lists for step 2. A list without a watch is shared with other attempts of the client.
+    /// Lists the queue for step 2. A list without a watch is shared with other attempts of the
+    /// client.
     ///
     /// Only a committed write renews a lease that has ended, and without a lease no lock can be
     /// granted, so in that case a barrier precedes the list. Unless our own znode is watched, the
     /// flight reads it too: its name alone could be that of a znode that another session has
-    /// created. A watch that was restored after a disconnect serves as well: before the server
-    /// answers anything else, it compares the znode with what the session had seen.
+    /// created. A watch that was restored after a disconnect is also sufficient: before the server
+    /// answers any other request, it compares the znode with the state that the session had seen.
     pub(super) fn list_again(&mut self, view: SessionView) -> AttemptStep {
         let directory_watch = self.watches.issue();
         let fresh = self.watches.issue();
@@ -61,8 +62,8 @@ impl QueueAttempt {
         Step::Submit(flight(Some(place.session), operations))
     }
 
-    /// Lists, unless a flight is pending. Its reply leads to a list, or reveals the loss of our own
-    /// watch.
+    /// Lists the queue, unless a flight is pending. The reply to a pending flight leads to a list,
+    /// or reveals the loss of our own watch.
     pub(super) fn list_unless_busy(&mut self, view: SessionView) -> AttemptStep {
         match self.state {
             State::Queued | State::Granted => self.list_again(view),
@@ -92,8 +93,8 @@ impl QueueAttempt {
         let place = self.place.as_mut().expect("an attempt with a place lists");
         let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
             if self.claim.is_znode(found));
-        // A failed read sets no watch, and a watch on a stranger's znode proves nothing. Both have
-        // to be known before any of the results below ends this function.
+        // A failed read sets no watch, and a watch on another session's znode proves nothing.
+        // Handle both cases before any of the results below ends this function.
         if own.is_some() && !is_own {
             place.own_watch = None;
         }
@@ -128,7 +129,7 @@ impl QueueAttempt {
             Some(Verdict::Done(Response::GetChildren(names))) => {
                 self.evaluate(view, &names, connection, own, shape.barrier)
             }
-            // The directory is gone, and the place with it.
+            // The directory is gone, and so is our place in the queue.
             Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
                 restart(Restart::ZnodeGone)
             }
@@ -142,7 +143,7 @@ impl QueueAttempt {
         }
     }
 
-    /// Step 2. `has_barrier`: the flight passed a write barrier before the list.
+    /// Performs step 2. `has_barrier` means that the flight passed a write barrier before the list.
     pub(super) fn evaluate(
         &mut self,
         view: SessionView,
@@ -172,8 +173,8 @@ impl QueueAttempt {
                 } else if view.alive == Some(connection) {
                     self.grant(view, connection)
                 } else if has_barrier && view.connection == Some(connection) {
-                    // Even the barrier has created no lease. The session gives up a connection
-                    // that cannot create one, so asking again at once would change nothing.
+                    // Even the barrier has created no lease. The session gives up a connection that
+                    // cannot create one, so listing again at once would change nothing.
                     self.pause(view)
                 } else {
                     self.list_again(view)
@@ -187,7 +188,8 @@ impl QueueAttempt {
                 if self.is_blind {
                     return self.queue(view);
                 }
-                // In a queue with readers, the deletion of the predecessor needs a list anyway.
+                // In a queue with readers, the attempt lists again anyway when the predecessor is
+                // deleted.
                 let second = second.filter(|_| !self.profile.names.is_shared());
                 let (number, second) = second.unzip();
                 if !is_same || number != Some(place.second_number) {

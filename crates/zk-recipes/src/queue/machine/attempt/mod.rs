@@ -1,36 +1,37 @@
-//! One attempt in a queue, in one session, with one id of its own. It watches the nearest
-//! predecessor that excludes it, and in a queue without readers the second nearest too. It serves
-//! the fair lock and both sides of the read/write lock.
+//! One attempt to obtain a lock in a queue, in one session. Each attempt has its own id. It watches
+//! the nearest predecessor that excludes it and, in a queue without readers, the second nearest
+//! too. The fair lock and both sides of the read/write lock use this machine.
 //!
 //! 1. Claim a place ([`claim`](super::claim)), which also returns a list of the queue.
 //! 2. Evaluate the list. If it contains znodes with our id but another name, reconcile them first.
 //!    If our own znode is missing, the place is lost: start a new attempt. If no predecessor
-//!    excludes us, the lock is held. Otherwise continue with 3. A reader waits for the writers
-//!    ahead, every other contender for all predecessors.
-//! 3. In one flight, read and watch the nearest of them and our own znode. If the predecessor is
-//!    gone, list again (2), unless the newest list showed only that one ahead, all of this happened
-//!    on one connection that is alive, and our own znode, which was read after the predecessor,
-//!    exists: then the lock is held. If the predecessor may not be read, watch the directory
-//!    instead. Then, if the predecessor belongs to another session and the queue has no readers,
-//!    read and watch the second nearest.
+//!    excludes us, the lock is held. Otherwise continue with 3. A reader waits only for the writers
+//!    ahead, and every other contender waits for all predecessors.
+//! 3. In one flight, read and watch the nearest predecessor that excludes us, and our own znode. If
+//!    the predecessor is gone, list again (2), with one exception: the lock is held if the newest
+//!    list showed only that predecessor, all of this happened on one connection that is alive, and
+//!    our own znode, which was read after the predecessor, exists. If the client may not read the
+//!    predecessor, watch the directory instead. Then, if the predecessor belongs to another session
+//!    and the queue has no readers, read and watch the second nearest.
 //! 4. Wait. When the second nearest is deleted, list again while the nearest still exists, unless
-//!    those two were all: so the attempt knows in time that it has one predecessor. When the
-//!    nearest is deleted, the lock is held without another request if all of these are true:
+//!    there were no other predecessors. In this way, the attempt knows in time that it has only one
+//!    predecessor left. When the nearest is deleted, the lock is held without another request if
+//!    all of these are true:
 //!    - the queue has no readers. In a queue with readers, a znode can appear ahead of others when
 //!      a writer becomes a reader;
 //!    - the newest list was read on the current connection and showed exactly one predecessor;
 //!    - that predecessor belonged to another session. (A session that is expiring may report the
 //!      deletion of its own znodes in any order, and ours may be among them);
-//!    - our own znode was watched on this connection all the time, and its watch did not fire;
+//!    - our own znode was watched on this connection the whole time, and its watch did not fire;
 //!    - the session is connected read-write, and its guard deadline is in the future.
 //!
-//!    If only the owner or the watch on our own znode is unknown, one read of our own znode
-//!    decides. In all other cases list again. A deletion alone never grants the lock: the
-//!    predecessor may have given up while others were still ahead of it.
+//!    If only the owner of the predecessor or the watch on our own znode prevents the grant, one
+//!    read of our own znode decides. In all other cases, list again. A deletion alone never grants
+//!    the lock: the predecessor may have given up while others were still ahead of it.
 //! 5. From time to time, check for missed watches: in one flight, read the predecessor and our own
 //!    znode again, which also restores their watches. If either has changed, list (2). The cost
-//!    does not depend on the length of the queue. If the predecessor may not be read, test whether
-//!    it exists, which needs no permission.
+//!    does not depend on the length of the queue. If the client may not read the predecessor, test
+//!    whether it exists, which needs no permission.
 //! 6. If the session ends while the attempt waits, start a new attempt in the next session, at the
 //!    end of the queue.
 //!
@@ -41,9 +42,10 @@
 //! A list may be stale, but one conclusion from it stays true: znodes with lower numbers only
 //! disappear, or pass their number to a reader's znode while they exist. So if our own znode is in
 //! the list and no predecessor excludes it, none will. The name alone does not show that our own
-//! znode is still the one that was created. So it must have been created just before, or watched
-//! since it was read, or read in the flight of the list with the session and the transaction that
-//! created it. It may be deleted at any moment after that, which the guard detects.
+//! znode is still the one that was created. So it must have been created just before the list, or
+//! have been watched since it was read, or a read in the flight of the list must show that our
+//! session and our transaction created it. The znode may be deleted at any moment after that, which
+//! the guard detects.
 
 mod checking;
 mod listing;
@@ -74,17 +76,17 @@ type AttemptStep = Step<Result<Held, NotHeld>>;
 pub struct QueueAttempt {
     profile: Arc<QueueProfile>,
     claim: Claim,
-    /// Otherwise the attempt ends when it would have to wait.
+    /// The attempt may wait in the queue. Otherwise it ends if it would have to wait.
     may_queue: bool,
     place: Option<Place>,
     /// Number of predecessors, according to the newest list.
     ahead: Option<usize>,
     watches: WatchNumbers,
-    /// The predecessor may not be read: watch the directory instead.
+    /// The client may not read the predecessor, so the attempt watches the directory instead.
     is_blind: bool,
     tally: Tally,
     pauses: Pauses,
-    /// When to check for missed watches.
+    /// The time of the next check for missed watches.
     check_at: Option<Time>,
     state: State,
 }
@@ -98,13 +100,13 @@ struct WatchedReads {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Step 1, or the reconciliation of step 2.
+    /// Step 1, or the reconciliation of step 2, is in progress.
     Claiming,
     /// The list of step 2 is in flight.
     Listing(FlightShape),
     /// Step 3 is in flight.
     Watching(WatchedReads),
-    /// The second flight of step 3.
+    /// The second flight of step 3 is pending.
     WatchingSecond,
     /// Step 4: waiting.
     Queued,
@@ -119,7 +121,8 @@ enum State {
 }
 
 impl QueueAttempt {
-    /// An attempt with an id of its own. Without `may_queue` it ends when the lock is taken.
+    /// Creates an attempt with its own id. Without `may_queue`, the attempt ends if the lock is
+    /// taken.
     pub fn new(profile: impl Into<Arc<QueueProfile>>, id: u128, may_queue: bool) -> Self {
         let profile = profile.into();
         let claim = Claim::new(Arc::clone(&profile), id);
@@ -169,18 +172,19 @@ impl QueueAttempt {
         }
     }
 
-    /// Step 3: watches the predecessor if it is new, and our own znode if it is not watched on this
-    /// connection.
+    /// Performs step 3: watches the predecessor if it is new, and our own znode if it is not
+    /// watched on this connection.
     fn watch(&mut self, view: SessionView, is_new: bool) -> AttemptStep {
         let ahead_watch = self.watches.issue();
         let fresh = self.watches.issue();
         let place = self.place.as_mut().expect("an attempt with a place sets watches");
-        // A pending watch keeps its number, so that the registry does not hold two for one znode.
+        // A pending watch keeps its number, so that the registry does not hold two watches for one
+        // znode.
         let own_watch = place.own_watch.unwrap_or(fresh);
         let directory = &self.profile.directory;
         let mut operations = Vec::new();
-        // A watch that was restored after a disconnect reports what was missed, but step 4 needs one
-        // that was set on the connection of the newest list.
+        // A watch that was restored after a disconnect reports missed changes, but step 4 needs a
+        // watch that was set on the connection of the newest list.
         let own = place.own_watch.is_none() || place.own_watched_on != place.listed_on;
         let reads = WatchedReads { ahead: is_new, own };
         if reads.ahead {
@@ -210,8 +214,8 @@ impl QueueAttempt {
         let own = next(reads.own);
         let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
             if self.claim.is_znode(found));
-        // A failed read sets no watch, and a watch on a stranger's znode proves nothing. Both have
-        // to be known before any of the results below ends this function.
+        // A failed read sets no watch, and a watch on another session's znode proves nothing.
+        // Handle both cases before any of the results below ends this function.
         if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
             place.ahead_watch = None;
         }
@@ -255,25 +259,27 @@ impl QueueAttempt {
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
-            // The own znode is not watched, or is not ours: the list decides.
+            // The znode with our name is not watched, or is not ours, so the list decides.
             Some(_) => return self.list_again(view),
         }
-        // The list is from another connection, so the deletion of the predecessor must not grant.
+        // The list is from another connection, so the deletion of the predecessor must not grant
+        // the lock.
         if place.listed_on != Some(connection) {
             place.listed_on = None;
         }
         self.watch_second(view)
     }
 
-    /// Step 3, after the watches that are needed: the one that only saves time.
+    /// Performs the last part of step 3: sets the watch on the second nearest predecessor, which is
+    /// not necessary but saves time.
     fn watch_second(&mut self, view: SessionView) -> AttemptStep {
         let second_watch = self.watches.issue();
         let place = self.place.as_mut().expect("an attempt with a place sets watches");
         if !place.is_watched() {
             return self.queue(view);
         }
-        // If the predecessor is of our own session, its deletion is followed by a read in any case,
-        // so there is nothing to save.
+        // If the predecessor belongs to our own session, a read follows its deletion in any case,
+        // so the watch would save nothing.
         match place.second.take().filter(|_| place.is_ahead_foreign) {
             None => self.queue(view),
             Some(second) => {
@@ -292,12 +298,12 @@ impl QueueAttempt {
         match second {
             Verdict::Done(_) if place.second_watch.is_some() => self.queue(view),
             Verdict::SessionOver => restart(Restart::SessionOver),
-            // It was deleted before it was read, or since.
+            // The second nearest predecessor was deleted before or after the read.
             Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
                 place.second_watch = None;
                 self.list_again(view)
             }
-            // Without this watch, the deletion of the predecessor needs a list.
+            // Without this watch, the attempt lists again when the predecessor is deleted.
             Verdict::Refused(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {
                 place.second_watch = None;
                 self.queue(view)
@@ -315,7 +321,8 @@ impl QueueAttempt {
         self.wait_in_queue(view)
     }
 
-    /// Step 4. The time of the next check is spread, so that waiters do not check together.
+    /// Performs step 4. The time of the next check differs between waiters, so that they do not
+    /// check at the same time.
     fn wait_in_queue(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Queued;
         let interval = self.profile.watch_check;
@@ -323,7 +330,7 @@ impl QueueAttempt {
         self.wait(view)
     }
 
-    /// Whether the deletion of the predecessor leaves none, according to the newest list.
+    /// Returns whether the predecessor was the only one, according to the newest list.
     fn had_one_ahead(&self) -> bool {
         self.ahead == Some(1) && !self.profile.names.is_shared()
     }
@@ -349,8 +356,8 @@ impl QueueAttempt {
         if place.second_watch == Some(watch) {
             place.second_watch = None;
             if self.state == State::Queued && kind == EventType::NODE_DELETED {
-                // With exactly two ahead, one is left. With more, only a list shows who is the
-                // second nearest now.
+                // If there were exactly two contenders ahead, one is left. If there were more, only
+                // a list shows which contender is the second nearest now.
                 if self.ahead != Some(2) || !place.is_listed(view) {
                     return self.list_again(view);
                 }
@@ -363,10 +370,10 @@ impl QueueAttempt {
         }
         place.ahead_watch = None;
         if self.state != State::Queued {
-            // The pending flight will show it.
+            // The reply to the pending flight will show this change.
             return self.wait(view);
         }
-        // Step 4, in the order of its conditions.
+        // Check the conditions of step 4.
         let is_current = place.is_listed(view);
         let is_own_certain = place.is_ahead_foreign && place.is_own_watched(view);
         if kind != EventType::NODE_DELETED || !self.had_one_ahead() || self.is_blind || !is_current
@@ -379,7 +386,7 @@ impl QueueAttempt {
         }
     }
 
-    /// Reads our own znode: it alone is uncertain.
+    /// Reads our own znode, because only its state is uncertain.
     fn confirm(&mut self) -> AttemptStep {
         self.state = State::Confirming;
         let fresh = self.watches.issue();
@@ -420,8 +427,8 @@ impl QueueAttempt {
         self.state = State::Granted;
         let place = self.place.as_ref().expect("a lock is granted to a place");
         let znode = self.claim.znode().expect("a place has a znode").clone();
-        // Without a live connection another session could be granted the lock at this moment, and
-        // a list of another connection may be older than what this one has shown.
+        // Without a live connection another session could be granted the lock at this moment, and a
+        // list from another connection may be older than the state that this connection has shown.
         debug_assert_eq!(view.alive, Some(connection), "a grant needs a guard deadline ahead");
         debug_assert_eq!(
             place.listed_on,
@@ -439,7 +446,7 @@ impl QueueAttempt {
     }
 
     /// Repeats the grant, unless its connection has ended or its deadline has passed. The view may
-    /// show that before the input arrives that reports it.
+    /// show this before the input that reports it arrives.
     fn grant_again(&mut self, view: SessionView) -> AttemptStep {
         let place = self.place.as_ref().expect("a lock is granted to a place");
         match view.alive {
@@ -476,15 +483,15 @@ impl QueueAttempt {
         }
     }
 
-    /// The watches are restored on the next connection, but conclusions from this connection are
-    /// void.
+    /// Handles a lost connection. The watches are restored on the next connection, but conclusions
+    /// from this connection are no longer valid.
     fn suspended(&mut self, view: SessionView) -> AttemptStep {
         if let Some(place) = self.place.as_mut() {
             place.listed_on = None;
             place.own_watched_on = None;
         }
         match self.state {
-            // Another server may serve at once what this one was too busy for.
+            // The next server may immediately accept the request that this one was too busy for.
             State::Granted | State::Pausing => {
                 self.pauses.end();
                 self.list_again(view)
@@ -503,7 +510,8 @@ impl QueueAttempt {
         if self.claim.session() == Some(session) {
             restart(Restart::SessionOver)
         } else {
-            // It was another session, or the create is pending and its reply will tell.
+            // Another session has ended, or the create is pending and its reply will show whether
+            // our session has ended.
             self.wait(view)
         }
     }

@@ -1,4 +1,4 @@
-//! A place in the queue, and what the current connection has shown of it.
+//! A place in the queue, and what the current connection has shown about it.
 
 use zk_session::SessionId;
 
@@ -12,7 +12,7 @@ pub(super) struct Place {
     pub(super) listed_on: Option<u64>,
     /// The watch on our own znode. It is restored after a disconnect.
     pub(super) own_watch: Option<WatchNumber>,
-    /// Connection on which that watch was set by a read.
+    /// Connection on which a read set the watch on our own znode.
     pub(super) own_watched_on: Option<u64>,
     /// The watch on the predecessor, or on the directory.
     pub(super) ahead_watch: Option<WatchNumber>,
@@ -43,25 +43,26 @@ impl Place {
         }
     }
 
-    /// The watches that step 4 needs are set, and have not fired.
+    /// Returns whether the watches that step 4 needs are set and have not fired.
     pub(super) fn is_watched(&self) -> bool {
         self.ahead_watch.is_some() && self.own_watch.is_some()
     }
 
-    /// The newest list was read on the current connection, which is alive.
+    /// Returns whether the newest list was read on the current connection, and this connection is
+    /// alive.
     pub(super) fn is_listed(&self, view: SessionView) -> bool {
         self.listed_on.is_some() && self.listed_on == view.alive
     }
 
-    /// The own znode was read on the current connection and has been watched ever since, and its
-    /// watch has not fired: it is still the znode that we created.
+    /// Returns whether our own znode was read on the current connection and has been watched ever
+    /// since, and its watch has not fired. If so, it is still the znode that we created.
     pub(super) fn is_own_watched(&self, view: SessionView) -> bool {
         self.own_watch.is_some()
             && self.own_watched_on.is_some()
             && self.own_watched_on == view.connection
     }
 
-    /// The own znode was read on this connection, and is ours.
+    /// Records that our own znode was read on this connection, and is ours.
     pub(super) fn own_seen(&mut self, connection: u64) {
         self.own_watched_on = self.own_watch.and(Some(connection));
     }
