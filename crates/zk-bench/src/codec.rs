@@ -1,9 +1,9 @@
 //! The speed of encoding and decoding messages, compared with a plain copy of the same bytes.
 //!
 //! Every client copies the bytes at least once, so a copy is the reference. The ratio of two times
-//! is meaningful on any machine, unlike the times themselves. All compared series are measured in
-//! turns, round after round, so that noise affects all of them equally. The report contains the
-//! median of the rounds.
+//! is meaningful on any machine, unlike the times themselves. All compared series are measured
+//! alternately, round after round, so that noise affects all of them equally. The report contains
+//! the median of the rounds.
 //!
 //! Decoding starts with a complete payload, as taken from the stream, and ends when the message has
 //! been dropped. Encoding fills a buffer that is reused, as a session does.
@@ -54,7 +54,7 @@ struct Case {
     encode: Series,
     decode: Series,
     copy: Series,
-    /// The same copy, without an allocation.
+    /// The same copy as `copy`, but without an allocation.
     copy_into_preallocated: Series,
 }
 
@@ -103,7 +103,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A name like those of contenders of a fair lock.
+/// Returns a name like those of a fair lock's contenders.
 fn znode(number: u64) -> String {
     let id = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     format!("{id:032x}-lock-{number:010}")

@@ -3,7 +3,7 @@
 //! Each run is a separate process, so that no run inherits the memory of another one. Two figures
 //! to compare are measured right after each other, and the result is the median of the ratios of
 //! all rounds. Many short rounds are better than few long ones: the speed of a shared machine can
-//! change by half within seconds, which is less likely to happen between two short runs. As long as
+//! change by half within seconds, which is less likely to happen between two short runs. While
 //! noise could decide whether a goal is met, more rounds are measured.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,8 @@ use crate::Outcome;
 use crate::options::Options;
 use crate::report::{Report, round};
 
-/// Maximum number of rounds of a goal, in multiples of `--rounds`. After that the median decides.
+/// Maximum number of rounds of a goal, in multiples of `--rounds`. After these rounds, the median
+/// decides.
 const ROUNDS_FACTOR: u32 = 4;
 /// Duration of a round in seconds, unless `--secs` is given.
 const SECS: f64 = 0.5;

@@ -1,4 +1,4 @@
-//! Uncontended and contended locks, and tries of a lock that is held.
+//! Uncontended and contended locks, and `try_acquire` calls for a lock that is held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::{Outcome, directory};
 
 /// Number of consecutive calls before the other kind of call takes its turn.
 const TURN: u64 = 100;
-/// A name and a length of data like those of the library's contenders.
+/// The name and the data have the same lengths as those of the library's contenders.
 const NAME: &str = "0123456789abcdef0123456789abcdef-lock-";
 const DATA_BYTES: usize = 32;
 
@@ -56,15 +56,16 @@ pub(crate) fn uncontended_floor(options: &Options) -> Outcome<Report> {
     let directory = directory::path();
     let lock = format!("{directory}/lock");
     wire.call(&wire::frame(&wire::create(&directory, "", CreateMode::Persistent)))?;
-    // The lock creates a container. The floor creates a persistent znode, because a server deletes
-    // empty containers once a minute, and the floor would not create another one.
+    // The lock creates its directory as a container. The floor creates a persistent znode instead,
+    // because a server deletes empty containers once a minute, and the floor would not create the
+    // directory again.
     wire.call(&wire::frame(&wire::create(&lock, "", CreateMode::Persistent)))?;
     let name = format!("{lock}/{NAME}");
     let data = vec![b'x'; DATA_BYTES];
     let mut acquire = wire::frame(&wire::create(&name, data, CreateMode::EphemeralSequential));
     acquire.extend_from_slice(&wire::frame(&Request::GetChildren(wire::read(&lock))));
     let mut release = wire::frame(&wire::delete(&format!("{name}0000000000"))).to_vec();
-    // In the frame, the path is followed by the version.
+    // In the frame, the version follows the path.
     let end = release.len() - size_of::<i32>();
 
     let mut cycles = |limit: Limit| -> Outcome<Latencies> {

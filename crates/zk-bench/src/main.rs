@@ -2,7 +2,7 @@
 //!
 //! It measures a workload through the library. With `--floor` it uses a blocking socket instead,
 //! with prepared frames and without decoding replies: no client can be faster on this machine.
-//! `goals` runs workloads and floors in turns, in separate processes, and compares them.
+//! `goals` runs workloads and floors alternately, in separate processes, and compares them.
 
 #![expect(
     clippy::disallowed_methods,

@@ -26,7 +26,7 @@ struct Counts {
     connections: Mutex<Vec<std::net::TcpStream>>,
 }
 
-/// The counts at a point in time, or between two.
+/// The counts at a point in time, or between two points in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
     pub(crate) looks: u64,

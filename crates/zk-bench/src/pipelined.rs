@@ -28,7 +28,7 @@ pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
     tasks(options, kind, &client, &path, options.warm_up()).await?;
     let meter = Meter::start();
     let rate = meter.stop(tasks(options, kind, &client, &path, options.limit()).await?);
-    // Closing the session deletes the ephemerals, of which `create` leaves many.
+    // Closing the session deletes the many ephemerals that `create` leaves.
     client.close().await;
     let client = Client::connect(options.connect.as_str()).await?;
     directory::remove(&client, &directory).await?;
@@ -40,8 +40,8 @@ pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
         .rate(rate))
 }
 
-/// Runs the operations of all tasks and returns their total number. A single task runs in the
-/// caller.
+/// Runs the operations of all tasks and returns their total number. If there is only one task, it
+/// runs in the caller's task.
 async fn tasks(
     options: &Options,
     kind: Kind,
@@ -99,7 +99,7 @@ async fn pipelined<F, T>(inflight: u32, limit: Limit, mut begin: impl FnMut() ->
 where
     F: Future<Output = Result<T, OpError>>,
 {
-    // Replies arrive in the order of calls.
+    // Replies arrive in the order of the calls.
     let mut in_flight: VecDeque<F> = (0..inflight).map(|_| begin()).collect();
     let mut done = 0;
     while let Some(oldest) = in_flight.pop_front() {

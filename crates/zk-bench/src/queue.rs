@@ -110,8 +110,8 @@ async fn queued(client: &Client, path: &str, waiters: u64) -> Outcome<()> {
     }
 }
 
-/// Waits until the replies to earlier requests have arrived. Twice, because waiters send requests
-/// that depend on the first reply.
+/// Waits until the replies to earlier requests have arrived. The function waits twice, because
+/// waiters send requests that depend on the first reply.
 async fn settle(client: &Client, others: &[Client]) -> Outcome<()> {
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(200)).await;

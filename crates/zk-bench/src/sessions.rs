@@ -33,7 +33,7 @@ pub(crate) async fn idle(options: &Options) -> Outcome<Report> {
     let before = resident_bytes()?;
     let clients = open_all(options, &traffic, sessions).await?;
     let idle = options.duration().max(IDLE);
-    // Opening the sessions leaves some work to finish.
+    // Give the clients time to finish the work that opening the sessions has started.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let memory = resident_bytes()? - before;
     let counted = traffic.so_far();
@@ -70,7 +70,7 @@ pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
         let lock = FairLock::new(client, &format!("{directory}/{number}"))?;
         guards.push(lock.acquire().await?);
     }
-    // Usually longer than the lease granted by the creation of the sessions.
+    // This is usually longer than the lease that the creation of the sessions has granted.
     let held = options.secs.map_or(HELD, |_| options.duration());
     let mut least = Duration::MAX;
     let mut lost = 0;
@@ -102,7 +102,7 @@ pub(crate) async fn holding(options: &Options) -> Outcome<Report> {
         .figure("not_held_most", lost as f64))
 }
 
-/// Returns the newest zxid, by writing.
+/// Writes a znode, and returns the zxid of that write, which is the newest.
 async fn zxid(client: &Client, directory: &str) -> Outcome<Zxid> {
     Ok(client.set_data(directory, "", None).await?.mzxid)
 }

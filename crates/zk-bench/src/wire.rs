@@ -83,7 +83,7 @@ impl Wire {
         }
     }
 
-    /// Takes a frame and returns it without its length prefix.
+    /// Takes the next frame and returns it without its length prefix.
     fn take(&mut self) -> Outcome<&[u8]> {
         let mut length = [0; LENGTH];
         self.copy(&mut length)?;

@@ -5,8 +5,8 @@
 //! cargo run -p zk-testserver --example serve -- 127.0.0.1:0 60
 //! ```
 //!
-//! It prints its address and runs until its standard input ends, or until the given number of
-//! seconds has passed. Lines on the standard input cause faults: `cut` closes all connections,
+//! The server prints its address and runs until its standard input ends, or until the given number
+//! of seconds has passed. Lines on standard input cause faults: `cut` closes all connections, and
 //! `expire` expires all sessions.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.expect("a runtime can be built");
     let result = runtime.block_on(serve(address, Duration::from_secs(seconds)));
-    // Dropping the runtime would wait for the pending read of the standard input.
+    // Dropping the runtime would wait for the pending read from standard input.
     runtime.shutdown_background();
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,7 +60,7 @@ async fn serve(address: &str, limit: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Executes the commands from the standard input until it ends.
+/// Executes the commands from standard input until the input ends.
 async fn execute_commands(server: &TestServer) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {

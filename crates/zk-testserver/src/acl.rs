@@ -74,7 +74,7 @@ impl Identities {
         }
     }
 
-    /// Converts the list of a request to the one to store.
+    /// Converts the list in a request to the list to store.
     pub(crate) fn resolve(&self, acl: &[Acl], order: Order) -> Result<Vec<Acl>, ErrorCode> {
         let mut resolved: Vec<Acl> = Vec::with_capacity(acl.len());
         let mut add = |entry: Acl| {
@@ -141,7 +141,7 @@ pub(crate) fn redacted(acl: &[Acl]) -> Vec<Acl> {
         .collect()
 }
 
-/// `user:base64(sha1("user:password"))`.
+/// Returns `user:base64(sha1("user:password"))`.
 fn digest(auth: &[u8]) -> String {
     let text = String::from_utf8_lossy(auth);
     let user = text.split(':').next().unwrap_or_default();

@@ -43,7 +43,7 @@ pub(crate) enum Write {
     CreateFor(SessionId, CreateRequest),
     CreateSession,
     Delete(DeleteRequest),
-    /// Requested by a client, although only servers should send it.
+    /// A client sent this request, although only servers should send it.
     DeleteContainer(String),
     Multi(Vec<Step>),
     /// Fails before the tree is read.
@@ -116,7 +116,7 @@ pub(crate) fn commit(
         Write::SetData(set_data) => txn.set_data(set_data),
     };
     let changes = txn.changes;
-    // Only now: operations of a multi that fails must not count.
+    // Update the counts only now, because operations of a multi that fails must not count.
     for change in &changes {
         quota::account(tree, change);
     }
@@ -233,7 +233,8 @@ impl Transaction<'_> {
         Ok(Done::of(path))
     }
 
-    /// Servers trust the sender of this request, and delete any znode that is not ephemeral.
+    /// Deletes any znode that is not ephemeral, as real servers do, because they trust the sender
+    /// of this request.
     fn delete_container(&mut self, path: &str) -> Result<Done, ErrorCode> {
         let parent = parent_for_change(path)?;
         if path::SPECIAL.contains(&path) {
@@ -269,7 +270,8 @@ impl Transaction<'_> {
         Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
     }
 
-    /// Needs no undo entry, because a multi cannot contain it. Triggers no watch.
+    /// Replaces an access control list. The change needs no undo entry, because a multi cannot
+    /// contain it, and triggers no watch.
     fn set_acl(&mut self, set_acl: &SetAclRequest) -> Result<Done, ErrorCode> {
         let path = &*set_acl.path;
         if !path::is_valid(path) {
@@ -307,7 +309,8 @@ impl Transaction<'_> {
                     steps.push((op, path));
                 }
                 Err(error) => {
-                    // Newest first: each entry restores the state before its own operation.
+                    // Undo the newest operation first: each entry restores the state before its own
+                    // operation.
                     while let Some(undo) = self.undo.pop() {
                         self.tree.undo(undo);
                     }
@@ -402,7 +405,8 @@ impl Transaction<'_> {
     }
 }
 
-/// Returns the parent of a path to create or delete. Runs before any other check of the path.
+/// Returns the parent of a path to create or delete. This check runs before any other check of the
+/// path.
 fn parent_for_change(path: &str) -> Result<&str, ErrorCode> {
     match path::parent(path) {
         Some(parent) if !path.contains('\0') => Ok(parent),

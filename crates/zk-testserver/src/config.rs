@@ -23,10 +23,10 @@ pub enum ServerVersion {
 /// What happens to the sequence number of a parent after 2,147,483,647 creates.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum SequenceOverflow {
-    /// It stays at that number, so that all later names are equal (3.6.0 and later).
+    /// The number stays the same, so that all later names are equal (3.6.0 and later).
     #[default]
     Sticky,
-    /// It continues with -2147483648 (before 3.6.0).
+    /// The numbers continue with -2147483648 (before 3.6.0).
     Wrapping,
 }
 
@@ -101,7 +101,7 @@ impl ServerConfig {
     ///
     /// # Panics
     ///
-    /// Panics if it is shorter than a millisecond.
+    /// Panics if the duration is shorter than a millisecond.
     pub fn tick(mut self, tick: Duration) -> Self {
         assert!(tick >= Duration::from_millis(1), "a tick lasts a millisecond or more");
         self.tick = tick;
@@ -133,7 +133,8 @@ impl ServerConfig {
         self
     }
 
-    /// Sets what happens when a sequence has used up its numbers. Default: it sticks.
+    /// Sets what happens when a sequence has used up its numbers. Default:
+    /// [`SequenceOverflow::Sticky`].
     pub fn sequence_overflow(mut self, overflow: SequenceOverflow) -> Self {
         self.sequence_overflow = overflow;
         self
@@ -150,7 +151,7 @@ impl ServerConfig {
     ///
     /// # Panics
     ///
-    /// Panics if it is shorter than a millisecond.
+    /// Panics if the duration is shorter than a millisecond.
     pub fn reap_interval(mut self, interval: Duration) -> Self {
         assert!(interval >= Duration::from_millis(1), "an interval lasts a millisecond or more");
         self.reap_interval = interval;
@@ -164,11 +165,12 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the id of the first session. Later ids count up. Default: 0x100000000010000.
+    /// Sets the id of the first session. The ids of later sessions count up from it. Default:
+    /// 0x100000000010000.
     ///
     /// # Panics
     ///
-    /// Panics if it is 0, because 0 requests a new session on the wire.
+    /// Panics if the id is 0, because 0 requests a new session on the wire.
     pub fn first_session_id(mut self, id: SessionId) -> Self {
         assert_ne!(id, SessionId::NONE, "0 identifies no session");
         self.first_session_id = id;
@@ -196,7 +198,7 @@ impl ServerConfig {
     }
 
     /// Sets whether the connection of an expiring session receives watch events for the deletion of
-    /// its own ephemerals. On real servers this is a race. Default: no.
+    /// its own ephemerals. On real servers, this depends on a race. Default: no.
     pub fn events_at_expiry(mut self, delivered: bool) -> Self {
         self.events_at_expiry = delivered;
         self

@@ -45,7 +45,7 @@ pub(crate) struct Connection {
     /// When the server closes the connection if no handshake has arrived.
     pub(crate) handshake_deadline: Duration,
     input: BytesMut,
-    /// Queued bytes in order, each with the time before which it must not be sent.
+    /// Queued bytes in order, each part with the time before which it must not be sent.
     output: VecDeque<(Duration, BytesMut)>,
     stalled_until: Duration,
     /// Input is not processed before this time; zero if the connection is not paused.
@@ -54,7 +54,7 @@ pub(crate) struct Connection {
     pub(crate) cut_off: Option<Isolation>,
     /// Number of bytes in `output`.
     unsent: usize,
-    /// The peer does not read what was transmitted before.
+    /// The peer does not read the bytes that were transmitted before.
     is_blocked: bool,
     is_closed: bool,
     is_frozen: bool,

@@ -1,7 +1,7 @@
 //! Faults as data: what goes wrong, and when.
 //!
 //! A fault fires once. It can be cloned, compared and printed, so that a harness can enumerate
-//! faults and report the one that broke its subject.
+//! faults and report the one that broke the code under test.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 /// A fault that will fire once.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Fault {
-    /// When it fires.
+    /// When the fault fires.
     pub at: At,
     /// What goes wrong.
     pub action: Action,
@@ -18,39 +18,40 @@ pub struct Fault {
     pub refuse_for: Option<Duration>,
 }
 
-/// When a fault fires. `nth` counts the requests, events or handshakes that pass before, from the
-/// injection of the fault.
+/// When a fault fires. `nth` is the number of requests, events or handshakes that pass after the
+/// injection of the fault and before it fires.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum At {
     /// When a request is processed.
     Request {
-        /// How many matching requests pass before.
+        /// How many matching requests pass before the fault fires.
         nth: usize,
         /// Which requests count.
         filter: Filter,
     },
     /// When a watch event is sent. Events withheld because of an access control list do not count.
     Event {
-        /// How many matching events pass before.
+        /// How many matching events pass before the fault fires.
         nth: usize,
         /// Which events count; a filter with an opcode matches no event.
         filter: Filter,
     },
     /// When a handshake is processed.
     Connect {
-        /// How many handshakes pass before.
+        /// How many handshakes pass before the fault fires.
         nth: usize,
     },
 }
 
-/// Which requests or events count. By default all of them except pings.
+/// Which requests or events count. By default, all of them count, except pings.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Filter {
-    /// Counts only those of this session.
+    /// Counts only requests and events of this session.
     pub session: Option<SessionId>,
-    /// Counts only those with this opcode. Pings count only if this is `PING`.
+    /// Counts only requests with this opcode. Pings count only if this is `PING`.
     pub op: Option<OpCode>,
-    /// Counts only those with a path that starts with this. In a multi, one such path suffices.
+    /// Counts only requests and events with a path that starts with this prefix. In a multi, one
+    /// such path suffices.
     pub path_prefix: Option<String>,
 }
 
@@ -67,28 +68,32 @@ pub enum Action {
     /// delivered before the connection is closed.
     CutAfter,
     /// The server logs the write, closes the connection, and commits the write later. For anything
-    /// but a write this is the same as [`CutAfter`](Self::CutAfter). Requests only.
+    /// but a write, this is the same as [`CutAfter`](Self::CutAfter). This action applies only to
+    /// requests.
     LateCommit(Until),
     /// The server closes the connection after this many bytes of the reply or event, including its
     /// length prefix.
     CutAtReplyByte(usize),
-    /// The session expires. The request is not processed, the event is not delivered.
+    /// The session expires. The request is not processed, and the event is not delivered.
     Expire,
     /// The server sends nothing on this connection for this long, starting with this reply or
     /// event. It still processes requests until 4 MiB of output are queued.
     Delay(Duration),
-    /// The connection stays open, but the server reads and writes nothing any more, starting with
-    /// this request or event. Not even the end of the session closes the connection.
+    /// The connection stays open, but the server neither reads nor writes on it any longer,
+    /// starting with this request or event. Not even the end of the session closes the connection.
     Freeze,
-    /// The server replies with this error without processing the request. Requests only.
+    /// The server replies with this error without processing the request. This action applies only
+    /// to requests.
     Error(ErrorCode),
-    /// The server replies to a resumed session with a new session. Handshakes only.
+    /// The server replies to a resumed session with a new session. This action applies only to
+    /// handshakes.
     SwapSession,
-    /// The server of this connection loses its leader, just before this request. Requests only.
+    /// The server of this connection loses its leader just before this request. This action applies
+    /// only to requests.
     CutOff(CutOff),
-    /// The server of this connection pauses for this long, starting with this request. It reads and
-    /// writes nothing, and processes what has arrived after the pause. The leader keeps running.
-    /// Requests only.
+    /// The server of this connection pauses for this long, starting with this request. It neither
+    /// reads nor writes during the pause, and processes the input that has arrived afterwards. The
+    /// leader keeps running. This action applies only to requests.
     Pause(Duration),
 }
 
@@ -97,14 +102,14 @@ pub enum Action {
 /// The connection looks healthy for a while. The follower acknowledges pings and serves reads from
 /// its state at the time of the loss. It never replies to writes, syncs, or requests to close the
 /// session, and sends no events for later changes. Requests do not renew the session: the leader
-/// expires it when its timeout has passed, and this connection does not learn of that.
+/// expires it when its timeout has passed, and this connection is not notified.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct CutOff {
     /// After this time the follower notices the loss and closes the connection. Real followers take
     /// up to `syncLimit` ticks.
     pub notices_after: Duration,
     /// The leader did not learn of activity of the session within this time before the loss. Real
-    /// followers report activity every half a tick. At most one tick.
+    /// followers report activity every half tick. The value must be at most one tick.
     pub unreported: Duration,
 }
 
@@ -117,7 +122,7 @@ pub struct CutOff {
 pub enum Until {
     /// At the next write or sync.
     NextWrite,
-    /// Once this many reads of the same session, on later connections, have not seen it.
+    /// Once this many reads of the same session, on later connections, have not seen the write.
     Reads(usize),
     /// After this time.
     After(Duration),
@@ -161,7 +166,8 @@ impl Fault {
         self
     }
 
-    /// Panics if the action does not apply to the moment: a mistake in the test.
+    /// Panics if the action does not apply at the moment when the fault fires, which is a mistake
+    /// in the test.
     fn assert_meaningful(&self) {
         let is_request = matches!(self.at, At::Request { .. });
         let is_connect = matches!(self.at, At::Connect { .. });
@@ -181,12 +187,12 @@ impl Fault {
 }
 
 impl At {
-    /// Fires at the request after `nth` others. All requests count, except pings.
+    /// Returns the moment of the request after `nth` others. All requests count, except pings.
     pub fn request(nth: usize) -> Self {
         Self::Request { nth, filter: Filter::default() }
     }
 
-    /// Fires at the first request with this opcode.
+    /// Returns the moment of the first request with this opcode.
     ///
     /// Several opcodes create znodes. `zk-session` sends `CREATE_CONTAINER` for containers,
     /// `CREATE_TTL` for znodes with a time to live, and `CREATE2` for all others. Other clients
@@ -195,12 +201,12 @@ impl At {
         Self::Request { nth: 0, filter: Filter { op: Some(op), ..Filter::default() } }
     }
 
-    /// Fires at the watch event after `nth` others.
+    /// Returns the moment of the watch event after `nth` others.
     pub fn event(nth: usize) -> Self {
         Self::Event { nth, filter: Filter::default() }
     }
 
-    /// Fires at the handshake after `nth` others.
+    /// Returns the moment of the handshake after `nth` others.
     pub fn connect(nth: usize) -> Self {
         Self::Connect { nth }
     }

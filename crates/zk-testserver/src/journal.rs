@@ -9,21 +9,21 @@ use jute_codec::{ErrorCode, OpCode, SessionId, Zxid};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RequestRecord {
-    /// The session that sent it.
+    /// The session that sent the request.
     pub session: SessionId,
-    /// The connection on which it arrived; connections are numbered from 1.
+    /// The connection on which the request arrived; connections are numbered from 1.
     pub connection: u64,
-    /// Its xid.
+    /// The xid of the request.
     pub xid: i32,
-    /// Its opcode.
+    /// The opcode of the request.
     pub op: OpCode,
     /// The path in the request; the first one of a multi.
     pub path: Option<String>,
-    /// What happened to it.
+    /// What happened to the request.
     pub outcome: Outcome,
-    /// Its transaction, if it was a write and was committed.
+    /// The zxid of the transaction, if the request was a write and was committed.
     pub zxid: Option<Zxid>,
-    /// When it arrived: the time since the start of the server.
+    /// When the request arrived: the time since the start of the server.
     pub at: Duration,
 }
 
@@ -31,29 +31,32 @@ pub struct RequestRecord {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The server processed it with this result, and replied.
+    /// The server processed the request with this result, and replied.
     Applied(ErrorCode),
-    /// The server processed it with this result, but a fault suppressed the reply or a part of it.
+    /// The server processed the request with this result, but a fault suppressed the reply or a
+    /// part of it.
     AppliedUnanswered(ErrorCode),
-    /// The server did not process it: the connection was cut or frozen before, or the session had
-    /// expired.
+    /// The server did not process the request: the connection had been cut or frozen, or the
+    /// session had expired.
     Dropped,
-    /// The server logged it and commits it later. It never replies.
+    /// The server logged the request and commits it later. The server never replies to it.
     Held,
     /// A fault made the server reply with this error without processing the request.
     Refused(ErrorCode),
 }
 
-/// A transaction that was applied, or that failed validation. Both take a zxid.
+/// A transaction that was applied, or that failed validation. Both kinds of transactions use up a
+/// zxid.
 ///
 /// A successful multi has one record per operation, all with the same zxid. The end of a session
 /// has one record without a path, and one for each ephemeral that it deleted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CommitRecord {
-    /// Its zxid.
+    /// The zxid of the transaction.
     pub zxid: Zxid,
-    /// The session that wrote; [`SessionId::NONE`] for the server itself and for edits by the test.
+    /// The session that sent the write; [`SessionId::NONE`] for the server itself and for edits by
+    /// the test.
     pub session: SessionId,
     /// The operation.
     pub op: OpCode,

@@ -1,21 +1,21 @@
 //! A ZooKeeper server for tests.
 //!
 //! It speaks the protocol of real servers, so real clients work with it. It runs in memory, in the
-//! process of the test, and behaves deterministically. And it fails on demand, in ways that are
+//! process of the test, and behaves deterministically. It also fails on demand, in ways that are
 //! hard to provoke on a real server ([`Fault`]).
 //!
 //! **Do not use it in production.** It stores nothing on disk, it has no ensemble, and tests can
 //! make it fail.
 //!
-//! Two layers:
+//! The crate has two layers:
 //!
 //! - [`Server`] is a state machine without sockets and without a clock: bytes in, bytes out.
 //! - `TestServer` (feature `tokio`, on by default) runs it on in-memory pipes and on loopback TCP,
 //!   in real time or in tokio's paused time.
 //!
-//! Its replies were compared with those of servers 3.8.0 and 3.9.3. [`ServerVersion`] selects one
-//! where they differ. It does not imitate the enforcement of quotas, throttling, read-only mode,
-//! local sessions, reconfiguration, SASL mechanisms, or TLS.
+//! Its replies were compared with those of servers 3.8.0 and 3.9.3. Where these differ,
+//! [`ServerVersion`] selects one of them. The server does not imitate the enforcement of quotas,
+//! throttling, read-only mode, local sessions, reconfiguration, SASL mechanisms, or TLS.
 //!
 //! # Quick start
 //!

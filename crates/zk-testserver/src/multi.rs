@@ -87,7 +87,7 @@ fn create(op: OpCode, input: &mut Reader, config: &ServerConfig) -> Option<Step>
         },
         // The record has no time to live.
         (5 | 6, None) => return None,
-        // Since 3.7.2 and 3.8.2 the whole request is malformed.
+        // Since versions 3.7.2 and 3.8.2, the whole request is malformed.
         _ if config.version == ServerVersion::V3_9 => return None,
         _ => return Some(Step::Refused(ErrorCode::BAD_ARGUMENTS, path)),
     };

@@ -35,8 +35,8 @@ type Connecting = Pin<Box<dyn Future<Output = io::Result<DuplexStream>> + Send>>
 /// Capacity in bytes of each direction of an in-memory connection.
 const PIPE: usize = 256 * 1024;
 
-/// If the task of a connection has more bytes than this that its peer does not read, the server
-/// sends it no more and processes no requests of that connection.
+/// If the task of a connection holds more bytes than this because its peer does not read, the
+/// server sends no more bytes to the task and processes no requests of that connection.
 const UNTAKEN_MAX: usize = 4 << 20;
 
 /// The first and the longest pause before the listener retries accepting.
@@ -125,9 +125,9 @@ impl TestServer {
         Ok(client)
     }
 
-    /// Returns a function that connects in memory, as the client's `ClientBuilder::transport` needs
-    /// it. The function ignores the requested host. Its future waits while the reception is a
-    /// [`BlackHole`](Reception::BlackHole).
+    /// Returns a function that connects in memory, in the form that the client's
+    /// `ClientBuilder::transport` needs. The function ignores the requested host. Its future waits
+    /// while the reception is a [`BlackHole`](Reception::BlackHole).
     ///
     /// ```text
     /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
@@ -165,7 +165,7 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// Panics if the action does not apply where the fault is to fire.
+    /// Panics if the action does not apply at the moment when the fault fires.
     pub fn inject(&self, fault: Fault) {
         self.with(|server, _| server.inject(fault));
     }
@@ -203,14 +203,14 @@ impl TestServer {
         self.with(Server::disconnect_all);
     }
 
-    /// Expires a session, as when its timeout passes.
+    /// Expires a session, as if its timeout had passed.
     pub fn expire(&self, session: SessionId) {
         self.with(|server, now| server.expire(session, now));
     }
 
     /// Makes the server of this session's connection lose its leader. Other connections are not
-    /// affected: they are treated as connections to other servers. Does nothing if the session is
-    /// not connected.
+    /// affected: they are treated as connections to other servers. The call does nothing if the
+    /// session is not connected.
     ///
     /// # Panics
     ///
@@ -219,15 +219,15 @@ impl TestServer {
         self.with(|server, now| server.cut_off(session, cut_off, now));
     }
 
-    /// Pauses the server of this session's connection for this long. It processes requests that
-    /// arrive afterwards. The leader keeps running, and expires sessions whose timeout passes. Does
-    /// nothing if the session is not connected.
+    /// Pauses the server of this session's connection for this long. After the pause, it processes
+    /// the requests that have arrived. The leader keeps running, and expires sessions whose timeout
+    /// passes. The call does nothing if the session is not connected.
     pub fn pause_connection(&self, session: SessionId, duration: Duration) {
         self.with(|server, now| server.pause_connection(session, duration, now));
     }
 
-    /// Pauses the whole server for this long. Afterwards it first expires the sessions that are
-    /// due, and then processes requests. On real servers this is a race.
+    /// Pauses the whole server for this long. After the pause, it first expires the sessions that
+    /// are due, and then processes requests. On real servers, the order depends on a race.
     pub fn pause(&self, duration: Duration) {
         self.with(|server, now| server.pause(duration, now));
     }
@@ -286,7 +286,7 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses it.
+    /// Panics if the server refuses the change.
     pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<SessionId>) {
         self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
     }
@@ -300,7 +300,7 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses it.
+    /// Panics if the server refuses the change.
     pub fn admin_set_data(&self, path: &str, data: &[u8]) {
         self.with(|server, now| server.admin_set_data(path, data, now));
     }
@@ -412,14 +412,14 @@ impl Shared {
             drop(server);
             match until {
                 None => changes.changed().await.ok()?,
-                // Check again, whether the time has passed or the reception has changed.
+                // Check again, no matter whether the time has passed or the reception has changed.
                 Some(until) => drop(timeout_at(until, changes.changed()).await),
             }
         }
     }
 
-    /// Passes bytes to the server. If it accepts no more, returns a receiver to await before
-    /// reading on.
+    /// Passes bytes to the server. If the server accepts no more bytes, returns a receiver to await
+    /// before reading more.
     fn receive(&self, id: u64, bytes: &[u8]) -> Option<oneshot::Receiver<Infallible>> {
         let mut state = self.lock();
         let now = self.start.elapsed();
@@ -466,8 +466,8 @@ async fn serve<S>(
         while let Some(bytes) = output.recv().await {
             writer.write_all(&bytes).await?;
             let before = untaken.fetch_sub(bytes.len(), Ordering::AcqRel);
-            // Report only the transition below the limit. It cannot be missed, because the number
-            // grows only while the mutex is held.
+            // Report only the transition to a value below the limit. This transition cannot be
+            // missed, because the number grows only while the mutex is held.
             if before >= UNTAKEN_MAX && before - bytes.len() < UNTAKEN_MAX {
                 shared.with(|server, now| server.set_writable(id, true, now));
             }
@@ -503,7 +503,7 @@ impl Source for TcpListener {
 
     async fn accept(&mut self) -> io::Result<(TcpStream, IpAddr)> {
         let (stream, peer) = Self::accept(self).await?;
-        // Without this the connection works, but is slower.
+        // If this fails, the connection works, but is slower.
         let _ = stream.set_nodelay(true);
         Ok((stream, peer.ip()))
     }
@@ -580,7 +580,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails a number of times, then returns one connection, and starts over.
+    /// A source that fails a number of times, then returns one connection, and then starts over.
     struct Exhausted {
         failures: usize,
         left: usize,

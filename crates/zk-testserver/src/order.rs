@@ -1,7 +1,7 @@
 //! The order of lists without a defined order: children, ephemerals, identities.
 //!
-//! Real servers return them in the order of their hash tables. A client that forgets to sort works
-//! as long as they happen to be sorted. Here they never are.
+//! Real servers return them in the order of their hash tables. A client that forgets to sort them
+//! works as long as they happen to be sorted. On this server, they never are.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 /// Lists that a test requests from the server itself are always sorted.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Order {
-    /// Pseudo-random, but the same for the same seed and the same names. Two names or more are
-    /// never sorted.
+    /// Pseudo-random, but the same for the same seed and the same names. Lists of two or more names
+    /// are never sorted.
     Seeded(u64),
     /// Sorted by name. No real server does this.
     Sorted,
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// NameSet in such an order.
+/// A set of names that are listed in an [`Order`].
 #[derive(Clone, Debug)]
 pub(crate) struct NameSet {
     order: Order,

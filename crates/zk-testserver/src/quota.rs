@@ -37,8 +37,8 @@ pub(crate) fn account(tree: &mut Tree, change: &Change) {
     write(tree, subject, (count + created, bytes + change.bytes));
 }
 
-/// Returns the current count, or `None` if there is no znode for it. Fields that are not numbers
-/// read as zero.
+/// Returns the current count, or `None` if there is no znode for the count. Fields that are not
+/// numbers read as zero.
 fn read(tree: &Tree, subject: &str) -> Option<(i64, i64)> {
     let stats = tree.get(&format!("{QUOTAS}{subject}{STATS}"))?;
     let text = String::from_utf8_lossy(stats.data.as_deref().unwrap_or_default());

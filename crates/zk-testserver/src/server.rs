@@ -45,11 +45,12 @@ use crate::words::{self, Figures};
 
 use self::held::Held;
 
-/// Minimum time a connection has for its handshake. The maximum is twice that.
+/// Minimum time that a connection has for its handshake. The maximum is twice that time.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How many unprocessed bytes a connection may have before the driver should stop reading from it.
-/// It exceeds what clients send that write many requests before they read the first reply.
+/// The limit is higher than the number of bytes that a client sends if it writes many requests
+/// before it reads the first reply.
 const UNREAD_MAX: usize = 16 << 20;
 
 /// A ZooKeeper server without sockets and without a clock.
@@ -70,7 +71,8 @@ pub struct Server {
     drained: Option<u64>,
     refuse_until: Duration,
     reception: Reception,
-    /// When `reception` becomes [`Reception::Open`] again; `None` if only a test changes it.
+    /// When `reception` becomes [`Reception::Open`] again; `None` if it stays the same until a test
+    /// changes it.
     reception_until: Option<Duration>,
     /// The server does nothing before this time.
     paused_until: Duration,
@@ -245,7 +247,7 @@ impl Server {
         Some(Transmit { connection, bytes, is_last })
     }
 
-    /// Expires a session, as when its timeout passes.
+    /// Expires a session, as if its timeout had passed.
     pub fn expire(&mut self, session: SessionId, now: Duration) {
         let Some(known) = self.sessions.get_mut(session) else { return };
         // From here on the session cannot be renewed or resumed.
@@ -363,7 +365,7 @@ impl Server {
         }
     }
 
-    /// Applies what all faults have in common, and returns the action.
+    /// Applies the effects that all faults have in common, and returns the action.
     fn begin_fault(&mut self, fault: Option<Fault>, now: Duration) -> Option<Action> {
         let fault = fault?;
         tracing::debug!(?fault, "fault fires");

@@ -107,7 +107,7 @@ impl Sessions {
         };
         if session.touches.back().is_none_or(|last| *last + Duration::from_millis(1) <= now) {
             session.touches.push_back(now);
-            // Keep one that is older than a tick: `forget` may discard a whole tick.
+            // Keep one time that is older than a tick, because `forget` may discard a whole tick.
             let is_old = |touch: &Duration| *touch + self.tick <= now;
             while session.touches.get(1).is_some_and(is_old) {
                 session.touches.pop_front();
@@ -149,8 +149,8 @@ impl Sessions {
     }
 }
 
-/// Returns the password of a session: the output of `java.util.Random` for its id. It is a checksum
-/// and no secret.
+/// Returns the password of a session: the output of `java.util.Random` for its id. It is a
+/// checksum, not a secret.
 pub(crate) fn password(id: SessionId) -> [u8; 16] {
     const MULTIPLIER: u64 = 0x5_DEEC_E66D;
     const MASK: u64 = (1 << 48) - 1;

@@ -116,7 +116,7 @@ pub(crate) struct Change {
     pub(crate) path: String,
     /// Access control list that decides which connections may see the event.
     pub(crate) acl: SharedAcl,
-    /// The same for the event of the parent.
+    /// Access control list that decides which connections may see the event of the parent.
     pub(crate) parent_acl: SharedAcl,
     /// Growth of the data in bytes; negative if it shrank.
     pub(crate) bytes: i64,
@@ -194,7 +194,7 @@ impl Tree {
         below.take_while(|(path, _)| path.starts_with(&prefix)).count()
     }
 
-    /// Returns the number of znodes and of bytes of data, of a path and all its descendants.
+    /// Returns the number of znodes and the number of bytes of data at a path and below it.
     pub(crate) fn usage(&self, path: &str) -> (i64, i64) {
         let below = format!("{path}/");
         let nodes = self.nodes.range::<str, _>((Bound::Included(below.as_str()), Bound::Unbounded));

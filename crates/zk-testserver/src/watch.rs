@@ -41,7 +41,8 @@ pub(crate) struct Watches {
     version: ServerVersion,
     data: Registrations,
     child: Registrations,
-    /// Where each connection has watches, so that closing it costs no more than its own watches.
+    /// Where each connection has watches, so that the cost of closing a connection depends only on
+    /// its own watches.
     places: BTreeMap<u64, BTreeSet<(Table, Arc<str>)>>,
     /// How many places have been visited because a connection was closed.
     #[cfg(test)]
@@ -130,8 +131,8 @@ impl Watches {
         notified
     }
 
-    /// Returns whether there is such a watch. Servers before 3.9.0 ignore which connection it
-    /// belongs to.
+    /// Returns whether the connection has a watch of this type on the path. Servers before 3.9.0
+    /// ignore which connection the watch belongs to.
     pub(crate) fn contains(&self, path: &str, connection: u64, which: WatcherType) -> bool {
         let has = |table: &Registrations, wanted: fn(&Kinds) -> bool| match self.version {
             ServerVersion::V3_8 => table.contains_key(path),
@@ -148,7 +149,8 @@ impl Watches {
         }
     }
 
-    /// Removes such watches of the connection. Returns false if there were none.
+    /// Removes the watches of this type that the connection has on the path. Returns false if there
+    /// were none.
     pub(crate) fn remove(&mut self, path: &str, connection: u64, which: WatcherType) -> bool {
         let is_coarse = self.version == ServerVersion::V3_8;
         let mut clear = |table: Table, kind: Option<Kind>| {

@@ -5,17 +5,17 @@ use jute_codec::Zxid;
 
 use crate::config::ServerVersion;
 
-/// What the replies report about a server.
+/// The figures of a server that the replies report.
 pub(crate) struct Figures {
     pub(crate) version: ServerVersion,
     pub(crate) zxid: Zxid,
-    /// Open connections, with a session or without.
+    /// Number of open connections, with or without a session.
     pub(crate) connections: usize,
     pub(crate) sessions: usize,
     pub(crate) watches: usize,
     pub(crate) nodes: usize,
     pub(crate) ephemerals: usize,
-    /// Bytes of all paths and data.
+    /// Number of bytes in all paths and data.
     pub(crate) data_size: usize,
 }
 
@@ -25,7 +25,8 @@ const REFUSED: [&[u8; 4]; 13] = [
     b"wchc", b"wchp", b"wchs",
 ];
 
-/// The reply to a word, after which the connection ends; `None` if the bytes are no such word.
+/// Returns the reply to a word, after which the connection is closed, or `None` if the bytes are
+/// not such a word.
 pub(crate) fn reply(word: [u8; 4], figures: impl FnOnce() -> Figures) -> Option<String> {
     Some(match &word {
         b"ruok" => "imok".to_owned(),
@@ -42,7 +43,7 @@ pub(crate) fn reply(word: [u8; 4], figures: impl FnOnce() -> Figures) -> Option<
     })
 }
 
-/// In the format of real servers, because clients and tools parse numbers from it.
+/// Formats the version as real servers do, because clients and tools parse numbers from it.
 fn version(figures: &Figures) -> String {
     let number = match figures.version {
         ServerVersion::V3_8 => "3.8.0",
@@ -62,8 +63,8 @@ fn summary(clients: &str, figures: &Figures) -> String {
     )
 }
 
-/// What common monitors read. Latencies and packets are not measured; they are there because
-/// monitors add them up.
+/// Formats the figures that common monitoring tools read. Latencies and packets are not measured.
+/// They are included because monitoring tools add them up.
 fn monitor(figures: &Figures) -> String {
     let lines = [
         ("version", version(figures)),

@@ -22,7 +22,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Panics if the action does not apply where the fault is to fire.
+    /// Panics if the action does not apply at the moment when the fault fires.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.inject(fault);
     }
@@ -82,8 +82,8 @@ impl Server {
     }
 
     /// Makes the server of this session's connection lose its leader. Other connections are not
-    /// affected: they are treated as connections to other servers. Does nothing if the session is
-    /// not connected.
+    /// affected: they are treated as connections to other servers. The call does nothing if the
+    /// session is not connected.
     ///
     /// # Panics
     ///
@@ -104,11 +104,12 @@ impl Server {
         }
     }
 
-    /// Pauses the server of this session's connection for this long. It processes requests that
-    /// arrive afterwards. The leader keeps running, and expires sessions whose timeout passes. Does
-    /// nothing if the session is not connected.
+    /// Pauses the server of this session's connection for this long. After the pause, it processes
+    /// the requests that have arrived. The leader keeps running, and expires sessions whose timeout
+    /// passes. The call does nothing if the session is not connected.
     pub fn pause_connection(&mut self, session: SessionId, duration: Duration, now: Duration) {
-        // The newest one: an older connection may still be open on a follower without a leader.
+        // Pause the newest connection, because an older one may still be open on a follower without
+        // a leader.
         let belongs = |c: &Connection| c.is_open() && c.session() == Some(session);
         let newest = self.connections.iter().rev().find(|(_, c)| belongs(c)).map(|(id, _)| id);
         if let Some(connection) = newest.and_then(|id| self.connections.get_mut(id)) {
@@ -116,8 +117,8 @@ impl Server {
         }
     }
 
-    /// Pauses the whole server for this long. Afterwards it first expires the sessions that are
-    /// due, and then processes requests. On real servers this is a race.
+    /// Pauses the whole server for this long. After the pause, it first expires the sessions that
+    /// are due, and then processes requests. On real servers, the order depends on a race.
     pub fn pause(&mut self, duration: Duration, now: Duration) {
         self.paused_until = self.paused_until.max(now + duration);
     }
@@ -177,7 +178,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses it.
+    /// Panics if the server refuses the change.
     pub fn admin_create(
         &mut self,
         path: &str,
@@ -210,7 +211,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Panics if the server refuses it.
+    /// Panics if the server refuses the change.
     pub fn admin_set_data(&mut self, path: &str, data: &[u8], now: Duration) {
         let data = Some(Bytes::copy_from_slice(data));
         let set_data = SetDataRequest { path: path.into(), data, version: Version::ANY };

@@ -8,7 +8,7 @@ use crate::config::{ServerConfig, ServerVersion};
 use crate::multi::{self, Step};
 use crate::watch::is_watcher_type;
 
-/// A decoded request, or what the server makes of a malformed one.
+/// A decoded request, or the server's reaction to a malformed one.
 pub(super) enum Body {
     /// A check outside of a multi.
     BareCheck(CheckRequest),
@@ -133,8 +133,8 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
     }
 }
 
-/// Decodes the rest of a request whose path is null. Returns `None` if the request is just
-/// malformed. The reader is positioned after the path.
+/// Decodes the rest of a request whose path is null. Returns `None` if the server treats the
+/// request as malformed. The reader is positioned after the path.
 fn without_path(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Option<Body> {
     Some(match op {
         // The server validates the path before anything else.

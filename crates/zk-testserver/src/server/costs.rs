@@ -62,7 +62,7 @@ fn timeouts_visit_only_connections_that_are_due() {
         let (mut server, _) = crowd(others);
         let _ = server.handle_connect(IpAddr::V4(Ipv4Addr::LOCALHOST), NOW);
         let before = server.connections.visits.get();
-        // After the deadline of every handshake, but before any session expires.
+        // These times include the deadline of every handshake, but no session expires.
         for seconds in 1..25 {
             server.handle_timeout(Duration::from_secs(seconds));
             drain(&mut server);
@@ -73,7 +73,7 @@ fn timeouts_visit_only_connections_that_are_due() {
 }
 
 /// Creates idle sessions with one watch each, and one more session. Returns the connection of the
-/// last.
+/// last session.
 fn crowd(others: usize) -> (Server, u64) {
     let mut server = Server::new(ServerConfig::default());
     for number in 0..others {

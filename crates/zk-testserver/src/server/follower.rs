@@ -94,7 +94,7 @@ impl Server {
         self.reply(id, header.xid, result);
         self.tree = tree;
         self.zxid = zxid;
-        // Its watches never trigger, because the old state does not change.
+        // The watches of the connection never trigger, because the old state does not change.
         self.watches.forget(id);
         Outcome::Applied(error)
     }

@@ -27,13 +27,13 @@ impl Pending {
 pub(super) struct Held {
     pub(super) proposal: Proposal,
     pub(super) until: Until,
-    /// How many reads of the session did not see it.
+    /// How many reads of the session did not see the write.
     pub(super) reads: usize,
     pub(super) since: Duration,
 }
 
 impl Held {
-    /// Returns when it is due, if that depends on the time.
+    /// Returns when the commit is due, if that depends on the time.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.until {
             Until::After(delay) => Some(self.since + delay),

@@ -2,7 +2,7 @@
 //!
 //! Like real servers, this one matches a commit to a pending request by session and xid. If a late
 //! commit meets a later request of its session with the same xid, that request gets the old result,
-//! and nobody gets the result of its own commit.
+//! and the result of its own commit is discarded.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -96,8 +96,8 @@ impl Server {
         }
     }
 
-    /// Commits the held proposal. Returns its result if `pending` matches it and gets that as its
-    /// reply.
+    /// Commits the held proposal. Returns the result if `pending` matches the proposal and so gets
+    /// this result as its reply.
     pub(super) fn release(&mut self, pending: Option<Pending>, now: Duration) -> Option<Committed> {
         let held = self.held.take()?;
         let committed = self.commit(&held.proposal, now);
@@ -226,7 +226,8 @@ impl Server {
         }
     }
 
-    /// Replies to a request with the result of a commit, which need not be its own.
+    /// Replies to a request with the result of a commit, which may be the commit of another
+    /// request.
     fn reply_with(&mut self, pending: Pending, committed: &Committed) {
         let result = if committed.results.is_none() && !committed.error.is_ok() {
             Err(committed.error)

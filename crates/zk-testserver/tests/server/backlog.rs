@@ -1,4 +1,5 @@
-//! Unread replies: the server stops processing requests of that connection until the client reads.
+//! Unread replies: the server stops processing requests of a connection until the client reads its
+//! replies.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -59,7 +60,8 @@ async fn unread_replies_are_bounded(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
 ) {
     stream.write_all(&reads("/large", READS)).await.expect("the server reads");
-    // Other connections are served, and long enough for this one to receive everything it will get.
+    // Other connections are served for long enough that this one has received all bytes that it
+    // will receive.
     let mut other = Client::new(&server).await;
     let mut before = 0;
     loop {
@@ -95,11 +97,11 @@ async fn unread_replies_in_a_socket_stop_the_requests_of_that_connection() {
     let stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
     let before = server.requests().len();
     assert_eq!(before, 0);
-    // The buffers of the operating system hold some more.
+    // The buffers of the operating system hold additional replies.
     unread_replies_are_bounded(server, stream).await;
 }
 
-/// The replies to its requests far exceed what the server buffers.
+/// The replies to the client's requests are far longer than the server's buffers.
 #[tokio::test(start_paused = true)]
 async fn a_client_may_write_many_requests_before_it_reads() {
     const MANY: usize = 200_000;
@@ -112,7 +114,8 @@ async fn a_client_may_write_many_requests_before_it_reads() {
     take_all(&mut stream, MANY).await;
 }
 
-/// Beyond a bound of unprocessed requests, a client has to read before it can write more.
+/// Once the number of unprocessed requests has reached a limit, a client has to read before it can
+/// write more.
 #[tokio::test(start_paused = true)]
 async fn requests_after_unread_replies_are_buffered_up_to_a_bound() {
     let server = start();
@@ -152,7 +155,7 @@ async fn a_peer_that_disconnects_with_unread_replies_leaves_no_session() {
     assert!(answered <= REPLIES_MAX, "{answered}");
 }
 
-/// Delayed replies count. Processing continues when they have been sent.
+/// Delayed replies count as unread. Processing continues when they have been sent.
 #[tokio::test(start_paused = true)]
 async fn requests_after_delayed_replies_continue_once_these_are_sent() {
     let server = start();
@@ -165,7 +168,7 @@ async fn requests_after_delayed_replies_continue_once_these_are_sent() {
     take_all(&mut stream, 20).await;
 }
 
-/// The state machine alone: a driver that drains it gets everything, in parts.
+/// This test uses the state machine alone: a driver that drains it gets all replies, in parts.
 #[test]
 fn a_driver_that_drains_the_server_gets_all_replies() {
     let mut server = Server::new(ServerConfig::default());

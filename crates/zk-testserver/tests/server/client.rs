@@ -181,7 +181,7 @@ impl Client {
         self.call_full(request).await.1
     }
 
-    /// Like `call`, and also returns the header.
+    /// Does the same as `call`, and also returns the header.
     pub(crate) async fn call_full(
         &mut self,
         request: &Request,
@@ -220,7 +220,7 @@ impl Client {
         }
     }
 
-    /// Returns all messages up to the end of the connection.
+    /// Asserts that the connection ends without another message.
     pub(crate) async fn assert_eof(&mut self) {
         assert_eq!(self.next(OpCode::PING).await, Got::Eof);
     }

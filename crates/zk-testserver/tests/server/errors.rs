@@ -151,7 +151,7 @@ async fn create_in_multi(
     let header = |op: i32, is_done| [&op.to_be_bytes()[..], &[is_done], &[0xff; 4]].concat();
     let mut check_bytes = bytes::BytesMut::new();
     Request::Multi(vec![check]).encode(&mut check_bytes);
-    // The list without the header that ends it.
+    // Remove the header that ends the list.
     check_bytes.truncate(check_bytes.len() - 9);
     let check_bytes = &check_bytes[..];
     let mut create = bytes::BytesMut::new();
@@ -181,7 +181,7 @@ async fn create_in_multi(
     Ok(second.clone())
 }
 
-/// Real servers 3.8.0 behave the same.
+/// Real servers of version 3.8.0 behave in the same way.
 #[tokio::test(start_paused = true)]
 async fn illegal_flags_and_times_to_live_fail_their_operation_in_a_multi() {
     let refused = Ok(MultiResult::Error(ErrorCode::BAD_ARGUMENTS));
@@ -208,7 +208,7 @@ async fn illegal_flags_and_times_to_live_fail_their_operation_in_a_multi() {
     assert_eq!(result, refused);
 }
 
-/// Real servers 3.8.0 behave the same.
+/// Real servers of version 3.8.0 behave in the same way.
 #[tokio::test(start_paused = true)]
 async fn flags_determine_what_a_multi_creates() {
     for (create, is_short) in [
@@ -239,7 +239,8 @@ async fn a_null_list_in_a_multi_fails_its_operation_and_since_3_9_the_whole_requ
     assert_eq!(empty, refused);
 }
 
-/// Real servers 3.8.0 behave the same; checkWatches was also compared with 3.9.3.
+/// Real servers of version 3.8.0 behave in the same way. The reply to checkWatches was also
+/// compared with version 3.9.3.
 #[tokio::test(start_paused = true)]
 async fn null_paths_fail_where_the_operation_uses_the_path() {
     let bad = ErrorCode::BAD_ARGUMENTS;
@@ -268,7 +269,7 @@ async fn null_paths_fail_where_the_operation_uses_the_path() {
     }
 }
 
-/// Real servers 3.8.0 behave the same.
+/// Real servers of version 3.8.0 behave in the same way.
 #[tokio::test(start_paused = true)]
 async fn watches_on_relative_paths_are_refused_before_3_9() {
     let malformed = ErrorCode::MARSHALLING_ERROR;

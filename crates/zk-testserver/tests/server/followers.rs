@@ -51,7 +51,8 @@ async fn a_cut_off_follower_acknowledges_until_it_notices_and_the_session_ends_m
     };
     let (answered, ended) = tokio::join!(pings(&mut client), ended);
     assert_eq!(answered, 15);
-    // 10 s after the create, rounded up to a tick of 2 s, and observed at half a second.
+    // The session ends 10 s after the create, rounded up to a tick of 2 s. The test checks half a
+    // second after each full second.
     assert_eq!(ended, 12);
     assert_eq!(server.sessions(), [other.session]);
 }
@@ -84,7 +85,7 @@ async fn a_cut_off_follower_serves_old_reads_and_no_writes() {
 
 #[tokio::test(start_paused = true)]
 async fn activity_that_was_not_reported_to_the_leader_does_not_renew_a_session() {
-    // 10 s after a ping at 2.2 s or after one at 1.9 s, rounded up to a tick.
+    // The session ends 10 s after a ping at 2.2 s or after one at 1.9 s, rounded up to a tick.
     for (unreported, ended) in [(0, 14), (100, 14), (101, 12), (2_000, 12)] {
         let server = start();
         let mut client = Client::new(&server).await;
@@ -101,7 +102,7 @@ async fn activity_that_was_not_reported_to_the_leader_does_not_renew_a_session()
     }
 }
 
-/// The leader has answered it.
+/// The reply to a resume always comes from the leader, so this activity is never unreported.
 #[tokio::test(start_paused = true)]
 async fn resuming_a_session_always_reaches_the_leader() {
     let (server, client, _other) = scene().await;
@@ -206,7 +207,7 @@ async fn cut_off_and_pause_are_faults_too() {
     assert_eq!(server.stat("/a"), None);
 }
 
-/// The client disconnects while its server is paused. Its requests have arrived nevertheless.
+/// The client disconnects while its server is paused. Its requests have already arrived.
 #[tokio::test(start_paused = true)]
 async fn a_paused_server_processes_requests_of_a_client_that_has_disconnected() {
     for is_whole in [false, true] {
@@ -226,14 +227,14 @@ async fn a_paused_server_processes_requests_of_a_client_that_has_disconnected() 
         sleep(SECOND + Duration::from_millis(1)).await;
         let stat = server.stat("/late").expect("the create was processed");
         assert_eq!(stat.ephemeral_owner, session, "whole server: {is_whole}");
-        // Then the connection is closed, and its watches are gone.
+        // After that, the connection is closed, and its watches are gone.
         assert_eq!(server.watch_count(), 0);
         sleep(SECOND * 60).await;
         assert_eq!((server.stat("/late"), server.sessions()), (None, vec![]));
     }
 }
 
-/// The session has moved to another server in the meantime, so this one refuses its requests.
+/// During the pause, the session has moved to another server, so this server refuses its requests.
 #[tokio::test(start_paused = true)]
 async fn a_paused_server_refuses_requests_of_a_session_that_has_moved() {
     let server = start();

@@ -60,7 +60,8 @@ fn create_g(path: &str, data: &'static str, acl: Vec<Acl>, mode: CreateMode) -> 
     CreateRequest { path: path.into(), data: Some(data.into()), acl, mode, with_stat: false }
 }
 
-/// Each step: its name in the recording, and the request to send if the recording does not have it.
+/// Returns the steps: the name of each in the recording, and the request to send if the recording
+/// does not contain it.
 fn script() -> Vec<(&'static str, Option<Request>)> {
     let check = CheckRequest { path: "/g".into(), version: Version::ANY };
     let set_data =
@@ -156,7 +157,8 @@ async fn converse(version: ServerVersion, recorded_on: &str) -> (usize, usize) {
     let mut replies = 0;
     let mut events = 0;
     for (index, (name, made_up)) in script().into_iter().enumerate() {
-        // Ordinary requests have consecutive xids. Others have reserved xids in the recording.
+        // Ordinary requests have consecutive xids. Other requests have reserved xids in the
+        // recording.
         let payload = recording.payload(&format!("{name}_request"));
         let op = match (&payload, made_up) {
             (Some(payload), _) => {

@@ -15,7 +15,7 @@ fn drain(server: &mut Server, now: Duration) {
     let _ = server.poll_timeout();
 }
 
-/// A body that often resembles a record.
+/// Returns bodies that often resemble a record.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let path =
         prop_oneof![Just("/"), Just("/a"), Just("/a/b"), Just(""), Just("//"), Just("/zookeeper")];

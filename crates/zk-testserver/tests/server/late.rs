@@ -1,4 +1,4 @@
-//! Commits that happen after the connection of their request was closed.
+//! Commits that happen after the connection that sent the request was closed.
 
 use std::time::Duration;
 

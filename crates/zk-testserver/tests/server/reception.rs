@@ -59,7 +59,7 @@ async fn a_silent_server_accepts_and_sends_nothing() {
     let silence = timeout(HOUR / 2, client.connect(handshake(SessionId::NONE, &[], Zxid(0)))).await;
     assert!(silence.is_err(), "{silence:?}");
     assert!(server.sessions().is_empty());
-    // The old connection stays silent; new ones are served again.
+    // The old connection stays silent, but new connections are served again.
     Client::new(&server).await;
     server.disconnect_all();
     client.assert_eof().await;
@@ -141,7 +141,7 @@ async fn a_black_hole_does_not_keep_its_server_alive() {
     let address = server.listen("127.0.0.1:0").await.expect("a port is free");
     server.set_reception(Reception::BlackHole);
     let mut stream = tokio::net::TcpStream::connect(address).await.expect("the queue has room");
-    // Gives the listener time to accept the connection and to wait.
+    // Give the listener time to accept the connection and to wait.
     tokio::task::yield_now().await;
     drop(server);
     let end = timeout(Duration::from_secs(60), stream.read(&mut [0])).await;

@@ -83,7 +83,8 @@ async fn session_expires_at_the_end_of_a_tick_with_its_ephemerals_in_one_transac
     }
     watcher.ok(&exists("/a", true)).await;
     watcher.ok(&exists("/b", true)).await;
-    // 5 s after the last request, which is sent at 1.9 s, rounded up to a multiple of 2 s.
+    // The session expires 5 s after the last request, which is sent at 1.9 s, rounded up to a
+    // multiple of 2 s.
     sleep(Duration::from_millis(1900)).await;
     client.ok(&Request::Ping).await;
     sleep(Duration::from_millis(6000)).await;
