@@ -1,5 +1,5 @@
-//! Machines with hand-written inputs that a server hardly ever sends: events that arrive together with
-//! a reply, and replies that contradict each other.
+//! State machines with hand-written inputs that servers hardly ever cause: events that arrive
+//! together with a reply, and replies that contradict each other.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn view(connection: u64) -> SessionView {
     }
 }
 
-/// The session is connected, and its guard deadline has passed.
+/// Returns the view of a session that is connected, but whose guard deadline has passed.
 fn lapsed(connection: u64) -> SessionView {
     SessionView { alive: None, ..view(connection) }
 }
@@ -100,7 +100,7 @@ fn exclusive() -> ExclusiveAttempt {
     ExclusiveAttempt::new(profile, ID, true)
 }
 
-/// An exclusive lock, granted on connection 1.
+/// Returns an attempt at an exclusive lock that was granted on connection 1.
 fn exclusive_granted() -> ExclusiveAttempt {
     let mut machine = exclusive();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_DATA]);
@@ -121,8 +121,8 @@ fn contender() -> QueueAttempt {
     QueueAttempt::new(profile, ID, true)
 }
 
-/// An attempt that has received the reply to its claim on connection 1, with these znodes in the
-/// queue.
+/// Returns an attempt that has received the reply to its claim on connection 1, with these znodes
+/// in the queue.
 fn claimed(names: &[String]) -> (QueueAttempt, AttemptStep) {
     let mut machine = contender();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
@@ -144,7 +144,8 @@ fn an_event_with_the_grant_of_an_exclusive_lock_repeats_it_or_has_it_found_out_a
     let changed = Input::Watch { watch: watch(1), kind: EventType::NODE_DATA_CHANGED };
     let step = exclusive_granted().handle(view(1), changed.clone());
     assert!(is_held_on(&step, 1), "{step:?}");
-    // Meanwhile the deadline has passed, or the connection has changed, and no other input reports it.
+    // The deadline has passed or the connection has changed since the grant, and no other input
+    // reports that.
     for view in [lapsed(1), view(2), lapsed(2)] {
         let step = exclusive_granted().handle(view, changed.clone());
         assert_eq!(ops(&step), [OpCode::MULTI, OpCode::GET_DATA], "{view:?}");
@@ -169,8 +170,8 @@ fn an_event_with_the_grant_of_a_fair_lock_repeats_it_or_has_it_found_out_again()
     }
 }
 
-/// Another client deletes the znode between the create and the read of one flight, and may create
-/// its own.
+/// Another client deletes the znode between the create and the read of the same flight, and may
+/// create its own znode.
 #[test]
 fn an_exclusive_lock_that_is_gone_before_it_was_read_is_not_held() {
     for look in
@@ -186,19 +187,20 @@ fn an_exclusive_lock_that_is_gone_before_it_was_read_is_not_held() {
     }
 }
 
-/// The znode with our name belongs to another session, and another reply of the flight is evaluated
-/// first.
+/// The znode with our name belongs to another session, and the machine evaluates another reply of
+/// the flight first.
 #[test]
 fn a_watch_on_a_znode_of_somebody_else_does_not_stand_for_the_own_one() {
     let both = [other_name(), own_name()];
-    // The reads that set the first watches show it, and the predecessor is gone or may not be read.
+    // The reads that set the first watches show the other session's znode, and the predecessor is
+    // gone or may not be read.
     for ahead in [ErrorCode::NO_NODE, ErrorCode::NO_AUTH, ErrorCode::THROTTLED_OP] {
         let (mut machine, step) = claimed(&both);
         assert_eq!(ops(&step), [OpCode::GET_DATA, OpCode::GET_DATA]);
         let step = machine.handle(view(1), reply(1, vec![refused(ahead), found(THEIRS, Zxid(9))]));
         assert_own_is_read_again(machine, step);
     }
-    // It is created again while the attempt is queued, and the next list fails.
+    // The other session creates the znode while the attempt is queued, and the next list fails.
     for list in [OpError::Server(ErrorCode::THROTTLED_OP), OpError::Server(ErrorCode(-999))] {
         let (mut machine, _) = claimed(&both);
         let step =
@@ -212,7 +214,7 @@ fn a_watch_on_a_znode_of_somebody_else_does_not_stand_for_the_own_one() {
     }
 }
 
-/// Asserts that the attempt reads its own znode behind the next list, and acts on the result.
+/// Asserts that the attempt reads its own znode after the next list, and acts on the result.
 fn assert_own_is_read_again(mut machine: QueueAttempt, mut step: AttemptStep) {
     if matches!(step, Step::Wait(Some(_))) {
         step = machine.handle(view(1), Input::Timer);
@@ -223,8 +225,8 @@ fn assert_own_is_read_again(mut machine: QueueAttempt, mut step: AttemptStep) {
     assert!(matches!(step, Step::Done(Err(NotHeld::Restart(Restart::ZnodeGone)))), "{step:?}");
 }
 
-/// A server that fails gets time to recover: without a pause, it would get requests at the speed of
-/// the network.
+/// A server that fails gets time to recover. Without a pause, the client would send requests as
+/// fast as the network permits.
 #[test]
 fn an_exclusive_release_pauses_when_a_server_fails() {
     for code in [ErrorCode::SYSTEM_ERROR, ErrorCode(-999), ErrorCode::THROTTLED_OP] {
@@ -250,7 +252,7 @@ fn an_exclusive_release_pauses_when_a_server_fails() {
     }
 }
 
-/// A server may be overloaded for long. That does not mean that the directory is missing.
+/// A server may be overloaded for a long time, which does not mean that the directory is missing.
 #[test]
 fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
     let missing = || vec![refused(ErrorCode::NO_NODE), refused(ErrorCode::NO_NODE)];
@@ -276,7 +278,7 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
             *step = handle(Input::Timer);
         }
     }
-    // A directory that is deleted after each create is a reason to give up.
+    // If the directory is deleted after each create, the attempt gives up.
     let mut rounds = 0;
     while !is_failed(&fair_step) {
         let results =
@@ -291,8 +293,8 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
     );
 }
 
-/// The end of an older session is reported after a create was sent in a newer one. It does not end
-/// the removal, because the create may be applied.
+/// The client reports the end of an older session after it has sent a create in a newer session.
+/// This does not end the removal, because the create may be applied.
 #[test]
 fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
     let mut machine = contender();

@@ -1,9 +1,9 @@
 //! Outages of every length, while one contender holds a lock and four wait for it, with every option
 //! at its default.
 //!
-//! In each run the same must hold: no two contenders that exclude each other hold the lock together;
-//! the next contender gets it within a second after its client has reconnected, or after its
-//! predecessor is gone, and sends few requests for it; nothing is left behind.
+//! In each run, the following must be true: no two contenders that exclude each other hold the lock
+//! together; the next contender is granted the lock within a second after its client has
+//! reconnected or its predecessor is gone, and sends few requests for that; nothing is left behind.
 
 #![expect(clippy::indexing_slicing, reason = "clients are known by their numbers")]
 
@@ -25,32 +25,33 @@ for_each_lock! {
     #[test] pairs: [a_lock_goes_on_after_an_outage_of_any_length]
 }
 
-/// By then the lease comes from writes, and no longer from the handshake.
+/// At this time, writes renew the lease, and it no longer depends on the handshake.
 const STEADY_MS: u64 = 40_000;
-/// Maximum time until a grant that nothing prevents any more.
+/// Maximum time until a grant when nothing prevents it any longer.
 const GRANT_MAX: Duration = Duration::from_secs(1);
-/// Maximum number of requests of a session from the outage on, for each of its contenders: those
-/// after the outage, the claim in a new session, the release, and for an exclusive lock a read and a
-/// create at each hand-off.
+/// Maximum number of requests of a session since the beginning of the outage, for each of its
+/// contenders: the requests after the outage, the claim in a new session, the release, and for an
+/// exclusive lock a read and a create at each hand-off.
 const REQUESTS_MAX: usize = 15;
 /// Time between two checks.
 const STEP_MS: u64 = 1;
 /// How long each contender holds the lock.
 const HOLD: Duration = Duration::from_millis(300);
-/// Longer than a run needs after its outage: the pauses between attempts to connect are bounded, as
-/// are the attempts, and the session of a client that is gone expires.
+/// Longer than a run needs after its outage: attempts to connect and the pauses between them have
+/// limits, and the session of a closed client expires.
 const PATIENCE: Duration = Duration::from_secs(75);
 /// Virtual time of a whole run, with its steady state and its outage.
 const RUN_MAX: Duration = Duration::from_secs(300);
 /// Time after a short outage until the holder must hold the lock without doubt.
 const RESUMED_MS: u64 = 3_000;
 
-/// Lengths of outages: below the interval of the renewing writes (1.5 s); below the time after which
-/// a client leaves a silent server (9.5 s); below the lease (19 to 21 s remain at any time), and as
-/// long as an election may take; above the lease and below the session timeout (30 s); above the
-/// session timeout; above the time after which a client gives up its session (60 s).
+/// Lengths of outages. They cover these ranges: below the interval of the renewing writes (1.5 s);
+/// below the time after which a client leaves a silent server (9.5 s); below the lease (19 to 21 s
+/// remain at any time), and as long as an election may take; between the lease and the session
+/// timeout (30 s); above the session timeout; above the time after which a client gives up its
+/// session (60 s).
 const SECONDS: [u64; 7] = [1, 5, 12, 16, 23, 45, 90];
-/// The longest outage that a lease certainly survives.
+/// The longest outage that a guard with a lease certainly survives.
 const SURVIVED_SECONDS: u64 = 16;
 /// After an outage of this length or more, every session has expired.
 const EXPIRED_SECONDS: u64 = 45;
@@ -69,12 +70,12 @@ enum Way {
 /// What the holder does in the middle of the outage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
-    /// It keeps its guard, and releases it when the outage is over.
+    /// The holder keeps its guard, and releases it when the outage is over.
     Keeps,
     Releases,
-    /// It drops its guard.
+    /// The holder drops its guard.
     Drops,
-    /// Its client is closed, which also ends the waiters of that client.
+    /// The test closes the holder's client, which also ends the waiters of that client.
     Closes,
 }
 
@@ -85,7 +86,7 @@ struct Plan {
     fate: Fate,
 }
 
-/// A contender that waits, or holds the lock after it has waited.
+/// A contender that waits for the lock, or holds it after the wait.
 struct Contender<W: Case> {
     client: usize,
     waiting: Option<JoinHandle<Result<Guard<W::Kind>, LockError>>>,
@@ -103,7 +104,7 @@ struct Scene<W: Case> {
     first: (LockStatus, String),
     contenders: Vec<Contender<W>>,
     releases: Vec<JoinHandle<Result<Released, LockError>>>,
-    /// Since when a contender that could proceed does not.
+    /// Since when a contender could be granted the lock but is not.
     due: Option<Instant>,
     worst: Worst,
 }
@@ -111,7 +112,7 @@ struct Scene<W: Case> {
 /// The worst figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Worst {
-    /// Time until a grant that nothing prevented any more.
+    /// Time until a grant after nothing prevented it any longer.
     wait: Duration,
     /// Requests of a session, per contender.
     requests: usize,
@@ -123,7 +124,8 @@ fn now() -> Instant {
 }
 
 impl<W: Case> Scene<W> {
-    /// Lets a moment pass, and checks everything. Returns true if all contenders have had the lock.
+    /// Lets a moment pass, and checks everything. Returns true if all contenders have held the
+    /// lock.
     async fn step(&mut self, ms: u64, is_out: bool) -> bool {
         sleep_ms(ms).await;
         self.collect().await;
@@ -174,7 +176,7 @@ impl<W: Case> Scene<W> {
         );
     }
 
-    /// No contender that could have the lock waits for too long.
+    /// Checks that no contender that could hold the lock waits for too long.
     fn check_turn(&mut self, is_out: bool) {
         let due = if is_out { None } else { self.due() };
         let Some((client, why)) = due else {
@@ -191,7 +193,7 @@ impl<W: Case> Scene<W> {
         );
     }
 
-    /// No client has sent more requests than its contenders need.
+    /// Checks that no client has sent more requests than its contenders need.
     fn check_requests(&mut self) {
         let mut sent: BTreeMap<SessionId, usize> = BTreeMap::new();
         for request in self.world.server.requests() {
@@ -215,7 +217,7 @@ impl<W: Case> Scene<W> {
         }
     }
 
-    /// A client that could take the next step now, and the reason.
+    /// Returns a client that could take the next step now, and the reason.
     fn due(&self) -> Option<(usize, String)> {
         let owner = |path: &str| self.world.server.stat(path).map(|stat| stat.ephemeral_owner);
         let connected = |owner: SessionId| {
@@ -241,7 +243,7 @@ impl<W: Case> Scene<W> {
             if is_held || is_first && !is_over {
                 return None;
             }
-            // A session without a client expires at its time.
+            // If no connected client has this session, the session must expire first.
             let client = connected(owner)?;
             return Some((client, format!("{path} is next, or over: {is_over}")));
         }
@@ -344,7 +346,7 @@ async fn survive<H: Case, W: Case>(plan: Plan) -> Worst {
 }
 
 impl<W: Case> Scene<W> {
-    /// Continues until all contenders have had the lock.
+    /// Continues until all contenders have held the lock.
     async fn serve_all(&mut self) {
         let begun = now();
         while !self.step(STEP_MS, false).await {
@@ -357,7 +359,7 @@ impl<W: Case> Scene<W> {
     async fn finish(mut self, closing: Option<JoinHandle<impl Sized>>) -> Worst {
         let plan = self.plan;
         self.check_requests();
-        // By then the session of a client that is gone has expired.
+        // After this time, the session of a closed client has expired.
         sleep_ms(40_000).await;
         for release in self.releases {
             assert!(release.is_finished(), "{plan:?}: not released\n{}", self.world.trace());

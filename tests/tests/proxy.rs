@@ -1,5 +1,5 @@
-//! Other suites rely on the fault proxy, so it has tests of its own: with a plain echo server,
-//! without ZooKeeper.
+//! Other suites rely on the fault proxy, so it has its own tests. They use a plain echo server
+//! instead of ZooKeeper.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -84,7 +84,7 @@ async fn refusal_meets_new_connections_only_and_passes() {
     assert_ended(&mut refused).await;
     assert_echoes(&mut present).await;
 
-    // The client's own retries end this wait: they succeed once the refusal is over.
+    // The client's retries end this wait: they succeed once the refusal is over.
     let retries = async {
         while !echoes(&mut TcpStream::connect(world.proxy.addr()).await.unwrap()).await {}
     };
@@ -118,7 +118,7 @@ async fn a_paused_connection_can_be_cut() {
 
 #[tokio::test]
 async fn a_server_that_is_away_costs_the_client_its_connection() {
-    // Bound, so that no other test gets the port, but not listening.
+    // The socket is bound so that no other test gets the port, but it does not listen.
     let port = TcpSocket::new_v4().unwrap();
     port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let proxy = Proxy::start(port.local_addr().unwrap()).await;
@@ -181,7 +181,7 @@ impl World {
         Self { proxy: Proxy::start(addr).await, _server: server }
     }
 
-    /// A connection that the proxy certainly forwards.
+    /// Opens a connection that the proxy certainly forwards.
     async fn connect(&self) -> TcpStream {
         let mut client = TcpStream::connect(self.proxy.addr()).await.expect("the proxy listens");
         assert_echoes(&mut client).await;
@@ -206,7 +206,8 @@ async fn echoes(client: &mut TcpStream) -> bool {
         && echoed == [7]
 }
 
-/// To a client, a reset and an end of file mean the same: the connection is lost.
+/// Asserts that the connection ends. For a client, a reset and an end of file both mean that the
+/// connection is lost.
 async fn assert_ended(client: &mut TcpStream) {
     let read = timeout(BOUND, client.read(&mut [0; 16])).await.expect("the end arrives in time");
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");

@@ -26,7 +26,7 @@ fn readers_may_be_together_and_overtake_each_other() {
 
 #[test]
 fn a_reader_that_never_joins_those_ahead_is_not_accepted() {
-    // It enters as an exclusive holder beside a contender that is behind it.
+    // The reader enters like an exclusive holder, before a contender that is behind it.
     let waiting = READERS.replace("0 enter shared /lock/a-0000000004\n1 leave\n0 leave", "1 leave");
     let problems = play(rules(SOME_READERS), &waiting).expect_err("it waits for readers");
     assert_eq!(problems, ["times that ours joined a reader: 0, not 1"]);
@@ -151,7 +151,7 @@ async fn the_program_catches_a_contender_that_goes_away() {
     assert!(!status.success() && problems.contains("went away, Outside"), "{problems}");
 }
 
-/// The program, and two contenders that have said hello.
+/// The referee program, and two contenders that have sent `hello`.
 struct Game {
     server: TestServer,
     referee: Child,
@@ -226,7 +226,8 @@ impl Contender {
     }
 }
 
-/// The contenders take turns: `ours`, `kazoo` after it has given up once, and `ours` again.
+/// The contenders take turns: first `ours`, then `kazoo` after it has given up once, then `ours`
+/// again.
 const TURNS: &str = "\
 0 enter exclusive /lock/a-0000000001
 1 missed
@@ -239,8 +240,8 @@ const TURNS: &str = "\
 1 done
 ";
 
-/// A writer becomes a reader, and another reader joins it. Then readers hold the lock ahead of and
-/// behind that one, and a writer follows.
+/// A writer becomes a reader, and another reader joins it. Then readers ahead of and behind the
+/// second reader hold the lock, and a writer follows.
 const READERS: &str = "\
 0 enter exclusive /lock/a-0000000001
 0 downgrade

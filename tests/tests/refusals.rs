@@ -1,5 +1,5 @@
-//! Servers that refuse a request, with every code: each call ends with an error or goes on, and
-//! leaves nothing behind.
+//! Servers that refuse a request, with every error code: each call fails or continues, and leaves
+//! nothing behind.
 
 use std::time::Duration;
 
@@ -45,7 +45,8 @@ for_each_lock! {
     #[test] queues: [a_directory_that_may_not_be_listed_is_reported]
 }
 
-/// Acquires, behind a holder or not, with errors at these requests. True if all of them fired.
+/// Acquires the lock, with or without a holder, and with errors at these requests. Returns whether
+/// all errors fired.
 fn acquire_refused<H: Case, W: Case>(code: ErrorCode, at: &[usize], has_holder: bool) -> bool {
     run(async {
         let world = World::new();
@@ -86,7 +87,7 @@ fn acquire_refused<H: Case, W: Case>(code: ErrorCode, at: &[usize], has_holder: 
 }
 
 fn an_error_at_any_request_of_acquire_is_reported_or_survived<H: Case, W: Case>() {
-    // A contender for a queue also lists.
+    // A contender for a lock with a queue also lists the queue.
     let fired_min = if W::MARK.is_some() { 4 } else { 2 };
     let mut points = 0;
     for has_holder in [false, true] {
@@ -184,7 +185,7 @@ fn a_refused_delete_is_tried_again_while_the_session_lives<C: Case>() {
     }
 }
 
-/// The owner keeps the guard and never releases it.
+/// The owner keeps the guard and never releases the lock.
 fn the_removal_of_a_lost_lock_is_tried_again_while_its_owner_keeps_the_guard<C: Case>() {
     run(async {
         let world = World::new();
@@ -219,7 +220,7 @@ fn a_delete_that_is_refused_for_ever_does_not_keep_the_session<C: Case>() {
     });
 }
 
-/// The outcome of a create is not known, the caller gives up, and the sweep meets errors too.
+/// The outcome of a create is unknown, the caller gives up, and requests of the sweep also fail.
 fn errors_at_any_request_of_a_sweep_are_survived<H: Case, W: Case>() {
     let mut points = 0;
     for has_holder in [false, true] {
@@ -273,7 +274,8 @@ fn an_overloaded_server_is_asked_again_after_a_pause<C: Case>() {
             let before = client.now();
             let guard = hold(&C::of(&client)).await;
             let waited = client.now().saturating_since(before).as_millis();
-            // The create needs a reply, and a list alone is repeated at once.
+            // The create needs a reply, so it is repeated after a pause, but a list alone is
+            // repeated at once.
             assert!(waited <= 500 && (nth > 0 || waited >= 200), "{waited} ms");
             release(guard).await;
             world.check_clean(&[&client]).await;
@@ -302,10 +304,10 @@ fn a_server_that_knows_nothing_is_asked_with_pauses<C: Case>() {
     }
 }
 
-/// The code may never pass, so an acquire without a timeout must not repeat its requests without
-/// end.
+/// The error may be permanent, so an acquire without a timeout must not repeat its requests
+/// forever.
 fn a_server_that_goes_on_failing_is_given_up<C: Case>() {
-    // The list of the claim goes out with the create.
+    // The list of the claim is sent with the create.
     let failing: &[&[OpCode]] = match C::MARK {
         Some(_) => &[&[OpCode::CREATE2], &[OpCode::GET_CHILDREN, OpCode::GET_DATA]],
         None => &[&[OpCode::CREATE2]],
@@ -394,7 +396,7 @@ fn an_error_at_the_proof_leaves_the_guard_at_risk_and_not_lost<C: Case>() {
                 if is_survived(code) {
                     assert_eq!(state, LockState::Held, "{op:?} {code}\n{}", world.trace());
                 } else {
-                    // Nothing else asks for a proof on this connection, but a validation does.
+                    // On this connection, only a validation requests another proof.
                     assert_eq!(state, LockState::AtRisk, "{op:?} {code}");
                     guard.validate().await.expect("the next proof is not refused");
                     assert_eq!(guard.state(), LockState::Held, "{op:?} {code}");
@@ -436,7 +438,8 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory<H: Case, W:
         let client = world.client(FIRST).await;
         let lock = W::of(&client);
         let waiter = start_waiting(&world, lock.acquire()).await;
-        // A contender comes behind: the directory changes, but that is no grant.
+        // Another contender joins the queue: the directory changes, but the waiter is not granted
+        // the lock.
         let third = world.client(THIRD).await;
         let last = start_waiting(&world, W::Rival::of(&third).acquire()).await;
         sleep_ms(500).await;

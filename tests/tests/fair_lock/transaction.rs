@@ -186,7 +186,7 @@ fn make_directory_again(world: &World) {
 }
 
 /// The client learns of the end of its session in different ways, or not at all: the connection is
-/// closed or becomes a black hole, the event is late, or a server refuses the session.
+/// closed, delayed or frozen, or the session expires when the transaction arrives.
 #[test]
 fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
     for way in ["closed", "delayed", "frozen", "refused"] {

@@ -1,5 +1,5 @@
-//! The shipped client on servers that fail, at every moment of the ping interval, with clocks that
-//! differ, and with processes that are paused.
+//! The shipped client with servers that fail at every moment of the ping interval, with clocks that
+//! run at different speeds, and with processes that are paused.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::{RATES, SECOND, by_pings, interval, ms};
 
 /// `syncLimit` times `tickTime` of the servers.
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
-/// Moments of the interval at which the cut is placed.
+/// Number of moments of the interval at which the cut may happen.
 const MOMENTS: u32 = 16;
-/// Longer than any run takes.
+/// Longer than any run.
 const AGES: Duration = Duration::from_secs(3600);
-/// Long enough for a lease that comes from pings or writes, and not from the handshake.
+/// Long enough that pings or writes renew the lease, and it no longer depends on the handshake.
 const SETTLED: Duration = Duration::from_secs(61);
 
 /// A failure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Failure {
-    /// The network between client and servers drops all packets.
+    /// The network between the client and the servers drops all packets.
     Silence,
-    /// The follower is cut off from its leader, and acknowledges until it notices.
+    /// The follower is cut off from its leader, and acknowledges pings until it notices.
     CutOff,
-    /// The same, and the follower is paused again at the moment at which it would notice.
+    /// Like `CutOff`, but the follower is also paused at the moment at which it would notice.
     CutOffAndPaused,
-    /// The client's process is frozen for that many seconds.
+    /// The client's process is frozen for this many seconds.
     Frozen(u64),
 }
 
@@ -37,7 +37,7 @@ enum Failure {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Prelude {
     Nothing,
-    /// The server is paused when the cut comes, for less than an interval.
+    /// The server is paused when the cut happens, for less than an interval.
     Pause,
     /// The client has just moved to another server.
     Reconnect,
@@ -48,7 +48,7 @@ struct Case {
     lease: Lease,
     timeout: Duration,
     rate: u32,
-    /// Moment of the interval, in parts of [`MOMENTS`].
+    /// The moment of the interval, as a number below [`MOMENTS`].
     moment: u32,
     prelude: Prelude,
     failure: Failure,
@@ -78,12 +78,12 @@ impl Run {
         self.guard.session()
     }
 
-    /// Returns whether another client could have the lock by now.
+    /// Returns whether another client could hold the lock by now.
     fn is_over(&self) -> bool {
         self.world.serve(|server| server.stat(self.guard.path()).is_none())
     }
 
-    /// The state of the guard, checked against the servers.
+    /// Checks the state of the guard against the state of the servers.
     fn check(&mut self) {
         let (state, remaining) = self.world.look(|| (self.guard.state(), self.guard.remaining()));
         let remaining = remaining.expect("the timeout is long enough for a lease");
@@ -104,7 +104,7 @@ impl Run {
         self.check();
     }
 
-    /// The failure, and the time until the guard is lost.
+    /// Causes the failure, after its prelude.
     fn fail(&mut self, interval: Duration) {
         let session = self.session();
         let mut pause = Duration::ZERO;
@@ -154,8 +154,9 @@ impl Run {
         }
     }
 
-    /// Runs until another client could have the lock, and until the guard is lost. Returns how long
-    /// before that it was lost; `None` if it was not, because the process was frozen too briefly.
+    /// Runs until another client could hold the lock and the guard is lost. Returns the time
+    /// between the loss and the end of the run, or `None` if the guard was not lost because the
+    /// process was frozen too briefly.
     fn play_out(&mut self) -> Option<Duration> {
         let silent_since = self.world.now;
         let mut lost_at = None;

@@ -1,5 +1,5 @@
-//! A process that is frozen between the acquire and the commit of a transaction, for longer than its
-//! session lives. The transaction is not applied, however far it had come before.
+//! A process that is frozen between the acquire and the commit of a transaction, for longer than
+//! its session timeout. The transaction is not applied, however far it had progressed before.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use zk_testserver::ServerConfig;
 
 use crate::{RATES, SECOND, ms};
 
-/// How far the transaction has come when the process stops.
+/// How far the transaction has progressed when the process is frozen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Begun {
-    /// It has not begun. It is the first thing that the process does when it continues.
+    /// The process has not begun the transaction, but begins it first when it continues.
     Not,
-    /// It was called, and is in the queue of the client.
+    /// The caller has started the transaction, and the request is in the client's queue.
     Queued,
-    /// As `Queued`, and polled: it has checked the guard, which was held.
+    /// Like `Queued`, but the future was also polled: it has checked that the guard was held.
     Polled,
 }
 
 #[test]
 fn a_transaction_of_a_process_that_was_frozen_changes_nothing() {
     let mut cases = 0;
-    // With a lease and without one.
+    // The first timeout is too short for a lease, and the second is long enough.
     for timeout in [SECOND * 10, SECOND * 30] {
         for rate in RATES {
             for begun in [Begun::Not, Begun::Queued, Begun::Polled] {
@@ -54,9 +54,9 @@ fn check(timeout: Duration, rate: u32, begun: Begun, frozen: Duration) {
     while world.now < end {
         world.step_frozen(ms(500));
     }
-    // At most a tick later another client could have the lock.
+    // Within one more tick, another client could hold the lock.
     world.step_frozen(SECOND * 2);
-    // Servers delete a directory that stays empty.
+    // The directory may be missing, because servers delete a directory that stays empty.
     let contenders = world.serve(|server| server.children(LOCK)).unwrap_or_default();
     assert_eq!(contenders, [""; 0], "{label}");
     let first = world.thaw(|| Box::pin(guard.transaction(effect())));
@@ -69,7 +69,7 @@ fn check(timeout: Duration, rate: u32, begun: Begun, frozen: Duration) {
     assert_eq!(world.serve(|server| server.data("/effect")), None, "{label}");
 }
 
-/// The session lives on, but the contender's znode was deleted while the process was frozen. Only
+/// The session stays alive, but the contender's znode is deleted while the process is frozen. Only
 /// the check in the transaction can detect that, because the transaction is sent before the client
 /// reads the event.
 #[test]

@@ -1,4 +1,4 @@
-//! Idle sessions: they send no writes, and have no lease when a lock is granted.
+//! Idle sessions, which send no writes and have no lease when a lock is granted.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use zk_testserver::{CutOff, ServerConfig};
 
 use crate::{RATES, SECOND, ms};
 
-/// Maximum time until there is a lease: a bridge of a tick, and five writes at intervals of an
-/// eighth of a tick.
+/// Maximum time from a grant until the guard has a lease: a bridge of one tick, and five writes at
+/// intervals of an eighth of a tick.
 const LEASED: Duration = Duration::from_millis(3_500);
 /// Virtual time of a test.
 const LONG: Duration = Duration::from_secs(1_000);
 const TIMEOUTS: [u64; 4] = [4, 10, 30, 60];
 
-/// A client whose session was idle for twice its timeout.
+/// Returns a client whose session was idle for twice its timeout.
 async fn idle(world: &World, timeout: u64) -> Client {
     let timeout = SECOND * timeout as u32;
     let client = world.client_with(1, |builder| builder.session_timeout(timeout)).await;
@@ -56,7 +56,7 @@ fn for_each_timeout(scenario: impl AsyncFn(&World, Client, u64)) {
 
 fn world() -> World {
     let world = World::with(ServerConfig::default().max_session_timeout(SECOND * 60)).leased();
-    // A session with a timeout of four seconds renews its lease five times in each.
+    // A session with a timeout of four seconds renews its lease five times per second.
     world.pace(Pace { per_minute: 400, ..Pace::CALM })
 }
 
@@ -119,7 +119,7 @@ fn a_body_that_stops_at_risk_begins_when_there_is_a_lease() {
         let first = guard.run(async { client.now() }).stop_at_risk().await;
         let waited = first.expect("there will be a lease").saturating_since(began);
         assert!((SECOND * 2..LEASED).contains(&waited), "{timeout} s: {waited:?}");
-        // Lost before it was ever `Held`.
+        // The lock is dropped before it was ever `Held`.
         drop(guard);
         sleep_ms(timeout * 2_000).await;
         let guard = lock.acquire().await.expect("the lock is free");
@@ -137,7 +137,8 @@ fn a_body_that_stops_at_risk_begins_when_there_is_a_lease() {
     });
 }
 
-/// A session renews its lease for a waiter that is next, and not for one that is further behind.
+/// A session renews its lease for a waiter that is next in the queue, but not for a waiter further
+/// behind.
 #[test]
 fn only_who_holds_and_who_is_next_are_written_for() {
     run_within(LONG, async {
@@ -154,7 +155,7 @@ fn only_who_holds_and_who_is_next_are_written_for() {
         sleep_ms(5_000).await;
         let before = writes(&world);
         sleep_ms(60_000).await;
-        // One write each half second, for two sessions.
+        // Two sessions each send one write every half second.
         let count = writes(&world) - before;
         assert!((230..=242).contains(&count), "{count} writes in a minute");
         for waiter in waiting {
@@ -166,7 +167,7 @@ fn only_who_holds_and_who_is_next_are_written_for() {
     });
 }
 
-/// The server is cut off from its leader before there is a lease, or while it is new.
+/// The server is cut off from its leader before the guard has a lease, or soon afterwards.
 #[test]
 fn a_lock_without_a_lease_is_not_held_when_another_can_have_it() {
     let (mut cases, mut without) = (0, 0);
@@ -178,7 +179,7 @@ fn a_lock_without_a_lease_is_not_held_when_another_can_have_it() {
                 let client = world.client(|builder| options(builder).lease(Lease::default()));
                 let guard = world.hold(&client);
                 world.look(|| drop(guard));
-                // So that pings come at another moment each time.
+                // Each run ends at another moment of the ping interval.
                 let end = timeout * 2 + timeout * moment / 36;
                 world.run_until(end, ms(50));
                 let guard = world.hold(&client);

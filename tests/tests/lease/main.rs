@@ -1,11 +1,10 @@
 //! The lease of a guard: while it lasts, no other client can get the lock.
 //!
-//! `cuts` runs the shipped client against servers that fail, at every moment of the interval between
-//! the pings or writes that keep the lease.
-//! `model` runs the formula against a model of an ensemble, many times, and other formulas too.
-//! `frozen` freezes the process between an acquire and a transaction, which needs no lease.
-//! `idle` acquires locks on sessions that were idle.
-//! `quiet` measures the lease when nothing fails.
+//! `cuts` runs the shipped client against servers that fail, at every moment of the interval
+//! between the pings or writes that keep the lease. `model` checks the formula, and other formulas,
+//! in many histories of a model of an ensemble. `frozen` freezes the process between an acquire and
+//! a transaction, which needs no lease. `idle` acquires locks on sessions that were idle. `quiet`
+//! measures the lease when nothing fails.
 
 mod cuts;
 mod frozen;
@@ -22,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Speeds of the client's clock, in thousandths.
 const RATES: [u32; 3] = [950, 1000, 1050];
 
-/// A lease from pings, with the values of ZooKeeper's sample configuration.
+/// Returns a lease that pings renew, with the values of ZooKeeper's sample configuration.
 fn by_pings() -> Lease {
     Lease::pings(5, SECOND * 2)
 }

@@ -1,6 +1,7 @@
 //! The formula of a lease, checked with a model of an ensemble: many random histories in which the
-//! client's server is cut off, or the leader is deposed, with pauses, late messages, clocks that
-//! differ, and reconnects. Other formulas run on the same histories, and fail.
+//! client's server is cut off or the leader is deposed, with pauses, late messages, reconnects, and
+//! clocks that run at different speeds. Other formulas are checked with the same histories, and
+//! fail.
 //!
 //! Times are microseconds of true time, except for the inputs of the formulas.
 
@@ -14,7 +15,7 @@ use zk_tests::random::SplitMix64;
 const HISTORIES: u64 = 300_000;
 /// Number of histories for formulas that are known to be wrong.
 const HISTORIES_OF_OTHERS: u64 = 100_000;
-/// Longest delay of an acknowledgement for which the older formulas allow.
+/// Longest delay of an acknowledgement that the older formulas tolerate.
 const PROMPT: u64 = 1_000_000;
 
 /// Observations of the client, on its own clock.
@@ -38,12 +39,12 @@ struct History {
     over: u64,
 }
 
-/// Times in which a process is paused, in order and without overlaps.
+/// The periods in which a process is paused. They do not overlap.
 #[derive(Debug, Default)]
 struct Pauses(Vec<(u64, u64)>);
 
 impl Pauses {
-    /// When the process handles a message that arrives at `at`.
+    /// Returns when the process handles a message that arrives at `at`.
     fn awake(&self, at: u64) -> u64 {
         let pause = self.0.iter().find(|(start, end)| (*start..*end).contains(&at));
         pause.map_or(at, |(_, end)| *end)
@@ -73,7 +74,7 @@ impl Dice {
         values.get(index).copied().expect("the index is below the length")
     }
 
-    /// Mostly short, sometimes not.
+    /// Returns a random delay, which is usually short.
     fn latency(&mut self) -> u64 {
         let bound = if self.one_in(50) { 900_000 } else { 3_000 };
         self.below(bound)
@@ -121,7 +122,8 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     if let Some((start, _)) = server.0.first().copied()
         && dice.one_in(2)
     {
-        // A message during a pause is handled late, and forwarded with the next one.
+        // A message that arrives during a pause is handled late, and forwarded with the next
+        // message.
         let length = dice.below(lengths);
         let apart = 1 + dice.below(tick / 2);
         server.add(start.saturating_sub(length + apart), length);
@@ -157,7 +159,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     }
 
     let mut seen = Vec::new();
-    // When the leader itself learned of activity of the session.
+    // When the leader itself last learned of activity of the session.
     let mut known = 0;
     let clock = |at: u64| at * rate / 1000;
     let last = connections.len() - 1;
@@ -193,7 +195,7 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
             at = client.awake(at + ping_interval * 1000 / rate);
             requests.push(at);
         }
-        // With many other messages the gaps are short.
+        // If the client sends many other messages, the gaps are short.
         let others = match dice.below(16) {
             0 => (end - received) / 200_000,
             1..8 => dice.below(30),
@@ -249,10 +251,10 @@ fn make_history(seed: u64, has_pauses: bool) -> History {
     History { timeout, tick, sync_limit, rate, seen, over }
 }
 
-/// The last moment, in true time, at which a formula holds the lock.
+/// A formula, which returns the last moment, in true time, at which it considers the lock held.
 type Formula = fn(&History) -> u64;
 
-/// The formula in use.
+/// Runs the formula that the library uses.
 fn shipped(history: &History) -> u64 {
     let time = |micros| Time::from_start(Duration::from_micros(micros));
     let timeout = Duration::from_micros(history.timeout);
@@ -262,7 +264,7 @@ fn shipped(history: &History) -> u64 {
             Seen::Created { sent, now } => lease.created(time(sent), time(now), timeout),
             Seen::Resumed { sent, now } => lease.resumed(time(sent), time(now), timeout),
             Seen::Acknowledged { sent, now } => lease.acknowledged(time(sent), time(now)),
-            // With a lease from pings the time makes no difference.
+            // For a lease that pings renew, the time makes no difference.
             Seen::Committed => lease.committed(Time::default(), Time::default()),
         }
     }
@@ -270,7 +272,7 @@ fn shipped(history: &History) -> u64 {
     end.as_micros() as u64 * 1000 / history.rate
 }
 
-/// `sent(last acknowledgement) + timeout - syncLimit - A - half a tick - 5 %`.
+/// Computes `sent(last acknowledgement) + timeout - syncLimit - A - half a tick - 5 %`.
 fn old(history: &History) -> u64 {
     let History { timeout, tick, sync_limit, rate, .. } = *history;
     let less = tick * sync_limit + PROMPT + tick / 2 + timeout / 20;
@@ -287,7 +289,7 @@ fn old(history: &History) -> u64 {
     end * 1000 / rate
 }
 
-/// The newest acknowledgement and the whole timeout, as without a lease.
+/// Adds the whole timeout to the newest acknowledgement, as a client without a lease does.
 fn naive(history: &History) -> u64 {
     let sent = |seen: &Seen| match *seen {
         Seen::Created { sent, .. } | Seen::Acknowledged { sent, .. } => sent,
@@ -300,7 +302,7 @@ fn naive(history: &History) -> u64 {
     (newest + history.timeout) * 1000 / history.rate
 }
 
-/// The shipped formula, but with only one gap, and without the lateness of *b*.
+/// Computes the shipped formula with only one gap, and without the delay of *b*.
 fn one_gap(history: &History) -> u64 {
     let unnoticed = history.tick * (history.sync_limit + 2) * 21 / 20;
     let lasts = history.timeout * 19 / 20;
@@ -386,7 +388,7 @@ fn other_formulas_end_after_the_session() {
     }
 }
 
-/// A model in which no formula can ever hold a lock proves nothing.
+/// The model proves something only if its histories let formulas hold a lock.
 #[test]
 fn the_histories_are_worth_something() {
     let (mut renewed, mut resumed, mut lasting) = (0, 0, 0);

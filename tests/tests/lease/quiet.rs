@@ -8,7 +8,7 @@ use zk_testserver::{ServerConfig, TestServer};
 
 use crate::{RATES, SECOND, by_pings, interval, ms};
 
-/// By then the lease from the handshake has ended.
+/// At this time, the lease from the handshake has ended.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn start(timeout: Duration, rate: u32) -> (Lockstep, Client, Guard) {
@@ -27,7 +27,8 @@ fn start_with(
     (world, client, guard)
 }
 
-/// Returns the shortest and the longest remaining lease, within two minutes after the first.
+/// Returns the shortest and the longest remaining lease, measured for two minutes after the first
+/// minute.
 fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
     let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
     world.run_until(MINUTE * 3 / 2, ms(100));
@@ -43,7 +44,8 @@ fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Dur
     Some((least, most))
 }
 
-/// A row of the table in docs/guarantees.md, and the shortest remaining lease with any clock.
+/// Returns a row of the table in docs/guarantees.md, and the shortest remaining lease with any of
+/// the clocks.
 fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
     let timeout = Duration::from_secs(seconds);
     let interval = interval(lease, timeout);
@@ -157,7 +159,7 @@ fn a_client_without_locks_waits_for_a_silent_server() {
     let end = world.now + MINUTE;
     world.run_until(end, ms(50));
     assert_eq!(client.status().connection, 1);
-    // The next lock needs a lease, and gets one at once.
+    // The next lock needs a lease, and has one at once.
     world.serve(|server| server.pause_connection(session, SECOND * 17));
     let end = world.now + SECOND * 18;
     world.run_until(end, ms(50));

@@ -1,5 +1,5 @@
-//! One name with several servers: the client connects to the one that serves. These tests use
-//! loopback TCP, which has many addresses.
+//! A host name with several addresses: the client connects to the server that accepts connections.
+//! These tests use loopback TCP, which has many addresses.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,11 +17,12 @@ use zk_testserver::{ServerConfig, TestServer};
 
 /// Time within which a connection on loopback is established, unless the server does not accept it.
 const A_MOMENT: Duration = Duration::from_millis(500);
-/// Far more than a client needs that tries the next address after a quarter of a second, and far
-/// less than the time after which it gives up an attempt.
+/// A client tries the next address after a quarter of a second, so it needs far less time than
+/// this. It gives up an attempt after a much longer time.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// The name has the addresses 127.0.0.2 to 127.0.0.4, and only the last one serves.
+/// Returns a transport that resolves the name to 127.0.0.2, 127.0.0.3 and 127.0.0.4. Only the last
+/// address has a server.
 fn resolver() -> Tcp {
     Tcp::with_resolver(|host: Host| async move {
         assert_eq!(host.name, "zk.test");
@@ -64,7 +65,7 @@ fn addresses_that_accept_and_close_do_not_keep_a_client_from_the_one_that_serves
                 }
             });
         }
-        // Whichever address comes first.
+        // The seeds cover every address as the first one.
         for seed in 0..6 {
             connects(port, seed).await;
         }

@@ -18,18 +18,18 @@ use zk_tests::world::sleep_ms;
 /// What a server does with a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Behaviour {
-    /// It serves handshakes, pings and watches. No znode exists.
+    /// The server replies to handshakes, pings and watches. No znode exists.
     Serves,
     RefusesConnections,
     AcceptsAndCloses,
     AcceptsAndIsSilent,
     AnswersTheHandshakeAndCloses,
     AnswersTheHandshakeAndIsSilent,
-    /// It replies to handshakes and pings, and to no request.
+    /// The server replies to handshakes and pings, but to no other request.
     AnswersPingsOnly,
     ThrottlesWatches,
     AnswersExpired,
-    /// It replies to nothing, not even to handshakes.
+    /// The server replies to nothing, not even to handshakes.
     BlackHole,
     ServesForAMoment,
 }
@@ -66,7 +66,7 @@ impl Peers {
         self.behaviour.send_replace(behaviour);
     }
 
-    /// A new connection.
+    /// Opens a connection to one of the servers.
     pub(crate) async fn connect(self) -> io::Result<DuplexStream> {
         let mut changes = self.behaviour.subscribe();
         let behaviour = *changes.borrow_and_update();

@@ -1,5 +1,5 @@
-//! A lock is held while servers fail, one after the other. One of them is healthy, so the lock is
-//! not lost.
+//! A client holds a lock while servers fail, one after the other. At least one server is healthy,
+//! so the lock is not lost.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -19,16 +19,16 @@ const HANDSHAKE: usize = 41;
 /// Behaviour of the next server that the client tries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Next {
-    /// It does not accept connections.
+    /// The server does not accept connections.
     BlackHole,
-    /// It accepts, and sends only this many bytes.
+    /// The server accepts the connection, but sends only this many bytes.
     SilentAfter(usize),
 }
 
 const SILENT: Next = Next::SilentAfter(0);
 const RESUMES_ONLY: Next = Next::SilentAfter(HANDSHAKE);
 
-/// A connection that falls silent after some bytes, or after a moment.
+/// A connection that falls silent after a number of bytes, or when the test mutes it.
 struct Muted {
     stream: DuplexStream,
     left: usize,
@@ -73,8 +73,9 @@ enum End {
     Silence,
 }
 
-/// Holds a lock with default options. After a minute and this part of a ping interval the connection
-/// ends, and the next servers behave like that. All others are healthy.
+/// Holds a lock with default options. After a minute and `later_ms` of a ping interval, the
+/// connection ends as `end` says, and the next servers behave as `next` says. All other servers are
+/// healthy.
 fn holds(hosts: &'static str, end: End, next: &[Next], later_ms: u64) {
     let label = format!("{hosts} {end:?} {next:?} {later_ms} ms");
     let next: Arc<Mutex<VecDeque<Next>>> = Arc::new(Mutex::new(next.iter().copied().collect()));

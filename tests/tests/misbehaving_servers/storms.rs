@@ -1,4 +1,4 @@
-//! Many clients and servers that fail: the number of connections.
+//! The number of connections of many clients to servers that fail.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,16 +11,17 @@ use zk_tests::world::{run, sleep_ms};
 use super::peer::{Behaviour, Peers};
 
 const CLIENTS: u64 = 200;
-/// Seconds of an outage.
+/// Length of an outage in seconds.
 const OUTAGE: usize = 40;
 /// Number of servers in the connect string.
 const SERVERS: usize = 3;
-/// How often a client may connect in a whole outage, besides once a second and once to each server.
+/// How often a client may connect during an outage, in addition to once per second and once to each
+/// server.
 const EXTRA: usize = 8;
-/// By then the pauses of every client have reached their full length.
+/// After this many seconds, the pauses of every client have reached their full length.
 const CALM_AFTER: usize = 10;
 
-/// Connections, with their times and clients.
+/// The log of connections: the client and the time of each.
 type Log = Arc<Mutex<Vec<(u64, Instant)>>>;
 
 fn client(seed: u64, peers: &Peers, log: &Log) -> Client {
@@ -49,7 +50,8 @@ async fn all_are_connected(clients: &[Client], within_ms: u64) {
     panic!("not all clients are connected");
 }
 
-/// Connections in each second of an outage, and the time to the first one of each client.
+/// Returns the number of connections in each second of an outage, and the time until the first
+/// connection of each client.
 fn outage(behaviour: Behaviour, clients: u64, begins_well: bool) -> (Vec<usize>, Vec<Duration>) {
     run(async {
         let peers = Peers::new(if begins_well { Behaviour::Serves } else { behaviour });
@@ -62,7 +64,7 @@ fn outage(behaviour: Behaviour, clients: u64, begins_well: bool) -> (Vec<usize>,
                 let watched = client.exists_and_watch("/a").await.expect("it is answered");
                 watchers.push(watched.1);
             }
-            // The first ping comes after 10 s.
+            // The first ping is sent after 10 s.
             sleep_ms(15_000).await;
             log.lock().unwrap_or_else(PoisonError::into_inner).clear();
             peers.behave(behaviour);
@@ -81,7 +83,7 @@ fn outage(behaviour: Behaviour, clients: u64, begins_well: bool) -> (Vec<usize>,
                 *first = after.min(*first);
             }
         }
-        // The outage is over. A client that has just begun an attempt has to end it first.
+        // The outage is over. A client that has just begun an attempt must end the attempt first.
         peers.behave(Behaviour::Serves);
         all_are_connected(&all, 20_000).await;
         (seconds, first)
@@ -93,7 +95,7 @@ fn no_way_to_fail_makes_a_client_come_more_than_once_a_second() {
     for begins_well in [true, false] {
         for behaviour in Behaviour::BAD {
             if behaviour == Behaviour::ThrottlesWatches && !begins_well {
-                // It serves clients without watches, so none connects again.
+                // These servers serve clients without watches, so no client connects again.
                 continue;
             }
             for clients in [1, CLIENTS] {
@@ -110,7 +112,8 @@ fn no_way_to_fail_makes_a_client_come_more_than_once_a_second() {
                     all >= clients as usize,
                     "{behaviour:?}: a client has not connected at all"
                 );
-                // The long pauses are 1.5 s on average. More connections mean that there are none.
+                // Pauses of full length are 1.5 s on average. More connections would mean that
+                // clients do not pause.
                 let calm = &seconds[CALM_AFTER..];
                 let most = clients as usize * calm.len() * 85 / 100 + 1;
                 let all: usize = calm.iter().sum();

@@ -1,4 +1,4 @@
-//! Servers that do not speak ZooKeeper's protocol, or do not reply: the error says so.
+//! Servers that do not speak ZooKeeper's protocol, or do not reply. The error must say so.
 
 use std::future::pending;
 use std::io;
@@ -12,8 +12,8 @@ use zk_tests::world::{forget_panics, run};
 
 use crate::peer::{Behaviour, Peers};
 
-/// The error of a connect to a peer that sends these bytes after the first bytes of the client, and
-/// then closes the connection or keeps it open.
+/// Returns the error of a connect to a peer that sends these bytes after the first bytes of the
+/// client, and then closes the connection or keeps it open.
 fn error(says: &'static [u8], closes: bool) -> String {
     run(async {
         let transport = move |_host| async move {
@@ -74,7 +74,8 @@ fn who_gives_up_during_the_first_attempt_hears_how_far_it_has_come() {
     assert!(error.contains("zk.test:2181: it has not accepted yet"), "{error}");
 }
 
-/// A client of servers of which the first in the list behaves like this, and all others serve.
+/// Returns the builder of a client for several servers. The first server in the list behaves like
+/// `first`, and all others serve clients.
 fn beside(first: Behaviour, hosts: &str) -> ClientBuilder {
     let (first, others) = (Peers::new(first), Peers::new(Behaviour::Serves));
     let transport = move |host: zk_session::Host| {

@@ -1,5 +1,5 @@
-//! Eleven thousand tasks of two clients, and a thousand sessions, arrive at once and wait for
-//! minutes, each of the three crowds for a lock of its own.
+//! Eleven thousand tasks of two clients and a thousand sessions arrive at once and wait for
+//! minutes. They form three crowds, each of which waits for its own lock.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::{Part, SERVER, address};
 
 /// Longer than the arrival takes on a slow machine.
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
-/// Interval between checks whether all have arrived, and the maximum number of checks.
+/// Interval between checks whether all contenders have arrived, and the maximum number of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const LOOKS_MAX: usize = 600;
 
@@ -32,7 +32,7 @@ impl Crowd {
     async fn gather(part: &Part, name: &'static str, count: usize, tasks_each: usize) -> Self {
         let mut clients = Vec::new();
         for _ in 0..count {
-            // The first client also has the holder, and reads how many have arrived.
+            // The first client also has the holder, and reads how many contenders have arrived.
             let own = if clients.is_empty() {
                 pace(tasks_each + 1).beside(LOOKS_MAX)
             } else {
@@ -99,7 +99,7 @@ impl Crowd {
         let next = soon("the next", self.waiters.join_next()).await.expect("some wait");
         let next = next.expect("the task does not panic").expect("the lock is free");
         assert_eq!(next.state(), LockState::Held);
-        // The znodes of the others are deleted with their sessions.
+        // The znodes of the other contenders are deleted with their sessions.
         drop(next);
         self.waiters.shutdown().await;
         let mut closes = JoinSet::new();
@@ -128,7 +128,7 @@ async fn a_crowd_waits_for_minutes_at_a_price_that_its_length_does_not_change() 
         crowd.until_queued().await;
     }
     eprintln!("all have arrived after {:?}", begun.elapsed());
-    // Their watches are set.
+    // The contenders need this time to set their watches.
     tokio::time::sleep(Duration::from_secs(2)).await;
     crowds.iter().for_each(|crowd| crowd.check_whole("after the arrival"));
     let arrived: Vec<_> = crowds.iter().map(Crowd::counted).collect();

@@ -23,10 +23,10 @@ use zk_session::{ClientBuilder, Host};
 use zk_tests::meter::{Meter, Pace, Total};
 use zk_tests::target::remove;
 
-/// A test that stops the server runs alone. Other tests may run at the same time.
+/// A test that stops the server runs alone. The other tests may run at the same time as each other.
 static SERVER: RwLock<()> = RwLock::new(());
 
-/// A variable of the environment.
+/// Returns the value of an environment variable.
 fn variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run .ci/outages"))
 }
@@ -49,7 +49,8 @@ impl Part {
         Self { observer, chroot }
     }
 
-    /// A client whose root is a directory of this subtree, and its meter.
+    /// Connects a client whose root is a directory of this subtree, and returns the client and its
+    /// meter.
     async fn client(&self, way: SocketAddr, directory: &str, pace: Pace) -> (Client, Meter) {
         let meter = Meter::new(pace, Total::default());
         let client = self.builder(way, directory, &meter).connect().await;

@@ -1,5 +1,5 @@
-//! A holder and two waiters of every lock, while the server is paused or cannot be reached, for an
-//! outage of each class.
+//! A holder and two waiters of every lock, while the server is paused or cannot be reached. The
+//! outages have lengths of each class.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -17,21 +17,22 @@ use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address, variable};
 
-/// By then the lease comes from writes, and no longer from the handshake.
+/// At this time, writes renew the lease, and it no longer depends on the handshake.
 const STEADY: Duration = Duration::from_secs(35);
 /// How long a holder that has not lost the lock continues after an outage.
 const RESUMED: Duration = Duration::from_secs(2);
 /// Lengths of outages: below the interval of the renewing writes, below the time after which a
-/// client leaves a silent server, below the lease, and above it. All are below the session timeout.
+/// client leaves a silent server, below the lease, and above the lease. All are below the session
+/// timeout.
 const SECONDS: [u64; 4] = [1, 5, 15, 23];
-/// The longest outage that a lease certainly survives.
+/// The longest outage that a guard with a lease certainly survives.
 const SURVIVED_SECONDS: u64 = 15;
-/// Maximum time until a grant that nothing prevents any more.
+/// Maximum time until a grant when nothing prevents it any longer.
 const GRANT_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests of the waiter since the outage or the previous hand-off.
 const REQUESTS_MAX: u64 = 10;
 
-/// A client, and since when it is connected.
+/// A client, and the time since which it is connected.
 struct Party {
     client: Client,
     meter: Meter,
@@ -75,7 +76,7 @@ impl Row {
     }
 }
 
-/// Waits with two clients behind a holder. The barrier `turn` opens when the outage begins, and when
+/// Waits with two clients behind a holder. The barrier `turn` opens when the outage begins and when
 /// it has ended.
 async fn endure<H: Case, W: Case>(
     label: String,
@@ -110,7 +111,7 @@ async fn endure<H: Case, W: Case>(
     let is_lost = matches!(state, LockState::Lost(_));
     assert_eq!(is_lost, seconds > SURVIVED_SECONDS, "{label}: {state:?}");
     if is_lost {
-        // Its client removes the znode of the lost lock as soon as it is connected.
+        // The client removes the znode of the lost lock as soon as it is connected.
         let status = zk_tests::wait::status(&first.client, "a connection", |now| {
             now.state == SessionState::Connected
         });
@@ -130,10 +131,11 @@ async fn endure<H: Case, W: Case>(
         let wait = at.saturating_duration_since(free.max(party.connected()));
         let requests = counted.since(*before_it).requests;
         rows.push(Row { label: label.clone(), wait, requests });
-        // A contender that was not next before has no lease yet, and is at risk for a moment.
+        // A contender that was not next in the queue has no lease yet, so its lock is at risk for a
+        // moment.
         assert!(!matches!(guard.state(), LockState::Lost(_)), "{label}: {guard:?}");
         if !W::IS_SHARED {
-            // Enough time for a wrong grant.
+            // The validation leaves enough time for a wrong grant.
             guard.validate().await.expect("the lock is held");
             assert!(waiting.try_join_next().is_none(), "{label}: granted beside another");
             before = waiters.iter().map(|party| party.meter.counted()).collect();
@@ -173,7 +175,7 @@ async fn check_all(mut rows: JoinSet<Vec<Row>>) {
     }
 }
 
-/// The process of the server is stopped. It continues when this is dropped.
+/// Keeps the process of the server stopped. The process continues when this value is dropped.
 struct Stopped;
 
 impl Stopped {

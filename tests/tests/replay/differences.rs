@@ -1,7 +1,7 @@
 //! Known differences between the test server and the recorded one, and their reasons.
 //!
-//! Each entry has a capture and a line, at which the servers must still differ: a change that makes
-//! the test server behave like real ones removes the entry. If `own-garbage` is recorded again, its
+//! Each entry names a capture and a line at which the servers must still differ. If you make the
+//! test server behave like real servers, delete the entry. If `own-garbage` is recorded again, its
 //! lines change.
 
 /// A line at which the servers differ.

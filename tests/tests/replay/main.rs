@@ -1,9 +1,9 @@
 //! The test server must reply like a real ZooKeeper.
 //!
-//! `tests/captures` has conversations between clients and a ZooKeeper 3.8.0. Their requests are sent
-//! to a fresh test server in the same order, without sockets and in virtual time. Every reply and
-//! every event is compared with the recorded one, as a value and byte for byte, in the order of its
-//! connection. `docs/testing.md` describes how to record a capture.
+//! `tests/captures` contains conversations between clients and a ZooKeeper 3.8.0. Their requests
+//! are sent to a fresh test server in the same order, without sockets and in virtual time. Every
+//! reply and every event is compared with the recorded one, as a value and byte for byte, in the
+//! order of its connection. `docs/testing.md` describes how to record a capture.
 //!
 //! Values that servers may choose are not compared: ids and passwords of sessions, wall-clock times
 //! (although a transaction has the same time everywhere), and the order of children, of ephemerals,
@@ -58,7 +58,7 @@ fn what_was_recorded_is_answered() {
     assert!(total.is_at_least(&COUNTS_MIN), "only {total}");
 }
 
-/// The replay itself is tested: it must find every change of the server's messages.
+/// This tests the replay itself, which must detect every change of the server's messages.
 #[test]
 fn a_server_that_says_something_else_is_found_out() {
     let captures = captures();
@@ -78,7 +78,8 @@ fn a_server_that_says_something_else_is_found_out() {
 
 type Entries = Vec<(usize, Entry)>;
 
-/// The capture with one change of the server's messages, for every kind of change.
+/// Returns variants of the capture with one change of the server's messages each, with every kind
+/// of change.
 fn changes(entries: &[(usize, Entry)]) -> Vec<(String, Entries)> {
     let mut changes = Vec::new();
     for (at, (line, entry)) in entries.iter().enumerate() {
@@ -106,7 +107,8 @@ fn changes(entries: &[(usize, Entry)]) -> Vec<(String, Entries)> {
         if let Entry::Frame { connection, from, bytes } = entry
             && is_fixed(bytes)
         {
-            // After the length. In the rest every fourth byte is the lowest of a number.
+            // The length is skipped. In the rest of the frame, every fourth byte is the lowest byte
+            // of a number.
             for byte in (7..bytes.len()).step_by(4).filter(|byte| !is_free(bytes, *byte)) {
                 let mut other = BytesMut::from(&bytes[..]);
                 other[byte] ^= 1;
@@ -120,7 +122,7 @@ fn changes(entries: &[(usize, Entry)]) -> Vec<(String, Entries)> {
     changes
 }
 
-/// The connection of a frame of the server.
+/// Returns the connection of an entry that is a frame of the server.
 fn source(entry: &Entry) -> Option<u64> {
     match entry {
         Entry::Frame { connection, from: Side::Server, .. } => Some(*connection),
@@ -128,19 +130,21 @@ fn source(entry: &Entry) -> Option<u64> {
     }
 }
 
-/// In headers and events all bytes are fixed. Stats at the end of a reply contain times.
+/// Returns whether the positions of the bytes that may differ are known: headers and events have
+/// none, and after a header, only the times and the owner of a stat may differ.
 fn is_fixed(bytes: &Bytes) -> bool {
     bytes.len() == HEADER || bytes.len() == HEADER + STAT || bytes.get(4..8) == Some(&[0xff; 4])
 }
 
-/// The two times of a stat, and its owner, which has another id here.
+/// Returns whether the byte belongs to the two times of a stat, or to its owner, whose id differs
+/// from the recorded one.
 fn is_free(bytes: &Bytes, byte: usize) -> bool {
     bytes.len() == HEADER + STAT
         && ((HEADER + 16..HEADER + 32).contains(&byte)
             || (HEADER + 44..HEADER + 52).contains(&byte))
 }
 
-/// Length, xid, zxid and error.
+/// Number of bytes of the length, xid, zxid and error code of a reply.
 const HEADER: usize = 20;
 const STAT: usize = 68;
 
@@ -155,8 +159,8 @@ struct Capture {
 }
 
 fn captures() -> Vec<Capture> {
-    // The variable at run time comes first: with a shared target folder, another checkout may have
-    // built the binary.
+    // The variable at run time takes precedence: with a shared target folder, another checkout may
+    // have built the binary.
     let package = std::env::var("CARGO_MANIFEST_DIR");
     let package = package.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
     let folder = Path::new(package).join("captures");

@@ -12,7 +12,8 @@ use jute_codec::{
 };
 use zk_tests::capture::Message;
 
-/// Ids of the recorded server and of the test server, which are learned during the replay.
+/// The ids of the recorded server and the corresponding ids of the test server. The replay collects
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     sessions: Pairs<SessionId>,
@@ -22,7 +23,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// The request that the client would send to the test server instead.
+    /// Returns the request that the client would send to the test server instead of the recorded
+    /// one.
     pub(crate) fn request(&self, message: Message) -> Message {
         match message {
             Message::Connect(request) => Message::Connect(ConnectRequest {
@@ -34,12 +36,12 @@ impl Names {
         }
     }
 
-    /// The message that the test server should send instead of the recorded one. Values that it may
-    /// choose are taken from `got`.
+    /// Returns the message that the test server should send instead of the recorded one. Values
+    /// that a server may choose are taken from `got`.
     ///
     /// # Errors
     ///
-    /// Its choice contradicts an earlier one.
+    /// A chosen value contradicts an earlier one.
     pub(crate) fn reply(&mut self, recorded: Message, got: &Message) -> Result<Message, String> {
         let mut expected = recorded;
         match (&mut expected, got) {
@@ -62,7 +64,7 @@ impl Names {
         expected: &mut ConnectResponse,
         got: &ConnectResponse,
     ) -> Result<(), String> {
-        // A refusal has no session, so all its bytes must be the same.
+        // A refusal contains no session, so all its bytes must be the same.
         if expected.session_id != SessionId::NONE && got.session_id != SessionId::NONE {
             self.sessions.learn(&expected.session_id, &got.session_id)?;
             self.passwords.learn(&expected.password, &got.password)?;
@@ -76,13 +78,13 @@ impl Names {
     }
 
     fn stat(&mut self, expected: &mut Stat, got: &Stat) -> Result<(), String> {
-        // A change has the time of its transaction, on either clock.
+        // On each server, the time of a change is the time of its transaction.
         for (stat, times) in [(&*expected, &mut self.recorded_times), (got, &mut self.our_times)] {
             times.learn(stat.czxid, stat.ctime)?;
             times.learn(stat.mzxid, stat.mtime)?;
         }
         (expected.ctime, expected.mtime) = (got.ctime, got.mtime);
-        // Zero means no session, on every server.
+        // On every server, zero means that there is no session.
         if expected.ephemeral_owner != SessionId::NONE {
             expected.ephemeral_owner = self.sessions.ours(&expected.ephemeral_owner);
         }
@@ -113,7 +115,8 @@ impl<T: Ord + Clone + std::fmt::Debug> Pairs<T> {
         Err(format!("{recorded:?} was {our_name:?} before, not {ours:?}"))
     }
 
-    /// An unknown id was invented by the client, and stays the same.
+    /// Translates an id of the recorded server. An unknown id was invented by the client, and stays
+    /// the same.
     fn ours(&self, recorded: &T) -> T {
         self.ours.get(recorded).unwrap_or(recorded).clone()
     }
@@ -160,7 +163,7 @@ fn read_stat(result: &mut ReadResult) -> Option<&mut Stat> {
     }
 }
 
-/// Children and ephemerals come in the order of a hash table.
+/// Sorts children and ephemerals, which servers return in the order of a hash table.
 pub(crate) fn sort(message: &mut Message) {
     let Message::Reply(_, response) = message else { return };
     match response {

@@ -1,4 +1,4 @@
-//! Replays one capture to a fresh server.
+//! The replay of one capture to a fresh server.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,7 +12,7 @@ use zk_testserver::{Order, Server, ServerConfig};
 
 use super::names::{Names, sort};
 
-/// The value in the configuration that `.ci/zookeeper` writes.
+/// The tick in the configuration that `.ci/zookeeper` writes.
 const TICK: Duration = Duration::from_millis(500);
 
 /// A difference at a line of a capture.
@@ -60,7 +60,7 @@ impl fmt::Display for Counts {
 
 /// Replays a whole capture.
 pub(crate) fn play(entries: &[(usize, Entry)]) -> (Counts, Vec<Difference>) {
-    // The recorded identities are few, and happen to be sorted.
+    // The captures contain few recorded identities, which happen to be sorted.
     let config = ServerConfig::default().tick(TICK).extended_types(true).order(Order::Sorted);
     let mut player = Player {
         server: Server::new(config),
@@ -87,7 +87,8 @@ struct Player {
     /// Connections by their numbers in the capture.
     links: BTreeMap<u64, Link>,
     names: Names,
-    /// Ephemerals at the beginning of this step. If a step deletes several, their order is free.
+    /// Number of ephemerals at the beginning of this step. If a step deletes several of them, the
+    /// order of their deletion is not checked.
     ephemerals: usize,
     /// True if time passes in this step.
     timed: bool,
@@ -96,9 +97,9 @@ struct Player {
     line: usize,
 }
 
-/// One connection, in the capture and here.
+/// One connection, in the capture and on the test server.
 struct Link {
-    /// Its number on the test server.
+    /// The number of the connection on the test server.
     id: u64,
     recorded: Conversation,
     ours: Conversation,
@@ -106,7 +107,7 @@ struct Link {
     buffer: BytesMut,
     /// Frames of the test server that were not compared yet.
     said: VecDeque<Bytes>,
-    /// True if the test server has ended it.
+    /// True if the test server has ended the connection.
     ended: bool,
 }
 
@@ -117,7 +118,7 @@ impl Player {
             Entry::Frame { from: Side::Server, .. } | Entry::Close { by: Side::Server, .. }
         ) {
             self.expect_silence();
-            // Every step has a time of its own, so that the comparison detects a wrong one.
+            // Every step has a different time, so that the comparison detects a wrong time.
             self.now += Duration::from_millis(1);
             self.ephemerals = self.server.ephemerals().len();
             self.timed = false;
@@ -204,7 +205,8 @@ impl Player {
         }
     }
 
-    /// Sessions expire at a tick, and the ticks of the two servers may differ.
+    /// Advances the clock if a session is about to expire. Sessions expire at a tick, and the ticks
+    /// of the two servers may differ.
     fn catch_up(&mut self, connection: u64) {
         let is_late = self.timed
             && self.links.get(&connection).is_some_and(|link| link.said.is_empty() && !link.ended);
