@@ -1,7 +1,7 @@
 //! The servers that `tests/ensemble/run` has started: their roles, and faults of whole servers.
 //!
-//! A fault lasts until it is healed or dropped, so that a failing test leaves nothing behind. Faults
-//! use the `docker` command, and act only on the containers that the environment names.
+//! A fault lasts until it is healed or dropped, so that a failing test leaves nothing behind.
+//! Faults use the `docker` command, and act only on the containers that the environment names.
 #![expect(clippy::disallowed_methods, reason = "servers in containers live in real time")]
 
 use std::env;

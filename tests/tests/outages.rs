@@ -1,5 +1,5 @@
-//! Outages of every length, while one contender holds a lock and four wait for it, with every option
-//! at its default.
+//! Outages of every length, while one contender holds a lock and four wait for it, with every
+//! option at its default.
 //!
 //! In each run, the following must be true: no two contenders that exclude each other hold the lock
 //! together; the next contender is granted the lock within a second after its client has

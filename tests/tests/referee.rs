@@ -26,7 +26,7 @@ fn readers_may_be_together_and_overtake_each_other() {
 
 #[test]
 fn a_reader_that_never_joins_those_ahead_is_not_accepted() {
-    // The reader enters like an exclusive holder, before a contender that is behind it.
+    // `ours` only joins a reader that is behind it, so it may wait for the readers ahead.
     let waiting = READERS.replace("0 enter shared /lock/a-0000000004\n1 leave\n0 leave", "1 leave");
     let problems = play(rules(SOME_READERS), &waiting).expect_err("it waits for readers");
     assert_eq!(problems, ["times that ours joined a reader: 0, not 1"]);
@@ -240,8 +240,8 @@ const TURNS: &str = "\
 1 done
 ";
 
-/// A writer becomes a reader, and another reader joins it. Then readers ahead of and behind the
-/// second reader hold the lock, and a writer follows.
+/// A writer becomes a reader, and another reader joins it. Then contender 0 joins that reader
+/// twice, first ahead of it in the queue and then behind it. Finally a writer follows.
 const READERS: &str = "\
 0 enter exclusive /lock/a-0000000001
 0 downgrade

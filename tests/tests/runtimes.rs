@@ -1,8 +1,8 @@
-//! Callers and clients on runtimes that end, that no thread drives, that are blocked, or that are not
-//! tokio's.
+//! Callers and clients on runtimes that end, that no thread drives, that are blocked, or that do
+//! not belong to tokio.
 //!
-//! The servers share a runtime of their own with the observer, which is a client like any other.
-//! These tests run in real time, but do not depend on its speed: only failures wait for a timeout.
+//! The servers and the observer, which is an ordinary client, share one runtime. These tests run in
+//! real time, but do not depend on the speed of the machine: only failures wait for a timeout.
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};
@@ -32,8 +32,8 @@ use zk_testserver::{ServerConfig, TestServer};
 const LONG_SESSION: Duration = Duration::from_secs(60);
 /// Timeout of sessions that are meant to expire.
 const SHORT_SESSION: Duration = Duration::from_secs(1);
-/// Timeout of sessions that expire while a test waits for that. There are 2 s between the last
-/// deadline of a guard and the end of its session.
+/// Timeout of sessions that expire while a test waits for the expiry. There are 2 s between the
+/// last deadline of a guard and the end of its session.
 const BLOCKED_SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(100);
 /// Longer than any test.
@@ -82,7 +82,7 @@ impl Stage {
         Self { runtime, server, hosts, observer }
     }
 
-    /// A client whose task runs on this runtime.
+    /// Connects a client whose task runs on this runtime.
     fn client(&self, runtime: &Runtime, timeout: Duration) -> Client {
         let builder = Client::builder(&self.hosts).session_timeout(timeout);
         runtime.block_on(builder.connect()).expect("it listens")
@@ -102,13 +102,13 @@ impl Stage {
         });
     }
 
-    /// The observer acquires the lock, which is free or will be soon.
+    /// Acquires the lock for the observer. The lock must be free, or become free soon.
     fn rival<C: Case>(&self) -> Guard<C::Kind> {
         let acquire = C::of(&self.observer).acquire().timeout(PATIENCE);
         self.soon("the lock", acquire.into_future()).expect("the lock is free")
     }
 
-    /// Checks that no contender is left, and no duty of the janitor.
+    /// Checks that no contender and no duty of the janitor is left.
     fn check_clean(&self, client: &Client) {
         self.until("the end of the cleanup", |server| {
             server.ephemerals().is_empty() && Session::of(client).janitor_slots_busy() == 0
@@ -116,12 +116,12 @@ impl Stage {
     }
 }
 
-/// A runtime with threads of its own.
+/// Creates a runtime with its own thread.
 fn drivers() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-/// A runtime that runs only while a caller blocks on it.
+/// Creates a runtime that runs only while a caller blocks on it.
 fn driven_by_callers() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
@@ -146,7 +146,7 @@ fn a_guard_from_a_runtime_that_ended_can_be_released<C: Case>() {
     let client = stage.client(&drivers, LONG_SESSION);
     let guard = acquire_in::<C>(&driven_by_callers(), &client);
     assert_eq!(stage.soon("a release", guard.release()), Ok(Released::Released));
-    // On another runtime, which ends as well.
+    // The guard is acquired on another runtime, which also ends.
     let guard = acquire_in::<C>(&driven_by_callers(), &client);
     assert_eq!(driven_by_callers().block_on(guard.release()), Ok(Released::Released));
     stage.check_clean(&client);
@@ -156,7 +156,7 @@ fn a_guard_from_a_runtime_that_ended_is_watched<H: Case, W: Case>() {
     let (stage, drivers) = (Stage::start(), drivers());
     let client = stage.client(&drivers, LONG_SESSION);
     let guard = acquire_in::<W>(&driven_by_callers(), &client);
-    // An administrator frees the lock.
+    // The test deletes the znode, as an administrator might.
     assert!(stage.server.admin_delete(guard.path()));
     assert_eq!(stage.soon("the loss", guard.lost()), LostReason::ZnodeDeleted);
     drop(stage.rival::<H>());
@@ -185,7 +185,7 @@ fn a_guard_from_a_runtime_that_nobody_drives_is_watched<C: Case>() {
     stage.check_clean(&client);
 }
 
-/// The client's task keeps running, but reaches no server any more.
+/// The client's task keeps running, but can no longer reach a server.
 fn a_guard_from_a_runtime_that_nobody_drives_is_not_held_beside_another<H: Case, W: Case>() {
     let (stage, drivers, still) = (Stage::start(), drivers(), driven_by_callers());
     let is_cut_off = Arc::new(AtomicBool::new(false));
@@ -216,7 +216,8 @@ fn an_acquire_on_a_runtime_that_ends_leaves_nothing<H: Case, W: Case>() {
     let short = driven_by_callers();
     short.block_on(async {
         let waiting = spawn(W::of(&client).acquire().into_future());
-        // The waiter has its place and its watch, besides the rival's.
+        // The wait has begun when the waiter has its place, and its watch in addition to the
+        // rival's watch.
         soon("a wait", async {
             while Session::of(&client).janitor_slots_busy() == 0 || stage.server.watch_count() < 2 {
                 sleep_ms(1).await;
@@ -236,7 +237,7 @@ fn an_acquire_on_a_runtime_that_ends_leaves_nothing<H: Case, W: Case>() {
     stage.check_clean(&client);
 }
 
-/// The smallest executor: one future, one thread, no timers.
+/// Runs a future on the smallest possible executor: one future, one thread, no timers.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -369,10 +370,10 @@ fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<H: Case, 
     stage.check_clean(&client);
 }
 
-/// How the end of a call is awaited.
+/// How the caller awaits the end of a call.
 #[derive(Clone, Copy)]
 enum Caller {
-    /// On a runtime of tokio's without timers and without I/O.
+    /// On a tokio runtime without timers and I/O.
     Bare,
     /// Without any runtime.
     Thread,
@@ -437,7 +438,7 @@ fn deadlines_come_outside_of_tokio<H: Case, W: Case>() {
     deadlines_come_without_timers_on_either_side::<H, W>(Caller::Thread);
 }
 
-/// Only the client's task knows whether a transaction was sent, so the call waits for that task.
+/// Only the client's task knows whether it has sent a transaction, so the call waits for that task.
 #[test]
 fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
     for caller in [Caller::Bare, Caller::Thread] {
@@ -459,14 +460,14 @@ fn a_transaction_without_timers_on_either_side_is_not_sent_too_late() {
     }
 }
 
-/// In virtual time.
+/// This test runs in virtual time.
 fn a_client_that_has_expired_and_does_not_renew_answers_every_call<C: Case>() {
     run(async {
         let world = World::shipped();
         let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
         let side = C::shipped(&client);
         let guard = side.acquire().await.expect("the lock is free");
-        // These calls begin before the session expires, and end after that.
+        // These calls begin before the session expires, and end after the expiry.
         let (mut validated, mut looked) = (Box::pin(guard.validate()), Box::pin(side.inspect()));
         assert!(now(validated.as_mut()).is_none(), "the server has not run yet");
         assert!(now(looked.as_mut()).is_none(), "the server has not run yet");

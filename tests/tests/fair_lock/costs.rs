@@ -207,8 +207,8 @@ fn both_ahead_may_give_up_and_nothing_is_granted() {
     }
 }
 
-/// The deletion of a znode of the same session never grants, so the waiter does not learn early that
-/// it is next.
+/// The deletion of a znode of the same session never grants, so the waiter does not learn early
+/// that it is next.
 #[test]
 fn tasks_of_one_client_watch_only_the_nearest_and_list_once() {
     run(async {

@@ -27,8 +27,8 @@ fn start_with(
     (world, client, guard)
 }
 
-/// Returns the shortest and the longest remaining lease, measured for two minutes after the first
-/// minute.
+/// Returns the shortest and the longest remaining lease within two minutes, which begin after the
+/// lease from the handshake has ended.
 fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
     let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
     world.run_until(MINUTE * 3 / 2, ms(100));
@@ -109,7 +109,8 @@ fn a_short_outage_loses_nothing() {
                 let end = world.now + SECOND * 5;
                 world.run_until(end, ms(50));
                 assert_eq!(world.look(|| guard.state()), LockState::Held, "round {round}");
-                // The guard's own check was committed after the resume, so the lease counts from it.
+                // The guard's own check was committed after the resume, so the lease counts from
+                // it.
                 let left = world.look(|| guard.remaining()).expect("there is a lease");
                 assert!(left > SECOND * 20, "{left:?} remain after the proof");
                 assert_eq!(client.status().connection, round);
@@ -147,8 +148,8 @@ fn a_silent_server_is_left_in_time() {
     }
 }
 
-/// A client that neither holds a lock nor waits for one leaves a silent server no earlier than other
-/// clients.
+/// A client that neither holds a lock nor waits for one leaves a silent server no earlier than
+/// other clients.
 #[test]
 fn a_client_without_locks_waits_for_a_silent_server() {
     let (mut world, client, guard) = start(SECOND * 30, 1000);

@@ -1,4 +1,4 @@
-//! Reading and writing as values, for tests that go through combinations of both.
+//! Reading and writing as values, for tests that iterate over combinations of both.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use zk_tests::case::{Case as _, Reader, Writer};
 
 use self::Access::{Read, Write};
 
-/// How a contender wants the lock.
+/// How a contender acquires the lock.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Access {
-    /// Shared with other readers.
+    /// The contender shares the lock with other readers.
     Read,
-    /// Alone.
+    /// The contender holds the lock alone.
     Write,
 }
 
-/// A guard for either.
+/// A guard of a reader or a writer.
 #[derive(Debug)]
 #[must_use = "a dropped guard releases the lock"]
 pub(crate) enum Holding {
-    /// For reading.
+    /// The guard of a reader.
     Read(ReadGuard),
-    /// For writing.
+    /// The guard of a writer.
     Write(WriteGuard),
 }
 
 impl Access {
-    /// Returns whether the two cannot hold the lock together.
+    /// Returns whether contenders with these accesses cannot hold the lock together.
     pub(crate) fn excludes(self, other: Self) -> bool {
         self == Write || other == Write
     }
 
-    /// Text before the sequence number in the names of such contenders.
+    /// Returns the text before the sequence number in the names of contenders with this access.
     pub(crate) fn mark(self) -> &'static str {
         let mark = match self {
             Read => Reader::MARK,
@@ -72,7 +72,7 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// It is lost, or the check is refused.
+    /// The lock is lost, or the check is refused.
     pub(crate) async fn validate(&self) -> Result<(), LockError> {
         match self {
             Self::Read(guard) => guard.validate().await,
@@ -80,7 +80,7 @@ impl Holding {
         }
     }
 
-    /// Waits for the loss.
+    /// Waits for the loss of the lock.
     pub(crate) async fn lost(&self) -> LostReason {
         match self {
             Self::Read(guard) => guard.lost().await,
@@ -92,7 +92,7 @@ impl Holding {
     ///
     /// # Errors
     ///
-    /// The server refuses it.
+    /// The server refuses the release.
     pub(crate) async fn end(self) -> Result<Released, LockError> {
         match self {
             Self::Read(guard) => guard.release().await,
@@ -104,13 +104,13 @@ impl Holding {
     ///
     /// # Panics
     ///
-    /// If it is lost, or cannot be released.
+    /// If the lock is lost or cannot be released.
     pub(crate) async fn release(self) {
         assert_eq!(self.end().await, Ok(Released::Released));
     }
 }
 
-/// Acquires the lock, for at most that long.
+/// Acquires the lock. The wait is limited if a timeout is given.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ pub(crate) async fn acquire(lock: &RwLock, access: Access) -> Result<Holding, Lo
     acquire_within(lock.clone(), access, None).await
 }
 
-/// Acquires the lock if nothing keeps the contender out.
+/// Acquires the lock if no other contender keeps this one out.
 ///
 /// # Errors
 ///
@@ -152,8 +152,8 @@ pub(crate) async fn try_acquire(
     })
 }
 
-/// True if the paths are of the same place in the queue: a writer that becomes a reader keeps its
-/// place.
+/// Returns whether the paths belong to the same place in the queue: a writer that becomes a reader
+/// keeps its place.
 pub(crate) fn is_same_place(one: &str, other: &str) -> bool {
     one.replace(Write.mark(), Read.mark()) == other.replace(Write.mark(), Read.mark())
 }

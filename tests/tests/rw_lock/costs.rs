@@ -23,7 +23,7 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests() {
             create_directory(&world);
             let client = world.client(FIRST).await;
             let id = session(&client);
-            // The reply to the first request is delayed, and the second has arrived all the same.
+            // The reply to the first request is delayed, but the second request still arrives.
             let slow = Action::Delay(Duration::from_millis(50));
             world.server.inject(at_op(id, OpCode::CREATE2, slow));
             let held = acquire(&World::rw_lock(&client), side).await.expect("the lock is free");
@@ -170,7 +170,8 @@ fn a_try_that_succeeds_is_a_read_and_an_acquire() {
     }
 }
 
-/// All of them watch the writer, and each reads the queue once when the writer's znode is deleted.
+/// All readers watch the writer, and each of them reads the queue once when the writer's znode is
+/// deleted.
 #[test]
 fn a_hundred_readers_behind_a_writer_send_no_more_each_than_one_does() {
     let mut costs = Vec::new();
@@ -202,7 +203,7 @@ fn a_hundred_readers_behind_a_writer_send_no_more_each_than_one_does() {
             world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
         });
     }
-    // The flight of the claim, the flight of the watches, a list, and the release.
+    // The requests are the flight of the claim, the flight of the watches, a list, and the release.
     assert_eq!(costs, [6, 6, 6]);
 }
 
@@ -225,7 +226,7 @@ fn a_writer_behind_a_hundred_readers_lists_when_the_nearest_goes() {
         let client = world.client(FIRST).await;
         let writer = queue_up(&world, &World::rw_lock(&client), Write).await;
         world.server.clear_requests();
-        // The oldest first, since no waiter watches it.
+        // The oldest reader releases first, because no waiter watches it.
         for reader in readers {
             assert!(!writer.is_finished());
             reader.release().await;

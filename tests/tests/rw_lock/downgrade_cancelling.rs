@@ -1,5 +1,5 @@
-//! Downgrades whose future is dropped at every moment, with every cut of the connection around it:
-//! the lock is released, and the waiters get it.
+//! Downgrades whose future is dropped at every moment, with every cut of the connection around that
+//! moment: the lock is released, and the waiters get it.
 
 use std::time::Duration;
 

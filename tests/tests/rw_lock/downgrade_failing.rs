@@ -23,7 +23,7 @@ use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
 use crate::Access::{Read, Write};
 use crate::{granted, queue_up, writer};
 
-/// The guard of a downgrade that was refused for this reason.
+/// Asserts that a downgrade was refused with this code, and returns the writer's guard.
 #[track_caller]
 fn refused(ended: Result<impl Sized, DowngradeError>, code: ErrorCode) -> WriteGuard {
     let Err(DowngradeError { error, guard, .. }) = ended else { panic!("it was not refused") };
@@ -53,7 +53,7 @@ fn a_refused_downgrade_gives_the_writer_back() {
             guard.validate().await.expect("the lock is held");
             sleep_ms(1_000).await;
             assert!(!waiter.is_finished(), "{}", world.trace());
-            // Its znode is watched as before, and a second downgrade works.
+            // The client watches the writer's znode as before, and a second downgrade works.
             let reading = guard.downgrade().await.expect("nothing is in the way");
             granted(waiter).await.release().await;
             release(reading).await;
@@ -112,7 +112,7 @@ fn a_directory_that_was_closed_refuses_the_reader() {
     }
 }
 
-/// The downgrade was applied, its reply is lost, and the retry is refused for another reason.
+/// The downgrade is applied and its reply is lost. The retry is refused for another reason.
 #[test]
 fn a_directory_closed_behind_a_lost_reply_is_no_refusal() {
     run(async {
@@ -206,7 +206,8 @@ fn a_writer_whose_znode_was_deleted_before_is_lost() {
     }
 }
 
-/// The downgrade was applied, its reply is lost, and the reader's znode is gone when it is retried.
+/// The downgrade is applied, its reply is lost, and the reader's znode is gone when the client
+/// retries the downgrade.
 #[test]
 fn a_reader_deleted_behind_a_lost_reply_is_lost() {
     for is_directory in [false, true] {
@@ -229,7 +230,7 @@ fn a_reader_deleted_behind_a_lost_reply_is_lost() {
     }
 }
 
-/// The session ends at the retry, at the read that decides, or in between.
+/// The session ends at the retry, at the read that decides the outcome, or in between.
 #[test]
 fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
     let mut points = 0;
@@ -394,8 +395,9 @@ fn a_lock_that_must_not_be_at_risk_is_lost_by_a_cut_during_a_downgrade() {
     }
 }
 
-/// A client that may not read the znodes learns nothing from the read that decides. It concludes
-/// from the refused name, which only its own lost request can have taken.
+/// A client that may not read the znodes learns nothing from the read that decides the outcome. The
+/// name of the reader's znode is taken, and only the client's own lost request can have created it,
+/// so the client concludes that the downgrade was applied.
 #[test]
 fn a_lost_reply_is_resolved_without_the_right_to_read() {
     run(async {
@@ -414,7 +416,7 @@ fn a_lost_reply_is_resolved_without_the_right_to_read() {
     });
 }
 
-/// The retry, and the read that decides, meet errors too.
+/// The retry, and the read that decides the outcome, also fail.
 #[test]
 fn errors_behind_a_lost_reply_are_survived() {
     let mut points = 0;
@@ -469,8 +471,9 @@ fn profile() -> QueueProfile {
     }
 }
 
-/// A multi that is committed late must not find the writer's znode after the client has looked for
-/// the reader's in vain: it would leave a reader behind.
+/// The writer's znode is removed first. Otherwise a multi that is committed late could still find
+/// it, after the client has found no reader's znode to remove, and would leave a reader's znode
+/// behind.
 #[test]
 fn an_undecided_downgrade_is_removed_by_the_writers_name_first() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);

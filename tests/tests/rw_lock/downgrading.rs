@@ -1,4 +1,5 @@
-//! A writer becomes a reader without a gap, at its place in the queue, with one request.
+//! A writer becomes a reader without releasing the lock, at its place in the queue, with one
+//! request.
 
 use std::time::Duration;
 
@@ -149,7 +150,7 @@ fn the_end_of_the_writers_znode_is_no_loss() {
         run(async {
             let world = World::new();
             let (client, guard) = writer(&world, FIRST).await;
-            // Its znode is watched.
+            // The client needs this time to watch the writer's znode.
             sleep_ms(500).await;
             let (status, lost) = (guard.status(), spawn(guard.lost()));
             world.server.inject(at_op(session(&client), OpCode::MULTI, action.clone()));
@@ -256,7 +257,7 @@ fn a_downgrade_while_disconnected_waits_for_the_connection() {
     });
 }
 
-/// The holder has waited for the lock, so its znode has the watch that the waiter has left.
+/// The holder has waited for the lock, so its znode still has the watch that it set as a waiter.
 #[test]
 fn a_writer_that_has_waited_can_be_downgraded() {
     for ahead in [Read, Write] {
@@ -283,8 +284,8 @@ fn a_writer_that_has_waited_can_be_downgraded() {
     }
 }
 
-/// The outcome of the create was unknown, and its znode was adopted. The final sweep looks for the
-/// names of writers.
+/// The outcome of the create was unknown, and the attempt has adopted the znode. The final sweep
+/// looks for the names of writers.
 #[test]
 fn a_tainted_writer_can_be_downgraded() {
     run(async {

@@ -76,7 +76,8 @@ fn a_renewed_session_keeps_the_lock() {
     }
 }
 
-/// The guard is lost before the server expires the session, so no other contender holds beside it.
+/// The guard is lost before the server expires the session, so no other contender holds the lock at
+/// the same time.
 #[test]
 fn a_holder_in_a_black_hole_is_lost_before_the_next_is_granted() {
     for (ahead, behind) in WAITS {
@@ -100,8 +101,8 @@ fn a_holder_in_a_black_hole_is_lost_before_the_next_is_granted() {
     }
 }
 
-/// The session lives longer than the deadline, because servers count in ticks. The guard does not,
-/// and the waiters get the lock when its znode is removed.
+/// The session lives longer than the guard deadline, because servers count in ticks. The guard is
+/// lost at the deadline, and the waiters get the lock when its znode is removed.
 #[test]
 fn a_lost_guard_lets_the_next_in_when_the_session_comes_back() {
     for (ahead, behind) in WAITS {

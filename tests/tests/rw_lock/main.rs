@@ -25,7 +25,7 @@ use zk_tests::world::{World, sleep_ms};
 use self::access::Access::{self, Read, Write};
 use self::access::{Holding, acquire, acquire_within, is_same_place, try_acquire};
 
-/// A holder, and a contender that has to wait behind it.
+/// A holder, and a contender that must wait behind it.
 const WAITS: [(Access, Access); 3] = [(Write, Read), (Read, Write), (Write, Write)];
 
 /// An acquire that runs as a task.
@@ -40,14 +40,14 @@ async fn join(world: &World, lock: &RwLock, side: Access) -> Waiter {
     waiter
 }
 
-/// Joins the queue, where the contender has to wait.
+/// Joins the queue, in which the contender must wait.
 async fn queue_up(world: &World, lock: &RwLock, side: Access) -> Waiter {
     let waiter = join(world, lock, side).await;
     assert!(!waiter.is_finished(), "{side:?} granted beside a holder\n{}", world.trace());
     waiter
 }
 
-/// The guard of a waiter that has just been granted the lock.
+/// Returns the guard of a waiter that has just been granted the lock.
 async fn granted_now(world: &World, waiter: Waiter) -> Holding {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -56,27 +56,27 @@ async fn granted_now(world: &World, waiter: Waiter) -> Holding {
     granted(waiter).await
 }
 
-/// The guard of a waiter, as soon as the lock is granted.
+/// Waits until the lock is granted, and returns the guard of the waiter.
 async fn granted(waiter: Waiter) -> Holding {
     waiter.await.expect("an acquire does not panic").expect("the lock is granted")
 }
 
-/// A client that holds the lock.
+/// Connects a client that acquires the lock.
 async fn holder(world: &World, seed: u64, side: Access) -> (Client, Holding) {
     let client = world.client(seed).await;
     let held = acquire(&World::rw_lock(&client), side).await.expect("no contender excludes it");
     (client, held)
 }
 
-/// A client that holds the lock for writing.
+/// Connects a client that acquires the lock for writing.
 async fn writer(world: &World, seed: u64) -> (Client, WriteGuard) {
     let client = world.client(seed).await;
     let guard = World::rw_lock(&client).write().await.expect("no contender excludes it");
     (client, guard)
 }
 
-/// Checks that each contender waits for one with a lower number, and each reader for a writer, so
-/// that there is no cycle. Each session of the world must have only one contender.
+/// Checks that each contender waits for a contender with a lower number, and each reader for a
+/// writer, so that there is no cycle. Each session of the world must have only one contender.
 fn check_waits(world: &World) {
     let mut places: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
     for commit in world.server.commits() {

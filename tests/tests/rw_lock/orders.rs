@@ -1,5 +1,5 @@
-//! Every order in which readers and writers can join, downgrade and leave. After each step exactly
-//! those contenders hold the lock that may.
+//! Every order in which readers and writers can join, downgrade and leave. After each step, exactly
+//! the contenders that may hold the lock hold it.
 
 #![expect(clippy::indexing_slicing, reason = "contenders are known by their index")]
 
@@ -17,7 +17,7 @@ enum Step {
     Come(usize),
     /// A writer that holds the lock becomes a reader.
     GiveWay(usize),
-    /// A contender leaves: it releases the lock if it holds it, and gives up if it waits.
+    /// A contender leaves: it releases the lock if it holds the lock, and gives up if it waits.
     Go(usize),
 }
 
@@ -29,7 +29,8 @@ struct Model {
 }
 
 impl Model {
-    /// Returns whether no contender ahead excludes this one, so that it holds the lock.
+    /// Returns whether the contender holds the lock, which is the case if no contender ahead
+    /// excludes it.
     fn holds(&self, who: usize) -> bool {
         let Some(place) = self.queue.iter().position(|(other, _)| *other == who) else {
             return false;
@@ -71,7 +72,7 @@ impl Model {
     }
 }
 
-/// All orders in which these contenders can join, downgrade and leave.
+/// Returns all orders in which these contenders can join, downgrade and leave.
 fn schedules(sides: &[Access], with_downgrades: bool) -> Vec<Vec<Step>> {
     let mut schedules = Vec::new();
     let mut open = vec![(Vec::new(), Model::default())];
@@ -89,7 +90,7 @@ fn schedules(sides: &[Access], with_downgrades: bool) -> Vec<Vec<Step>> {
     schedules
 }
 
-/// A contender that has joined and not left.
+/// A contender that has joined but not left.
 enum Contender {
     Waiting(Waiter),
     Holding(Holding),
@@ -185,7 +186,8 @@ fn check_every_order(contenders: usize, with_downgrades: bool, is_one_session: b
 
 #[test]
 fn in_every_order_of_four_contenders_exactly_those_hold_who_may() {
-    // They join in one order, and each leaves after it has joined: 1 * 3 * 5 * 7.
+    // Contenders join in one order, and each of them leaves after it has joined, so there are 1 * 3
+    // * 5 * 7 orders.
     assert_eq!(check_every_order(CONTENDERS, false, false), 16 * 105);
 }
 

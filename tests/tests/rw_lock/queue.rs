@@ -145,7 +145,7 @@ fn two_namings_refuse_each_other() {
     });
 }
 
-/// The rules are the same with the names of other implementations, also for downgrades.
+/// The rules are the same with the names of other implementations, even for downgrades.
 #[test]
 fn kazoos_names_and_ones_own_work_alike() {
     let own = RwNaming::custom("r-{id}-r-{sequence}", "w-{id}-w-{sequence}").expect("a good form");
@@ -178,7 +178,7 @@ fn a_counter_at_its_end_grants_to_nobody() {
                 let world = World::with(ServerConfig::default().sequence_overflow(overflow));
                 create_directory(&world);
                 world.server.set_create_count(LOCK, i32::MAX - 1);
-                // The last number that still sorts correctly.
+                // This is the last number that still sorts correctly.
                 let (other, held) = holder(&world, SECOND, side).await;
                 assert_eq!(number(held.path()), 2_147_483_646);
                 let client = world.client(FIRST).await;
@@ -220,8 +220,8 @@ fn a_contender_with_the_own_number_is_an_error() {
     }
 }
 
-/// While a writer of Curator's becomes a reader, both its znodes exist side by side. They belong to
-/// one holder, and a writer waits for both. A reader waits for the writer's znode.
+/// While a writer of Curator becomes a reader, it has two znodes at the same time. A writer behind
+/// them waits for both znodes, and a reader waits for the writer's znode.
 #[test]
 fn a_reader_and_a_writer_of_one_number_both_count() {
     for is_writer_first in [false, true] {
@@ -262,7 +262,8 @@ fn a_reader_and_a_writer_of_one_number_both_count() {
     }
 }
 
-/// A writer of Curator's becomes a reader while ours wait. It creates the reader's znode first.
+/// A writer of Curator becomes a reader while contenders of this project wait. It creates the
+/// reader's znode first.
 #[test]
 fn a_downgrade_of_curators_lets_readers_in_and_no_writer() {
     run(async {

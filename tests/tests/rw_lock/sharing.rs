@@ -99,7 +99,8 @@ fn readers_behind_a_writer_enter_together_up_to_the_next_writer() {
     });
 }
 
-/// One comes every 5 ms and holds the lock for 50 ms, so there is always a holder of this kind.
+/// Starts an acquire every 5 ms, and holds the lock for 50 ms each time, so that the lock always
+/// has a holder with this access. Returns the number of grants.
 async fn constant_load(lock: RwLock, side: Access, for_ms: u64) -> usize {
     let mut load = JoinSet::new();
     for _ in 0..for_ms / 5 {
@@ -128,7 +129,7 @@ fn a_constant_load_of_readers_does_not_starve_a_writer() {
             let writer = join(&world, &lock, Write).await;
             assert!(!writer.is_finished(), "readers are there all the time");
             let writing = granted(writer).await;
-            // The contenders ahead release, and the waiter waits for no others.
+            // The contenders ahead release the lock, and the writer waits for no others.
             let waited = client.now().saturating_since(before).as_millis();
             assert!(waited <= 60, "{waited} ms\n{}", world.trace());
             assert_eq!(holders(&world), 1, "alone");
@@ -142,7 +143,8 @@ fn a_constant_load_of_readers_does_not_starve_a_writer() {
     });
 }
 
-/// The contenders that exclude none ahead of them, according to the directory.
+/// Returns the number of contenders that may hold the lock according to the directory, because no
+/// contender ahead excludes them.
 fn holders(world: &World) -> usize {
     let mut names = world.contenders();
     names.sort_by_key(|name| crate::number(name));
@@ -237,7 +239,7 @@ fn try_read_and_try_write_take_only_what_need_not_be_waited_for() {
     }
 }
 
-/// Readers wait for a waiting writer, since readers that overtake it would starve it.
+/// Readers wait for a waiting writer, because it would starve if they overtook it.
 #[test]
 fn try_read_does_not_pass_a_writer_that_waits() {
     run(async {
@@ -254,7 +256,7 @@ fn try_read_does_not_pass_a_writer_that_waits() {
     });
 }
 
-/// Another contender comes between the read of a `try_` and its create.
+/// Another contender arrives between the read of a `try_` call and its create.
 #[test]
 fn a_try_that_is_overtaken_leaves_nothing() {
     for wanted in [Read, Write] {

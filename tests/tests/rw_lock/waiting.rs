@@ -1,4 +1,4 @@
-//! Waiting in the queue, and events meanwhile.
+//! Waiting in the queue, and events during the wait.
 
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ fn a_predecessor_deleted_by_hand_lets_the_waiter_in() {
     }
 }
 
-/// A waiter that is woken still has another contender ahead, whichever of those in between leaves.
+/// A contender between the holder and the last waiter leaves. If this wakes the last waiter, it
+/// still has another contender ahead.
 #[test]
 fn a_middle_contender_that_goes_wakes_nobody_into_the_lock() {
     let queues = [
@@ -121,7 +122,7 @@ fn a_middle_contender_that_goes_wakes_nobody_into_the_lock() {
                 let guard = granted_now(&world, last).await;
                 assert_eq!(guard.state(), LockState::Held);
                 guard.release().await;
-                // One that had to wait is at the end of the queue by now.
+                // The middle contender, if it lost its znode, is now at the end of the queue.
                 if let Some(middle) = middle {
                     drop(granted(middle).await);
                 }
@@ -195,7 +196,8 @@ fn a_directory_deleted_while_waiting_is_made_again() {
     }
 }
 
-/// In a directory that was deleted and created again, another contender has the waiter's number.
+/// The directory was deleted and created again, and another contender in it has the waiter's
+/// number.
 #[test]
 fn a_number_given_to_somebody_else_in_a_new_directory_is_no_error() {
     for (ahead, behind) in WAITS {
@@ -238,7 +240,7 @@ fn expiry_while_waiting_starts_again_in_the_next_session() {
                 } else {
                     world.server.expire(before);
                 }
-                // The session that was swapped expires, and takes its znode with it.
+                // The swapped session expires, and its znode is deleted with it.
                 sleep_ms(30_000).await;
                 assert!(world.server.pending_faults().is_empty());
                 assert!(!waiter.is_finished());

@@ -1,4 +1,5 @@
-//! Busy connections: links that are slow for the requested data, and requests that wait for others.
+//! Busy connections: links that are too slow for the requested data, and requests that wait for
+//! others.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use zk_tests::world::{World, run, sleep_ms};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The server's end of a link that carries this many bytes per millisecond to the client.
+/// Forwards a link that carries this many bytes per millisecond from the server to the client.
 async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
     let (mut from_server, mut to_server) = tokio::io::split(server);
     let (mut from_client, mut to_client) = tokio::io::split(client);
@@ -27,7 +28,7 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
             if to_client.write_all(arrived).await.is_err() {
                 return;
             }
-            // A short rest is sent with the next bytes.
+            // A short remainder takes no time of its own.
             if taken > bytes / 10 {
                 sleep_ms(1).await;
             }
@@ -36,7 +37,7 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
     tokio::join!(requests, replies);
 }
 
-/// A client at the other end of such a link.
+/// Connects a client through such a link.
 async fn client_behind(world: &World, bytes: usize) -> Client {
     let server = world.server.clone();
     Client::builder("in-process")
@@ -57,7 +58,7 @@ async fn client_behind(world: &World, bytes: usize) -> Client {
 
 #[test]
 fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
-    // 100 Mbit/s, and 20.
+    // The links have 100 Mbit/s and 20 Mbit/s.
     for (bytes, reads) in [(12_500, 100), (2_500, 60)] {
         run(async {
             let world = World::new();
@@ -80,7 +81,7 @@ fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
     }
 }
 
-/// The replies that may be pending take longer than a ping may wait for its reply.
+/// The pending replies take longer than a ping may wait for its reply.
 #[test]
 fn a_link_that_is_too_slow_for_pings_loses_no_read() {
     run(async {

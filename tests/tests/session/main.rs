@@ -43,7 +43,7 @@ fn heartbeats_keep_an_idle_session_for_hours() {
         let client = world.client(1).await;
         let session = client.session_id();
         client.create("/e", "", CreateMode::Ephemeral).await.expect("the lock is free");
-        // Less than the patience of a run, more than ten session timeouts.
+        // This is less than the time limit of a run, but more than ten session timeouts.
         sleep_ms(110_000).await;
         assert_eq!(client.session_id(), session);
         assert_eq!(client.status().connection, 1);
@@ -59,7 +59,7 @@ fn every_cut_inside_a_reply_leaves_the_outcome_unknown() {
             let client = world.client(1).await;
             world.server.inject(at_op(OpCode::CREATE2, Action::CutAtReplyByte(bytes)));
             let created = client.create("/a", "x", CreateMode::Persistent).await;
-            // Length, header, path with its length, stat.
+            // The reply consists of its length, the header, the path with its length, and the stat.
             let is_whole = bytes >= 4 + 16 + 4 + 2 + 68;
             match created {
                 Ok(_) => assert!(is_whole, "{bytes} bytes are no reply"),
@@ -154,7 +154,7 @@ fn a_commit_for_one_session_is_never_sent_in_the_next() {
         let over = MultiError::Op(OpError::SessionExpired(Outcome::NotApplied));
         assert_eq!(over.outcome(), Outcome::NotApplied);
         assert_eq!(waiting.await, Err(over.clone()));
-        // There is no session, or another one.
+        // The client has no session, or another one.
         assert_eq!(client.commit_in(first, create("/b")).await, Err(over.clone()));
         connected(&client).await;
         assert_eq!(client.commit_in(first, create("/c")).await, Err(over));
@@ -334,7 +334,7 @@ fn a_request_that_outlives_its_runtime_may_have_been_applied() {
     assert_eq!(error, OpError::Closed(Outcome::NotApplied));
 }
 
-/// A stream that sends nothing before it is flushed, and whose flush takes a while.
+/// A stream that sends nothing until it is flushed, and whose flush takes a while.
 struct Buffered {
     stream: DuplexStream,
     buffer: BytesMut,
@@ -403,9 +403,9 @@ fn a_transport_that_takes_its_time_to_flush_is_flushed() {
 /// Activity of a client on its connection.
 #[derive(Debug, Default)]
 struct Turns {
-    /// When it was woken, and tried to read.
+    /// When the client was woken and tried to read.
     looks: Vec<tokio::time::Instant>,
-    /// Bytes of each write.
+    /// Number of bytes of each write.
     writes: Vec<usize>,
 }
 
@@ -413,7 +413,7 @@ struct Turns {
 struct Recorded {
     stream: DuplexStream,
     turns: Arc<Mutex<Turns>>,
-    /// Bytes that it accepts at a time.
+    /// Number of bytes that the stream accepts at a time.
     takes: usize,
 }
 
@@ -450,7 +450,7 @@ fn lock(turns: &Mutex<Turns>) -> MutexGuard<'_, Turns> {
     turns.lock().expect("no thread panics while it has the lock")
 }
 
-/// A client, and the record of its activity from now on.
+/// Connects a client, and returns it with the record of its activity from now on.
 async fn recorded(world: &World, takes: usize) -> (Client, Arc<Mutex<Turns>>) {
     let turns = Arc::new(Mutex::new(Turns::default()));
     let (server, all) = (world.server.clone(), Arc::clone(&turns));
@@ -476,14 +476,16 @@ fn an_idle_session_wakes_for_its_pings_and_for_nothing_else() {
         let Turns { looks, writes } = std::mem::take(&mut *lock(&turns));
         let mut times = looks.clone();
         times.dedup();
-        // The session timeout is too short for a lease, so that a ping goes out every third of it.
+        // The session timeout is too short for a lease, so the client sends a ping after every
+        // third of it.
         assert_eq!(times.len(), 26, "woken at {times:?}");
         for pair in times.windows(2) {
             let late = (pair[1] - pair[0]).saturating_sub(SESSION_TIMEOUT / 3);
             assert!(late <= Duration::from_millis(1), "tokio counts in milliseconds: {times:?}");
         }
         assert_eq!(writes, [4 + 8; 26], "a ping is a length, an xid and an opcode");
-        // Twice for the timer and twice for the reply, each time until nothing is left to do.
+        // The client reads twice for the timer and twice for the reply, each time until nothing is
+        // left to do.
         assert!(looks.len() <= 5 * times.len(), "{} looks for {} pings", looks.len(), times.len());
         assert_eq!(client.state(), SessionState::Connected);
     });
@@ -498,7 +500,8 @@ fn requests_of_one_turn_leave_in_one_write() {
         for asked in asked {
             assert!(asked.await.expect("the root can be read").is_some());
         }
-        // A length, an xid, an opcode, a path with its length, and no watch.
+        // Each request consists of a length, an xid, an opcode, a path with its length, and a flag
+        // for no watch.
         assert_eq!(lock(&turns).writes, [100 * (4 + 8 + 5 + 1)]);
     });
 }
@@ -513,7 +516,7 @@ fn a_transport_that_takes_few_bytes_at_a_time_gets_all_of_them_in_order() {
             for index in 0..200 {
                 let data = index.to_string().repeat(index % 50);
                 asked.push(client.create(&format!("/{index}"), data, CreateMode::Persistent));
-                // Some are submitted while others are in flight.
+                // Some requests are submitted while others are in flight.
                 if index % 20 == 0 {
                     tokio::task::yield_now().await;
                 }

@@ -12,9 +12,10 @@ pub(crate) struct FileRule {
     pub(crate) name: &'static str,
     /// Whether the rule applies to the file with this path.
     pub(crate) applies: fn(&str) -> bool,
-    /// Takes the path and the text of a file, and describes what is wrong.
+    /// Takes the path and the text of a file, and describes each violation.
     pub(crate) check: fn(&str, &str) -> Vec<String>,
-    /// A rule that applies to fewer files fails: files have moved, or `applies` is wrong.
+    /// The minimum number of files that the rule applies to. If it applies to fewer files, then
+    /// files have moved, or `applies` is wrong.
     pub(crate) met_min: usize,
     /// Paths and texts that the rule must catch.
     pub(crate) bad: &'static [(&'static str, &'static str)],
@@ -46,7 +47,7 @@ pub(crate) const FILE_RULES: &[FileRule] = &[
         applies: is_rust,
         check: file_is_short,
         met_min: 20,
-        // The limits have a test of their own.
+        // The limits have their own test.
         bad: &[("crates/a/src/lib.rs", LINES_1024)],
         good: &[("crates/a/src/lib.rs", "//! Doc.\n")],
     },
@@ -188,7 +189,7 @@ fn begins_with_module_doc(_: &str, text: &str) -> Vec<String> {
 pub(crate) fn file_is_short(path: &str, text: &str) -> Vec<String> {
     let limit = match path.split('/').collect::<Vec<_>>()[..] {
         ["crates", _, "src", ..] => SOURCE_LINES_MAX,
-        // An example shows one lock, and fits on a screen.
+        // An example shows one lock and fits on a screen.
         ["crates", "zk-recipes", "examples", ..] => EXAMPLE_LINES_MAX,
         _ => OTHER_LINES_MAX,
     };
@@ -196,8 +197,9 @@ pub(crate) fn file_is_short(path: &str, text: &str) -> Vec<String> {
     if lines <= limit { vec![] } else { vec![format!("has {lines} lines, the limit is {limit}")] }
 }
 
-/// The doc of a public function that can be awaited says what happens when the future is dropped
-/// and when the connection is lost, and which errors it returns; or it names another one that does.
+/// Checks that the documentation of a public function that can be awaited says what happens when
+/// the future is dropped and when the connection is lost, and which errors it returns, or refers to
+/// another function whose documentation does.
 fn awaitables_are_documented(_: &str, text: &str) -> Vec<String> {
     const KINDS: [&str; 5] =
         ["async fn", "impl Future", "-> Acquire<", "-> TryAcquire<", "-> Run<"];
@@ -272,12 +274,13 @@ fn machine_is_pure(_: &str, text: &str) -> Vec<String> {
     forbid(&code(text).replace("feature = \"tokio\"", ""), &outside)
 }
 
-/// Only modules named `machine` are checked to be pure, so no machine may be elsewhere.
+/// Checks that no state machine is outside of the modules named `machine`, because only these
+/// modules are checked for purity.
 fn implements_no_machine(_: &str, text: &str) -> Vec<String> {
     let code = code(text);
     let lines = (1..).zip(code.lines().map(str::trim));
     let is_machine = |line: &str| {
-        // A type without values decides nothing.
+        // A type without values makes no decisions.
         line.starts_with("impl")
             && line.contains("Machine for ")
             && !line.contains(" for Infallible")

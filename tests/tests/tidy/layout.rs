@@ -1,16 +1,16 @@
-//! What the rules know about folders, limits and names: the place to change when code moves.
+//! The folders, limits and names that the rules use. If you move code, change them here.
 
 /// Crates that have state machines. A module named `machine` is pure, wherever it is in a crate.
 pub(crate) const MACHINE_CRATES: &[&str] = &["zk-recipes", "zk-session"];
 
-/// How many files are in modules named `machine`. Lower it only when such files are removed: if
-/// they were renamed, the rules for machines would no longer apply to them.
+/// The minimum number of files in modules named `machine`. Lower it only when such files are
+/// removed: if they were renamed, the rules for machines would no longer apply to them.
 pub(crate) const MACHINE_FILES_MIN: usize = 64;
 
-/// The modules that may create tasks, and the folders that are no library.
+/// The modules that may create tasks, and the folders that do not belong to a library.
 pub(crate) const SPAWNERS: &[&str] = &["driver", "net", "examples", "tests", "zk-bench"];
 
-/// Where Rust sources are.
+/// The folders with Rust sources.
 pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_targets/", "tests/"];
 
 pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
@@ -34,8 +34,7 @@ pub(crate) fn is_machine(path: &str) -> bool {
     path.ends_with(".rs") && modules.iter().any(|part| part.trim_end_matches(".rs") == "machine")
 }
 
-/// Returns whether the file belongs to the sources of a crate, and to none of its modules
-/// `machine`.
+/// Returns whether the file belongs to the sources of a crate, but not to a module named `machine`.
 pub(crate) fn is_outside_machines(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts[..], ["crates", _, "src", ..]) && path.ends_with(".rs") && !is_machine(path)

@@ -1,9 +1,9 @@
-//! The rules of the repository that no compiler checks, as an ordinary test.
+//! The rules of the repository that the compiler does not check, as an ordinary test.
 //!
-//! A rule is a function over a file, or over all files, that describes what is wrong. The tables of
-//! rules give each one inputs that it must catch and inputs that it must accept. A rule for files
-//! also states to how many files it applies at least, since a rule that applies to none proves
-//! nothing. `layout` is the place for the names of folders.
+//! A rule is a function that takes one file or all files, and describes violations. The tables of
+//! rules contain inputs that each rule must catch and inputs that it must accept. A rule for files
+//! also states the minimum number of files that it applies to, because a rule that applies to no
+//! file proves nothing. The names of folders belong in `layout`.
 
 mod cycles;
 mod file_rules;
@@ -120,7 +120,7 @@ struct File {
     text: String,
 }
 
-/// Returns every text file of the repository, in the order of their paths.
+/// Returns all text files of the repository, in the order of their paths.
 fn repository() -> Vec<File> {
     // The variable at run time takes precedence: if checkouts share a target folder, the binary may
     // have been built in another one.

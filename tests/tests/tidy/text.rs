@@ -1,4 +1,4 @@
-//! Looking for words in source text.
+//! Searches for words in source text.
 
 /// Reports each line that contains one of the words as a whole identifier.
 pub(crate) fn forbid(text: &str, words: &[&str]) -> Vec<String> {
@@ -21,7 +21,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// The text without line comments; it keeps its line numbers.
+/// Removes line comments from the text, but keeps the line numbers.
 pub(crate) fn code(text: &str) -> String {
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")

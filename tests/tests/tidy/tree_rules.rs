@@ -1,4 +1,4 @@
-//! Rules that the files follow together.
+//! Rules for the tree of all files.
 
 use super::{
     File,
@@ -7,7 +7,7 @@ use super::{
 
 pub(crate) struct TreeRule {
     pub(crate) name: &'static str,
-    /// Takes all files, and describes what is wrong.
+    /// Takes all files, and describes each violation.
     pub(crate) check: fn(&[File]) -> Vec<String>,
     /// Trees that the rule must catch, as paths and texts.
     pub(crate) bad: &'static [&'static [(&'static str, &'static str)]],
@@ -69,7 +69,8 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
     },
 ];
 
-/// A second one would replace the first for its crate, and silently lift every ban.
+/// Checks that there is only one Clippy configuration. A second one would replace the first for its
+/// crate, and silently lift every ban.
 fn clippy_is_configured_once(files: &[File]) -> Vec<String> {
     let is_config =
         |file: &&File| matches!(file.path.rsplit('/').next(), Some("clippy.toml" | ".clippy.toml"));
@@ -80,7 +81,8 @@ fn clippy_is_configured_once(files: &[File]) -> Vec<String> {
     vec![format!("the only clippy.toml must be the one at the root, not {found:?}")]
 }
 
-/// If the modules were renamed, the rules for machines would not apply to them.
+/// Checks that the crates still have modules named `machine`. If the modules were renamed, the
+/// rules for machines would not apply to them.
 fn crates_have_machines(files: &[File]) -> Vec<String> {
     let mut problems = Vec::new();
     for name in MACHINE_CRATES {
@@ -120,18 +122,20 @@ fn links_lead_somewhere(files: &[File]) -> Vec<String> {
     problems
 }
 
-/// The files a Markdown page links to, as paths from the root.
+/// Returns the files that a Markdown page links to, as paths from the root.
 fn links(page: &File) -> impl Iterator<Item = String> {
     let targets = page.text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     targets
         .filter_map(|target| target.split('#').next())
-        // Without either it is a Rust item, which rustdoc checks, or code in brackets.
+        // A target without a dot or a slash is a Rust item, which rustdoc checks, or code in
+        // brackets.
         .filter(|target| target.contains(['.', '/']))
         .filter(|target| !target.contains("::") && !target.contains("//"))
         .map(|target| resolve(&page.path, target))
 }
 
-/// A target outside of the repository keeps its `..`, so that no file matches it.
+/// Converts the target of a link to a path from the root. A target outside of the repository keeps
+/// its `..`, so that no file matches it.
 fn resolve(page: &str, target: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();

@@ -1,5 +1,5 @@
-//! An attempt has a span, and all its events are inside, including those of its keeper and of the
-//! janitor after its caller is gone.
+//! An attempt has a span, which contains all its events, including events of its keeper, and of the
+//! janitor after the caller is gone.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
@@ -52,7 +52,7 @@ impl Recorder {
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Spans of attempts in the order of their creation, each once.
+    /// Returns the spans of attempts in the order of their creation, without duplicates.
     fn attempts(&self) -> Vec<String> {
         self.with(|seen| {
             let spans = seen.spans.values();
@@ -60,7 +60,7 @@ impl Recorder {
         })
     }
 
-    /// Attempts with such an event in their spans.
+    /// Returns the attempts whose spans contain an event with this message.
     fn attempts_that(&self, message: &str) -> Vec<String> {
         self.with(|seen| {
             let events = seen.events.iter().filter(|(_, event)| event.contains(message));
@@ -129,7 +129,7 @@ fn traced(scenario: impl Future<Output = ()>) -> Recorder {
     recorder
 }
 
-/// A lock whose contenders have this identity.
+/// Creates a lock whose contenders have the identity `IDENTITY`.
 fn lock<C: Case>(client: &Client) -> C {
     C::with(client, |lock| lock.identity(IDENTITY))
 }
@@ -181,7 +181,7 @@ fn what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span<H: Case, W: Ca
                 sleep_ms(200).await;
                 waiter.abort();
             }
-            // The janitor sweeps once more for an attempt whose outcome is in doubt.
+            // The janitor sweeps once more for an attempt with an unknown outcome.
             partition(&world, 100);
             sleep_ms(3_000).await;
             drop(held);

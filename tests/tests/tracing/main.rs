@@ -1,4 +1,4 @@
-//! Tracing: spans for session and connection, and no secrets anywhere.
+//! Tracing: spans for sessions and connections, and no secrets anywhere.
 
 mod attempts;
 mod outage;
@@ -96,7 +96,7 @@ fn session_and_connection_have_spans_and_secrets_stay_out() {
     let text = recorder.text();
     assert!(text.contains("zk_session hosts=in-process:2181 chroot=/app"), "{text}");
     assert!(text.contains("zk_connection host=in-process:2181"), "{text}");
-    // The test server's session passwords are 16 bytes, which would be shown escaped or as a list.
+    // The test server's session passwords have 16 bytes, which would be shown escaped or as a list.
     for shown in [&text, &described] {
         assert!(!shown.contains(PASSWORD) && !shown.contains("user:"), "{shown}");
         assert!(!shown.contains("password") && !shown.contains("passwd"), "{shown}");

@@ -1,4 +1,4 @@
-//! A long outage: log lines stay short and rare, and name the cause.
+//! A long outage: log lines remain short and rare, and name the cause.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -146,7 +146,7 @@ fn an_outage_is_told_once_a_minute_with_its_cause_and_so_is_its_end() {
         }
         assert!(lines_of_outage.len() < warnings.len() + 5, "{lines_of_outage:#?}");
         assert!(count > 100);
-        // The end of the outage.
+        // The outage ends.
         is_off.store(false, Relaxed);
         sleep_ms(30_000).await;
         let end = lines.take();

@@ -1,12 +1,12 @@
-//! Files and what they depend on; finds cycles and describes them.
+//! The graph of files and their dependencies. It finds cycles and describes them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Default)]
 pub(crate) struct Graph {
-    /// The first edge between each two files.
+    /// The first edge between each pair of files.
     edges: BTreeMap<(String, String), Edge>,
-    /// Two files of one unit, and why they are.
+    /// Pairs of files that form one unit, and the reason.
     joins: Vec<(String, String, String)>,
 }
 
@@ -27,12 +27,12 @@ impl Graph {
         self.edges.contains_key(&(from.to_owned(), to.to_owned()))
     }
 
-    /// Makes the units of two files one.
+    /// Joins the units of two files.
     pub(crate) fn join(&mut self, a: &str, b: &str, reason: &str) {
         self.joins.push((a.to_owned(), b.to_owned(), reason.to_owned()));
     }
 
-    /// Descriptions of the shortest cycles, so many that every unit in a cycle is in one of them.
+    /// Describes the shortest cycles, so that every unit in a cycle occurs in one of them.
     pub(crate) fn cycles(&self) -> Vec<String> {
         let units = self.units();
         let mut covered = BTreeSet::new();
@@ -49,7 +49,7 @@ impl Graph {
         described
     }
 
-    /// Returns the name of each file's unit, which is the first of its files.
+    /// Returns the name of each file's unit, which is the name of the first file in the unit.
     fn units(&self) -> BTreeMap<&str, &str> {
         let files = self.edges.keys().flat_map(|(from, to)| [&**from, &**to]);
         let mut units: BTreeMap<&str, &str> = files.map(|file| (file, file)).collect();
@@ -70,7 +70,7 @@ impl Graph {
 
     fn shortest_cycle(&self, start: &str, units: &BTreeMap<&str, &str>) -> Option<Vec<&Edge>> {
         let unit = |file: &str| units.get(file).copied().unwrap_or_default();
-        // The edge by which the search has entered each unit.
+        // The edge through which the search has entered each unit.
         let mut entered: BTreeMap<&str, &Edge> = BTreeMap::new();
         let mut queue = VecDeque::from([start]);
         while let Some(current) = queue.pop_front() {

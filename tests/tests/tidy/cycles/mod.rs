@@ -1,23 +1,23 @@
-//! No crate has a cycle of modules.
+//! The rule that no crate has a cycle of modules.
 //!
 //! The unit is a file. A file depends on the files that define what it imports or mentions; a
 //! re-export stands for the definition behind it, so a detour through `lib.rs` hides nothing.
 //! Three things do not count:
 //!
-//! - Declarations and re-exports of what lies below: `mod child; pub use child::Item;` gives an
-//!   item its public path. A parent that uses the item itself depends on the child.
-//! - Modules, functions and imports that only tests have.
+//! - Declarations and re-exports of child modules: `mod child; pub use child::Item;` gives an item
+//!   its public path. A parent that uses the item itself depends on the child.
+//! - Modules, functions and imports that exist only in tests.
 //! - Names of modules: `use crate::child;` counts where a path continues after `child`.
 //!
-//! A child may depend on its parent, or the parent on its child, but not each on the other: types
-//! that children share belong in a file below them, and what drives the children in a file above.
+//! A child may depend on its parent, or the parent on its child, but not both: types that children
+//! share belong in a file below them, and code that drives the children in a file above them.
 //!
 //! An inherent `impl` may be spread over child files (`impl super::Session`). Its methods can be
 //! called without a path, so the calls are invisible here; therefore such a file and the file that
-//! defines the type count as one unit, which is allowed what a single file is allowed, and which
-//! must not be part of a longer cycle.
+//! defines the type count as one unit. The rules for a single file apply to the unit, so it must
+//! not be part of a longer cycle.
 //!
-//! [`ALLOWED_PAIRS`] lists the pairs of files that may know each other.
+//! [`ALLOWED_PAIRS`] lists the pairs of files that may depend on each other.
 
 mod graph;
 mod paths;
@@ -100,7 +100,7 @@ fn add_edges(krate: &Crate, id: ModuleId, graph: &mut Graph) {
     }
 }
 
-/// The modules that define what is mentioned.
+/// Returns the modules that define the mentioned item.
 fn targets(krate: &Crate, id: ModuleId, mention: &Mention) -> BTreeSet<ModuleId> {
     if mention.kind == MentionKind::Invocation
         && let [name] = &mention.path[..]

@@ -1,19 +1,20 @@
-//! Which file defines what a path names.
+//! Resolves a path to the module that defines the item.
 
 use super::sources::{Crate, Module, ModuleId, Name};
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Target {
-    /// Something that this module defines.
+    /// An item that this module defines.
     Item(ModuleId),
     Module(ModuleId),
-    /// Something of another crate.
+    /// An item of another crate.
     External,
 }
 
-/// What `path` leads to when `from` mentions it; several targets if a name stands for several
-/// things. Nothing if its first name is not in scope, as with local variables and the prelude.
+/// Returns the targets of `path` when `from` mentions it. There are several targets if a name has
+/// several meanings, and none if the first name is not in scope, as with local variables and the
+/// prelude.
 pub(crate) fn resolve(krate: &Crate, from: ModuleId, path: &[String]) -> Vec<Target> {
     follow(krate, from, path, IMPORTS_MAX)
 }
@@ -36,9 +37,9 @@ fn follow(krate: &Crate, from: ModuleId, path: &[String], imports_left: usize) -
                 }
                 match targets.first() {
                     Some(Target::Module(inner)) => at = *inner,
-                    // A variant, a method or another associated item follows.
+                    // The next name is a variant, a method or another associated item.
                     Some(target) => return vec![*target],
-                    // A macro has generated it, or an enum is imported as a whole.
+                    // A macro has generated the name, or a glob imports the variants of an enum.
                     None if is_inside => return vec![Target::Item(at)],
                     None => return vec![],
                 }
@@ -84,11 +85,13 @@ fn look_up(
         }
     }
     if !is_last {
-        // Only a module can have both: a function of the same name is not followed by `::`.
+        // If the path continues, the name means the module: a function with the same name is not
+        // followed by `::`.
         targets.sort_by_key(|target| !matches!(target, Target::Module(_)));
     }
     targets
 }
 
-/// Imports may name each other in a circle: `use a::x` in `b` and `use b::x` in `a`.
+/// The maximum number of imports to follow, because imports may refer to each other in a circle:
+/// `use a::x` in `b` and `use b::x` in `a`.
 const IMPORTS_MAX: usize = 16;

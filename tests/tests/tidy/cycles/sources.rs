@@ -1,4 +1,5 @@
-//! The modules of a crate: which names each defines or imports, and which paths each mentions.
+//! The modules of a crate: the names that each module defines or imports, and the paths that it
+//! mentions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +14,7 @@ use syn::{
 pub(crate) type ModuleId = usize;
 
 pub(crate) struct Crate {
-    /// The first one is the root.
+    /// All modules. The first one is the root.
     pub(crate) modules: Vec<Module>,
     /// The module that defines a macro by example, by the macro's name.
     pub(crate) macros: HashMap<String, ModuleId>,
@@ -29,7 +30,7 @@ pub(crate) struct Module {
     pub(crate) parent: Option<ModuleId>,
     /// The path from the root of the repository. An inline module shares the file of its parent.
     pub(crate) file: String,
-    /// A name may stand for several things, for example for a function and for a module.
+    /// The names in scope. A name may have several meanings, for example a function and a module.
     pub(crate) names: BTreeMap<String, Vec<Name>>,
     /// The modules (or enums) of which this module imports everything.
     pub(crate) globs: Vec<Vec<String>>,
@@ -39,10 +40,10 @@ pub(crate) struct Module {
 }
 
 pub(crate) enum Name {
-    /// Anything that is defined here, except for a module.
+    /// An item that is defined here, but is not a module.
     Item,
     Module(ModuleId),
-    /// The path is relative to the module that imports it.
+    /// An imported item. The path is relative to the importing module.
     Import(Vec<String>),
 }
 
@@ -63,7 +64,7 @@ pub(crate) enum MentionKind {
     Invocation,
 }
 
-/// Reads all modules of the crate with this root file, except for those that only tests have.
+/// Reads all modules of the crate with this root file, except for modules that exist only in tests.
 pub(crate) fn read(root: &str, text_of: &dyn Fn(&str) -> Option<String>) -> Crate {
     let mut reader = Reader {
         text_of,
@@ -128,8 +129,8 @@ impl Reader<'_> {
         self.add_name(name.to_string(), Name::Item);
     }
 
-    /// A macro in the place of an item: what it defines is not known, but macros that declare
-    /// types commonly repeat the keyword.
+    /// Guesses the items that a macro invocation defines. Macros that declare types commonly repeat
+    /// the keyword.
     fn define_of_macro(&mut self, item: &ItemMacro) {
         if let Some(name) = &item.ident {
             self.found.macros.insert(name.to_string(), self.module);
@@ -192,12 +193,13 @@ impl Reader<'_> {
         self.mention(kind, path, line_of(ident));
     }
 
-    /// Paths in the arguments or the definition of a macro, which `syn` does not parse.
+    /// Collects the paths in the arguments or the definition of a macro, which `syn` does not
+    /// parse.
     fn scan(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;
         let mut tokens = tokens.into_iter().peekable();
-        // What precedes the next identifier.
+        // Whether a dot or a dollar sign precedes the next identifier.
         let (mut is_field, mut is_variable) = (false, false);
         while let Some(token) = tokens.next() {
             match token {
@@ -218,7 +220,8 @@ impl Reader<'_> {
                     }
                 }
                 TokenTree::Punct(mark) if mark.as_char() == ':' && !path.is_empty() => {
-                    // The second colon; anything but an identifier after it ends the path.
+                    // This skips the second colon. Anything but an identifier after it ends the
+                    // path.
                     tokens.next();
                     if !matches!(tokens.peek(), Some(TokenTree::Ident(_))) {
                         self.end_of_path(&mut path, line);
@@ -307,7 +310,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         self.scan(invoked.tokens.clone());
     }
 
-    /// The arguments of attributes are no code of this crate.
+    /// Skips attributes, because their arguments are not code of this crate.
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
 
@@ -340,12 +343,13 @@ fn line_of(ident: &Ident) -> usize {
     ident.span().start().line
 }
 
-/// `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// Returns whether the attributes contain `#[test]`, `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let mut is_found = attribute.path().is_ident("test");
         if attribute.path().is_ident("cfg") {
-            // Anything but a list of conditions cannot be the condition `test`.
+            // An error is ignored: an attribute that is not a list of conditions cannot contain the
+            // condition `test`.
             let _ = attribute.parse_nested_meta(|condition| {
                 is_found |= condition.path.is_ident("test");
                 if condition.path.is_ident("all") {

@@ -1,4 +1,5 @@
-//! The check finds the cycles of small made-up crates, and accepts the crates without one.
+//! Tests that the check finds the cycles of small made-up crates, and accepts crates without
+//! cycles.
 
 use super::{File, Pair, cycles, roots};
 
