@@ -19,9 +19,11 @@ pub struct ConnectRequest {
     pub timeout_ms: i32,
     /// Session to resume; [`SessionId::NONE`] requests a new one.
     pub session_id: SessionId,
-    /// Password of that session. For a new session, clients send 16 zero bytes by convention.
+    /// Password of the session to resume. For a new session, clients send 16 zero bytes by
+    /// convention.
     pub password: Bytes,
-    /// Whether the client accepts a read-only server. `None` omits the field, as before 3.4.
+    /// Whether the client accepts a read-only server. `None` omits the field, as clients before 3.4
+    /// do.
     pub read_only: Option<bool>,
 }
 
@@ -41,11 +43,12 @@ pub struct ConnectResponse {
     pub read_only: Option<bool>,
 }
 
-/// Implements what both handshake records need, for the fields before `password`.
+/// Implements both handshake records, given their fields before `password`.
 ///
-/// `record!` does not fit. The last field is optional: peers before 3.4 end the record before
-/// `read_only`, and a server omits it from its response if the request omitted it. And the password
-/// must stay out of logs, because it is sufficient to take over the session.
+/// The macro `record!` cannot define these records. The last field is optional: peers before 3.4
+/// end the record before `read_only`, and a server omits it from its response if the request
+/// omitted it. The password must also stay out of logs, because it is sufficient to take over the
+/// session.
 macro_rules! handshake_record {
     ($name:ident { $( $field:ident ),* }) => {
         impl Record for $name {

@@ -68,7 +68,7 @@ impl CreateMode {
 pub struct Ttl(i64);
 
 impl Ttl {
-    /// Creates a TTL from milliseconds. Returns `None` outside the legal range.
+    /// Creates a TTL from milliseconds. Returns `None` if `ms` is outside the legal range.
     pub fn from_millis(ms: i64) -> Option<Self> {
         (1..1 << 40).contains(&ms).then_some(Self(ms))
     }
@@ -90,7 +90,8 @@ pub struct CreateRequest {
     pub acl: Vec<Acl>,
     /// The kind of znode.
     pub mode: CreateMode,
-    /// Whether the reply contains the stat. Replies for containers and TTL znodes always do.
+    /// Whether the reply contains the stat. Replies for containers and TTL znodes always contain
+    /// it.
     pub with_stat: bool,
 }
 
@@ -136,7 +137,7 @@ impl CreateRequest {
     /// # Errors
     ///
     /// Returns [`DecodeErrorKind::IllegalFlags`] or [`DecodeErrorKind::IllegalTtl`] for requests
-    /// that a server refuses with `BAD_ARGUMENTS`, and other kinds if the bytes are not such a
+    /// that a server refuses with `BAD_ARGUMENTS`, and other kinds if the bytes are not a valid
     /// record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         let path = input.field("CreateRequest", "path")?;

@@ -68,7 +68,7 @@ record! {
     pub struct Acl {
         /// The permissions that the entry grants.
         perms: Permissions,
-        /// The identity to which it grants them.
+        /// The identity that receives these permissions.
         id: Id,
     }
 }

@@ -13,7 +13,7 @@ pub struct DecodeError {
     /// Where the offending value (a field, or an element of a vector) begins in the payload of its
     /// frame.
     pub offset: usize,
-    /// The innermost record that was being read; empty outside of a record. It has the name of the
+    /// The innermost record that was being read; empty outside of a record. This is the name of the
     /// type in this crate, or the name in `zookeeper.jute` if this crate has no such type.
     pub record: &'static str,
     /// The field of that record; empty outside of a record.
@@ -55,7 +55,7 @@ pub enum DecodeErrorKind {
         /// How many bytes are left.
         have: usize,
     },
-    /// An opcode is unknown to this crate, or not allowed in this place.
+    /// An opcode is unknown to this crate, or not allowed here.
     #[error("opcode {0} is not expected here")]
     UnexpectedOp(i32),
 }

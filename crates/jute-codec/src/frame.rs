@@ -30,8 +30,8 @@ impl FrameDecoder {
     /// How many bytes of an oversized payload are kept: the length of a reply header.
     pub const HEAD: usize = 16;
 
-    /// Creates a decoder that reports payloads longer than `limit` bytes as oversized. A `limit`
-    /// below [`HEAD`](Self::HEAD) is raised to it.
+    /// Creates a decoder that reports payloads longer than `limit` bytes as oversized. If `limit`
+    /// is below [`HEAD`](Self::HEAD), the limit is `HEAD`.
     pub fn new(limit: usize) -> Self {
         Self { limit: limit.max(Self::HEAD), skip: 0 }
     }
@@ -40,8 +40,8 @@ impl FrameDecoder {
     ///
     /// # Errors
     ///
-    /// Fails if the length is negative. Nothing after it can be trusted, so the caller must close
-    /// the connection.
+    /// Fails if the length is negative. The bytes after it cannot be trusted, so the caller must
+    /// close the connection.
     #[allow(clippy::should_implement_trait, reason = "it takes the buffer as an argument")]
     pub fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Frame>, FrameError> {
         if self.skip > 0 {

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// Identifies a session. Printed in hexadecimal, as servers log it.
+/// Identifies a session. A session id is printed in hexadecimal, as in the logs of servers.
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SessionId(pub i64);
 
 impl SessionId {
-    /// The protocol's 0. In a handshake request it asks for a new session, in the response it means
-    /// that the session has expired, and in a stat it means that the znode is not ephemeral.
+    /// The protocol's 0. In a handshake request, 0 asks for a new session. In the response, it
+    /// means that the session has expired. In a stat, it means that the znode is not ephemeral.
     pub const NONE: Self = Self(0);
 }
 
-/// Identifies a transaction. Zxids are ordered across the whole ensemble. Printed in hexadecimal,
-/// as servers log them.
+/// Identifies a transaction. Zxids are ordered across the whole ensemble. They are printed in
+/// hexadecimal, as in the logs of servers.
 #[derive(Clone, Copy, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Zxid(pub i64);
 
@@ -23,12 +23,12 @@ impl Zxid {
     pub const NONE: Self = Self(-1);
 }
 
-/// Counts the changes of a znode's data, of its access control list, or of its set of children.
+/// Counts the changes to a znode's data, its access control list, or its set of children.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Version(pub i32);
 
 impl Version {
-    /// The protocol's -1. As an expected version it matches every version.
+    /// The protocol's -1. As an expected version, it matches every version.
     pub const ANY: Self = Self(-1);
 }
 

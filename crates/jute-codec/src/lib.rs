@@ -16,8 +16,8 @@
 //!   where. It never panics. Memory use grows with the bytes received, not with the lengths and
 //!   counts that they claim: decoding reserves at most 40 bytes for each byte of input, plus a
 //!   kilobyte.
-//! - Types for numbers of the protocol ([`ErrorCode`], [`OpCode`], ...) accept any value: an unknown
-//!   number from a newer peer is data, not an error.
+//! - Types for numbers of the protocol ([`ErrorCode`], [`OpCode`], ...) accept any value: an
+//!   unknown number from a newer peer is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
 //! - Buffers ([`bytes::Bytes`]) and text ([`bytestring::ByteString`]) are slices of the input. The
 //!   names in a list of children share one slice ([`NameList`]).

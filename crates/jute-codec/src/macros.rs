@@ -1,5 +1,5 @@
-//! `record!` keeps a record as short as its declaration in `zookeeper.jute`. `wire_enum!` defines
-//! numbers of the protocol that may get new values in newer peers.
+//! With `record!`, the definition of a record is as short as its declaration in `zookeeper.jute`.
+//! `wire_enum!` defines numbers of the protocol that may get new values in newer peers.
 
 /// Defines a record: a struct whose fields are written in the order of declaration.
 macro_rules! record {

@@ -1,6 +1,6 @@
 //! Multi and multiRead: lists of headers and records. A header with `done` set ends the list.
 //!
-//! Source: `MultiOperationRecord` and `MultiResponse`. There is no count. Servers read `type` and
+//! Source: `MultiOperationRecord` and `MultiResponse`. A list has no count. Servers read `type` and
 //! `done` of a header, and recognize the end by `done` alone.
 
 use bytes::{Bytes, BytesMut};
@@ -63,8 +63,8 @@ pub enum MultiResult {
     /// The znode was deleted.
     Delete,
     /// The multi failed, and nothing was applied. `OK` means that this operation would have
-    /// succeeded, `RUNTIME_INCONSISTENCY` that it was not reached. Any other code is the reason for
-    /// the failure.
+    /// succeeded, and `RUNTIME_INCONSISTENCY` means that it was not reached. Any other code is the
+    /// reason for the failure.
     Error(ErrorCode),
     /// The data was replaced. Contains the stat right after this operation.
     SetData(Stat),
@@ -234,7 +234,7 @@ pub(crate) fn decode_read_results(input: &mut Reader) -> Result<Vec<ReadResult>,
     })
 }
 
-/// The field `err` of headers in requests and of headers that end a list.
+/// The value of the field `err` in headers of requests, and in headers that end a list.
 const NO_RESULT: ErrorCode = ErrorCode(-1);
 
 fn begin(op: OpCode, err: ErrorCode, out: &mut BytesMut) {

@@ -14,7 +14,7 @@ use crate::wire::{Reader, Record, encode_buffer, length_prefix};
 /// Lists can be long, and callers often look for a single name. Decoding therefore validates the
 /// whole list but allocates nothing per name: iterating borrows the names as `&str`. Iterating by
 /// value returns reference-counted slices that keep the whole list in memory, so copy the names
-/// that you keep for long.
+/// that you keep for a long time.
 ///
 /// ```
 /// use bytestring::ByteString;
@@ -252,7 +252,8 @@ impl Builder {
     }
 }
 
-/// Number of digits of a length in the text of a list, which is its number of bytes on the wire.
+/// Number of digits of a length in the text of a list. It is also the number of bytes of a length
+/// on the wire.
 const DIGITS: usize = 4;
 /// The base of the digits.
 const BASE: u8 = 128;

@@ -39,7 +39,7 @@ wire_enum! {
         PING = 11,
         /// Lists the children and reads the stat (3.3).
         GET_CHILDREN2 = 12,
-        /// Compares a version; only inside a multi (3.4).
+        /// Compares a version; allowed only inside a multi (3.4).
         CHECK = 13,
         /// Writes atomically (3.4).
         MULTI = 14,
@@ -53,7 +53,7 @@ wire_enum! {
         REMOVE_WATCHES = 18,
         /// Creates a container (3.5.1).
         CREATE_CONTAINER = 19,
-        /// Deletes an empty container; only between servers.
+        /// Deletes an empty container; used only between servers.
         DELETE_CONTAINER = 20,
         /// Creates a znode with a time to live (3.5.3).
         CREATE_TTL = 21,
@@ -77,7 +77,7 @@ wire_enum! {
         WHO_AM_I = 107,
         /// Ends the session.
         CLOSE_SESSION = -11,
-        /// Starts a session; only between servers.
+        /// Starts a session; used only between servers.
         CREATE_SESSION = -10,
         /// Marks a failed result inside a multi.
         ERROR = -1,
@@ -105,15 +105,15 @@ wire_enum! {
         OPERATION_TIMEOUT = -7,
         /// An argument is illegal.
         BAD_ARGUMENTS = -8,
-        /// Client-side, in the C client.
+        /// Used only inside the C client.
         INVALID_STATE = -9,
-        /// Only between servers with local sessions (3.5).
+        /// Used only between servers with local sessions (3.5).
         UNKNOWN_SESSION = -12,
         /// A reconfiguration would leave no quorum (3.5).
         NEW_CONFIG_NO_QUORUM = -13,
         /// Another reconfiguration is in progress (3.5).
         RECONFIG_IN_PROGRESS = -14,
-        /// Client-side, in the C client.
+        /// Used only inside the C client.
         SSL_CONNECTION_ERROR = -15,
         /// Starts the range of API errors; never sent.
         API_ERROR = -100,
@@ -131,15 +131,15 @@ wire_enum! {
         NOT_EMPTY = -111,
         /// The session is closing or has expired.
         SESSION_EXPIRED = -112,
-        /// Client-side, in the C client.
+        /// Used only inside the C client.
         INVALID_CALLBACK = -113,
         /// The access control list is empty or has an illegal entry.
         INVALID_ACL = -114,
         /// The credentials were refused.
         AUTH_FAILED = -115,
-        /// Client-side, in the C client.
+        /// Used only inside the C client.
         CLOSING = -116,
-        /// Client-side, in the C client.
+        /// Used only inside the C client.
         NOTHING = -117,
         /// The session has moved to another server.
         SESSION_MOVED = -118,
@@ -149,7 +149,7 @@ wire_enum! {
         EPHEMERAL_ON_LOCAL_SESSION = -120,
         /// The watch does not exist (3.5).
         NO_WATCHER = -121,
-        /// Client-side, in the Java client (3.5.5).
+        /// Used only inside the Java client (3.5.5).
         REQUEST_TIMEOUT = -122,
         /// Reconfiguration is disabled (3.5.3).
         RECONFIG_DISABLED = -123,
@@ -199,21 +199,21 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// The state in a watch event. Servers only send `SYNC_CONNECTED`.
+    /// The state in a watch event. Servers send only `SYNC_CONNECTED`.
     pub struct KeeperState {
-        /// Client-side.
+        /// Used only inside clients.
         DISCONNECTED = 0,
         /// The only state that servers send.
         SYNC_CONNECTED = 3,
-        /// Client-side.
+        /// Used only inside clients.
         AUTH_FAILED = 4,
-        /// Client-side.
+        /// Used only inside clients.
         CONNECTED_READ_ONLY = 5,
-        /// Client-side.
+        /// Used only inside clients.
         SASL_AUTHENTICATED = 6,
-        /// Client-side.
+        /// Used only inside clients.
         CLOSED = 7,
-        /// Client-side.
+        /// Used only inside clients.
         EXPIRED = -112,
     }
 }
@@ -245,8 +245,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// The permissions in an access control list entry: a set of bits. Servers store unknown bits,
-    /// too.
+    /// The permissions in an access control list entry: a set of bits. Servers also store unknown
+    /// bits.
     pub struct Permissions {
         /// No permission.
         NONE = 0,

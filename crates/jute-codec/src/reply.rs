@@ -14,14 +14,14 @@ use crate::operation::{Create2Reply, DataReply};
 use crate::wire::{Reader, Record};
 
 record! {
-    /// Precedes every reply except that of the handshake, and every watch event.
+    /// Precedes every watch event, and every reply except the reply to the handshake.
     #[derive(Copy)]
     pub struct ReplyHeader {
         /// The xid of the request, or one of the constants in [`xid`](crate::xid).
         xid: i32,
-        /// The last transaction that the server had applied when it replied. A client may count
-        /// only values above 0 in ordinary replies as seen: watch events have -1 or more, replies
-        /// to auth and SASL have 0, and replies to unknown opcodes have -1.
+        /// The last transaction that the server had applied when it replied. A client may treat a
+        /// zxid as seen only if it is above 0 and belongs to an ordinary reply: watch events have
+        /// -1 or more, replies to auth and SASL have 0, and replies to unknown opcodes have -1.
         zxid: Zxid,
         /// The result.
         err: ErrorCode,
@@ -66,7 +66,7 @@ pub enum Response {
     Create(ByteString),
     /// The path and stat of the new znode.
     Create2(Create2Reply),
-    /// Nothing: the reply to delete, ping, auth, setWatches, checkWatches, removeWatches or
+    /// No record, as in the reply to delete, ping, auth, setWatches, checkWatches, removeWatches or
     /// closeSession.
     Empty,
     /// The stat of an existing znode.
@@ -123,7 +123,7 @@ impl Response {
     ///
     /// Returns [`UnexpectedOp`](crate::DecodeErrorKind::UnexpectedOp), with the offset of the first
     /// byte after the header, if this crate does not know the reply to the opcode. Returns other
-    /// kinds if the bytes are not such a record.
+    /// kinds if the bytes are not a valid record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match op {
             OpCode::ADD_WATCH => Self::AddWatch(input.field("ErrorResponse", "err")?),

@@ -159,7 +159,7 @@ pub enum Request {
     WhoAmI,
 }
 
-/// Lists the paths of a request, either shared or mutable.
+/// Lists the paths of a request, as either shared or mutable references.
 macro_rules! paths_of {
     ($request:expr, $iter:ident $(, $mutable:tt)?) => {
         match $request {
@@ -283,7 +283,7 @@ impl Request {
     ///
     /// Returns [`UnexpectedOp`](crate::DecodeErrorKind::UnexpectedOp), with the offset of the first
     /// byte after the header, for an opcode that clients may not send. Returns other kinds if the
-    /// bytes are not such a record.
+    /// bytes are not a valid record.
     pub fn decode(op: OpCode, input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match op {
             OpCode::ADD_WATCH => Self::AddWatch(Record::decode(input)?),

@@ -77,7 +77,7 @@ impl Reader {
         Ok(Some(self.rest.split_to(length)))
     }
 
-    /// Skips bytes, then reads `length` bytes of text. Reads nothing if they are not UTF-8.
+    /// Skips bytes, then reads `length` bytes of text. Reads nothing if the text is not UTF-8.
     pub(crate) fn text(&mut self, skipped: usize, length: usize) -> Option<ByteString> {
         let end = skipped + length;
         let text = ByteString::try_from(self.rest.slice(skipped..end)).ok()?;
@@ -131,7 +131,8 @@ macro_rules! integer_record {
 integer_record!(i32, get_i32);
 integer_record!(i64, get_i64);
 
-/// Encodes as 0 or 1. Any other byte decodes as true, as in the official implementation.
+/// Encodes `true` as 1 and `false` as 0. Any other byte decodes as true, as in the official
+/// implementation.
 impl Record for bool {
     fn encode(&self, out: &mut BytesMut) {
         out.extend_from_slice(&[u8::from(*self)]);

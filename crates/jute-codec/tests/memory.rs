@@ -41,12 +41,12 @@ fn the_smallest_elements_cost_the_most_and_stay_within_the_bound() {
         input.resize(input.len() + size * COUNT, 0);
         input
     };
-    // Empty names, entries of an access control list, and identities.
+    // The elements are empty names, entries of an access control list, and identities.
     check_all_decoders(&elements(&[], 4));
     check_all_decoders(&elements(&[], 8));
     check_all_decoders(&elements(&[], 12));
     check_all_decoders(&elements(&[0; 8], 12));
-    // Results without a record, and operations with an empty path.
+    // The elements are results without a record, and operations with an empty path.
     for op in [OpCode::DELETE, OpCode::CHECK] {
         let header = [&op.0.to_be_bytes()[..], &[0; 5]].concat();
         check_all_decoders(&header.repeat(COUNT));

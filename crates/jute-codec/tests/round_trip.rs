@@ -62,7 +62,7 @@ proptest! {
         if response.read_only.is_some() {
             check_whole(&response, &written(|out| response.encode(out)), &tail, Record::decode)?;
         }
-        // Without the optional field no prefix is legal.
+        // Without the optional field, no prefix is legal.
         let request = ConnectRequest { read_only: None, ..request };
         check_record(&request, &[], ConnectRequest::decode)?;
         let response = ConnectResponse { read_only: None, ..response };

@@ -212,7 +212,7 @@ fn create_flags_are_only_legal_with_their_opcodes() {
         (OpCode::CREATE_CONTAINER, 4, CreateMode::Container),
         (OpCode::CREATE_TTL, 5, CreateMode::PersistentTtl(ttl)),
         (OpCode::CREATE_TTL, 6, CreateMode::PersistentSequentialTtl(ttl)),
-        // These are combinations that no official client sends, and how servers interpret them.
+        // No official client sends these combinations, but servers interpret them like this.
         (OpCode::CREATE, 4, CreateMode::Persistent),
         (OpCode::CREATE_CONTAINER, 0, CreateMode::Container),
         (OpCode::CREATE_CONTAINER, 1, CreateMode::Container),

@@ -25,8 +25,8 @@ pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Default limit on the length of a request, in bytes: the servers' limit on a frame
 /// (`jute.maxbuffer`).
 pub const REQUEST_LIMIT_DEFAULT: usize = 0xf_ffff;
-/// Default limit on the length of a reply, in bytes. Servers do not limit replies: data of the
-/// maximum size is read in a longer frame than the one in which it was written.
+/// Default limit on the length of a reply, in bytes. Servers do not limit replies, and a reply that
+/// returns data of the maximum size is longer than the request that wrote it.
 pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
 /// Minimum number of shares into which the session timeout is divided for attempts to connect. One
 /// name may stand for several servers, and no single server may use up all of the time.
@@ -89,13 +89,13 @@ impl ClientBuilder {
 
     /// Sets the maximum time for one server to accept a connection and reply to the handshake.
     ///
-    /// Default: the session timeout divided by the number of servers, so that one attempt at each
-    /// of them fits, or by three if there are fewer, because one name may stand for several
-    /// servers. If a server grants a shorter session timeout than requested, this time is limited
-    /// to the same share of the granted timeout. `Duration::MAX` means no limit.
+    /// Default: the session timeout divided by the number of servers, so that there is time for one
+    /// attempt at each of them. The divisor is at least three, because one name may stand for
+    /// several servers. If a server grants a shorter session timeout than requested, this time is
+    /// limited to the same share of the granted timeout. `Duration::MAX` means no limit.
     ///
     /// While a lock or the session can still be saved, each server gets an equal share of the
-    /// remaining time if that is less, but at least half a second.
+    /// remaining time if that share is shorter, but at least half a second.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = Some(timeout);
         self
@@ -110,8 +110,8 @@ impl ClientBuilder {
 
     /// Sets how long the client can go without any server before the session counts as expired.
     /// Until then the session is suspended and may be resumed. Default: twice the session timeout.
-    /// It is never shorter than the session timeout that a server has granted. `Duration::MAX`
-    /// means no limit.
+    /// This time is never shorter than the session timeout that a server has granted.
+    /// `Duration::MAX` means no limit.
     pub fn give_up_after(mut self, timeout: Duration) -> Self {
         self.give_up = Some(timeout);
         self

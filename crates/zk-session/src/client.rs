@@ -38,7 +38,7 @@ use crate::watcher::Watcher;
 /// wait for the next one.
 ///
 /// **Sessions.** The session survives lost connections. After it has expired, the client opens
-/// another one, and requests of the old one fail with [`OpError::SessionExpired`].
+/// another session, and requests of the old session fail with [`OpError::SessionExpired`].
 ///
 /// **Closing.** [`close`](Self::close) ends the session at once. When the last handle is dropped,
 /// the session is closed in the background. Watchers, lanes and locks count as handles.
@@ -52,7 +52,7 @@ pub struct Client {
 pub enum CloseOutcome {
     /// A server has confirmed the end of the session, so its ephemeral znodes are deleted.
     Closed,
-    /// No server has confirmed the end of the session. It expires after its timeout.
+    /// No server has confirmed the end of the session. The session expires after its timeout.
     Abandoned,
 }
 
@@ -255,8 +255,8 @@ impl Client {
         self.shared.clock.now()
     }
 
-    /// Returns a stream of snapshots. It yields the newest one and may skip states in between, but
-    /// a changed session id always shows that one session has ended and another has begun.
+    /// Returns a stream of snapshots. It yields the newest snapshot and may skip states in between,
+    /// but a changed session id always shows that one session has ended and another has begun.
     pub fn states(&self) -> StateStream {
         StateStream { status: self.shared.ends.status.clone() }
     }

@@ -74,7 +74,7 @@ pub enum OpError {
     /// The reply could not be decoded. This does not affect the connection.
     #[error("undecodable reply: {0}")]
     Undecodable(DecodeError),
-    /// The server does not know the operation, or it is disabled.
+    /// The server does not know the operation, or the operation is disabled.
     #[error("the server does not support the operation")]
     Unsupported,
 }

@@ -17,8 +17,8 @@ use crate::machine::{Flight, OwnerId, Reply, SessionState, Status, Token};
 use crate::time::Time;
 
 /// Maximum number of operations of one lane that are waiting or in flight. They do not count
-/// against `outstanding_limit`: a recipe that cannot send because of unrelated requests would keep
-/// its lock from everyone else.
+/// against `outstanding_limit`: a recipe that cannot send because of unrelated requests would block
+/// all other contenders for its lock.
 const PENDING_MAX: usize = 256;
 
 /// A lane submits flights. It receives their replies, the events of their watches and the changes
@@ -62,7 +62,7 @@ impl Lane {
     /// # Errors
     ///
     /// Fails with [`OpError::QueueFull`] if more than 256 operations of this lane would be pending,
-    /// or if the client has stopped. Nothing is sent then.
+    /// or if the client has stopped. In both cases, nothing is sent.
     pub fn submit(&mut self, mut flight: Flight) -> Result<Token, OpError> {
         let count = flight.operations.len();
         let pending = self.pending.iter().map(|(_, count)| count).sum();
@@ -96,8 +96,8 @@ impl Lane {
     /// after.
     ///
     /// A lane has one alarm. An earlier time replaces a later one; a later time is ignored while an
-    /// earlier one is pending. So an alarm may arrive before the last scheduled time: compare with
-    /// [`now`](Self::now), and schedule it again.
+    /// earlier one is pending. So an alarm may arrive before the last scheduled time: compare that
+    /// time with [`now`](Self::now), and schedule the alarm again if necessary.
     ///
     /// The timer belongs to the session's task and follows the client's clock. It does not depend
     /// on the caller's runtime, which may shut down, stall, or not be tokio's.

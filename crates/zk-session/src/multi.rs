@@ -50,7 +50,7 @@ pub enum MultiOutcome {
 /// Why a multi was not committed, or may not have been.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum MultiError {
-    /// The request as a whole failed. [`OpError::outcome`] tells what is known about its effect.
+    /// The request as a whole failed. [`OpError::outcome`] returns what is known about its effect.
     #[error(transparent)]
     Op(#[from] OpError),
     /// The server refused an operation. None of them was applied.

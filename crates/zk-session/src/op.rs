@@ -104,7 +104,7 @@ impl<T, E> Op<T, E> {
 }
 
 impl Op<()> {
-    /// Submits an operation whose paths already are the server's paths.
+    /// Submits an operation whose paths are already the server's paths.
     pub(crate) fn submit_to_server(shared: &Arc<Shared>, operation: Operation) -> Self {
         let flight = Flight { operations: vec![operation], session: None, deadline: None };
         Self::enqueue(shared, flight, None, Box::new(|result| result.map(drop)))
@@ -124,7 +124,8 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
             };
             let mut result = match received {
                 Ok(mut reply) => reply.results.pop().expect("one operation has one result"),
-                // The task was dropped with its runtime, so whether it was sent is unknown.
+                // The task was dropped with its runtime, so whether the request was sent is
+                // unknown.
                 Err(_) => Err(OpError::Closed(Outcome::Unknown)),
             };
             if let Ok(response) = &mut result {

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A point in time, measured from the start of the client's clock.
 ///
 /// Unlike [`std::time::Instant`] on Linux, it counts the time that the machine spends suspended,
-/// because the servers' clocks keep running during that time. State machines take it as an
+/// because the servers' clocks keep running during that time. State machines take the time as an
 /// argument, so tests can use virtual time.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Time(Duration);

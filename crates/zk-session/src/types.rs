@@ -40,7 +40,7 @@ pub struct Stat {
 pub struct WatchedEvent {
     /// What happened.
     pub kind: EventType,
-    /// Path of the znode. A client reports it without its chroot.
+    /// Path of the znode. A client reports the path without its chroot.
     pub path: ByteString,
 }
 

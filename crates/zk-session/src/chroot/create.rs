@@ -11,7 +11,7 @@ use crate::error::{ConnectError, OpError};
 use crate::machine::Operation;
 use crate::op::Op;
 
-/// Creates the chroot and its ancestors if the chroot is missing. It can repeat a create after a
+/// Creates the chroot and its ancestors if the chroot is missing. A create can be repeated after a
 /// lost connection, because a second create just fails with `NODE_EXISTS`.
 pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectError> {
     let chroot = shared.chroot.as_str();
@@ -21,8 +21,8 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
     let mut last = Ok(());
     for end in chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]) {
         let path = chroot.get(..end).unwrap_or(chroot);
-        // Errors of ancestors are ignored: one may exist although we have no right to create it,
-        // and servers check that right first.
+        // Errors of ancestors are ignored: an ancestor may exist although the client has no
+        // permission to create it, and servers check that permission first.
         last = replay(|| create(shared, path)).await;
     }
     match last {

@@ -12,7 +12,7 @@ pub(crate) fn request_to_server(chroot: &Chroot, request: &mut Request) {
     if chroot.as_str().is_empty() {
         return;
     }
-    // Without a prefix the server would list the ephemerals outside of the chroot, too.
+    // Without a prefix, the server would also list the ephemerals outside of the chroot.
     if let Request::GetEphemerals(prefix @ None) = request {
         *prefix = Some(ByteString::from_static("/"));
     }

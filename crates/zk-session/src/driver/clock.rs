@@ -30,8 +30,8 @@ impl Clock {
         return Self::tokio();
     }
 
-    /// Creates a clock that follows tokio's, which is virtual under `start_paused = true`. It is
-    /// meant for tests, because on Linux it does not count suspension.
+    /// Creates a clock that follows tokio's clock, which is virtual under `start_paused = true`. It
+    /// is meant for tests, because on Linux it does not count suspension.
     pub fn tokio() -> Self {
         Self(Source::Tokio(tokio::time::Instant::now()))
     }

@@ -1,6 +1,6 @@
 //! Logs the connections of a session, and keeps the last failure for handles.
 //!
-//! The log tells operators enough to find the cause of an outage, at a bounded rate.
+//! The log contains enough to find the cause of an outage, at a bounded rate.
 
 use std::io;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::time::Time;
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// An outage causes a warning if it lasts this long, or if there were more failures than servers.
 const OUTAGE_MIN: Duration = Duration::from_secs(10);
-/// Each connection is logged until this many failures have occurred; after that, only the outage
-/// is.
+/// Each connection is logged until this many failures have occurred; after that, only the outage is
+/// logged.
 const FAILURES_LOGGED: u32 = 3;
 
 /// The view that handles have of the connections.

@@ -1,7 +1,7 @@
 //! The janitor: cleanup that belongs to the session and outlives the code that started it.
 //!
 //! A dropped future cannot wait for its own cleanup, and `Drop` must neither block nor fail. So
-//! code that may leave something behind reserves a [`Slot`] first. A slot accepts a future at any
+//! code that may have to clean up later reserves a [`Slot`] first. A slot accepts a future at any
 //! time, even outside of a runtime, and spawns it as a task on the runtime of the session. The
 //! number of slots is limited.
 

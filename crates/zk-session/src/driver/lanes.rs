@@ -1,4 +1,4 @@
-//! The task's ends of all lanes: their queues and alarms, and which readers must be woken.
+//! The task's ends of all lanes: their queues, their alarms, and the readers that must be woken.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

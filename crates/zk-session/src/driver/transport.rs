@@ -20,8 +20,8 @@ use crate::machine::Attempt;
 
 /// Time after which the next address is tried in parallel, as RFC 8305 recommends.
 const STAGGER: Duration = Duration::from_millis(250);
-/// A race ends this long before its attempt, so that its error can say what happened to each
-/// address.
+/// A race ends this long before the time of its attempt runs out, so that its error can say what
+/// happened to each address.
 const MARGIN: Duration = Duration::from_millis(5);
 /// Maximum number of addresses of one name that are tried in one attempt. The next attempt starts
 /// with a different address.
@@ -268,8 +268,8 @@ mod tests {
         (1..=count).map(address).collect()
     }
 
-    /// Dials addresses that act according to `behave`. Returns the winner, when each address was
-    /// tried, and how long it took.
+    /// Dials addresses that act according to `behave`. Returns the winner, the time at which each
+    /// address was tried, and the total duration.
     async fn dialled<Fut: Future<Output = io::Result<()>>>(
         count: u8,
         time: Duration,

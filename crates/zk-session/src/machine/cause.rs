@@ -19,7 +19,7 @@ pub enum DisconnectCause {
     /// connection.
     #[error("the lease has ended, and a new connection can establish another one sooner")]
     LeaseEnded,
-    /// The server did not close an earlier session, which had been given up, in time.
+    /// The server took too long to close an earlier session that had been given up.
     #[error("the server did not close the session that was given up within {0:?}")]
     NoClose(Duration),
     /// The server neither accepted nor refused the credentials in time.

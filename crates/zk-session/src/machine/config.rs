@@ -24,7 +24,7 @@ pub struct SessionConfig {
     /// or a session can still be saved, each server gets less time, so that all of them can be
     /// tried.
     pub connect_timeout: Duration,
-    /// Time without any server after which the session is given up.
+    /// Maximum time without any server, after which the session is given up.
     pub give_up: Duration,
     /// Credentials, sent on every connection.
     pub auth: Vec<AuthPacket>,

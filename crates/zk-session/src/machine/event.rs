@@ -15,7 +15,7 @@ pub enum Event {
     /// Open a transport to this server within the time of
     /// [`SessionMachine::attempt`](super::SessionMachine::attempt). Then call
     /// [`handle_connected`](super::SessionMachine::handle_connected), or
-    /// [`handle_disconnected`](super::SessionMachine::handle_disconnected) if it failed.
+    /// [`handle_disconnected`](super::SessionMachine::handle_disconnected) if that failed.
     Connect(Host),
     /// Drop the transport, whether open or still opening. The machine expects no call in return.
     Disconnect(DisconnectCause),

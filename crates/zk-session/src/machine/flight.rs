@@ -66,7 +66,7 @@ pub struct WatchId {
 pub struct Operation {
     /// The request. The machine expects the server's paths, including the chroot.
     pub request: Request,
-    /// Number of the watch that it sets. Only exists, getData and getChildren set watches.
+    /// Number of the watch that the request sets. Only exists, getData and getChildren set watches.
     pub watch: Option<WatchNumber>,
     /// Whether flights may share its reply; see [`shared_list`](Self::shared_list). It has an
     /// effect only on a getChildren without a watch.

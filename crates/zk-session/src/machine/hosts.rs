@@ -1,4 +1,4 @@
-//! Which server to try next, and when.
+//! Decides which server to try next, and when.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const SPACING: Duration = Duration::from_secs(1);
 /// short pauses.
 const BURST: usize = 8;
 
-/// What a transport needs to know about an attempt to connect.
+/// The number and the time limit of an attempt to connect, for the transport.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Attempt {
     number: u64,

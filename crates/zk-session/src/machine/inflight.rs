@@ -17,7 +17,7 @@ use crate::time::Time;
 /// Maximum number of requests in flight on a connection; further requests wait.
 pub(super) const INFLIGHT_MAX: usize = 8192;
 
-/// What a reply is for.
+/// The purpose of a request, which determines how its reply is handled.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// closeSession, for the current session or for one that was given up.

@@ -1,7 +1,8 @@
 //! The session machine: the client side of a ZooKeeper session as pure logic, without sockets,
 //! clocks or random numbers.
 //!
-//! This module is outside semver: it may change in any release. Use [`Client`](crate::Client).
+//! Semver guarantees do not cover this module: it may change in any release. Use
+//! [`Client`](crate::Client).
 //!
 //! ```text
 //!            Connect                handle_connected           ConnectResponse
@@ -19,8 +20,8 @@
 //! [`poll_event`](SessionMachine::poll_event) until it returns `None`, takes the bytes to send with
 //! [`poll_transmit`](SessionMachine::poll_transmit), and arms one timer for
 //! [`poll_timeout`](SessionMachine::poll_timeout). It may submit several flights before it drains;
-//! they then leave in one write. The machine never hands out bytes of a connection that has ended.
-//! `now` must never go backwards.
+//! they are then sent in one write. The machine never hands out bytes of a connection that has
+//! ended. `now` must never go backwards.
 //!
 //! **Sessions and connections.** A session survives the loss of its connection until a server
 //! reports that it has expired, or until no server could be reached for `give_up`. The machine then

@@ -1,4 +1,4 @@
-//! How many bytes of replies are still to arrive.
+//! Estimates how many bytes of replies are still to arrive.
 //!
 //! A request is short, but its reply may be megabytes long. A server buffers the replies that a
 //! slow connection does not take, so thousands of reads of large znodes can exhaust its memory. The
@@ -8,7 +8,7 @@
 //! all reads in flight, including those that were sent before the estimate changed.
 //!
 //! While more than [`EXPECTED_MAX`] bytes are expected, further flights wait. If nothing is in
-//! flight, one flight is always sent, however large the estimate.
+//! flight, one flight is always sent, however large the estimate is.
 
 use jute_codec::OpCode;
 

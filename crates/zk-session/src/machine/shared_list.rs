@@ -1,4 +1,4 @@
-//! Lists of children that many flights request: one reply serves several of them.
+//! Lists of children that many flights request: one reply serves several flights.
 //!
 //! Thousands of tasks may wait in one queue, and its list of children is long. A flight that marks
 //! its list as shared gets a list that was requested after all operations before it in the flight.

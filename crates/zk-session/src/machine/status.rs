@@ -21,7 +21,8 @@ pub enum SessionState {
     /// The session has expired and the client is configured not to open another. This state is
     /// final.
     Expired,
-    /// The session has no connection. It lives on until a server reports its end.
+    /// The session has no connection. The session continues to exist until a server reports its
+    /// end.
     Suspended,
 }
 
@@ -141,9 +142,9 @@ impl Status {
     /// Returns the time from which an acknowledgement is overdue: two intervals after the newest
     /// acknowledged request was sent, but never later than the guard deadline.
     ///
-    /// The interval is the ping interval. While writes keep a lease that a lock needs, it is the
-    /// interval of those writes instead, but at least half a second. Without a lease, the result is
-    /// two thirds of the way to the guard deadline.
+    /// Normally, the interval is the ping interval. While writes keep a lease that a lock needs, it
+    /// is the interval of those writes instead, but at least half a second. Without a lease, the
+    /// result is two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
         self.guard_deadline.min(Some(self.acknowledged? + self.acknowledgement_interval * 2))
     }

@@ -3,7 +3,7 @@
 //! A watch is registered when the reply to its request arrives. Replies and events are processed in
 //! the order of frames, so an event can never arrive before its watch is registered. A watch
 //! survives the loss of the connection, because the session asks the next server to restore it
-//! ([`WatchRegistry::batches`]). It ends with the session.
+//! ([`WatchRegistry::batches`]). A watch ends with its session.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) struct WatchRegistry {
 
 #[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
 struct Watched {
-    /// A copy, because a slice of a request would keep the whole request in memory.
+    /// This is a copy, because a slice of a request would keep the whole request in memory.
     path: Box<str>,
     kind: WatchKind,
 }

@@ -21,7 +21,7 @@
 //!   report that the follower sends at the same moment, but *b+* is not missing from the next one.
 //! - `G1` and `G2` are the two longest gaps between `got(b+)` and `sent(a')`. A gap extends from
 //!   the sending of one request that the leader replied to until the reply to the next one, clipped
-//!   to these two times. So the formula covers two pauses of the leader of any length.
+//!   to these two times. So the formula covers any two pauses of the leader, however long they are.
 //! - All of these messages use one connection.
 //!
 //! When *a* is committed, the lease is based on *b*.

@@ -31,7 +31,7 @@ enum Evidence {
 }
 
 impl LeaseClock {
-    /// Creates the clock of a session that does not exist yet. Without a configuration there is
+    /// Creates the clock of a session that does not exist yet. Without a configuration, there is
     /// never a lease.
     pub fn new(config: Option<Lease>) -> Self {
         let timeout = Duration::ZERO;
@@ -166,8 +166,8 @@ impl LeaseClock {
             Some(Evidence::Pings(window)) => window.resumed(proof, now),
             Some(Evidence::Writes(bridge)) => bridge.connected(proof, now),
         }
-        // The resume proves nothing yet: a deposed leader grants one too. A committed write settles
-        // it.
+        // The resume proves nothing yet: a deposed leader grants one too. A committed write will
+        // prove the resume.
         self.resumed = Some(proof);
     }
 
@@ -326,7 +326,7 @@ mod tests {
         }
         assert!(lease.len() < 60, "{} entries", lease.len());
         assert!(base(&lease) > 84_000, "{}", base(&lease));
-        // An acknowledgement out of order, or a repeated one, changes nothing.
+        // An out-of-order or repeated acknowledgement changes nothing.
         let before = base(&lease);
         lease.acknowledged(at(99_000), at(100_000));
         lease.acknowledged(at(100_000), at(100_000));

@@ -93,8 +93,8 @@ impl Default for Lease {
 
 impl Lease {
     /// Creates a lease that is kept by committed writes at this interval. A shorter interval makes
-    /// the lease longer: it lasts 0.95 times the session timeout, minus five intervals and a tick.
-    /// The tick is 2 s, unless [`tick`](Self::tick) sets it.
+    /// the lease longer: the lease lasts 0.95 times the session timeout, minus five intervals and a
+    /// tick. The tick is 2 s, unless [`tick`](Self::tick) sets it.
     pub fn writes(interval: Duration) -> Self {
         Self { by: By::Writes(Some(interval)), ..Self::default() }
     }

@@ -13,8 +13,8 @@
 //!
 //! - The session is created. The leader processed the ConnectRequest as a transaction.
 //! - The session is resumed, and then a write on that connection is committed. The leader itself
-//!   replies to a resume and restarts the session's timeout. But it may have been deposed without
-//!   knowing it, in which case it commits nothing.
+//!   replies to a resume and restarts the session's timeout. But the leader may have been deposed
+//!   without knowing it, in which case it commits nothing.
 
 mod bridge;
 mod clock;

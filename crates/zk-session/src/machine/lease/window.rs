@@ -18,8 +18,9 @@
 //!   much later than we sent it.
 //! - A paused server notices nothing. `G1` and `G2` are the two longest gaps from *b* to *a*. A gap
 //!   extends from sending one acknowledged request, or handshake, to the acknowledgement of the
-//!   next: no longer pause can stay unnoticed. One pause can hide the cut, and another one the
-//!   moment at which the server should have noticed it.
+//!   next one: a longer pause cannot go unnoticed. One pause can hide the moment at which the
+//!   server is cut off, and another pause can hide the moment at which the server should have
+//!   noticed that.
 //! - Our clock may be 5 % fast, and the first term is measured by the servers.
 //!
 //! Then the lease is based on *b*.
@@ -49,7 +50,7 @@ pub(super) struct Window {
 struct Entry {
     proof: Proof,
     late: Duration,
-    /// The longest gaps since the entry before.
+    /// The longest gaps since the previous entry.
     gaps: Gaps,
 }
 
@@ -102,14 +103,15 @@ impl Window {
         self.newest_known_to_the_leader(sent)
     }
 
-    /// Returns *b*. `sent` is when the newest entry, *a*, was sent.
+    /// Returns *b*. `sent` is the time at which the newest entry, *a*, was sent.
     fn newest_known_to_the_leader(&self, sent: Time) -> Option<Proof> {
         let mut gaps = Gaps::default();
         for entry in self.entries.iter().rev() {
             if entry.proof.sent + self.unnoticed + gaps.sum() + entry.late <= sent {
                 return Some(entry.proof);
             }
-            // These gaps lie between this entry and the next older one, so they count for that one.
+            // These gaps lie between this entry and the next older one, so they count for the older
+            // one.
             for gap in entry.gaps.longest() {
                 gaps.add(gap);
             }

@@ -19,7 +19,7 @@ use crate::machine::watch::WatchKind;
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
-/// Maximum length of the reply to a handshake. A longer one comes from a server of another kind, so
+/// Maximum length of the reply to a handshake. A longer reply comes from another kind of server, so
 /// there is no point in waiting for the rest of it.
 const CONNECT_RESPONSE_MAX: u32 = 1024;
 
@@ -98,7 +98,7 @@ impl SessionMachine {
         match header.xid {
             xid::NOTIFICATION => match oversized {
                 None => self.handle_event(&mut body),
-                // Skipping an event would lose it without anyone noticing.
+                // Skipping an event would lose it unnoticed.
                 Some(length) => Err(DisconnectCause::TooLong(length)),
             },
             xid::PING => {

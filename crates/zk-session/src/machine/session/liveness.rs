@@ -10,8 +10,8 @@ use crate::machine::cause::DisconnectCause;
 use crate::machine::timer::Timer;
 use crate::time::Time;
 
-/// Minimum time between acknowledgements that the machine counts on, because any server may be busy
-/// for that long.
+/// Shortest interval between acknowledgements that the machine expects of a server, because any
+/// server may be busy for that long.
 const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 /// How long a connection must last to be proven. This time is shorter than the time that it takes

@@ -106,7 +106,7 @@ pub struct SessionMachine {
     is_renewing: bool,
     /// Start of the interval to the next renewing write on this connection.
     renewal_base: Option<Time>,
-    /// The guard deadline for which the timer was last set. It may have passed.
+    /// The guard deadline for which the timer was last set. This deadline may have passed.
     guarded_until: Option<Time>,
     lapses: u64,
     pub(super) last_zxid: Zxid,

@@ -59,7 +59,8 @@ impl SessionMachine {
         let by_acknowledgement = || self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
         match self.lease.deadline() {
             Some(deadline) if self.lease_needed_since.is_some() => Some(deadline),
-            // Writes have not established a lease yet, or no lock needs one and it is running out.
+            // Writes have not established a lease yet, or no lock needs the lease and it is running
+            // out.
             _ if self.lease.is_written() => self.lease.provisional_deadline(),
             deadline => deadline.or_else(by_acknowledgement),
         }

@@ -49,8 +49,8 @@ fn serve(pair: &mut Pair, time: Duration) -> usize {
     pings
 }
 
-/// Lets time pass, with a server that replies late to every ping, until `is_over`. At the end no
-/// ping is pending, provided that the connection survives.
+/// Lets time pass, with a server that replies late to every ping, until `is_over` returns true. At
+/// the end no ping is pending, provided that the connection survives.
 fn serve_late(pair: &mut Pair, late: Duration, is_over: impl Fn(&Pair) -> bool) {
     let mut due = VecDeque::new();
     for _ in 0..20_000 {

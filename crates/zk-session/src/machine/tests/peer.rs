@@ -1,4 +1,4 @@
-//! A session machine, connected to a server that the test scripts.
+//! A session machine, connected to a server that the test controls.
 
 use std::time::Duration;
 

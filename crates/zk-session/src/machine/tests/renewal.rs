@@ -38,7 +38,7 @@ fn passed() -> Result<Response, ErrorCode> {
 }
 
 /// Lets time pass, with a server that replies to pings at once, and to renewals with `answer`.
-/// Returns when renewals were sent, counted from the start.
+/// Returns the times at which renewals were sent, counted from the start.
 fn serve(
     pair: &mut Pair,
     time: Duration,
@@ -78,7 +78,8 @@ fn a_lease_is_renewed_each_interval_as_long_as_it_is_needed() {
     let mut pair = connected();
     assert_eq!(serve(&mut pair, SECOND * 20, Some(passed())), [], "no lock needs it");
     pair.session.set_lease_needed(pair.now, true);
-    // The lease from the creation has 8.5 s left, enough for a bridge of frequent writes.
+    // The lease from the creation of the session has 8.5 s left, enough for a bridge of frequent
+    // writes.
     let first = serve(&mut pair, SECOND * 10, Some(passed()));
     assert!(first.first() > Some(&FIRST) && first.first() < Some(&(SECOND)), "{first:?}");
     assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));

@@ -258,7 +258,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
         pair.reply(xid, Ok(Response::Sync("/a".into())));
     }
     assert_eq!(pair.events.iter().filter(|event| matches!(event, Event::Reply { .. })).count(), 3);
-    // The place is free again, and there is only one place.
+    // The only place is free again.
     pair.submit(vec![sync("/a")]);
     let refused = pair.submit(vec![sync("/a")]);
     assert_eq!(pair.error(refused), OpError::QueueFull(1));
@@ -297,7 +297,7 @@ fn a_moved_session_is_a_lost_connection_and_no_expiry() {
     assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
 
-/// A read, its reply, and the events for which the server's watch waits after that.
+/// A read, its reply, and the events that the resulting watch waits for.
 type WatchCase = (fn(ReadRequest) -> Request, Result<Response, ErrorCode>, &'static [EventType]);
 
 #[test]

@@ -1,4 +1,5 @@
-//! Lists that flights share: which reply completes which flight, and what is known without one.
+//! Lists that flights share: which reply completes which flight, and what is known if no reply
+//! arrives.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn names(names: &[&str]) -> Response {
     Response::GetChildren(names.iter().collect())
 }
 
-/// Describes what the server has received: `+` is a create, `?` a list.
+/// Describes what the server has received: `+` is a create, and `?` is a list.
 fn sent(requests: &[(i32, Request)]) -> String {
     let letter = |request: &Request| match request {
         Request::Create(_) => '+',
