@@ -51,9 +51,9 @@ pub struct Bench<H: Case, W: Case> {
 
 /// Guard of the client that holds the lock already.
 pub enum Held<H: Case, W: Case> {
-    /// It keeps the contender out.
+    /// The guard keeps the contender out.
     Excluding(Guard<H::Kind>),
-    /// It shares the lock with the contender.
+    /// The guard shares the lock with the contender.
     Sharing(Guard<W::Kind>),
 }
 

@@ -63,7 +63,7 @@ pub enum Side {
     Server,
 }
 
-/// Parses a capture. Each line comes with its number.
+/// Parses a capture. Returns each line with its number.
 ///
 /// # Errors
 ///

@@ -141,7 +141,7 @@ impl<K: Kind> Waiter<K> {
     ///
     /// # Errors
     ///
-    /// Those of the acquire.
+    /// The errors of the acquire.
     ///
     /// # Panics
     ///

@@ -295,7 +295,7 @@ async fn pump(
 
 /// Closes the stream with a reset, which the peer sees at once and which discards unsent bytes.
 fn reset(stream: TcpStream) {
-    // If this fails, the peer sees an ordinary close, which is a lost connection as well.
+    // If this fails, the peer sees an ordinary close, which also means a lost connection.
     let _ = stream.set_zero_linger();
 }
 

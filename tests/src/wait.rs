@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use zk_session::{Client, EventType, SessionState, Status, WatchedEvent, Watcher};
 
-/// Longer than any step of a test takes on the slowest machine: only failures wait that long.
+/// A time longer than any step of a test takes on the slowest machine. Only failures wait for so
+/// long.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// Waits for a future that should complete soon.

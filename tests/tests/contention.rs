@@ -346,6 +346,7 @@ const PROCESSES: usize = 5;
 const GRANTS_MIN: usize = 5;
 /// Time between outages that end sessions. A short run has none.
 const OUTAGE_INTERVAL: Duration = Duration::from_secs(6);
-/// Longer than the contenders' session timeouts, and shorter than any timeout of the suite.
+/// Length of these outages, which is longer than the contenders' session timeouts, and shorter than
+/// any timeout of the suite.
 const OUTAGE: Duration = Duration::from_secs(6);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);

@@ -25,7 +25,7 @@ for_each_lock! {
     #[test] pairs: [a_lock_goes_on_after_an_outage_of_any_length]
 }
 
-/// At this time, writes renew the lease, and it no longer depends on the handshake.
+/// Time after which writes renew the lease, and it no longer depends on the handshake.
 const STEADY_MS: u64 = 40_000;
 /// Maximum time until a grant when nothing prevents it any longer.
 const GRANT_MAX: Duration = Duration::from_secs(1);
@@ -37,8 +37,8 @@ const REQUESTS_MAX: usize = 15;
 const STEP_MS: u64 = 1;
 /// How long each contender holds the lock.
 const HOLD: Duration = Duration::from_millis(300);
-/// Longer than a run needs after its outage: attempts to connect and the pauses between them have
-/// limits, and the session of a closed client expires.
+/// A time longer than a run needs after its outage: attempts to connect and the pauses between them
+/// have limits, and the session of a closed client expires.
 const PATIENCE: Duration = Duration::from_secs(75);
 /// Virtual time of a whole run, with its steady state and its outage.
 const RUN_MAX: Duration = Duration::from_secs(300);
@@ -104,7 +104,7 @@ struct Scene<W: Case> {
     first: (LockStatus, String),
     contenders: Vec<Contender<W>>,
     releases: Vec<JoinHandle<Result<Released, LockError>>>,
-    /// Since when a contender could be granted the lock but is not.
+    /// The time since which a contender could be granted the lock but is not.
     due: Option<Instant>,
     worst: Worst,
 }

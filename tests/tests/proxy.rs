@@ -213,5 +213,5 @@ async fn assert_ended(client: &mut TcpStream) {
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }
 
-/// Far longer than any step takes. Only a bug reaches it.
+/// A time far longer than any step takes, so that only a bug reaches this limit.
 const BOUND: Duration = Duration::from_secs(20);

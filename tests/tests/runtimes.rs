@@ -36,7 +36,7 @@ const SHORT_SESSION: Duration = Duration::from_secs(1);
 /// last deadline of a guard and the end of its session.
 const BLOCKED_SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(100);
-/// Longer than any test.
+/// A time longer than any test takes.
 const AGES: Duration = Duration::from_secs(3600);
 
 for_each_lock! {
@@ -375,7 +375,7 @@ fn a_body_is_stopped_in_time_although_the_clients_runtime_stands_still<H: Case, 
 enum Caller {
     /// On a tokio runtime without timers and I/O.
     Bare,
-    /// Without any runtime.
+    /// On a thread without any runtime.
     Thread,
 }
 

@@ -45,7 +45,7 @@ async fn main() -> ExitCode {
         _ => Err("usage: record SERVER:PORT FILE TITLE".to_owned()),
     };
     match result {
-        // Exit at once, since the runtime would wait for the read of the standard input.
+        // Exit at once, because the runtime would wait for the read of the standard input.
         Ok(()) => std::process::exit(0),
         Err(problem) => {
             eprintln!("record: {problem}");

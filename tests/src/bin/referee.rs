@@ -150,7 +150,7 @@ impl Table {
         self.reach(stage);
     }
 
-    /// Advances the stage, which never goes back.
+    /// Advances the stage, which never moves backwards.
     fn reach(&self, stage: Stage) {
         self.stage.send_if_modified(|now| {
             let is_later = *now < stage;

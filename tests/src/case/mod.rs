@@ -40,7 +40,7 @@ pub use self::write::Writer;
 /// - `queue`: like `fifo`, but without the order;
 /// - `znode`: the lock is one znode.
 ///
-/// Pairs of a holder and a waiter come from the same lines: the holder is the waiter's
+/// The same lines define the pairs of a holder and a waiter: the holder is the waiter's
 /// [`Rival`](crate::case::Case::Rival). A line with `behind` adds a pair with another holder.
 #[doc(hidden)]
 #[macro_export]
@@ -115,7 +115,7 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// Those of the lock.
+    /// The errors of the lock.
     fn inspect(&self) -> impl Future<Output = Result<(), LockError>> + Send;
 
     /// Returns the statistics of the lock.

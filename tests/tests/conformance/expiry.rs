@@ -16,7 +16,7 @@ use zk_tests::wait::{kind, soon, status};
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// Longer than any test runs, so the client waits for a server to end its session.
+/// A time longer than any test takes, so the client waits for a server to end its session.
 pub(super) const NEVER: Duration = Duration::from_secs(600);
 
 /// A client that is about to lose its session.

@@ -180,7 +180,7 @@ async fn a_watcher_dropped_during_the_loss_is_not_missed() {
     assert_eq!(kind(&mut kept).await, EventType::NODE_CHILDREN_CHANGED);
 }
 
-/// More paths than fit into one request that restores watches.
+/// The watches have more paths than fit into one request that restores watches.
 #[tokio::test]
 async fn thousands_of_watches_are_restored() {
     let fixture = Fixture::start().await;

@@ -186,7 +186,7 @@ fn longest_gap(records: &[Record], from: usize, until: usize) -> u64 {
 const PROCESSES: usize = 3;
 const GRANTS_MIN: usize = 100;
 const REST: Duration = Duration::from_secs(3);
-/// Long enough for an election in which the server does not take part.
+/// How long a server is down. This is long enough for an election in which it does not take part.
 const DOWN: Duration = Duration::from_secs(6);
 /// The session timeout of the processes is 4 s, so they give up a connection after 2.7 s of
 /// silence. Servers give it up after 5 s. The session timeout of the observer is 10 s.

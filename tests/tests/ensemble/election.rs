@@ -139,7 +139,8 @@ impl Scene {
         let servers = ensemble.servers().len();
         let mut groups = Vec::new();
         for home in 0..servers {
-            // Two contenders for each lock, a writer, and one client that observes all locks.
+            // The clients are two contenders for each lock, the writers, and one client that
+            // observes all locks.
             let count = (2 * STANDS + WRITERS + 1).div_ceil(servers);
             groups.push(Group::connect(&fixture, home, count).await);
             assert_eq!(groups[home].ways.len(), servers, "a server does not accept connections");

@@ -23,7 +23,7 @@ for_each_lock! {
     ]
 }
 
-/// At this time, writes renew the leases, and the safety timer is about to fire for the second
+/// Time after which writes renew the leases, and the safety timer is about to fire for the second
 /// time.
 const STEADY_MS: u64 = 65_000;
 

@@ -48,7 +48,7 @@ fn a_znode_with_our_id_of_another_session_is_not_adopted() {
         assert!(!waiter.is_finished(), "adopted\n{}", world.trace());
         world.server.expire(session(&other));
         let guard = granted_now(&world, waiter).await;
-        // The id was the same, and so was the attempt.
+        // The lock is granted to the same attempt, with the same id.
         assert_eq!(lock.stats().attempts, 1);
         assert_eq!(world.server.data(LOCK).as_deref(), Some(&data[..]));
         assert_eq!(world.owner(), Some(session(&client)));
@@ -204,8 +204,8 @@ fn a_delete_under_way_at_the_end_of_the_session_leaves_the_next_holder_alone() {
     }
 }
 
-/// The holder releases at the moment at which the client learns of the end of the connection. A
-/// request that has not been sent by then must not be sent in the next session.
+/// The holder releases the lock at the moment when the client learns of the end of the connection.
+/// A request that has not been sent by then must not be sent in the next session.
 #[test]
 fn a_release_at_any_turn_around_the_end_of_the_session_leaves_the_next_holder_alone() {
     const REQUESTS: usize = 9_000;

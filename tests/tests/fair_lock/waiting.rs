@@ -451,7 +451,7 @@ fn a_blind_waiter_that_had_to_create_again_watches_the_directory() {
         assert_ne!(guard.path(), stranger);
         release(guard).await;
         assert!(world.server.admin_delete(&stranger), "it is left alone");
-        // Not `check_clean`, because an attempt whose znode was deleted creates twice.
+        // `check_clean` would fail, because an attempt whose znode was deleted creates twice.
         world.until("nothing is left", |_| world.contenders().is_empty()).await;
         drop((client, other));
     });

@@ -1,5 +1,5 @@
 //! Properties of the acquires and guards of every lock: use with threads and `select!`, and the end
-//! of the client. Locks with transactions also have tests for those.
+//! of the client. Locks with transactions also have tests of their transactions.
 
 use std::time::Duration;
 

@@ -15,9 +15,9 @@ use crate::{RATES, SECOND, by_pings, interval, ms};
 const SYNC_LIMIT: Duration = Duration::from_secs(10);
 /// Number of moments of the interval at which the cut may happen.
 const MOMENTS: u32 = 16;
-/// Longer than any run.
+/// A time longer than any run.
 const AGES: Duration = Duration::from_secs(3600);
-/// Long enough that pings or writes renew the lease, and it no longer depends on the handshake.
+/// Time after which pings or writes renew the lease, and it no longer depends on the handshake.
 const SETTLED: Duration = Duration::from_secs(61);
 
 /// A failure.
@@ -165,7 +165,7 @@ impl Run {
             self.step(ms(50));
             let case = self.case;
             let is_past = self.world.look(|| now + left.unwrap_or_default() <= self.client.now());
-            // If nothing is acknowledged any more, the promised end of the lease must not change.
+            // While the servers acknowledge nothing, the promised end of the lease must not change.
             if is_past && case.failure == Failure::Silence {
                 assert!(self.lost.is_finished(), "{case:?}: lost later than promised");
             }

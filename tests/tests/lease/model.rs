@@ -35,7 +35,7 @@ struct History {
     sync_limit: u64,
     rate: u64,
     seen: Vec<Seen>,
-    /// In true time.
+    /// When the ensemble expires the session, in true time.
     over: u64,
 }
 

@@ -8,7 +8,7 @@ use zk_testserver::{ServerConfig, TestServer};
 
 use crate::{RATES, SECOND, by_pings, interval, ms};
 
-/// At this time, the lease from the handshake has ended.
+/// Time after which the lease from the handshake has ended.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn start(timeout: Duration, rate: u32) -> (Lockstep, Client, Guard) {

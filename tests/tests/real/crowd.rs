@@ -13,7 +13,7 @@ use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address};
 
-/// Longer than the arrival takes on a slow machine.
+/// A time longer than the arrival takes on a slow machine.
 const ARRIVAL_MAX: Duration = Duration::from_secs(60);
 /// Interval between checks whether all contenders have arrived, and the maximum number of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

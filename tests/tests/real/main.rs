@@ -23,7 +23,8 @@ use zk_session::{ClientBuilder, Host};
 use zk_tests::meter::{Meter, Pace, Total};
 use zk_tests::target::remove;
 
-/// A test that stops the server runs alone. The other tests may run at the same time as each other.
+/// A test that stops the server runs alone. Tests that do not stop the server may run at the same
+/// time.
 static SERVER: RwLock<()> = RwLock::new(());
 
 /// Returns the value of an environment variable.

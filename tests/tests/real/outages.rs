@@ -17,7 +17,7 @@ use zk_tests::wait::soon;
 
 use crate::{Part, SERVER, address, variable};
 
-/// At this time, writes renew the lease, and it no longer depends on the handshake.
+/// Time after which writes renew the lease, and it no longer depends on the handshake.
 const STEADY: Duration = Duration::from_secs(35);
 /// How long a holder that has not lost the lock continues after an outage.
 const RESUMED: Duration = Duration::from_secs(2);

@@ -92,7 +92,7 @@ impl Names {
     }
 }
 
-/// A bijection between recorded ids and those of the test server.
+/// A bijection between recorded ids and ids of the test server.
 #[derive(Debug)]
 struct Pairs<T> {
     ours: BTreeMap<T, T>,

@@ -114,7 +114,7 @@ impl Holding {
 ///
 /// # Errors
 ///
-/// Those of the lock.
+/// The errors of the lock.
 pub(crate) async fn acquire_within(
     lock: RwLock,
     access: Access,
@@ -132,7 +132,7 @@ pub(crate) async fn acquire_within(
 ///
 /// # Errors
 ///
-/// Those of the lock.
+/// The errors of the lock.
 pub(crate) async fn acquire(lock: &RwLock, access: Access) -> Result<Holding, LockError> {
     acquire_within(lock.clone(), access, None).await
 }
@@ -141,7 +141,7 @@ pub(crate) async fn acquire(lock: &RwLock, access: Access) -> Result<Holding, Lo
 ///
 /// # Errors
 ///
-/// Those of the lock.
+/// The errors of the lock.
 pub(crate) async fn try_acquire(
     lock: &RwLock,
     access: Access,

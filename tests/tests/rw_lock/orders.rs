@@ -191,7 +191,7 @@ fn in_every_order_of_four_contenders_exactly_those_hold_who_may() {
     assert_eq!(check_every_order(CONTENDERS, false, false), 16 * 105);
 }
 
-/// Contenders of one session exclude each other like those of several.
+/// Contenders of one session exclude each other like contenders of several sessions.
 #[test]
 fn the_same_is_true_of_four_contenders_of_one_session() {
     assert_eq!(check_every_order(CONTENDERS, false, true), 16 * 105);

@@ -21,7 +21,7 @@ async fn connect(stage: &Stage) -> Client {
     builder.connect().await.expect("the server accepts")
 }
 
-/// Tells the recorder to end all connections, and waits until the client has another.
+/// Tells the recorder to end all connections, and waits until the client has a new one.
 async fn cut(stage: &Stage, client: &Client) {
     let mut states = client.states();
     states.current();

@@ -13,7 +13,7 @@ use jute_codec::{
     encode_frame, xid,
 };
 
-/// Longer than the recorder waits for a reply that never arrives.
+/// A time longer than the recorder waits for a reply that never arrives.
 const ANSWER_MAX: Duration = Duration::from_millis(1500);
 /// Time until the recorder and the server have noticed the end of a connection.
 const NOTICED: Duration = Duration::from_millis(200);

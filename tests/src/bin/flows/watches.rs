@@ -28,7 +28,7 @@ pub(crate) fn one_shot(stage: &Stage) {
     one.ask_all([delete("/w/a", -1), delete("/w/b", -1)]);
     two.ask_all([get_children("/w", true), get_data("/w", true), exists("/w/none", true)]);
     one.ask_all([delete("/w", -1), create("/w"), create("/w/none")]);
-    // A writer's own events come before its replies, too.
+    // A writer also receives its own events before its replies.
     one.ask_all([get_data("/w", true), get_children("/w", true), get_children("/w/none", true)]);
     one.ask_all([set_data("/w", "1", -1), delete("/w/none", -1), delete("/w", -1)]);
     // Ephemerals are deleted with their session.

@@ -139,7 +139,7 @@ async fn places(client: &Client, lock: &FairLock) -> Vec<String> {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     begin: Instant,
-    /// When the holder was found to have lost its lock, and why.
+    /// When the observer noticed that a holder had lost its lock, and the state of the lock.
     lost: BTreeMap<usize, (Duration, LockState)>,
     /// Locks that another contender was granted before the holder had lost them.
     shared: BTreeSet<usize>,
