@@ -6,7 +6,7 @@
 //! the median of the rounds.
 //!
 //! Decoding starts with a complete payload, as taken from the stream, and ends when the message has
-//! been dropped. Encoding fills a buffer that is reused, as a session does.
+//! been dropped. Encoding fills a buffer that is reused, as in a session.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 //!
 //! Each run is a separate process, so that no run inherits the memory of another one. Two figures
 //! to compare are measured right after each other, and the result is the median of the ratios of
-//! all rounds. Many short rounds are better than few long ones: the speed of a shared machine can
+//! all rounds. Many short rounds are better than a few long ones: the speed of a shared machine can
 //! change by half within seconds, which is less likely to happen between two short runs. While
 //! noise could decide whether a goal is met, more rounds are measured.
 
@@ -35,8 +35,8 @@ enum Bound {
 /// How much a figure differs from run to run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Noise {
-    /// Memory and numbers of requests hardly differ. One round suffices, and other goals may use
-    /// it.
+    /// Memory and numbers of requests hardly differ. One round suffices, and other goals may reuse
+    /// its result.
     Steady,
     /// Speed differs.
     Usual,

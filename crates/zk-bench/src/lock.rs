@@ -15,7 +15,7 @@ use crate::{Outcome, directory};
 
 /// Number of consecutive calls before the other kind of call takes its turn.
 const TURN: u64 = 100;
-/// The name and the data have the same lengths as those of the library's contenders.
+/// A name and a length of the data that resemble those of the library's contenders.
 const NAME: &str = "0123456789abcdef0123456789abcdef-lock-";
 const DATA_BYTES: usize = 32;
 

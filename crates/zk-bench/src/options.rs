@@ -47,7 +47,7 @@ pub(crate) struct Options {
     /// Measure only the goals that do not depend on the speed of the machine: memory and requests.
     #[arg(long)]
     pub(crate) steady: bool,
-    /// Another build of this program, with which `goals` compares this one in turns.
+    /// Another build of this program, with which `goals` compares this one.
     #[arg(long)]
     pub(crate) base: Option<PathBuf>,
     /// Number of rounds of each goal; up to four times as many while noise could decide the result.
@@ -61,7 +61,7 @@ pub(crate) enum Workload {
     LockUncontended,
     /// Contenders for one lock, each with its own session.
     LockContended,
-    /// try_acquire of a lock held by another session, in turns with plain getChildren.
+    /// try_acquire of a lock held by another session, alternating with plain getChildren.
     TryBusy,
     /// getData, pipelined on one session.
     GetPipelined,

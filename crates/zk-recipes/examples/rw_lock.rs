@@ -1,5 +1,7 @@
-//! Readers share a lock, and each writer holds it alone. To use an in-process server, run `cargo
-//! run -p zk-recipes --example rw_lock`. To use a real ensemble, also set `ZK_CONNECT=host:port`.
+//! Readers share a lock, and each writer holds it alone.
+//!
+//! To use an in-process server, run `cargo run -p zk-recipes --example rw_lock`. To use a real
+//! ensemble, also set `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 

@@ -22,7 +22,7 @@ use crate::tree::{Change, Lifetime, Node, SharedAcl, Stamp, Tree, Undo, next_ver
 /// A write that has a place in the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Proposal {
-    /// The session that wrote; [`SessionId::NONE`] for the server itself and for tests.
+    /// The session that sent the write; [`SessionId::NONE`] for the server itself and for tests.
     pub(crate) session: SessionId,
     pub(crate) xid: i32,
     pub(crate) op: OpCode,
@@ -341,7 +341,8 @@ impl Transaction<'_> {
             MultiOp::Create(create) => {
                 let done = self.create(create)?;
                 let path = done.path.clone().unwrap_or_default().into();
-                // 3.8.0 replies to create2 as to create, but includes the stat of containers.
+                // 3.8.0 replies to create2 as it does to create, but includes the stat of
+                // containers.
                 let is_short = match self.config.version {
                     ServerVersion::V3_8 => matches!(create.op(), OpCode::CREATE | OpCode::CREATE2),
                     ServerVersion::V3_9 => create.op() == OpCode::CREATE,

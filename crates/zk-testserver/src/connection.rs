@@ -132,7 +132,7 @@ impl Connection {
             return Ok(None);
         }
         let Some(prefix) = self.peek_word() else { return Ok(None) };
-        // Refuse a frame that is too long before it arrives.
+        // Refuse a frame that is too long even before it has arrived.
         if !usize::try_from(i32::from_be_bytes(prefix))
             .is_ok_and(|length| (1..=limit).contains(&length))
         {

@@ -92,7 +92,7 @@ pub enum Action {
     /// only to requests.
     CutOff(CutOff),
     /// The server of this connection pauses for this long, starting with this request. It neither
-    /// reads nor writes during the pause, and processes the input that has arrived afterwards. The
+    /// reads nor writes during the pause. Afterwards, it processes the input that has arrived. The
     /// leader keeps running. This action applies only to requests.
     Pause(Duration),
 }
@@ -105,10 +105,10 @@ pub enum Action {
 /// expires it when its timeout has passed, and this connection is not notified.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct CutOff {
-    /// After this time the follower notices the loss and closes the connection. Real followers take
-    /// up to `syncLimit` ticks.
+    /// After this time, the follower notices the loss and closes the connection. Real followers
+    /// take up to `syncLimit` ticks.
     pub notices_after: Duration,
-    /// The leader did not learn of activity of the session within this time before the loss. Real
+    /// The leader did not learn of the session's activity during this time before the loss. Real
     /// followers report activity every half tick. The value must be at most one tick.
     pub unreported: Duration,
 }
@@ -166,8 +166,8 @@ impl Fault {
         self
     }
 
-    /// Panics if the action does not apply at the moment when the fault fires, which is a mistake
-    /// in the test.
+    /// Panics if the action is not possible at the moment that the fault specifies, which is a
+    /// mistake in the test.
     fn assert_meaningful(&self) {
         let is_request = matches!(self.at, At::Request { .. });
         let is_connect = matches!(self.at, At::Connect { .. });

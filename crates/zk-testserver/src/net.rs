@@ -49,8 +49,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// A running server.
 ///
-/// Clones are handles to the same server. It stops when the last handle is dropped and the last
-/// connection is closed.
+/// Clones are handles to the same server. The server stops when the last handle is dropped and the
+/// last connection is closed.
 #[derive(Clone)]
 pub struct TestServer {
     shared: Arc<Shared>,
@@ -126,8 +126,8 @@ impl TestServer {
     }
 
     /// Returns a function that connects in memory, in the form that the client's
-    /// `ClientBuilder::transport` needs. The function ignores the requested host. Its future waits
-    /// while the reception is a [`BlackHole`](Reception::BlackHole).
+    /// `ClientBuilder::transport` needs. The function ignores the requested host. The future that
+    /// it returns waits while the reception is a [`BlackHole`](Reception::BlackHole).
     ///
     /// ```text
     /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
@@ -165,7 +165,7 @@ impl TestServer {
     ///
     /// # Panics
     ///
-    /// Panics if the action does not apply at the moment when the fault fires.
+    /// Panics if the action is not possible at the moment that the fault specifies.
     pub fn inject(&self, fault: Fault) {
         self.with(|server, _| server.inject(fault));
     }
@@ -191,7 +191,7 @@ impl TestServer {
         self.shared.reception.send_replace(());
     }
 
-    /// Sets how the server treats new connections for this long. After that they are
+    /// Sets how the server treats new connections for this long. After that, the reception is
     /// [`Open`](Reception::Open).
     pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
         self.with(|server, now| server.set_reception_for(reception, duration, now));
@@ -291,7 +291,7 @@ impl TestServer {
         self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
     }
 
-    /// Deletes a znode. Returns false if the server refuses it.
+    /// Deletes a znode. Returns false if the server refuses the delete.
     pub fn admin_delete(&self, path: &str) -> bool {
         self.with(|server, now| server.admin_delete(path, now))
     }

@@ -6,11 +6,11 @@
 //! [`handle_timeout`](Server::handle_timeout).
 //!
 //! The server processes requests one at a time, in the order of arrival: it renews the session,
-//! validates and applies a write, sends the events to the connections that watch, and then replies.
-//! Therefore an event precedes every reply that reflects its change.
+//! validates and applies a write, sends the events to the connections with matching watches, and
+//! then replies. Therefore an event precedes every reply that reflects its change.
 //!
 //! If a client does not read its replies, the server stops processing requests of that connection,
-//! and only of that one: the number of unsent and of unprocessed bytes per connection is bounded.
+//! and only of that one: the numbers of unsent and unprocessed bytes per connection are limited.
 //! Pings wait in the same queue, so the session of such a client can expire; real servers keep
 //! reading them. A connection with too many unsent events is closed.
 

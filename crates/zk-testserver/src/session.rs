@@ -14,8 +14,8 @@ pub(crate) struct Session {
     pub(crate) is_closing: bool,
     /// The connection of its client.
     pub(crate) connection: Option<u64>,
-    /// The most recent times at which the client was active, covering a tick and at most one per
-    /// millisecond. [`Sessions::forget`] needs them.
+    /// The most recent times at which the client was active. They cover a tick, with at most one
+    /// time per millisecond. [`Sessions::forget`] needs them.
     touches: VecDeque<Duration>,
     /// When the leader itself last learned of the session: at its start, or when it was resumed.
     known_since: Duration,

@@ -119,7 +119,7 @@ async fn leased<K: Kind>(
     })
 }
 
-/// An attempt that hands its removal to the janitor when it is dropped, at any moment.
+/// An attempt that may be dropped at any moment, and then hands its removal to the janitor.
 ///
 /// The removal or the keeper that follows the attempt uses its span. The future of the attempt
 /// itself is not instrumented, because that would keep the span in memory twice while it waits.

@@ -20,11 +20,11 @@ use crate::lock::stats::{Counters, LockStats};
 
 /// Default interval of a waiter's check for missed watches.
 const WATCH_CHECK: Duration = Duration::from_secs(30);
-/// A shorter interval would be a hot loop.
+/// The shortest interval of that check. With a shorter one, the check would be a hot loop.
 const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
 
-/// Options of a lock of type `L`, such as [`FairLock`](crate::FairLock), whose contenders have names
-/// of the form `N`.
+/// Options of a lock of type `L`, such as [`FairLock`](crate::FairLock), whose contenders have
+/// names of the form `N`.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LockBuilder<L, N = ()> {

@@ -1,9 +1,9 @@
 //! A timer that depends on no runtime.
 //!
-//! All other timers run on the client's runtime. If that runtime is blocked or is not driven, a
-//! deadline would pass unnoticed. So a future that waits with a deadline also lets another thread
-//! check the client's clock. The waiter's own runtime cannot be used for this: it may have no
-//! timers, or may not be tokio at all.
+//! All other timers run on the client's runtime. If that runtime is blocked or is not driven, these
+//! timers do not notice that a deadline has passed. So a future that waits with a deadline also
+//! lets another thread check the client's clock. The waiter's own runtime cannot be used for this:
+//! it may have no timers, or may not be tokio at all.
 
 use std::fmt;
 use std::future::Future as _;
@@ -45,7 +45,8 @@ impl Watchdog {
     }
 
     fn arm(&mut self, now: Time, at: Time) {
-        // The two clocks may differ, so the timer may fire before the client's clock shows the time.
+        // The two clocks may differ, so the timer may fire before the client's clock shows the
+        // time.
         let delay = at.saturating_since(now).clamp(DELAY_MIN, DELAY_MAX);
         self.armed = Some((at, Delay::new(delay)));
     }

@@ -32,7 +32,8 @@ use crate::machine::{FailedAction, read};
 /// are more than a few waiters, or if every waiter must get its turn, use
 /// [`FairLock`](crate::FairLock).
 ///
-/// Building a lock does no I/O, and clones are cheap. A lock is identified by the path of its znode.
+/// Building a lock does no I/O, and clones are cheap. A lock is identified by the path of its
+/// znode.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,8 +60,8 @@ use crate::machine::{FailedAction, read};
 ///
 /// **Deletes by an administrator.** ZooKeeper has no "delete if it is mine". Suppose that somebody
 /// deletes the holder's znode by hand and another contender creates its own. If the first holder
-/// releases the lock before it is notified, it deletes the znode of the second. Names in a queue are
-/// unique, so this cannot happen to a [`FairLock`](crate::FairLock).
+/// releases the lock before it is notified, it deletes the znode of the second. Names in a queue
+/// are unique, so this cannot happen to a [`FairLock`](crate::FairLock).
 ///
 /// **Costs.** An uncontended acquire costs one round trip, a `try_acquire` of a busy lock one read,
 /// and a release one delete.
@@ -109,8 +110,8 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. After any error nothing is held. A znode at the path that is not ephemeral
-    /// is not a lock, and is reported as [`LockError::MixedKinds`].
+    /// See [`LockError`]. After any error, the lock is not held. A znode at the path that is not
+    /// ephemeral is not a lock, and is reported as [`LockError::MixedKinds`].
     pub fn acquire(&self) -> Acquire<Exclusive> {
         self.core.acquire(&self.profile)
     }
@@ -133,9 +134,9 @@ impl ExclusiveLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the znode may not be read; [`LockError::MixedKinds`] if it is not
-    /// ephemeral, and so not a lock; [`LockError::Closed`] and similar errors if the client has
-    /// stopped.
+    /// [`LockError::Refused`] if the client may not read the znode; [`LockError::MixedKinds`] if it
+    /// is not ephemeral, and so not a lock; [`LockError::Closed`] and similar errors if the client
+    /// has stopped.
     pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
         holder(&self.core.client, &self.profile.path).await
     }

@@ -87,7 +87,7 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. After any error nothing is held.
+    /// See [`LockError`]. After any error, the lock is not held.
     pub fn acquire(&self) -> Acquire<Fair> {
         self.core.acquire(&self.profile)
     }
@@ -111,9 +111,9 @@ impl FairLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the directory or a contender may not be read;
-    /// [`LockError::MixedKinds`]; [`LockError::Closed`] and similar errors if the client has
-    /// stopped.
+    /// [`LockError::Refused`] if the client may not read the directory or a contender;
+    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
         contenders(&self.core.client, &self.profile).await
     }

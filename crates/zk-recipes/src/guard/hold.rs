@@ -51,7 +51,7 @@ pub(crate) struct Hold {
     pub(super) terms: Terms,
 }
 
-/// What the owner of a guard asks its keeper for. `R` is the request for a change.
+/// The commands that the owner of a guard sends to its keeper. `R` is the request for a change.
 #[derive(Debug)]
 pub(crate) enum Command<R> {
     Change(R, oneshot::Sender<ChangeReply<R>>),
@@ -84,7 +84,7 @@ pub(crate) enum Proof {
     Lost(LostReason),
     /// The server cannot answer at present.
     Later,
-    /// The connection was lost.
+    /// The connection was lost, so nothing is proven.
     Open,
     Refused(OpError),
 }
@@ -263,7 +263,7 @@ impl Hold {
         self.lost.subscribe()
     }
 
-    /// Waits until the lock is lost. The keeper wakes the waiter. In case the keeper's runtime is
+    /// Waits until the lock is lost. The keeper wakes the waiter. If the keeper's runtime is
     /// stalled, a watchdog notices that the guard deadline has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut losses = self.losses();

@@ -85,7 +85,7 @@ struct Keeper<K: Recipe> {
     /// The connection on which the lock was granted.
     granted_on: u64,
     since: Time,
-    /// Whether the lock was at risk when the keeper last looked.
+    /// Whether the lock was at risk when the keeper last checked its state.
     is_at_risk: bool,
     presence: Presence,
 }
@@ -339,8 +339,8 @@ impl<K: Recipe> Keeper<K> {
                 self.hold.lose(*reason);
             }
             Proof::Later => self.watch_at = Some(self.feed.lane.now() + PAUSE),
-            // After a lost connection, the next one brings a new proof. Without the right to read,
-            // nothing can prove the lock: it stays at risk.
+            // After a lost connection, the keeper proves the lock again on the next one. Without
+            // permission to read the znode, nothing can prove the lock, so it stays at risk.
             Proof::Held | Proof::Open | Proof::Refused(_) => {}
         }
     }

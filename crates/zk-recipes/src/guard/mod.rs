@@ -58,9 +58,9 @@ pub(crate) use self::removal::duty as removal_duty;
 ///
 /// # Release
 ///
-/// [`release`](Self::release) reports how it ended. Dropping the guard also releases the lock, in
-/// the background: it never blocks, and works outside a runtime too. If the runtime has shut down,
-/// the lock becomes free when the session expires.
+/// [`release`](Self::release) reports how the release ended. Dropping the guard also releases the
+/// lock, in the background: it never blocks, and works outside a runtime too. If the runtime has
+/// shut down, the lock becomes free when the session expires.
 ///
 /// # Kinds
 ///
@@ -100,8 +100,8 @@ impl<K: Kind> Guard<K> {
         LockStatus::new(&self.hold, &self.presence)
     }
 
-    /// Waits until the lock is lost. The wake-up may be late, under load or after a pause of the
-    /// process; [`state`](Self::state) always reports the loss immediately.
+    /// Waits until the lock is lost. The wake-up may be late under load or after a pause of the
+    /// process, but [`state`](Self::state) always reports the loss immediately.
     ///
     /// A lost **connection** alone does not end the wait: the lock is at risk, and is lost when its
     /// deadline passes or a server reports its loss. After the guard was released or dropped, the
@@ -112,8 +112,8 @@ impl<K: Kind> Guard<K> {
         self.hold.lost()
     }
 
-    /// Returns for how long from now no other contender can get the lock, even if no server
-    /// responds again. Returns `None` if there is no lease, and zero if the lock is lost.
+    /// Returns the time, from now, during which no other contender can get the lock, even if no
+    /// server responds again. Returns `None` if there is no lease, and zero if the lock is lost.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -144,10 +144,10 @@ impl<K: Kind> Guard<K> {
     /// **No lease yet.** Right after the grant there is no lease if the session was idle: creating
     /// one takes about one and a half ticks of the servers, and the lock is at risk until then.
     ///
-    /// **No lease at all.** There is no lease if the session timeout that the servers granted is too
-    /// short for it: with the default lease, below 3.3 s. In that case the guard is lost when no
-    /// server has acknowledged the session for a whole session timeout, which can be too late; see
-    /// [`Status::guard_deadline`](zk_session::Status::guard_deadline).
+    /// **No lease at all.** There is no lease if the session timeout that the servers granted is
+    /// too short for it: with the default lease, below 3.3 s. In that case the guard is lost when
+    /// no server has acknowledged the session for a whole session timeout, which can be too late;
+    /// see [`Status::guard_deadline`](zk_session::Status::guard_deadline).
     ///
     /// **A lease does not protect** work that follows a call of this method: the process may be
     /// stopped in between. See [`transaction`](Self::transaction) and
@@ -174,8 +174,9 @@ impl<K: Kind> Guard<K> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`]; [`LockError::Refused`] if the access control list denies reading the
-    /// znode; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client has stopped.
+    /// [`LockError::Lost`] if the lock is lost; [`LockError::Refused`] if the access control list
+    /// denies reading the znode; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client
+    /// has stopped.
     pub async fn validate(&self) -> Result<(), LockError> {
         let hold = &self.hold;
         loop {
@@ -224,11 +225,11 @@ impl<K: Kind> Guard<K> {
     /// # Ok(()) }
     /// ```
     ///
-    /// **A body is stopped only where it waits.** A body that computes or blocks continues until its
-    /// next `.await`, tasks that it has spawned continue on their own, and a request that was sent
-    /// may still take effect. A pause of the process stops nothing: the first action after it may
-    /// be a write. A write that must never be late needs a [`transaction`](Self::transaction), or
-    /// has to carry the [`fencing_token`](Self::fencing_token).
+    /// **A body is stopped only where it waits.** A body that computes or blocks continues until
+    /// its next `.await`, tasks that it has spawned continue on their own, and a request that was
+    /// sent may still take effect. A pause of the process stops nothing: the first action after it
+    /// may be a write. A write that must never be late needs a [`transaction`](Self::transaction),
+    /// or has to carry the [`fencing_token`](Self::fencing_token).
     ///
     /// **Connection loss** puts the lock at risk, and the body continues. With
     /// [`stop_at_risk`](Run::stop_at_risk) it stops.
@@ -267,9 +268,9 @@ impl<K: Kind> Guard<K> {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if a server refuses to delete the znode: the client retries, with
-    /// pauses of up to a minute, for as long as the session lives. [`LockError::Closed`] if the
-    /// client has stopped in the meantime.
+    /// [`LockError::Refused`] if a server refuses to delete the znode: the client then retries,
+    /// with pauses of up to a minute, for as long as the session lives. [`LockError::Closed`] if
+    /// the client has stopped in the meantime.
     pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
         let (reply, released) = oneshot::channel();
         let is_sent = self.send(Command::Release(reply));
@@ -351,8 +352,8 @@ impl<K: Queued> Guard<K> {
     /// transaction can be repeated if it creates a unique name, or contains a `set_data` at a
     /// version.
     ///
-    /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that was
-    /// not sent; a request that was sent may be applied.
+    /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that
+    /// was not sent; a request that was sent may be applied.
     ///
     /// # Errors
     ///

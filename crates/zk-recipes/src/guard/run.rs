@@ -99,8 +99,8 @@ impl<F> std::fmt::Debug for Run<'_, F> {
     }
 }
 
-/// Waits until the lock is lost, or at risk after it was held with a lease. Also wakes its task when
-/// the lock is held with a lease for the first time.
+/// Waits until the lock is lost, or at risk after it was held with a lease. Also wakes its task
+/// when the lock is held with a lease for the first time.
 async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
     let mut states = hold.client().states();
     let mut feed = Feed::new(Session::of(hold.client()).lane());

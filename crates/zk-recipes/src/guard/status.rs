@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use super::hold::Hold;
 use crate::lock::state::LockState;
 
-/// A view of a lock that was obtained, for code that does not own the guard. It keeps nothing alive,
-/// and can be cloned.
+/// A view of a lock that was obtained, for code that does not own the guard. It keeps nothing
+/// alive, and can be cloned.
 #[derive(Clone)]
 pub struct LockStatus {
     hold: Weak<Hold>,

@@ -9,7 +9,7 @@ use zk_session::SessionId;
 
 use crate::lock::role::Role;
 
-/// A holder of a lock, or a waiter. It may use any implementation.
+/// A holder or a waiter of a lock. Its process may use any implementation of the lock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Contender {

@@ -72,8 +72,8 @@ pub enum LostReason {
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// The lease has ended or, without a lease, no server has acknowledged the session for its
-    /// timeout: it may have expired.
+    /// The lease has ended or, without a lease, no server has acknowledged the session for a whole
+    /// session timeout, so the session may have expired.
     #[error("no server has acknowledged the session in time")]
     DeadlinePassed,
     /// The session has expired.

@@ -37,13 +37,13 @@ pub enum NotHeld {
 /// Why an attempt starts again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
-    /// The session is over: the next attempt runs in the next one.
+    /// The session is over: the next attempt runs in the next session.
     SessionOver,
     /// The contender znode is gone although the session lives.
     ZnodeGone,
 }
 
-/// A contender znode of ours.
+/// One of our contender znodes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Znode {
     /// Its name in the directory.
@@ -59,7 +59,7 @@ pub struct Znode {
 pub enum Released {
     /// Another client had already deleted the znode.
     AlreadyGone,
-    /// The session ended, and the znode with it.
+    /// The session ended, which deleted the znode.
     EndedWithSession,
     /// The znode was deleted.
     Released,

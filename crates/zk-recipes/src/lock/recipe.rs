@@ -1,8 +1,8 @@
 //! The interface between a lock recipe and the engine.
 //!
-//! The engine knows no lock by name. It is generic over a [`Recipe`], which each kind of guard
-//! implements in the folder of its lock, and is compiled once for each recipe. The traits are
-//! public in a private module: other crates can neither name nor implement them.
+//! The engine does not depend on any specific lock. It is generic over a [`Recipe`], which each
+//! kind of guard implements in the folder of its lock, and is compiled once for each recipe. The
+//! traits are public in a private module: other crates can neither name nor implement them.
 
 use std::convert::Infallible;
 use std::fmt::Debug;

@@ -24,8 +24,8 @@ pub enum LockState {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum AtRiskPolicy {
-    /// The lock is held until it is lost. A short loss of the connection does not interrupt the
-    /// work.
+    /// A lock that is at risk counts as held until it is lost. A short loss of the connection does
+    /// not interrupt the work.
     #[default]
     GoOn,
     /// A lock that is at risk is lost, immediately and for good, with the reason

@@ -33,7 +33,7 @@ pub(crate) enum Round {
     /// The server does not support containers: create the directory once more.
     Repeat,
     Failed(Failure),
-    /// The server is overloaded, or failed in a way that may pass.
+    /// The server is overloaded, or failed in a way that may be temporary.
     Later(OpError),
     SessionOver,
 }
@@ -59,9 +59,9 @@ impl Directory {
 
     /// Evaluates the reply to a round.
     ///
-    /// The result for the directory itself decides, because an ancestor may exist although we may
-    /// not create it. If the directory could not be created because an ancestor is missing, the
-    /// result for that ancestor decides.
+    /// The result for the directory itself decides, because an ancestor may already exist even if
+    /// we lack the permission to create it. If the directory could not be created because an
+    /// ancestor is missing, the result for that ancestor decides.
     pub(crate) fn created(&mut self, path: &str, mut reply: Reply) -> Round {
         let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
         if reply.results.iter().any(is_unsupported) {

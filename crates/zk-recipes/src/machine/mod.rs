@@ -1,12 +1,12 @@
-//! The vocabulary of all recipe machines, without a socket, a clock or a random number.
+//! The vocabulary of all recipe machines. It needs no sockets, no clock and no random numbers.
 //!
 //! A [`Machine`] consumes one [`Input`] at a time (a reply to its flight, an event of one of its
 //! watches, a change of the session, an elapsed timer) and returns one [`Step`]: submit a flight,
 //! wait, or finish. It has at most one flight pending. Nothing in this folder knows about locks, so
 //! that a queue, a counter or a barrier can use it as well.
 //!
-//! The machines themselves live in the folders of their recipes. They are public for tests only and
-//! outside semantic versioning.
+//! The machines themselves live in the folders of their recipes. They are public for tests only,
+//! and semantic versioning does not cover them.
 
 pub(crate) mod directory;
 mod failure;

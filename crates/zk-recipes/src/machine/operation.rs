@@ -76,7 +76,7 @@ pub(crate) fn read(path: ByteString, watch: Option<WatchNumber>) -> Operation {
     }
 }
 
-/// Tests whether a znode exists, without a watch. It needs no READ permission.
+/// Tests whether a znode exists, without a watch. This needs no READ permission.
 pub(crate) fn exists(path: ByteString) -> Operation {
     let request = ReadRequest { path, watch: false };
     Operation::new(Request::Exists(request))

@@ -15,7 +15,7 @@ use zk_session::{OpError, Time};
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Number of refusals of unclear meaning after which a machine still retries. They take about 20 s.
+/// Number of refusals of unclear meaning that a machine tolerates. It gives up after about 20 s.
 const DOUBTS_MAX: u8 = 8;
 
 /// The pauses of one machine.

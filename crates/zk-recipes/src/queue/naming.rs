@@ -1,8 +1,8 @@
 //! Names of contender znodes: which children of a directory are contenders, in which order, and in
 //! which role.
 //!
-//! A name consists of an id that is unique to one attempt, a mark that tells the kind of lock, and
-//! the ten-digit sequence number that the server appends. Contenders are ordered by that number
+//! A name consists of an id that is unique to one attempt, a mark that identifies the kind of lock,
+//! and the ten-digit sequence number that the server appends. Contenders are ordered by that number
 //! alone, never by the whole name.
 
 use zk_session::{ConfigError, OptionDefect};
@@ -51,8 +51,7 @@ impl QueueNames {
         Self { exclusive: writer, shared: Some(reader), role }
     }
 
-    /// Returns the role, which decides which other contenders the contender with these names
-    /// tolerates.
+    /// Returns the role of the contender with these names.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -193,11 +192,11 @@ impl Number {
 /// minus sign and nine or ten digits.
 struct Numbered<'a> {
     /// The number that the last ten characters form; `None` if it is greater than any number that a
-    /// server appends, so the name was not made by a server.
+    /// server appends, so the name was not created by a server.
     number: Option<Number>,
     /// The text before those ten characters.
     head: &'a [u8],
-    /// The text before the number if a dash ahead of ten digits is its minus sign.
+    /// The text before the number, if the dash before the ten digits is a minus sign.
     head_if_negative: Option<&'a [u8]>,
 }
 

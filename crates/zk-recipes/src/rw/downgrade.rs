@@ -16,7 +16,8 @@ pub struct DowngradeError {
     /// The error.
     #[source]
     pub error: LockError,
-    /// The lock, still held for writing; `None` if it is lost. Dropping it releases the lock.
+    /// The guard of the lock, which is still held for writing; `None` if the lock is lost. Dropping
+    /// the guard releases the lock.
     pub guard: Option<WriteGuard>,
 }
 

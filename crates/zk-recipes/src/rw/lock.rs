@@ -21,8 +21,8 @@ use crate::queue::profile::QueueProfile;
 use crate::queue::recipe::QueueKind;
 
 /// A lock that readers share, while each writer holds it alone. Readers and writers form one queue,
-/// in the order in which the ensemble accepted them. No contender overtakes another, so neither kind
-/// can starve the other, and readers that are next to each other enter together.
+/// in the order in which the ensemble accepted them. No contender overtakes another, so neither
+/// kind can starve the other, and readers that are next to each other enter together.
 ///
 /// Building a lock does no I/O, and clones are cheap. A lock is identified by its directory:
 /// contenders in any process that use the same directory, and the same [`RwNaming`], respect each
@@ -111,7 +111,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. After any error nothing is held.
+    /// See [`LockError`]. After any error, the lock is not held.
     pub fn read(&self) -> Acquire<Read> {
         self.core.acquire(&self.reader)
     }
@@ -121,7 +121,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// See [`LockError`]. After any error nothing is held.
+    /// See [`LockError`]. After any error, the lock is not held.
     pub fn write(&self) -> Acquire<Write> {
         self.core.acquire(&self.writer)
     }
@@ -155,9 +155,9 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the directory or a contender may not be read;
-    /// [`LockError::MixedKinds`]; [`LockError::Closed`] and similar errors if the client has
-    /// stopped.
+    /// [`LockError::Refused`] if the client may not read the directory or a contender;
+    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
         contenders(&self.core.client, &self.reader).await
     }

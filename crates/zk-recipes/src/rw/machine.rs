@@ -2,7 +2,7 @@
 //!
 //! 1. In one multi, create the reader's znode with the writer's own number, and delete the writer's
 //!    znode. The contenders behind the writer are now behind a reader with the same number: readers
-//!    may enter, writers may not.
+//!    may enter, but writers may not.
 //! 2. If the multi was applied, the downgrade is done. If the writer's znode was missing, the lock
 //!    is lost. Otherwise the downgrade was refused, and the writer holds the lock as before.
 //!

@@ -22,7 +22,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// Panics if the action does not apply at the moment when the fault fires.
+    /// Panics if the action is not possible at the moment that the fault specifies.
     pub fn inject(&mut self, fault: Fault) {
         self.faults.inject(fault);
     }
@@ -48,7 +48,7 @@ impl Server {
         self.reception_until = None;
     }
 
-    /// Sets how the server treats new connections for this long. After that they are
+    /// Sets how the server treats new connections for this long. After that, the reception is
     /// [`Open`](Reception::Open).
     pub fn set_reception_for(&mut self, reception: Reception, duration: Duration, now: Duration) {
         self.reception = reception;
@@ -201,7 +201,7 @@ impl Server {
         assert!(committed.error.is_ok(), "creating {path}: {}", committed.error);
     }
 
-    /// Deletes a znode. Returns false if the server refuses it.
+    /// Deletes a znode. Returns false if the server refuses the delete.
     pub fn admin_delete(&mut self, path: &str, now: Duration) -> bool {
         let delete = DeleteRequest { path: path.into(), version: Version::ANY };
         self.administrate(OpCode::DELETE, Write::Delete(delete), now).error.is_ok()

@@ -136,7 +136,8 @@ impl Server {
         }
     }
 
-    /// Processes a request. Returns `None` if the session has ended; then there is no reply.
+    /// Processes a request. Returns `None` if the session has ended. In that case, there is no
+    /// reply.
     fn process(
         &mut self,
         id: u64,

@@ -17,8 +17,8 @@ use crate::client::*;
 
 /// The length of one reply in bytes.
 const LARGE: usize = 900_000;
-/// How many replies the server may hold for a connection: twice 4 MiB of output, and one more reply
-/// each time.
+/// How many replies the server may hold for a connection: two buffers of 4 MiB, each of which may
+/// exceed its limit by one reply.
 const REPLIES_MAX: usize = 14;
 const READS: usize = 400;
 const NOW: Duration = Duration::ZERO;

@@ -319,7 +319,7 @@ async fn a_null_id_is_an_empty_id() {
     assert!(is_resolved(&reply), "{reply:?}");
 }
 
-/// Replaces the empty text after the scheme `auth` by null.
+/// Replaces the empty text after the scheme `auth` with null.
 fn with_null_ids(frame: &[u8]) -> Vec<u8> {
     let scheme = b"\0\0\0\x04auth";
     let at = frame

@@ -11,9 +11,9 @@
 //!
 //! A lost connection leaves the create of step 1 undecided, so:
 //!
-//! 5. In one flight, pass a write barrier, and read and watch the znode. It is ours if it has our
-//!    id *and* belongs to our session: then the lock is held. If it does not exist, continue with 1.
-//!    Otherwise continue with 3.
+//! 5. In one flight, pass a write barrier, and read and watch the znode. If it has our id *and*
+//!    belongs to our session, it is ours, and the lock is held. If it does not exist, continue with
+//!    step 1. Otherwise continue with step 3.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,8 +5,9 @@
 //!    session lives. This is true for the first delete only, because ZooKeeper has no "delete if it
 //!    is mine".
 //! 3. In case of any doubt (a lost connection, a guard that was lost or at risk), pass a write
-//!    barrier and read. Delete the znode only if it belongs to our session, and was created by our
-//!    transaction, or has our id if the transaction is not known. Otherwise there is nothing to do.
+//!    barrier and read the znode. Delete it only if it belongs to our session, and was created by
+//!    our transaction, or has our id if the transaction is not known. Otherwise there is nothing to
+//!    do.
 //!
 //! When the session ends, the removal ends too: the ensemble deletes our znode, and the next
 //! session must not touch the znode of another holder.
@@ -48,7 +49,7 @@ pub struct ExclusiveRemoval {
 enum State {
     /// Not started.
     Idle,
-    /// Step 1.
+    /// Step 1: the flight with the create is pending.
     Draining,
     /// The delete is in flight.
     Deleting,

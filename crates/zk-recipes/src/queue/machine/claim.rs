@@ -8,8 +8,8 @@
 //!
 //! A lost connection leaves the create of step 1 undecided, whatever the list showed, so:
 //!
-//! 3. In one flight, pass a write barrier and list. After the barrier the lost create has been
-//!    applied, or never will be.
+//! 3. In one flight, pass a write barrier and list the directory. After the barrier, the lost
+//!    create has been applied, or never will be.
 //! 4. Read the owners of the znodes with our id. The znodes of the current session are ours: keep
 //!    the one with the lowest number, and delete the others. A znode with our id that belongs to
 //!    another session is not ours, and stays.

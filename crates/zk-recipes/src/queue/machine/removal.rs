@@ -1,8 +1,9 @@
 //! Removing every contender znode of an attempt.
 //!
 //! 1. If the create is still pending, wait for its reply.
-//! 2. If a create ever had an unknown outcome, pass a write barrier and list: every contender with
-//!    the attempt's prefix is a candidate. Otherwise the znode is known, or there is none.
+//! 2. If a create ever had an unknown outcome, pass a write barrier and list the directory: every
+//!    contender with the attempt's prefix is a candidate. Otherwise the znode is known, or there is
+//!    none.
 //! 3. Read the candidates. The znodes that another session owns are not ours.
 //! 4. Delete our znodes. Their names are unique, so a lost delete is issued again, and `NO_NODE`
 //!    means that the znode is gone.
@@ -42,7 +43,7 @@ pub struct QueueRemoval {
     must_sweep: bool,
     has_deleted: bool,
     has_lost_delete: bool,
-    /// Names that a server refuses to delete, and the first refusal.
+    /// Names that a server refuses to delete. The first of these refusals is in `refusal`.
     given_up: Vec<ByteString>,
     refusal: Option<Refusal>,
     pauses: Pauses,

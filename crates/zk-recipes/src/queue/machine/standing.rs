@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(is_taken(&reader, &names(&["a-__WRIT__0000000004"])), Ok(true));
     }
 
-    /// While a Curator writer becomes a reader, it has these two znodes, which are one holder.
+    /// While a Curator writer becomes a reader, both of these znodes exist for one holder.
     #[test]
     fn a_reader_and_a_writer_of_one_number_both_count() {
         let pair = ["a-__READ__0000000003", "b-__WRIT__0000000003"];

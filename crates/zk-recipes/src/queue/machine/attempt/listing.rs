@@ -11,8 +11,8 @@ use crate::machine::{
 };
 use crate::queue::machine::standing::{Standing, standing};
 
-/// The operations in the flight of a list in addition to the list itself: a barrier before it, and
-/// a read of our own znode after it.
+/// Which other operations the flight of a list contains: a barrier before the list, and a read of
+/// our own znode after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FlightShape {
     barrier: bool,

@@ -1,6 +1,6 @@
-//! One attempt to obtain a lock in a queue, in one session. Each attempt has its own id. It watches
-//! the nearest predecessor that excludes it and, in a queue without readers, the second nearest
-//! too. The fair lock and both sides of the read/write lock use this machine.
+//! One attempt to obtain a lock in a queue, in one session. Each attempt has its own id. An attempt
+//! watches the nearest predecessor that excludes it and, in a queue without readers, the second
+//! nearest too. The fair lock and both sides of the read/write lock use this machine.
 //!
 //! 1. Claim a place ([`claim`](super::claim)), which also returns a list of the queue.
 //! 2. Evaluate the list. If it contains znodes with our id but another name, reconcile them first.
@@ -427,8 +427,9 @@ impl QueueAttempt {
         self.state = State::Granted;
         let place = self.place.as_ref().expect("a lock is granted to a place");
         let znode = self.claim.znode().expect("a place has a znode").clone();
-        // Without a live connection another session could be granted the lock at this moment, and a
-        // list from another connection may be older than the state that this connection has shown.
+        // Without a live connection, another session could be granted the lock at this moment, and
+        // a list from another connection may be older than the state that this connection has
+        // shown.
         debug_assert_eq!(view.alive, Some(connection), "a grant needs a guard deadline ahead");
         debug_assert_eq!(
             place.listed_on,
