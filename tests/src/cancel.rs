@@ -79,7 +79,7 @@ impl<H: Case, W: Case> Held<H, W> {
 }
 
 impl<H: Case, W: Case> Bench<H, W> {
-    /// Creates a world with this start.
+    /// Creates a world in which the lock is held as `start` says.
     pub async fn new(start: Start) -> Self {
         let world = World::new();
         let other = world.client(FIRST).await;

@@ -282,7 +282,7 @@ async fn docker(arguments: &[&str]) {
 }
 
 const SAMPLE: [&str; 2] = ["tickTime=2000", "syncLimit=5"];
-/// A paused server never replies. A server without a leader replies at once that it does not serve
-/// clients.
+/// Maximum wait for a reply. A paused server never replies. A server without a leader replies at
+/// once that it does not serve clients.
 const REPLY_PATIENCE: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

@@ -224,5 +224,6 @@ async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
 
 const FAULT_INTERVAL_MEAN: Duration = Duration::from_secs(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// A contender ends after its round: an acquire, a release and a close, each with its own timeout.
+/// Maximum time until a contender ends. It ends after its round, which consists of an acquire, a
+/// release and a close, each with its own timeout.
 const END_PATIENCE: Duration = Duration::from_secs(4 * PATIENCE.as_secs());

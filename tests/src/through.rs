@@ -1,7 +1,7 @@
 //! Delegation from a stream to the stream that it wraps.
 
 /// Defines the methods of an [`AsyncWrite`](tokio::io::AsyncWrite) other than `poll_write`. They
-/// delegate to the stream in this field.
+/// delegate to the stream in the given field.
 #[macro_export]
 macro_rules! flush_and_shut_down_through {
     ($stream:ident) => {

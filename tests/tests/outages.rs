@@ -27,7 +27,7 @@ for_each_lock! {
 
 /// Time after which writes renew the lease, and it no longer depends on the handshake.
 const STEADY_MS: u64 = 40_000;
-/// Maximum time until a grant when nothing prevents it any longer.
+/// Maximum time between the moment when a grant becomes possible and the grant.
 const GRANT_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests of a session since the beginning of the outage, for each of its
 /// contenders: the requests after the outage, the claim in a new session, the release, and for an
@@ -42,7 +42,7 @@ const HOLD: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(75);
 /// Virtual time of a whole run, with its steady state and its outage.
 const RUN_MAX: Duration = Duration::from_secs(300);
-/// Time after a short outage until the holder must hold the lock without doubt.
+/// Time after a short outage within which the guard of the holder must be `Held` again.
 const RESUMED_MS: u64 = 3_000;
 
 /// Lengths of outages. They cover these ranges: below the interval of the renewing writes (1.5 s);
@@ -112,7 +112,7 @@ struct Scene<W: Case> {
 /// The worst figures of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Worst {
-    /// Time until a grant after nothing prevented it any longer.
+    /// Time between the moment when a grant became possible and the grant.
     wait: Duration,
     /// Requests of a session, per contender.
     requests: usize,

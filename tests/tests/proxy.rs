@@ -173,7 +173,7 @@ impl World {
                 let (mut stream, _) = listener.accept().await.expect("the server can accept");
                 connections.spawn(async move {
                     let (mut read, mut write) = stream.split();
-                    // The proxy may reset it at any time.
+                    // The proxy may reset the stream at any time.
                     let _ = tokio::io::copy(&mut read, &mut write).await;
                 });
             }

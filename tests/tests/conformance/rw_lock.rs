@@ -145,7 +145,7 @@ async fn the_end_of_the_writers_znode_is_not_the_loss_of_the_reader() {
     settle(&client).await;
     assert_eq!((reading.state(), now(lost)), (LockState::Held, None));
     assert_eq!(reading.validate().await, Ok(()));
-    // The reader's znode is watched, as the writer's was.
+    // The client watches the reader's znode, as it watched the writer's.
     client.delete(reading.path(), None).await.unwrap();
     assert_eq!(soon("the loss", reading.lost()).await, LostReason::ZnodeDeleted);
     assert_eq!(reading.release().await, Ok(Released::AlreadyGone));
@@ -198,7 +198,7 @@ async fn a_writer_whose_znode_is_gone_does_not_become_a_reader() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let writing = acquire(&Writer::of(&client)).await;
-    // Both are submitted at once, before the event of the deletion can arrive.
+    // Both requests are submitted at once, before the event of the deletion can arrive.
     let deleted = client.delete(writing.path(), None);
     let downgrade = writing.downgrade();
     deleted.await.unwrap();

@@ -72,7 +72,7 @@ impl<H: Kind, W: Kind> Held<H, W> {
     }
 }
 
-/// Acquires as the contender with this number.
+/// Acquires the lock as the contender with this number.
 async fn acquire<H: Case, W: Case>(client: Client, number: usize) -> Held<H::Kind, W::Kind> {
     if number.is_multiple_of(2) {
         Held::Even(hold(&H::of(&client)).await)

@@ -188,8 +188,9 @@ const GRANTS_MIN: usize = 100;
 const REST: Duration = Duration::from_secs(3);
 /// How long a server is down. This is long enough for an election in which it does not take part.
 const DOWN: Duration = Duration::from_secs(6);
-/// The session timeout of the processes is 4 s, so they give up a connection after 2.7 s of
-/// silence. Servers give it up after 5 s. The session timeout of the observer is 10 s.
+/// How long a server is paused or cut off. The session timeout of the processes is 4 s, so they
+/// give up a connection after 2.7 s of silence. Servers give it up after 5 s. The session timeout
+/// of the observer is 10 s.
 const PAUSE: Duration = Duration::from_secs(9);
 /// The run takes as long as the faults, and at least this long.
 const LEAST: Duration = Duration::from_secs(120);

@@ -30,7 +30,7 @@ use zk_tests::wait::PATIENCE;
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
-/// A client that begins at one server, and has a proxy in front of each.
+/// A client that begins at one server, and has a proxy in front of each server.
 struct Roamer {
     client: Client,
     /// One proxy per server, in the order of the servers.

@@ -78,7 +78,7 @@ impl Session {
         self.ask(Request::Exists(read)).await.0.err == ErrorCode::OK
     }
 
-    /// Reads data as fresh as the leader's, by means of a sync.
+    /// Reads the data after a sync, so that it is as new as the leader's.
     async fn data(&mut self, path: &str) -> Bytes {
         self.ask(Request::Sync(path.into())).await;
         let read = ReadRequest { path: path.into(), watch: false };

@@ -151,7 +151,7 @@ async fn before_a_reader(faults: Vec<Fault>) -> Ran {
     ran(&world)
 }
 
-/// A writer is behind the reader, and must not get the lock with it.
+/// A writer is behind the reader, and must not get the lock together with it.
 #[test]
 fn a_downgrade_before_a_reader_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("downgrade before a reader", contender());

@@ -1,5 +1,5 @@
-//! Every single cut and every pair of cuts of the connection, at every request and event of the
-//! lives of the locks.
+//! Every single cut and every pair of cuts of the connection, at every request and every event in
+//! the life of a lock.
 //!
 //! The shipped code runs, from the lock to the driver, on a virtual clock and against the
 //! in-process server. After each run, the following must be true: the lock was acquired and

@@ -96,7 +96,7 @@ fn a_body_is_dropped_as_soon_as_the_lock_is_lost() {
                     assert_eq!((stopped, at), (Err(Stopped::Lost(reason)), lost_at));
                 }
                 assert_eq!(guard.state(), LockState::Lost(reason));
-                // The guard can still be used, as a lost one.
+                // The lost guard can still be used.
                 assert_eq!(guard.run(async {}).await, Err(Stopped::Lost(reason)));
                 if reason == LostReason::ZnodeDeleted {
                     assert_eq!(guard.release().await, Ok(Released::AlreadyGone));

@@ -13,7 +13,7 @@ use crate::{RATES, SECOND, ms};
 /// How far the transaction has progressed when the process is frozen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Begun {
-    /// The process has not begun the transaction, but begins it first when it continues.
+    /// The process begins the transaction only when it continues, before it does anything else.
     Not,
     /// The caller has started the transaction, and the request is in the client's queue.
     Queued,

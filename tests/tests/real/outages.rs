@@ -27,7 +27,7 @@ const RESUMED: Duration = Duration::from_secs(2);
 const SECONDS: [u64; 4] = [1, 5, 15, 23];
 /// The longest outage that a guard with a lease certainly survives.
 const SURVIVED_SECONDS: u64 = 15;
-/// Maximum time until a grant when nothing prevents it any longer.
+/// Maximum time between the moment when a grant becomes possible and the grant.
 const GRANT_MAX: Duration = Duration::from_secs(1);
 /// Maximum number of requests of the waiter since the outage or the previous hand-off.
 const REQUESTS_MAX: u64 = 10;
@@ -215,7 +215,7 @@ async fn every_lock_goes_on_after_the_server_stood_still() {
     part.end().await;
 }
 
-/// Outages of all lengths at once, each with a proxy of its own.
+/// Outages of all lengths happen at once, each with its own proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::await_holding_lock, reason = "one test a thread, and the lock is between them")]
 async fn every_lock_goes_on_after_the_server_could_not_be_reached() {

@@ -235,7 +235,7 @@ impl Player {
         let Some(mut frame) = link.said.pop_front() else {
             return self.differ(&format!("expected {recorded:?}, got nothing"));
         };
-        // The position of the recorded event among the first events.
+        // If the order of the events is free, any of the first events may be the recorded one.
         let unordered = self.ephemerals > self.server.ephemerals().len() + 1;
         if unordered && matches!(recorded, Message::Event(..)) {
             let wanted =

@@ -186,8 +186,8 @@ fn check_every_order(contenders: usize, with_downgrades: bool, is_one_session: b
 
 #[test]
 fn in_every_order_of_four_contenders_exactly_those_hold_who_may() {
-    // Contenders join in one order, and each of them leaves after it has joined, so there are 1 * 3
-    // * 5 * 7 orders.
+    // Contenders join in one order, and each of them leaves after it has joined, so the number of
+    // orders is 1 * 3 * 5 * 7.
     assert_eq!(check_every_order(CONTENDERS, false, false), 16 * 105);
 }
 

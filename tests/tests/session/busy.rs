@@ -28,7 +28,7 @@ async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
             if to_client.write_all(arrived).await.is_err() {
                 return;
             }
-            // A short remainder takes no time of its own.
+            // A short chunk is forwarded without a delay, together with the next bytes.
             if taken > bytes / 10 {
                 sleep_ms(1).await;
             }

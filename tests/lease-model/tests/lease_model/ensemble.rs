@@ -55,7 +55,7 @@ pub(crate) struct Connection {
     pub(crate) epoch: usize,
     /// When the client sends each request, and the kind of the request.
     pub(crate) sends: Vec<(Micros, Kind)>,
-    /// To how many of the leader's answers the client reacts with another write at once.
+    /// The number of the leader's answers after which the client sends another write at once.
     pub(crate) eagerness: usize,
     /// When the link between the client and the server is cut, upwards and downwards.
     pub(crate) client_cut: [Micros; 2],
@@ -153,8 +153,8 @@ pub(crate) enum Seen {
 #[derive(Debug)]
 pub(crate) struct History {
     pub(crate) seen: Vec<Seen>,
-    /// When another client may acquire the lock, because the first leader with a quorum ends the
-    /// session.
+    /// The time at which the first leader with a quorum ends the session, so that another client
+    /// may acquire the lock.
     pub(crate) over: Micros,
     /// The steps of the run, which explain a counterexample; empty unless requested.
     pub(crate) trace: Vec<(Micros, String)>,
@@ -173,8 +173,8 @@ enum Event {
         connection: usize,
         number: usize,
     },
-    /// A thread notes the session in the touch table of the server or the master. The thread looked
-    /// the table up in this generation.
+    /// A thread notes the session in the touch table of the server or the master. The table had
+    /// this generation when the thread looked it up.
     Note {
         connection: usize,
         is_master: bool,

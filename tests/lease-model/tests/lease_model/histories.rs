@@ -90,7 +90,7 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     let longest = dice.pick([6, 20]);
     let timeout = tick * (2 + dice.below(longest - 1));
     let rate = if has(Fault::Clocks) { dice.pick([950, 1000, 1050]) } else { 1000 };
-    // The client sends no requests after this time, as if it were cut off.
+    // The requests planned below end at this time, as if the client were cut off then.
     let end = timeout / 2 + dice.below(timeout * 3 / 2);
 
     let mut epochs = vec![Epoch { elected: 0, deposed: NEVER, pauses: Pauses::default() }];

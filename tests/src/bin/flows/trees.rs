@@ -69,7 +69,7 @@ pub(crate) fn errors(stage: &Stage) {
     one.close();
 }
 
-/// Counters and zxids of znodes of all kinds.
+/// Reads the counters and zxids of znodes of all kinds.
 pub(crate) fn stats(stage: &Stage) {
     let mut one = stage.connect();
     let ttl = Ttl::from_millis(3_600_000).expect("an hour");
@@ -151,7 +151,7 @@ pub(crate) fn stats(stage: &Stage) {
     two.close();
 }
 
-/// Multis that succeed, and reads of several znodes.
+/// Sends multis that succeed, and reads of several znodes.
 pub(crate) fn multi(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     let ttl = Ttl::from_millis(3_600_000).expect("an hour");
@@ -202,7 +202,7 @@ pub(crate) fn multi(stage: &Stage) {
     two.close();
 }
 
-/// Multis that fail at every position, and leave nothing.
+/// Sends multis that fail at every position, and leave nothing behind.
 pub(crate) fn multi_failures(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     one.ask_all([create("/f"), create("/f/a"), create_mode("/f/e", CreateMode::Ephemeral)]);
@@ -236,7 +236,7 @@ pub(crate) fn multi_failures(stage: &Stage) {
     two.close();
 }
 
-/// Identities and access control lists.
+/// Uses identities and access control lists.
 pub(crate) fn access(stage: &Stage) {
     let (mut bob, mut eve) = (stage.connect(), stage.connect());
     let bobs = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";

@@ -1,4 +1,4 @@
-//! Watches of all kinds: left, fired, removed, restored.
+//! Watches of all kinds: set, fired, removed and restored.
 
 use jute_codec::{
     AddWatchMode, AddWatchRequest, CreateMode, Request, SetWatches, SetWatches2, WatcherType, Zxid,
@@ -6,7 +6,7 @@ use jute_codec::{
 
 use crate::peer::*;
 
-/// Watches of reads fire once, before the reply to the write that fires them.
+/// Sets watches with reads. They fire once, before the reply to the write that fires them.
 pub(crate) fn one_shot(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     for peer in [&mut one, &mut two] {
@@ -103,7 +103,7 @@ pub(crate) fn persistent(stage: &Stage) {
     two.close();
 }
 
-/// Events that setWatches sends at once, and watches that it leaves.
+/// Restores watches: setWatches causes some events at once, and sets the other watches.
 pub(crate) fn restored(stage: &Stage) {
     let (mut one, mut two) = (stage.connect(), stage.connect());
     for name in ["same", "changed", "deleted", "parent"] {
@@ -125,7 +125,7 @@ pub(crate) fn restored(stage: &Stage) {
         exist: paths(&["/none", "/created"]),
         child: paths(&["/same", "/parent", "/deleted"]),
     }));
-    // The watches that are left fire now.
+    // The remaining watches fire now.
     one.ask_all([set_data("/same", "x", -1), create("/same/child"), create("/none")]);
     one.ask_all([set_data("/changed", "y", -1), create("/deleted"), delete("/created", -1)]);
     // The watches are restored with a zxid before all changes, and with a zxid after them.

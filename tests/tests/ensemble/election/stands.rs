@@ -89,7 +89,7 @@ impl Stands {
         *seen = Seen { at_risk_since, lost, shared, ..Seen::new(self.all.len()) };
     }
 
-    /// Observations since the round began.
+    /// Returns the observations since the round began.
     pub(super) fn seen(&mut self) -> Seen {
         assert!(self.looking.try_join_next().is_none(), "the observer has stopped");
         lock(&self.seen).clone()
