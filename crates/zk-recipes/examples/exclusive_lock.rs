@@ -1,7 +1,6 @@
-//! Three instances of a service try to write the nightly report, and only one of them does.
-//!
-//! To use an in-process server, run `cargo run -p zk-recipes --example exclusive_lock`. To use a
-//! real ensemble, also set `ZK_CONNECT=host:port`.
+//! Three instances of a service try to write the nightly report, and only one of them does. Run
+//! this example on an in-process server with `cargo run -p zk-recipes --example exclusive_lock`. To
+//! use a real ensemble, also set `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 

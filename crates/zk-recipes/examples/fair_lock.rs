@@ -1,7 +1,6 @@
-//! Five contenders take turns with a fair lock.
-//!
-//! To use an in-process server, run `cargo run -p zk-recipes --example fair_lock`. To use a real
-//! ensemble, also set `ZK_CONNECT=host:port`.
+//! Five contenders take turns with a fair lock. Run this example on an in-process server with
+//! `cargo run -p zk-recipes --example fair_lock`. To use a real ensemble, also set
+//! `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 

@@ -1,7 +1,6 @@
-//! Readers share a lock, and each writer holds it alone.
-//!
-//! To use an in-process server, run `cargo run -p zk-recipes --example rw_lock`. To use a real
-//! ensemble, also set `ZK_CONNECT=host:port`.
+//! Readers share a lock, and each writer holds it alone. Run this example on an in-process server with
+//! `cargo run -p zk-recipes --example rw_lock`. To use a real ensemble, also set
+//! `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
@@ -54,8 +53,7 @@ async fn write(lock: RwLock, name: &str, start: Instant) -> Result<(), LockError
     let writing = lock.write().await?;
     println!("{:>6}  {name} WRITES with {}", start.elapsed().as_millis(), writing.fencing_token());
     tokio::time::sleep(WORK).await;
-    // No other writer can change the data before this task has read it again. Other readers may
-    // enter.
+    // Other readers may enter, but no other writer can change the data before it is read again.
     let reading = writing.downgrade().await?;
     println!("{:>6}  {name} goes on reading", start.elapsed().as_millis());
     reading.release().await.map(drop)
