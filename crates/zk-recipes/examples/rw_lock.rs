@@ -1,5 +1,5 @@
-//! Readers share a lock, and each writer holds it alone. Run this example on an in-process server with
-//! `cargo run -p zk-recipes --example rw_lock`. To use a real ensemble, also set
+//! Readers share a lock, and each writer holds it alone. Run this example on an in-process server
+//! with `cargo run -p zk-recipes --example rw_lock`. To use a real ensemble, also set
 //! `ZK_CONNECT=host:port`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]

@@ -1,4 +1,5 @@
-//! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay of connection loss.
+//! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay after connection
+//! loss.
 //!
 //! Start with [`FairLock`]. [`RwLock`] and [`ExclusiveLock`] are its siblings. Acquiring a lock
 //! returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
@@ -9,7 +10,7 @@
 //! - At any time, a lock is held by at most one contender, or by readers only, as far as the
 //!   ensemble can decide it. No lock can control a process that was paused for longer than its
 //!   session lived: see [`Guard`] and its fencing token.
-//! - Lock operations never return connection-loss errors. The loss is replayed behind a write
+//! - Lock operations never return connection-loss errors. Requests are replayed behind a write
 //!   barrier, so that no contender waits behind its own lost znode.
 //! - No contender znode stays behind after a future or a guard was dropped, or after an error. The
 //!   session is responsible for the cleanup, not the caller.

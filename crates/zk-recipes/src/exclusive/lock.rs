@@ -104,9 +104,9 @@ impl ExclusiveLock {
 
     /// Acquires the lock, waiting while another contender holds it.
     ///
-    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
-    /// future waits, a new attempt starts in the next session, within the same timeout. **Cancel
-    /// safe**: dropping the future at any moment leaves no znode.
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** while the future waits, a new attempt starts in the next session, within the
+    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl ExclusiveLock {
     /// Reads which contender holds the lock. Returns `None` if the lock is free. Waiters are not
     /// visible.
     ///
-    /// Lost connections are replayed. Cancel safe.
+    /// After a lost connection, the read is repeated. Cancel safe.
     ///
     /// # Errors
     ///

@@ -81,9 +81,10 @@ impl FairLock {
 
     /// Acquires the lock, after all contenders that are in the queue already.
     ///
-    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
-    /// future waits, a new attempt starts in the next session, at the end of the queue, within the
-    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** while the future waits, a new attempt starts in the next session, at the end of
+    /// the queue, within the same timeout. **Cancel safe**: dropping the future at any moment
+    /// leaves no znode.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl FairLock {
     /// Reads the queue: the holder first, then the waiters in their order. The result may or may
     /// not include contenders that join or leave the queue during the call.
     ///
-    /// Lost connections are replayed. Cancel safe.
+    /// After a lost connection, the reads are repeated. Cancel safe.
     ///
     /// # Errors
     ///

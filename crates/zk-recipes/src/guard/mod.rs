@@ -170,7 +170,7 @@ impl<K: Kind> Guard<K> {
     /// the call succeeds, the lock was held at some moment since the call began, and is no longer
     /// at risk for lack of a recent proof.
     ///
-    /// **Connection loss** is replayed. **Cancel safe.**
+    /// After a **connection loss**, the write is repeated. **Cancel safe.**
     ///
     /// # Errors
     ///
@@ -263,8 +263,8 @@ impl<K: Kind> Guard<K> {
     /// Releases the lock and reports how that ended.
     ///
     /// **Cancel safe**: the command is sent before the first await, so dropping this future changes
-    /// nothing. **Connection loss** is replayed. If no server is reachable, the future waits for
-    /// one, or for the end of the session.
+    /// nothing. After a **connection loss**, requests are replayed. If no server is reachable, the
+    /// future waits for one, or for the end of the session.
     ///
     /// # Errors
     ///
@@ -347,10 +347,10 @@ impl<K: Queued> Guard<K> {
     /// the client's runtime knows which requests were sent, so if that runtime is not driven, the
     /// future waits for it, even when the lock is lost.
     ///
-    /// **Connection loss** is not replayed, because only the caller knows whether repeating the
-    /// transaction is harmless: the check passes again even if the first transaction was applied. A
-    /// transaction can be repeated if it creates a unique name, or contains a `set_data` at a
-    /// version.
+    /// After a **connection loss**, the transaction is not repeated, because only the caller knows
+    /// whether repeating the transaction is harmless: the check passes again even if the first
+    /// transaction was applied. A transaction can be repeated if it creates a unique name, or
+    /// contains a `set_data` at a version.
     ///
     /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that
     /// was not sent; a request that was sent may be applied.

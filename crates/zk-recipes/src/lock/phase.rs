@@ -42,8 +42,8 @@ impl Phases {
     }
 
     /// Waits for the next phase. Returns `None` when no other phase can follow: after the acquire
-    /// has failed, or the lock was released or lost. Intermediate phases may be skipped, but the
-    /// last one is always returned. While the acquire waits, a lost connection is not reported;
+    /// has failed, or after the lock was released or lost. Intermediate phases may be skipped, but
+    /// the last one is always returned. While the acquire waits, a lost connection is not reported;
     /// after the grant, it is reported as [`Phase::AtRisk`]. Cancel safe.
     pub async fn next(&mut self) -> Option<Phase> {
         self.phases.changed().await.ok()?;

@@ -12,8 +12,8 @@ use super::outcome::Tally;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LockStats {
-    /// Attempts that were started. An acquire starts another attempt when its session ends or its
-    /// znode is deleted while it waits.
+    /// Number of attempts that were started. An acquire starts another attempt when its session
+    /// ends or its znode is deleted while it waits.
     pub attempts: u64,
     /// Locks that were obtained.
     pub acquired: u64,

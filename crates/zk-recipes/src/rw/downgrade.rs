@@ -30,8 +30,8 @@ impl WriteGuard {
     /// [`phases`](crate::Acquire::phases) report the reader's state from then on. A
     /// [`status`](Self::status) of the writer reports `None` from then on.
     ///
-    /// **Connection loss** is replayed. **Not cancel safe**: dropping the future releases the lock
-    /// in the background, as soon as the client knows which znode holds the lock.
+    /// After a **connection loss**, requests are replayed. **Not cancel safe**: dropping the future
+    /// releases the lock in the background, as soon as the client knows which znode holds the lock.
     ///
     /// # Errors
     ///

@@ -105,9 +105,10 @@ impl RwLock {
 
     /// Acquires the lock for reading, after all writers that are in the queue already.
     ///
-    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
-    /// future waits, a new attempt starts in the next session, at the end of the queue, within the
-    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** while the future waits, a new attempt starts in the next session, at the end of
+    /// the queue, within the same timeout. **Cancel safe**: dropping the future at any moment
+    /// leaves no znode.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl RwLock {
     /// Reads the contenders in the order of the queue. The result may or may not include contenders
     /// that join or leave the queue during the call.
     ///
-    /// Lost connections are replayed. Cancel safe.
+    /// After a lost connection, the reads are repeated. Cancel safe.
     ///
     /// # Errors
     ///

@@ -3,8 +3,8 @@
 //!
 //! 1. In one flight, create the ephemeral znode, and read and watch it. If it was created, the lock
 //!    is held. If the directory is missing, create it and its ancestors, and try again.
-//! 2. If the znode exists already, the read shows its owner. If it is gone again, continue with 1.
-//!    If it is not ephemeral, it is not a lock, and would never be released: fail.
+//! 2. If the znode exists already, the read shows its owner. If the znode is already gone again,
+//!    continue with 1. If it is not ephemeral, it is not a lock, and would never be released: fail.
 //! 3. Wait. When the znode is deleted, all waiters continue with 1, and one of them succeeds. When
 //!    its data has changed, read and watch it again.
 //! 4. If the session ends while the attempt waits, start a new attempt in the next session.
