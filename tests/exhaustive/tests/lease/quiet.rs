@@ -66,7 +66,7 @@ fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
 
 /// Prints a table, and checks that the page has each of its rows.
 fn check_table(lease: Lease, seconds: &[u64], is_enough: impl Fn(Duration, u64) -> bool) {
-    let page = include_str!("../../../docs/guarantees.md");
+    let page = include_str!("../../../../docs/guarantees.md");
     let mut missing = String::new();
     for &seconds in seconds {
         let (row, shortest) = row(lease, seconds);
