@@ -117,6 +117,7 @@ fn contender() -> QueueAttempt {
         acl: Acl::open(),
         identity: "".into(),
         watch_check: None,
+        permits: None,
     };
     QueueAttempt::new(profile, ID, true)
 }

@@ -330,7 +330,8 @@ fn a_server_that_goes_on_failing_is_given_up<C: Case>() {
                 let is_refused =
                     matches!(refused, Err(LockError::Refused { code: with, .. }) if with == code);
                 assert!(is_refused, "{refused:?}");
-                assert!(sent <= 40, "{sent} requests");
+                // A flight has up to three requests.
+                assert!(sent <= 45, "{sent} requests");
                 let waited = client.now().saturating_since(begin).as_millis();
                 let is_paused = pauses_ms(8).contains(&waited);
                 assert!(is_paused, "{code}, {ops:?}: {sent} requests in {waited} ms");

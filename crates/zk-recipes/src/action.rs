@@ -20,6 +20,8 @@ pub enum FailedAction {
     Read,
     /// Read a child of a directory.
     ReadChild,
+    /// Write the data of a znode.
+    Write,
 }
 
 impl fmt::Display for FailedAction {
@@ -32,6 +34,7 @@ impl fmt::Display for FailedAction {
             Self::List => "list",
             Self::Read => "read",
             Self::ReadChild => "read a child of",
+            Self::Write => "write",
         })
     }
 }

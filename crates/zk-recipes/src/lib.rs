@@ -1,7 +1,7 @@
 //! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay after connection
 //! loss.
 //!
-//! Start with [`FairLock`]. [`RwLock`] and [`ExclusiveLock`] are its siblings. Acquiring a lock
+//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings. Acquiring a lock
 //! returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
 //! is enough; the rest are in [`zk_session`].
 //!
@@ -32,6 +32,7 @@ mod exclusive;
 mod lock;
 mod queue;
 mod rw;
+mod semaphore;
 
 #[cfg(feature = "tokio")]
 mod acquire;
@@ -66,6 +67,7 @@ pub use crate::{
     lock::state::{AtRiskPolicy, LockState},
     lock::stats::LockStats,
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
+    semaphore::{PermitGuard, PermitLimit, Semaphore},
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
@@ -79,6 +81,7 @@ pub mod kind {
     pub use crate::exclusive::Exclusive;
     pub use crate::lock::kind::{Fair, Fenced, Kind, Queued};
     pub use crate::rw::{Read, Write};
+    pub use crate::semaphore::Permit;
 }
 
 /// The machines of all recipes, for tests that feed them by hand. Semantic versioning does not
@@ -92,8 +95,9 @@ pub mod machines {
     pub use crate::lock::recipe::{Attempt, Change, Removal};
     pub use crate::queue::machine::{attempt::QueueAttempt, removal::QueueRemoval};
     pub use crate::queue::naming::{NameForm, QueueNames};
-    pub use crate::queue::profile::QueueProfile;
+    pub use crate::queue::profile::{Permits, QueueProfile};
     pub use crate::rw::machine::Downgrade;
+    pub use crate::semaphore::machine::attempt::SemaphoreAttempt;
 }
 
 /// Pages of the project, included so that their code is compiled.
@@ -109,6 +113,8 @@ mod pages {
     struct ReadWrite;
     #[doc = include_str!("../../../docs/recipes/exclusive.md")]
     struct Exclusive;
+    #[doc = include_str!("../../../docs/recipes/semaphore.md")]
+    struct Semaphore;
     #[doc = include_str!("../../../docs/guarantees.md")]
     struct Guarantees;
     #[doc = include_str!("../../../docs/testing.md")]

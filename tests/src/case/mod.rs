@@ -1,10 +1,10 @@
 //! What a suite must know about a lock: one trait, one file per lock, and one list.
 //!
 //! A [`Case`] is a lock as one of its contenders uses it: the fair lock, the read/write lock as a
-//! reader or as a writer, or the exclusive lock. Suites that test a property of all locks are
-//! generic over it, and [`for_each_lock!`](crate::for_each_lock) instantiates them from the list
-//! below. To add a lock, write its file beside this one, and add its module and a line in the list
-//! here.
+//! reader or as a writer, a semaphore with one permit, or the exclusive lock. Suites that test a
+//! property of all locks are generic over it, and [`for_each_lock!`](crate::for_each_lock)
+//! instantiates them from the list below. To add a lock, write its file beside this one, and add
+//! its module and a line in the list here.
 //!
 //! The alternative was a table of function pointers, iterated at run time. With a trait, the guards
 //! keep their types, so a test can require `Kind: Queued` and the compiler rejects a transaction on
@@ -14,6 +14,7 @@ mod exclusive;
 mod fair;
 mod instances;
 mod read;
+mod semaphore;
 mod write;
 
 use std::any::TypeId;
@@ -31,6 +32,7 @@ pub use zk_recipes::{ExclusiveLock, FairLock};
 
 pub use self::instances::{marks, names};
 pub use self::read::Reader;
+pub use self::semaphore::OnePermit;
 pub use self::write::Writer;
 
 /// The list. A line is the name of a case, its type, and its form:
@@ -51,6 +53,7 @@ macro_rules! recipes {
             read: Reader, fifo;
             write: Writer, fifo;
             write_behind_read: Writer behind Reader, fifo;
+            semaphore: OnePermit, fifo;
             exclusive: ExclusiveLock, znode;
         }
     };
@@ -83,6 +86,8 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     const IS_SHARED: bool = false;
     /// Whether each guard has a fencing token that is greater than the tokens of earlier guards.
     const IS_FENCED: bool = true;
+    /// Whether a waiter watches the directory itself, so that this watch may outlive all contenders.
+    const WATCHES_DIRECTORY: bool = false;
     /// Whether [`downgrade`](Self::downgrade) works.
     const HAS_DOWNGRADE: bool = false;
     /// The requests with which a guard proves that the lock is still held.

@@ -468,6 +468,7 @@ fn profile() -> QueueProfile {
         acl: Acl::open(),
         identity: "".into(),
         watch_check: None,
+        permits: None,
     }
 }
 

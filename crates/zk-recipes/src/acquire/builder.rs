@@ -102,6 +102,10 @@ impl<L, N> LockBuilder<L, N> {
         self
     }
 
+    pub(crate) fn naming_so_far(&self) -> &N {
+        &self.naming
+    }
+
     pub(crate) fn set_naming(mut self, naming: N) -> Self {
         self.naming = naming;
         self

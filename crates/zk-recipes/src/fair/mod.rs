@@ -149,6 +149,7 @@ impl LockBuilder<FairLock, Naming> {
             acl: options.acl,
             identity: options.identity,
             watch_check: options.watch_check,
+            permits: None,
         };
         Ok(FairLock { core, profile: Arc::new(profile) })
     }

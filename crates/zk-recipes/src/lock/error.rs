@@ -33,6 +33,17 @@ pub enum LockError {
         /// Name of the other lock's znode.
         name: String,
     },
+    /// The directory of a semaphore stores another number of permits than this client expects. Build
+    /// the semaphore with that number, let it accept the stored one, or change the stored one.
+    #[error("{directory:?} stores {stored:?} as its number of permits, expected {expected}")]
+    PermitsDiffer {
+        /// The directory.
+        directory: String,
+        /// What the directory stores, as text; the beginning of it if it is long.
+        stored: String,
+        /// What the client expects.
+        expected: u32,
+    },
     /// The directory's sequence counter has reached its end (2^31 - 1 znodes were created in it).
     /// Delete the directory when it is empty, or use another one.
     #[error("the sequence counter of {directory:?} is exhausted")]

@@ -3,6 +3,7 @@
 //! One flight creates all of them, as containers, which servers remove after they have been
 //! emptied. A server without containers (before 3.5.1) gets plain znodes.
 
+use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{Acl, CreateMode, ErrorCode};
 use zk_session::OpError;
@@ -39,8 +40,13 @@ pub(crate) enum Round {
 }
 
 impl Directory {
-    /// Returns the operations of a round, for the directory at this path.
-    pub(crate) fn create(&self, path: &ByteString) -> Result<Vec<Operation>, Failure> {
+    /// Returns the operations of a round, for the directory at this path. The directory gets this
+    /// data; its ancestors get none.
+    pub(crate) fn create(
+        &self,
+        path: &ByteString,
+        data: &Bytes,
+    ) -> Result<Vec<Operation>, Failure> {
         // The root always exists. If a server still reports that the parent of one of its children
         // is missing, there is nothing left to create.
         if self.rounds == ROUNDS_MAX || path == "/" {
@@ -51,8 +57,9 @@ impl Directory {
             if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let operation = |end| -> Option<Operation> {
+            let data = if end == path.len() { data.clone() } else { Bytes::new() };
             let path = path.slice_ref(path.get(..end)?);
-            Some(create(path, bytes::Bytes::new(), Acl::open(), mode))
+            Some(create(path, data, Acl::open(), mode))
         };
         Ok(ends.filter_map(operation).collect())
     }

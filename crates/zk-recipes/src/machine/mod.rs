@@ -28,7 +28,7 @@ pub use crate::action::FailedAction;
 pub(crate) use self::failure::Interrupted;
 pub(crate) use self::operation::{
     barrier, child, create, delete, exists, flight, list, multi_refusal, name_of, owned_copy,
-    parent, read,
+    parent, read, write,
 };
 #[cfg(feature = "tokio")]
 pub(crate) use self::pause::PAUSE;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
     Acl, CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult,
-    ReadRequest, Request, Response,
+    ReadRequest, Request, Response, SetDataRequest,
 };
 use zk_session::recipe::{Flight, Operation};
 use zk_session::{SessionId, Version};
@@ -74,6 +74,11 @@ pub(crate) fn read(path: ByteString, watch: Option<WatchNumber>) -> Operation {
         None => Operation::new(request),
         Some(watch) => Operation::watched(request, watch),
     }
+}
+
+/// Replaces the data of a znode, if it has this version.
+pub(crate) fn write(path: ByteString, data: Bytes, version: Version) -> Operation {
+    Operation::new(Request::SetData(SetDataRequest { path, data: Some(data), version }))
 }
 
 /// Tests whether a znode exists, without a watch. This needs no READ permission.

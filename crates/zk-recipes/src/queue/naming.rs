@@ -27,10 +27,19 @@ pub struct NameForm {
     mark: &'static str,
 }
 
-/// The marks of all kinds of locks: Curator's mutex, read/write lock, semaphore and leader latch;
-/// kazoo's lock, read and write lock, and semaphore lease.
-const KNOWN_MARKS: [&str; 8] =
-    ["lock-", "__READ__", "__WRIT__", "lease-", "latch-", "__lock__", "__rlock__", "__lease__"];
+/// The marks of all kinds of locks: our semaphore; Curator's mutex, read/write lock, semaphore and
+/// leader latch; kazoo's lock, read and write lock, and semaphore lease.
+const KNOWN_MARKS: [&str; 9] = [
+    "lock-",
+    "permit-",
+    "__READ__",
+    "__WRIT__",
+    "lease-",
+    "latch-",
+    "__lock__",
+    "__rlock__",
+    "__lease__",
+];
 
 /// The highest number that a server appends. At the end of the counter, servers repeat it (3.6 and
 /// newer) or continue below zero (older ones). A contender with this number cannot be distinguished

@@ -194,6 +194,7 @@ impl LockBuilder<RwLock, RwNaming> {
                 acl: options.acl.clone(),
                 identity: options.identity.clone(),
                 watch_check: options.watch_check,
+                permits: None,
             })
         };
         Ok(RwLock { core, reader: profile(Role::Shared), writer: profile(Role::Exclusive) })

@@ -18,6 +18,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use jute_codec::{CreateMode, ErrorCode, EventType, Response};
 use zk_session::recipe::{Operation, Reply};
 use zk_session::{OpError, SessionId, Time, Zxid};
@@ -262,7 +263,7 @@ impl ExclusiveAttempt {
     }
 
     fn make_directory(&mut self) -> AttemptStep {
-        match self.directory.create(&parent(&self.profile.path)) {
+        match self.directory.create(&parent(&self.profile.path), &Bytes::new()) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))

@@ -3,7 +3,8 @@
 //! If connections never failed, this would be the algorithm:
 //!
 //! 1. In one flight, create the ephemeral sequential znode `<id>-lock-` and list the directory.
-//!    The server executes both in this order, so the list contains the znode.
+//!    The server executes both in this order, so the list contains the znode. For a semaphore, the
+//!    flight also reads the directory, whose data is the number of permits.
 //! 2. If the directory is missing, create it and its ancestors as containers, and continue with 1.
 //!
 //! A lost connection leaves the create of step 1 undecided, whatever the list showed, so:
@@ -35,7 +36,7 @@ use crate::machine::{
     create, delete, flight, list, name_of, owned_copy, read, replayable, take, verdict,
 };
 use crate::queue::naming::{SEQUENCE_MAX, Sibling};
-use crate::queue::profile::QueueProfile;
+use crate::queue::profile::{Permits, QueueProfile};
 
 /// A claimed place.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub(crate) struct Claimed {
     /// A list of the directory that was read after the create, and the connection on which it was
     /// read.
     pub(crate) list: Option<(NameList, u64)>,
+    /// The directory as it was read in the same flight, if the queue is a semaphore's.
+    pub(crate) directory: Option<DataReply>,
 }
 
 type ClaimStep = Step<Result<Claimed, NotHeld>>;
@@ -111,7 +114,11 @@ impl Claim {
             self.profile.acl.clone(),
             CreateMode::EphemeralSequential,
         );
-        Step::Submit(flight(self.session, vec![claim, list(directory, None)]))
+        let mut operations = vec![claim, list(directory, None)];
+        if self.profile.permits.is_some() {
+            operations.push(read(directory.clone(), None));
+        }
+        Step::Submit(flight(self.session, operations))
     }
 
     /// Performs step 4 for a list that contains other znodes with our id. Returns `None` if it
@@ -195,9 +202,13 @@ impl Claim {
         }
     }
 
-    fn created(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+    fn created(&mut self, view: SessionView, mut reply: Reply) -> ClaimStep {
         let session = reply.session;
         let connection = reply.connection;
+        let directory = match self.profile.permits.and_then(|_| reply.results.pop()) {
+            Some(Ok(Response::GetData(directory))) => Some(directory),
+            _ => None,
+        };
         let [created, listed] = take(reply);
         let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
         let refusal = created.as_ref().err().cloned();
@@ -219,7 +230,7 @@ impl Claim {
                     Ok(Response::GetChildren(names)) => Some((names, connection)),
                     _ => None,
                 };
-                self.claimed(list)
+                self.claimed(list, directory)
             }
             Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
@@ -253,10 +264,14 @@ impl Claim {
         Step::Done(Err(NotHeld::Failed(LockError::QueueExhausted { directory })))
     }
 
-    fn claimed(&mut self, list: Option<(NameList, u64)>) -> ClaimStep {
+    fn claimed(
+        &mut self,
+        list: Option<(NameList, u64)>,
+        directory: Option<DataReply>,
+    ) -> ClaimStep {
         self.pauses.reset();
         let session = self.session.expect("a create is executed in a session");
-        Step::Done(Ok(Claimed { session, list }))
+        Step::Done(Ok(Claimed { session, list, directory }))
     }
 
     /// Retries after a pause, or gives up.
@@ -274,7 +289,8 @@ impl Claim {
     }
 
     fn make_directory(&mut self) -> ClaimStep {
-        match self.directory.create(&self.profile.directory) {
+        let data = self.profile.permits.map(Permits::encode).unwrap_or_default();
+        match self.directory.create(&self.profile.directory, &data) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
@@ -405,7 +421,7 @@ impl Claim {
         let directory = &self.profile.directory;
         let duplicates: Vec<_> = own.map(|znode| delete(child(directory, &znode.name))).collect();
         if duplicates.is_empty() {
-            return self.claimed(None);
+            return self.claimed(None, None);
         }
         self.duplicates += duplicates.len() as u64;
         self.state = State::Reducing;

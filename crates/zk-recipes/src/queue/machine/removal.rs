@@ -142,9 +142,11 @@ impl QueueRemoval {
         Step::Wait(self.pauses.begin(view.now))
     }
 
-    fn created(&mut self, reply: Reply) -> RemovalStep {
+    fn created(&mut self, mut reply: Reply) -> RemovalStep {
         self.session = self.session.or(reply.session);
-        let [created, _listed] = take(reply);
+        // The reads behind the create do not matter here.
+        reply.results.truncate(1);
+        let [created] = take(reply);
         match verdict(created) {
             Verdict::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
             Verdict::SessionOver => return ended_with_session(),

@@ -165,6 +165,7 @@ mod tests {
             acl: vec![],
             identity: bytes::Bytes::new(),
             watch_check: None,
+            permits: None,
         }
     }
 

@@ -1,0 +1,11 @@
+//! The semaphore.
+
+#[cfg(feature = "tokio")]
+mod lock;
+#[cfg(feature = "tokio")]
+mod recipe;
+
+pub(crate) mod machine;
+
+#[cfg(feature = "tokio")]
+pub use self::lock::{Permit, PermitGuard, PermitLimit, Semaphore};

@@ -1,0 +1,119 @@
+//! Every single cut and every pair of cuts of a client that shares two permits with others, and of
+//! a client that changes their number.
+
+use std::time::Duration;
+
+use zk_recipes::{LockState, Released, SessionId};
+use zk_tests::scene::{granted, release, spawn};
+use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_testserver::Fault;
+
+use crate::{create_directory, hold, queue_up, semaphore, stored};
+
+const CONTENDER: u64 = 1;
+const HOLDER: u64 = 2;
+const OTHER: u64 = 3;
+const NEXT: u64 = 4;
+
+/// The session of the client whose connections are cut, which is the same in every world.
+fn contender() -> Option<SessionId> {
+    run(async { World::new().client(CONTENDER).await.session_id() })
+}
+
+fn ran(world: &World) -> Ran {
+    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+}
+
+fn inject(world: &World, faults: Vec<Fault>) {
+    for fault in faults {
+        world.server.inject(fault);
+    }
+}
+
+/// Two hold, the contender waits, and the older holder leaves. A fourth waits behind.
+#[test]
+fn a_waiter_for_two_permits_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("two permits, waiting", contender());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            let mut clients = Vec::new();
+            for seed in [CONTENDER, HOLDER, OTHER, NEXT] {
+                clients.push(world.client(seed).await);
+            }
+            let [contender, holder, other, next] = &clients[..] else { unreachable!() };
+            let (one, two) = (hold(&semaphore(holder, 2)).await, hold(&semaphore(other, 2)).await);
+            inject(&world, faults);
+            let waiter = {
+                let semaphore = semaphore(contender, 2);
+                spawn(async move { semaphore.acquire().timeout(Duration::from_secs(60)).await })
+            };
+            sleep_ms(1_500).await;
+            assert!(!waiter.is_finished(), "a third beside two\n{}", world.trace());
+            let behind = queue_up(&world, &semaphore(next, 2)).await;
+            release(one).await;
+            let guard = granted(waiter).await;
+            world.until("the contender has its znode", |_| world.contenders().len() == 3).await;
+            sleep_ms(1_000).await;
+            assert!(!behind.is_finished(), "a third beside two\n{}", world.trace());
+            assert_eq!(two.state(), LockState::Held);
+            guard.validate().await.expect("the permit is held");
+            let released = guard.release().await.expect("its znode can be deleted");
+            assert_eq!(released, Released::Released, "\n{}", world.trace());
+            release(granted(behind).await).await;
+            release(two).await;
+            world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");
+}
+
+/// Another client changes the number as soon as this one has, so that a late write would overwrite
+/// the newer number.
+#[test]
+fn a_change_of_the_number_survives_every_pair_of_cuts_and_overwrites_no_later_one() {
+    for is_there in [false, true] {
+        let name = if is_there { "a changed number" } else { "a first number" };
+        let mut enumeration = Enumeration::new(name, contender());
+        enumeration.run(&|faults| {
+            run(async {
+                let world = World::new();
+                let (client, other) = (world.client(CONTENDER).await, world.client(OTHER).await);
+                if is_there {
+                    create_directory(&world);
+                    semaphore(&other, 1).set_permits(9).await.expect("it may be written");
+                }
+                inject(&world, faults);
+                semaphore(&client, 1).set_permits(2).await.expect("it may be written");
+                assert_eq!(stored(&world).as_deref(), Some("2"), "\n{}", world.trace());
+                semaphore(&other, 1).set_permits(3).await.expect("it may be written");
+                sleep_ms(2_000).await;
+                assert_eq!(stored(&world).as_deref(), Some("3"), "\n{}", world.trace());
+                world.check_clean(&[&client, &other]).await;
+                ran(&world)
+            })
+        });
+        assert!(enumeration.is_complete(20, 100), "{enumeration:?}");
+    }
+}
+
+/// The contender finds a directory without a number, so it stores its own.
+#[test]
+fn a_contender_that_stores_the_number_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("storing the number", contender());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = World::new();
+            create_directory(&world);
+            let client = world.client(CONTENDER).await;
+            inject(&world, faults);
+            let guard = hold(&semaphore(&client, 2)).await;
+            assert_eq!(stored(&world).as_deref(), Some("2"), "\n{}", world.trace());
+            assert_eq!(guard.release().await, Ok(Released::Released), "\n{}", world.trace());
+            world.check_clean(&[&client]).await;
+            ran(&world)
+        })
+    });
+    assert!(enumeration.is_complete(30, 300), "{enumeration:?}");
+}
