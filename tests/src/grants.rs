@@ -58,7 +58,8 @@ pub struct Record {
     pub process: usize,
     /// Round of the process.
     pub round: u64,
-    /// The fencing token, or 0 for a reader, which has no token.
+    /// The fencing token; 0 for a reader, which has none; and for another lock without tokens a
+    /// number that grows with the sequence number of the znode.
     pub token: i64,
     /// Details of the event, without a space.
     pub detail: String,

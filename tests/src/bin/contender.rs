@@ -22,7 +22,7 @@ use zk_recipes::kind::Kind;
 use zk_recipes::{
     Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionId, Time,
 };
-use zk_tests::case::{Case, Downgrading};
+use zk_tests::case::{Case, Downgrading, number};
 use zk_tests::grants::{Event, Record};
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
@@ -173,7 +173,13 @@ impl<C: Case> Contender<C> {
             Ok(guard) => guard,
             Err(error) => return Ok(Err(error)),
         };
-        let token = D::token(&guard).map_or(0, |token| token.get());
+        let token = match D::token(&guard) {
+            Some(token) => token.get(),
+            None if D::IS_SHARED => 0,
+            // The sequence numbers grow as tokens do, because the directory is not deleted during
+            // the run. The first one is 0.
+            None => i64::from(number(guard.path())) + 1,
+        };
         self.write(Event::Grant, token, guard.path())?;
         if D::HAS_DOWNGRADE && self.base.random.below(DOWNGRADED_ONE_IN) == 0 {
             self.work(&guard).await;
