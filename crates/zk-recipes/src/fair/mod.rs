@@ -42,9 +42,9 @@ use crate::queue::recipe::QueueKind;
 /// # Ok(()) }
 /// ```
 ///
-/// **Costs.** An uncontended acquire costs one round trip. A waiter watches only the contender
-/// ahead of it. If it was directly behind the holder, the holder's release grants it the lock
-/// without another request. [`try_acquire`](Self::try_acquire) of a busy lock costs one read.
+/// **Costs.** An uncontended acquire costs one round trip. A waiter watches its own znode
+/// and at most the two contenders ahead of it. If it was directly behind the holder, the holder's
+/// release grants it the lock without another request. [`try_acquire`](Self::try_acquire) of a busy lock costs one read.
 ///
 /// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
 /// contender znodes. The lock creates a missing directory and its ancestors as containers, with all
@@ -114,6 +114,7 @@ impl FairLock {
     ///
     /// [`LockError::Refused`] if the client may not read the directory or a contender;
     /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
     /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
         contenders(&self.core.client, &self.profile).await

@@ -158,6 +158,7 @@ impl RwLock {
     ///
     /// [`LockError::Refused`] if the client may not read the directory or a contender;
     /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
     /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
         contenders(&self.core.client, &self.reader).await

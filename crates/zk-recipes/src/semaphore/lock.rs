@@ -171,9 +171,10 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the directory or a contender may not be read;
-    /// [`LockError::MixedKinds`]; [`LockError::Closed`] and similar errors if the client has
-    /// stopped.
+    /// [`LockError::Refused`] if the client may not read the directory or a contender;
+    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
         contenders(&self.core.client, &self.profile).await
     }
