@@ -1,8 +1,8 @@
 //! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay after connection
 //! loss.
 //!
-//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings. Acquiring a lock
-//! returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
+//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings.
+//! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
 //! is enough; the rest are in [`zk_session`].
 //!
 //! # Promises

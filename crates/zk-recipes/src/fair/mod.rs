@@ -44,7 +44,8 @@ use crate::queue::recipe::QueueKind;
 ///
 /// **Costs.** An uncontended acquire costs one round trip. A waiter watches its own znode
 /// and at most the two contenders ahead of it. If it was directly behind the holder, the holder's
-/// release grants it the lock without another request. [`try_acquire`](Self::try_acquire) of a busy lock costs one read.
+/// release grants it the lock without another request. [`try_acquire`](Self::try_acquire) of a busy
+/// lock costs one read.
 ///
 /// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
 /// contender znodes. The lock creates a missing directory and its ancestors as containers, with all

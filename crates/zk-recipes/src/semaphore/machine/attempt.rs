@@ -57,8 +57,6 @@ pub struct SemaphoreAttempt {
     claim: Claim,
     /// Otherwise the attempt ends when it would have to wait.
     may_queue: bool,
-    /// The session of the place, once there is one.
-    session: Option<SessionId>,
     /// The number of permits that was read last; `None` until the first read.
     permits: Option<u32>,
     /// Number of predecessors, according to the newest list.
@@ -135,7 +133,6 @@ impl SemaphoreAttempt {
             claim: Claim::new(Arc::clone(&profile), id),
             profile,
             may_queue,
-            session: None,
             permits: None,
             ahead: None,
             listed_on: None,
@@ -165,7 +162,6 @@ impl SemaphoreAttempt {
     ) -> AttemptStep {
         match step {
             Step::Done(Ok(claimed)) => {
-                self.session = Some(claimed.session);
                 match (claimed.list, claimed.directory) {
                     // The list is from the flight of the create, so no other session can have
                     // created a znode of that name in between.
@@ -193,8 +189,8 @@ impl SemaphoreAttempt {
         let list_watch = self.is_wide().then(|| self.issue_unless(self.list_watch));
         self.list_watch = list_watch;
         operations.push(list(&directory, list_watch));
-        // With many permits, this flight sets all watches. Otherwise the attempt may not have to wait,
-        // and step 3 sets them.
+        // If the list is watched, this flight sets all watches. Otherwise step 3 sets them, unless
+        // the attempt need not wait.
         if self.is_wide() {
             self.permits_watch = Some(self.issue_unless(self.permits_watch));
         }
@@ -549,13 +545,13 @@ impl SemaphoreAttempt {
 
     fn submit(&mut self, state: State, operations: Vec<Operation>) -> AttemptStep {
         self.state = state;
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.claim.session(), operations))
     }
 
     fn grant(&mut self, view: SessionView, connection: u64) -> AttemptStep {
         self.state = State::Granted;
         let znode = self.claim.znode().expect("a place has a znode").clone();
-        let session = self.session.expect("a permit is granted to a place");
+        let session = self.claim.session().expect("a permit is granted to a place");
         // Without a live connection another session could be granted the permit at this moment.
         debug_assert_eq!(view.alive, Some(connection), "a grant needs a guard deadline ahead");
         debug_assert_eq!(
