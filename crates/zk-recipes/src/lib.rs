@@ -2,8 +2,8 @@
 //! loss.
 //!
 //! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings.
-//! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so that one dependency
-//! is enough; the rest are in [`zk_session`].
+//! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so
+//! that one dependency is enough; the rest are in [`zk_session`].
 //!
 //! # Promises
 //!
