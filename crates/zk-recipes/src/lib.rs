@@ -8,7 +8,7 @@
 //! # Promises
 //!
 //! - At any time, a lock is held by at most one contender, or by readers only, as far as the
-//!   ensemble can decide it. No lock can control a process that was paused for longer than its
+//!   ensemble can decide it; a semaphore, by as many contenders as it has permits. No lock can control a process that was paused for longer than its
 //!   session lived: see [`Guard`] and its fencing token.
 //! - Lock operations never return connection-loss errors. Requests are replayed behind a write
 //!   barrier, so that no contender waits behind its own lost znode.
