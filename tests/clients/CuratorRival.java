@@ -1,14 +1,20 @@
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.retry.ExponentialBackoffRetry;
@@ -16,7 +22,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 /**
  * One contender of Curator's in a mixed queue, which tells the referee what it does.
  *
- * <p>{@code CuratorRival REFEREE:PORT HOST:PORT DIRECTORY lock|read-write SEED}; what is not
+ * <p>{@code CuratorRival REFEREE:PORT HOST:PORT DIRECTORY lock|read-write|election|selector SEED}; what is not
  * expected ends it with a failure. Its readers and writers never downgrade: docs/clients.md says
  * why.
  */
@@ -39,14 +45,22 @@ public final class CuratorRival {
         CuratorRival rival = new CuratorRival(arguments[0], Long.parseLong(arguments[4]));
         String directory = arguments[2];
         rival.tell("hello Curator", "go");
-        if (arguments[3].equals("lock")) {
-            InterProcessMutex mutex = new InterProcessMutex(client, directory);
-            while (rival.contend(mutex, "exclusive")) { }
-        } else {
-            InterProcessReadWriteLock lock = new InterProcessReadWriteLock(client, directory);
-            while (rival.random.nextBoolean()
-                    ? rival.contend(lock.readLock(), "shared")
-                    : rival.contend(lock.writeLock(), "exclusive")) { }
+        switch (arguments[3]) {
+            case "lock":
+                InterProcessMutex mutex = new InterProcessMutex(client, directory);
+                while (rival.contend(mutex, "exclusive")) { }
+                break;
+            case "election":
+                while (rival.campaign(new LeaderLatch(client, directory))) { }
+                break;
+            case "selector":
+                rival.select(client, directory);
+                break;
+            default:
+                InterProcessReadWriteLock lock = new InterProcessReadWriteLock(client, directory);
+                while (rival.random.nextBoolean()
+                        ? rival.contend(lock.readLock(), "shared")
+                        : rival.contend(lock.writeLock(), "exclusive")) { }
         }
         rival.tell("done", "bye");
         client.close();
@@ -70,11 +84,62 @@ public final class CuratorRival {
             check(isImpatient, "not acquired");
             return tell("missed", "on", "enough").equals("on");
         }
-        tell("enter " + kind + " " + znode(mutex), "ok");
-        Thread.sleep(random.nextInt(WORK_MS_MAX));
-        boolean goesOn = tell("leave", "on", "enough").equals("on");
+        boolean goesOn = work(kind, znode(mutex));
         mutex.release();
         return goesOn;
+    }
+
+    /** One round with a latch, which leads at most once. False if that was the last. */
+    private boolean campaign(LeaderLatch latch) throws Exception {
+        boolean isImpatient = random.nextInt(IMPATIENT_ONE_IN) == 0;
+        int patience = isImpatient ? random.nextInt(IMPATIENCE_MS_MAX) : PATIENCE_MS;
+        latch.start();
+        boolean goesOn;
+        if (latch.await(patience, TimeUnit.MILLISECONDS)) {
+            goesOn = work("exclusive", latch.getOurPath());
+            check(latch.hasLeadership(), "it does not lead");
+        } else {
+            check(isImpatient, "not elected");
+            goesOn = tell("missed", "on", "enough").equals("on");
+        }
+        latch.close();
+        return goesOn;
+    }
+
+    /** All rounds of a selector, which always waits for its turn. */
+    private void select(CuratorFramework client, String directory) throws Exception {
+        BlockingQueue<Object> answers = new LinkedBlockingQueue<>();
+        LeaderSelector[] selector = new LeaderSelector[1];
+        selector[0] = new LeaderSelector(client, directory, new LeaderSelectorListenerAdapter() {
+            @Override
+            public void takeLeadership(CuratorFramework leader) {
+                try {
+                    // A selector leads with a mutex, and keeps it to itself.
+                    Field mutex = LeaderSelector.class.getDeclaredField("mutex");
+                    mutex.setAccessible(true);
+                    String znode = znode((InterProcessMutex) mutex.get(selector[0]));
+                    answers.add(work("exclusive", znode));
+                } catch (Exception | AssertionError problem) {
+                    answers.add(problem);
+                }
+            }
+        });
+        selector[0].start();
+        Object answer = answers.poll(PATIENCE_MS, TimeUnit.MILLISECONDS);
+        while (Boolean.TRUE.equals(answer)) {
+            // It refuses until the former leadership is released.
+            while (!selector[0].requeue()) {
+                Thread.sleep(1);
+            }
+            answer = answers.poll(PATIENCE_MS, TimeUnit.MILLISECONDS);
+        }
+        check(Boolean.FALSE.equals(answer), "selected: " + answer);
+    }
+
+    private boolean work(String kind, String znode) throws Exception {
+        tell("enter " + kind + " " + znode, "ok");
+        Thread.sleep(random.nextInt(WORK_MS_MAX));
+        return tell("leave", "on", "enough").equals("on");
     }
 
     /** Curator keeps the path of its znode to itself. */

@@ -1,12 +1,13 @@
 """One contender of kazoo's in a mixed queue, which tells the referee what it does.
 
-Arguments: REFEREE:PORT, HOST:PORT, directory of the lock, `lock` or `read-write`, seed. What is
-not expected ends it with a failure.
+Arguments: REFEREE:PORT, HOST:PORT, directory of the lock, `lock`, `read-write` or `election`,
+seed. What is not expected ends it with a failure.
 """
 
 import random
 import socket
 import sys
+import threading
 import time
 
 from kazoo.client import KazooClient
@@ -57,22 +58,51 @@ def contend(lock, kind, referee, draw):
     return goes_on
 
 
+def campaign(client, directory, referee, draw):
+    """One round of an election. False if that was the last."""
+    election = client.Election(directory)
+    answers = []
+
+    def lead():
+        timer.cancel()
+        lock = election.lock
+        referee.tell(f"enter exclusive {lock.path}/{lock.node}", "ok")
+        time.sleep(draw.uniform(0, WORK_SECONDS_MAX))
+        answers.append(referee.tell("leave", "on", "enough"))
+
+    is_impatient = draw.randrange(IMPATIENT_ONE_IN) == 0
+    patience = draw.uniform(0, IMPATIENCE_SECONDS_MAX) if is_impatient else PATIENCE_SECONDS
+    timer = threading.Timer(patience, election.cancel)
+    timer.start()
+    election.run(lead)
+    timer.cancel()
+    if not answers:
+        assert is_impatient, "not elected"
+        answers.append(referee.tell("missed", "on", "enough"))
+    return answers == ["on"]
+
+
 def main():
     address, hosts, directory, what, seed = sys.argv[1:]
     draw = random.Random(int(seed))
     client = KazooClient(hosts, timeout=SESSION_SECONDS)
     client.start(timeout=PATIENCE_SECONDS)
     referee = Referee(address)
+    locks = []
     if what == "lock":
         locks = [(client.Lock(directory), "exclusive")]
-    else:
+    elif what == "read-write":
         locks = [
             (client.ReadLock(directory), "shared"),
             (client.WriteLock(directory), "exclusive"),
         ]
     referee.tell("hello kazoo", "go")
-    while contend(*draw.choice(locks), referee, draw):
-        pass
+    goes_on = True
+    while goes_on:
+        if locks:
+            goes_on = contend(*draw.choice(locks), referee, draw)
+        else:
+            goes_on = campaign(client, directory, referee, draw)
     referee.tell("done", "bye")
     client.stop()
     client.close()

@@ -295,6 +295,8 @@ impl World {
             newest = commit.zxid;
             match commit.op {
                 OpCode::CREATE | OpCode::CREATE2 => owner = Some(commit.session),
+                // A directory belongs to nobody, and the last contender may remove it.
+                OpCode::CREATE_CONTAINER => owner = Some(SessionId::NONE),
                 // Any session may delete a znode that the test itself has created.
                 OpCode::DELETE
                     if commit.session != SessionId::NONE && owner != Some(SessionId::NONE) =>
@@ -465,6 +467,7 @@ pub struct Enumeration {
     runs: usize,
     only: Option<usize>,
     cuts_max: usize,
+    pairs_refuse: bool,
     /// Runs in which one cut has fired.
     pub singles: usize,
     /// Runs in which two cuts have fired.
@@ -484,13 +487,21 @@ impl Enumeration {
             let (wanted, number) = text.split_once(':')?;
             (wanted == name).then(|| number.parse().expect("a number behind the colon"))
         });
-        Self { name, session, runs: 0, only, cuts_max: 2, singles: 0, pairs: 0 }
+        Self { name, session, runs: 0, only, cuts_max: 2, pairs_refuse: true, singles: 0, pairs: 0 }
     }
 
     /// Skips the pairs of cuts if they would only repeat the pairs of another scenario.
     #[must_use]
     pub fn without_pairs_if(mut self, is_repeat: bool) -> Self {
         self.cuts_max = if is_repeat { 1 } else { 2 };
+        self
+    }
+
+    /// Skips the pairs in which connections are refused after a cut, which are three quarters of all
+    /// pairs. Single cuts still include the refusals.
+    #[must_use]
+    pub fn without_refusals_in_pairs(mut self) -> Self {
+        self.pairs_refuse = false;
         self
     }
 
@@ -518,8 +529,10 @@ impl Enumeration {
                     break;
                 }
                 if self.cuts_max > 1 {
-                    for first in &fired {
-                        self.run_pairs(first, scenario);
+                    let is_wanted =
+                        |first: &&Fault| self.pairs_refuse || first.refuse_for.is_none();
+                    for first in fired.iter().filter(is_wanted).cloned().collect::<Vec<_>>() {
+                        self.run_pairs(&first, scenario);
                     }
                 }
             }
@@ -541,7 +554,8 @@ impl Enumeration {
                 At::Request { .. } | At::Connect { .. } => 0,
             };
             for nth in start.. {
-                let seconds = cuts(self.session, nth);
+                let mut seconds = cuts(self.session, nth);
+                seconds.retain(|second| self.pairs_refuse || second.refuse_for.is_none());
                 let fired = seconds
                     .into_iter()
                     .filter(|second| self.fires(vec![first.clone(), second.clone()], scenario))

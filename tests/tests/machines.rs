@@ -1,6 +1,7 @@
 //! State machines with hand-written inputs that servers hardly ever cause: events that arrive
 //! together with a reply, and replies that contradict each other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jute_codec::{
@@ -8,10 +9,10 @@ use jute_codec::{
 };
 use zk_recipes::machine::{Input, Machine as _, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, NameForm, NotHeld, QueueAttempt,
-    QueueNames, QueueProfile, Removal as _, Restart,
+    Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, NameForm, NotHeld, Permits,
+    QueueAttempt, QueueNames, QueueProfile, Removal as _, Resize, Restart,
 };
-use zk_recipes::{Acl, LockError, OpError, SessionId, Time};
+use zk_recipes::{Acl, LockError, OpError, Outcome, SessionId, Time};
 use zk_session::recipe::{Flight, Reply};
 
 const ID: u128 = 7;
@@ -111,15 +112,19 @@ fn exclusive_granted() -> ExclusiveAttempt {
 }
 
 fn contender() -> QueueAttempt {
-    let profile = QueueProfile {
+    QueueAttempt::new(queue(None), ID, true)
+}
+
+fn queue(permits: Option<Permits>) -> Arc<QueueProfile> {
+    Arc::new(QueueProfile {
         directory: "/l".into(),
         names: QueueNames::exclusive(NameForm::known("-lock-", "lock-")),
         acl: Acl::open(),
         identity: "".into(),
         watch_check: None,
-        permits: None,
-    };
-    QueueAttempt::new(profile, ID, true)
+        permits,
+        removes_directory: false,
+    })
 }
 
 /// Returns an attempt that has received the reply to its claim on connection 1, with these znodes
@@ -309,4 +314,25 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
     let results = vec![created(&format!("/l/{}", own_name())), listed(&[])];
     let step = release.handle(view(2), reply(2, results));
     assert!(matches!(step, Step::Submit(_)), "{step:?}");
+}
+
+/// A lost write may be applied late. Without a barrier before the next look, it would overwrite a
+/// number that another client stores in between. The in-process server applies a late write before
+/// the next request of its session, so only the order of the requests shows the barrier.
+#[test]
+fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
+    let look = [OpCode::MULTI, OpCode::GET_DATA];
+    let mut machine = Resize::new(queue(Some(Permits { count: 2, accepts_stored: false })));
+    assert_eq!(ops(&machine.start(view(1))), look);
+    let data = DataReply { data: Some("1".into()), stat: Stat::default() };
+    let found = || vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone()))];
+    let step = machine.handle(view(1), reply(1, found()));
+    assert_eq!(ops(&step), [OpCode::SET_DATA]);
+    let lost = Err(OpError::ConnectionLoss(Outcome::Unknown));
+    let step = machine.handle(view(1), reply(1, vec![lost]));
+    assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
+    let step = machine.handle(view(2), Input::Timer);
+    assert_eq!(ops(&step), look);
+    let step = machine.handle(view(2), reply(2, found()));
+    assert_eq!(ops(&step), [OpCode::SET_DATA]);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    Acl, AtRiskPolicy, ErrorCode, FailedAction, LockError, LockState, Permissions, Released,
+    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, LockError, LockState, Permissions, Released,
 };
 use zk_session::recipe::Session;
 use zk_tests::case::{Case, LOCK};
@@ -294,14 +294,20 @@ fn a_server_that_knows_nothing_is_asked_with_pauses<C: Case>() {
             for _ in 0..6 {
                 world.server.inject(at_op(id, OpCode::MULTI, Action::Error(code)));
             }
-            let before = client.now();
-            let guard = hold(&C::of(&client)).await;
-            let waited = client.now().saturating_since(before).as_millis();
+            let waited = acquired_after_ms::<C>(&world, &client).await;
             assert!(pauses_ms(7).contains(&waited), "{code}: 7 errors in {waited} ms");
-            release(guard).await;
-            world.check_clean(&[&client]).await;
         });
     }
+}
+
+/// Acquires and releases the lock, which leaves nothing behind. Returns how long the acquire took.
+async fn acquired_after_ms<C: Case>(world: &World, client: &Client) -> u128 {
+    let before = client.now();
+    let guard = hold(&C::of(client)).await;
+    let waited = client.now().saturating_since(before).as_millis();
+    release(guard).await;
+    world.check_clean(&[client]).await;
+    waited
 }
 
 /// The error may be permanent, so an acquire without a timeout must not repeat its requests
@@ -352,12 +358,8 @@ fn an_overloaded_server_is_waited_for_however_long_it_takes<C: Case>() {
             let action = Action::Error(ErrorCode::THROTTLED_OP);
             world.server.inject(at_op(id, OpCode::CREATE2, action));
         }
-        let before = client.now();
-        let guard = hold(&C::of(&client)).await;
-        let waited = client.now().saturating_since(before).as_millis();
+        let waited = acquired_after_ms::<C>(&world, &client).await;
         assert!(pauses_ms(20).contains(&waited), "20 refusals in {waited} ms");
-        release(guard).await;
-        world.check_clean(&[&client]).await;
     });
 }
 

@@ -41,6 +41,7 @@ const AGES: Duration = Duration::from_secs(3600);
 
 for_each_lock! {
     #[test] locks: [
+        a_guard_can_be_released_by_any_task_thread_or_runtime,
         a_guard_from_a_runtime_that_ended_can_be_released,
         a_guard_from_a_runtime_that_nobody_drives_is_watched,
         the_end_of_the_clients_runtime_is_an_answer_to_every_call,
@@ -148,6 +149,34 @@ fn a_guard_from_a_runtime_that_ended_can_be_released<C: Case>() {
     assert_eq!(stage.soon("a release", guard.release()), Ok(Released::Released));
     // The guard is acquired on another runtime, which also ends.
     let guard = acquire_in::<C>(&driven_by_callers(), &client);
+    assert_eq!(driven_by_callers().block_on(guard.release()), Ok(Released::Released));
+    stage.check_clean(&client);
+}
+
+/// The lock does not belong to the task or thread that has acquired it.
+fn a_guard_can_be_released_by_any_task_thread_or_runtime<C: Case>() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    // Another task of the client's runtime.
+    let guard = acquire_in::<C>(&drivers, &client);
+    let releasing = drivers.spawn(guard.release());
+    let released = stage.soon("a release", releasing);
+    assert_eq!(released.expect("the task does not panic"), Ok(Released::Released));
+    // A thread without a runtime, which waits for the result or does not.
+    for is_dropped in [false, true] {
+        let guard = acquire_in::<C>(&drivers, &client);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if is_dropped {
+                    drop(guard);
+                } else {
+                    assert_eq!(block_on(guard.release()), Ok(Released::Released));
+                }
+            });
+        });
+    }
+    // Another runtime.
+    let guard = acquire_in::<C>(&drivers, &client);
     assert_eq!(driven_by_callers().block_on(guard.release()), Ok(Released::Released));
     stage.check_clean(&client);
 }

@@ -1,15 +1,19 @@
-//! ZooKeeper locks for Rust services: fair, cancel-safe, with explicit replay after connection
-//! loss.
+//! ZooKeeper recipes for Rust services: cancel-safe, with explicit replay after connection loss.
 //!
-//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings.
+//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings, and
+//! an [`Election`] chooses a leader in the same way. [`Holder`], [`MultiLock`] and [`NamedLocks`]
+//! are built from locks. [`SharedValue`], [`Counter`], [`Barrier`], [`DoubleBarrier`], [`Group`] and
+//! [`WorkQueue`] coordinate without a lock.
+//!
 //! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so
 //! that one dependency is enough; the rest are in [`zk_session`].
 //!
 //! # Promises
 //!
 //! - At any time, a lock is held by at most one contender, or by readers only, as far as the
-//!   ensemble can decide it; a semaphore, by as many contenders as it has permits. No lock can control a process that was paused for longer than its
-//!   session lived: see [`Guard`] and its fencing token.
+//!   ensemble can decide it; a semaphore, by as many contenders as it has permits. No lock can
+//!   control a process that was paused for longer than its session lived: see [`Guard`] and its
+//!   fencing token.
 //! - Lock operations never return connection-loss errors. Requests are replayed behind a write
 //!   barrier, so that no contender waits behind its own lost znode.
 //! - No contender znode stays behind after a future or a guard was dropped, or after an error. The
@@ -28,6 +32,7 @@
 pub mod machine;
 
 mod action;
+mod error;
 mod exclusive;
 mod lock;
 mod queue;
@@ -37,13 +42,34 @@ mod semaphore;
 #[cfg(feature = "tokio")]
 mod acquire;
 #[cfg(feature = "tokio")]
+mod barrier;
+#[cfg(feature = "tokio")]
+mod counter;
+#[cfg(feature = "tokio")]
+mod double_barrier;
+#[cfg(feature = "tokio")]
+mod election;
+#[cfg(feature = "tokio")]
 mod engine;
 #[cfg(feature = "tokio")]
 mod fair;
 #[cfg(feature = "tokio")]
+mod group;
+#[cfg(feature = "tokio")]
 mod guard;
+#[cfg(feature = "tokio")]
+mod holder;
+#[cfg(feature = "tokio")]
+mod multi_lock;
+#[cfg(feature = "tokio")]
+mod named;
+#[cfg(feature = "tokio")]
+mod shared_value;
+#[cfg(feature = "tokio")]
+mod work_queue;
 
 pub use crate::action::FailedAction;
+pub use crate::error::RecipeError;
 pub use crate::lock::error::{LockError, LostReason, Stopped};
 pub use crate::lock::outcome::Released;
 pub use crate::lock::role::Role;
@@ -58,16 +84,33 @@ pub use zk_session::{
 #[cfg(feature = "tokio")]
 pub use crate::{
     acquire::builder::LockBuilder,
+    acquire::side::Side,
     acquire::{Acquire, Acquiring, TryAcquire},
+    barrier::{Barrier, BarrierWait, BarrierWaiting},
+    counter::{Counter, CounterBuilder, CounterChanges, CounterFormat},
+    double_barrier::{BarrierStep, DoubleBarrier, Inside},
+    election::{Election, ElectionNaming, Leader, Leaders, Leadership},
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
+    group::{
+        Absence, Ending, Group, GroupBuilder, GroupChange, GroupError, GroupWatch, Member,
+        Membership, MembershipState,
+    },
     guard::{FencingToken, Guard, LockStatus, Run, TransactionError},
+    holder::{AcquireLevel, Holder, Level, TryAcquireLevel},
     lock::contender::Contender,
     lock::phase::{Phase, Phases},
     lock::state::{AtRiskPolicy, LockState},
     lock::stats::LockStats,
+    multi_lock::{
+        MultiAcquire, MultiAcquiring, MultiGuard, MultiLock, MultiLockBuilder, MultiLockError,
+        MultiReleaseError,
+    },
+    named::NamedLocks,
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
+    shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
+    work_queue::{Leased, Put, Take, WorkQueue, WorkQueueBuilder, WorkQueueError},
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
@@ -78,6 +121,7 @@ pub use zk_session::{
 /// Kinds of locks, as types: what a [`Guard`] can do depends on its kind.
 #[cfg(feature = "tokio")]
 pub mod kind {
+    pub use crate::election::Lead;
     pub use crate::exclusive::Exclusive;
     pub use crate::lock::kind::{Fair, Fenced, Kind, Queued};
     pub use crate::rw::{Read, Write};
@@ -97,7 +141,7 @@ pub mod machines {
     pub use crate::queue::naming::{NameForm, QueueNames};
     pub use crate::queue::profile::{Permits, QueueProfile};
     pub use crate::rw::machine::Downgrade;
-    pub use crate::semaphore::machine::attempt::SemaphoreAttempt;
+    pub use crate::semaphore::machine::{attempt::SemaphoreAttempt, resize::Resize};
 }
 
 /// Pages of the project, included so that their code is compiled.
@@ -115,6 +159,22 @@ mod pages {
     struct Exclusive;
     #[doc = include_str!("../../../docs/recipes/semaphore.md")]
     struct Semaphore;
+    #[doc = include_str!("../../../docs/recipes/shared_value.md")]
+    struct SharedValue;
+    #[doc = include_str!("../../../docs/recipes/barrier.md")]
+    struct Barrier;
+    #[doc = include_str!("../../../docs/recipes/holder.md")]
+    struct Holders;
+    #[doc = include_str!("../../../docs/recipes/multi_lock.md")]
+    struct MultiLocks;
+    #[doc = include_str!("../../../docs/recipes/named_locks.md")]
+    struct Named;
+    #[doc = include_str!("../../../docs/recipes/election.md")]
+    struct Election;
+    #[doc = include_str!("../../../docs/recipes/group.md")]
+    struct Groups;
+    #[doc = include_str!("../../../docs/recipes/work_queue.md")]
+    struct WorkQueue;
     #[doc = include_str!("../../../docs/guarantees.md")]
     struct Guarantees;
     #[doc = include_str!("../../../docs/testing.md")]

@@ -1,7 +1,9 @@
 //! A contender of this project in a mixed queue, which reports to the referee.
 //!
 //! ```text
-//! rival REFEREE:PORT SERVER:PORT DIRECTORY curator|kazoo lock|read-write SEED
+//! rival REFEREE:PORT SERVER:PORT DIRECTORY curator|kazoo WHAT SEED
+//!
+//! WHAT: lock, read-write, election (a latch or kazoo's election), selector
 //! ```
 //!
 //! If something unexpected happens, the process reports it on standard error and fails.
@@ -15,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Client, ConfigError, FairLock, Guard, LockError, LockState, Naming, Released, RwLock, RwNaming,
-    WriteGuard,
+    Client, ConfigError, Election, ElectionNaming, FairLock, Guard, LockError, LockState, Naming,
+    Released, RwLock, RwNaming, WriteGuard,
 };
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
@@ -53,19 +55,32 @@ async fn run(arguments: &[String]) -> Result<(), String> {
 // The lock has no safety timer, which would hide a lost wake-up.
 fn lock(client: &Client, directory: &str, naming: &str, kind: &str) -> Result<Lock, ConfigError> {
     let is_kazoo = naming == "kazoo";
-    if kind == "lock" {
-        let naming = if is_kazoo { Naming::kazoo() } else { Naming::curator() };
-        let lock = FairLock::builder(client, directory)?.naming(naming).watch_check(None);
-        lock.build().map(Lock::Fair)
-    } else {
-        let naming = if is_kazoo { RwNaming::kazoo() } else { RwNaming::curator() };
-        let lock = RwLock::builder(client, directory)?.naming(naming).watch_check(None);
-        lock.build().map(Lock::ReadWrite)
+    match kind {
+        "lock" => {
+            let naming = if is_kazoo { Naming::kazoo() } else { Naming::curator() };
+            let lock = FairLock::builder(client, directory)?.naming(naming).watch_check(None);
+            lock.build().map(Lock::Fair)
+        }
+        "election" | "selector" => {
+            let naming = match kind {
+                "election" if is_kazoo => ElectionNaming::kazoo(),
+                "election" => ElectionNaming::leader_latch(),
+                _ => ElectionNaming::leader_selector(),
+            };
+            let election = Election::builder(client, directory)?.naming(naming).watch_check(None);
+            election.build().map(Lock::Election)
+        }
+        _ => {
+            let naming = if is_kazoo { RwNaming::kazoo() } else { RwNaming::curator() };
+            let lock = RwLock::builder(client, directory)?.naming(naming).watch_check(None);
+            lock.build().map(Lock::ReadWrite)
+        }
     }
 }
 
 #[derive(Clone)]
 enum Lock {
+    Election(Election),
     Fair(FairLock),
     ReadWrite(RwLock),
 }
@@ -84,6 +99,10 @@ impl Rival {
         let is_impatient = self.random.below(IMPATIENT_ONE_IN) == 0;
         let patience = if is_impatient { self.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
         let refused = match self.lock.clone() {
+            Lock::Election(election) => match election.campaign().timeout(patience).await {
+                Ok(leadership) => return self.hold("exclusive", leadership).await,
+                Err(error) => error,
+            },
             Lock::Fair(lock) => match lock.acquire().timeout(patience).await {
                 Ok(guard) => return self.hold("exclusive", guard).await,
                 Err(error) => error,

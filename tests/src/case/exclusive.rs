@@ -3,7 +3,7 @@
 use jute_codec::OpCode;
 use zk_recipes::{
     Acquire, Client, ConfigError, ExclusiveLock, FencingToken, Guard, LockBuilder, LockError,
-    LockStats, TryAcquire, kind,
+    LockStats, Side, TryAcquire, kind,
 };
 
 use super::Case;
@@ -35,6 +35,10 @@ impl Case for ExclusiveLock {
 
     fn try_acquire(&self) -> TryAcquire<kind::Exclusive> {
         self.try_acquire()
+    }
+
+    fn side(&self) -> Side<kind::Exclusive> {
+        Side::from(self)
     }
 
     async fn inspect(&self) -> Result<(), LockError> {

@@ -2,7 +2,7 @@
 
 use zk_recipes::{
     Acquire, Client, ConfigError, FairLock, FencingToken, Guard, LockBuilder, LockError, LockStats,
-    Naming, TryAcquire, kind,
+    Naming, Side, TryAcquire, kind,
 };
 
 use super::Case;
@@ -31,6 +31,10 @@ impl Case for FairLock {
 
     fn try_acquire(&self) -> TryAcquire<kind::Fair> {
         self.try_acquire()
+    }
+
+    fn side(&self) -> Side<kind::Fair> {
+        Side::from(self)
     }
 
     async fn inspect(&self) -> Result<(), LockError> {

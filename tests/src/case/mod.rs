@@ -10,6 +10,7 @@
 //! keep their types, so a test can require `Kind: Queued` and the compiler rejects a transaction on
 //! a lock without transactions. Each instance is also a test with its own name.
 
+mod election;
 mod exclusive;
 mod fair;
 mod instances;
@@ -26,9 +27,9 @@ use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
     Acquire, Client, ConfigError, DowngradeError, FencingToken, Guard, LockBuilder, LockError,
-    LockStats, ReadGuard, TryAcquire,
+    LockStats, ReadGuard, Side, TryAcquire,
 };
-pub use zk_recipes::{ExclusiveLock, FairLock};
+pub use zk_recipes::{Election, ExclusiveLock, FairLock};
 
 pub use self::instances::{marks, names};
 pub use self::read::Reader;
@@ -54,6 +55,7 @@ macro_rules! recipes {
             write: Writer, fifo;
             write_behind_read: Writer behind Reader, fifo;
             semaphore: OnePermit, fifo;
+            election: Election, fifo;
             exclusive: ExclusiveLock, znode;
         }
     };
@@ -88,6 +90,10 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     const IS_FENCED: bool = true;
     /// Whether a waiter watches the directory itself, so that this watch may outlive all contenders.
     const WATCHES_DIRECTORY: bool = false;
+    /// Whether the case has the machines of the fair lock, with other names. For such a case, the
+    /// enumerations skip most pairs of cuts, which would take minutes and repeat those of the fair
+    /// lock.
+    const IS_RENAMED: bool = false;
     /// Whether [`downgrade`](Self::downgrade) works.
     const HAS_DOWNGRADE: bool = false;
     /// The requests with which a guard proves that the lock is still held.
@@ -115,6 +121,9 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
 
     /// Prepares an acquire that does not wait for other contenders.
     fn try_acquire(&self) -> TryAcquire<Self::Kind>;
+
+    /// Returns the lock as recipes that work with every lock take it.
+    fn side(&self) -> Side<Self::Kind>;
 
     /// Reads who holds the lock, and who waits if the lock has a queue.
     ///

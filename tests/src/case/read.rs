@@ -2,7 +2,7 @@
 
 use zk_recipes::{
     Acquire, Client, ConfigError, FencingToken, Guard, LockBuilder, LockError, LockStats, RwLock,
-    RwNaming, TryAcquire, kind,
+    RwNaming, Side, TryAcquire, kind,
 };
 
 use super::{Case, Writer};
@@ -37,6 +37,10 @@ impl Case for Reader {
 
     fn try_acquire(&self) -> TryAcquire<kind::Read> {
         self.0.try_read()
+    }
+
+    fn side(&self) -> Side<kind::Read> {
+        self.0.read_side()
     }
 
     async fn inspect(&self) -> Result<(), LockError> {

@@ -3,7 +3,7 @@
 
 use zk_recipes::{
     Acquire, Client, ConfigError, FencingToken, Guard, LockBuilder, LockError, LockStats,
-    PermitLimit, Semaphore, TryAcquire, kind,
+    PermitLimit, Semaphore, Side, TryAcquire, kind,
 };
 
 use super::Case;
@@ -41,6 +41,10 @@ impl Case for OnePermit {
 
     fn try_acquire(&self) -> TryAcquire<kind::Permit> {
         self.0.try_acquire()
+    }
+
+    fn side(&self) -> Side<kind::Permit> {
+        Side::from(&self.0)
     }
 
     async fn inspect(&self) -> Result<(), LockError> {

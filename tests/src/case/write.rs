@@ -2,7 +2,7 @@
 
 use zk_recipes::{
     Acquire, Client, ConfigError, FencingToken, Guard, LockBuilder, LockError, LockStats, RwLock,
-    RwNaming, TryAcquire, kind,
+    RwNaming, Side, TryAcquire, kind,
 };
 
 use super::{Case, Downgrading};
@@ -36,6 +36,10 @@ impl Case for Writer {
 
     fn try_acquire(&self) -> TryAcquire<kind::Write> {
         self.0.try_write()
+    }
+
+    fn side(&self) -> Side<kind::Write> {
+        self.0.write_side()
     }
 
     async fn inspect(&self) -> Result<(), LockError> {

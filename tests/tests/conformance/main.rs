@@ -12,12 +12,16 @@
 )]
 
 mod acl;
+mod barrier;
 mod chroot;
+mod compound;
 mod create;
 mod data;
+mod double_barrier;
 mod every_lock;
 mod exclusive_lock;
 mod expiry;
+mod group;
 mod limits;
 mod lock;
 mod multi;
@@ -25,4 +29,6 @@ mod raw;
 mod restore;
 mod rw_lock;
 mod session;
+mod shared_value;
 mod watch;
+mod work_queue;

@@ -21,6 +21,7 @@ for_each_lock! {
         a_stream_of_phases_keeps_nothing_alive,
         an_acknowledgement_that_is_overdue_is_a_phase_and_so_is_its_arrival,
         a_new_attempt_is_told,
+        phases_do_what_a_listener_of_a_lock_does,
     ]
     #[test] fifos: [the_place_in_the_queue_is_told]
 }
@@ -77,6 +78,47 @@ fn a_lock_goes_through_all_phases_and_ends_with_its_release<C: Case>() {
             phases.retain(|phase| *phase != Phase::Queued { ahead: 0 });
             assert_eq!(phases, expected, "dropped: {is_dropped}");
             world.check_clean(&[&client, &other]).await;
+        });
+    }
+}
+
+/// A listener with callbacks for the grant, the risk, the loss and the release is a loop over the
+/// phases. It needs neither the guard nor the task that acquires.
+fn phases_do_what_a_listener_of_a_lock_does<C: Case>() {
+    async fn listen(mut phases: Phases) -> Vec<&'static str> {
+        let mut calls = Vec::new();
+        while let Some(phase) = phases.next().await {
+            calls.push(match phase {
+                Phase::Held => "acquired",
+                Phase::AtRisk => "at risk",
+                Phase::Lost(_) => "lost",
+                Phase::Released => "released",
+                Phase::Claiming | Phase::Queued { .. } | _ => continue,
+            });
+        }
+        calls
+    }
+    for is_lost in [false, true] {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            let (acquire, phases) = C::of(&client).acquire().phases();
+            let listener = spawn(listen(phases));
+            let guard = acquire.await.expect("the lock is free");
+            sleep_ms(500).await;
+            partition(&world, 300);
+            sleep_ms(3_000).await;
+            if is_lost {
+                assert!(world.server.admin_delete(guard.path()));
+                guard.lost().await;
+                drop(guard);
+            } else {
+                release(guard).await;
+            }
+            let end = if is_lost { "lost" } else { "released" };
+            let calls = listener.await.expect("the listener does not panic");
+            assert_eq!(calls, ["acquired", "at risk", "acquired", end]);
+            world.check_clean(&[&client]).await;
         });
     }
 }

@@ -469,6 +469,7 @@ fn profile() -> QueueProfile {
         identity: "".into(),
         watch_check: None,
         permits: None,
+        removes_directory: false,
     }
 }
 

@@ -1,17 +1,13 @@
 //! Running attempts until one of them holds the lock.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Poll, ready};
-use std::time::Duration;
 
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
-use zk_session::{Client, OpError, Time};
+use zk_session::{OpError, Time};
 
 use super::request::AcquireRequest;
-use crate::engine::drive::{Supervisor, drive, pause, run};
+use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::guard::{Guard, removal_duty, start_keeper};
 use crate::lock::error::{LockError, LostReason};
@@ -41,6 +37,13 @@ pub(crate) async fn try_acquire<K: Kind>(
     if is_taken(request).await? {
         return Ok(None);
     }
+    claim(request).await
+}
+
+/// Acquires the lock if no wait is necessary, without a read before the create.
+pub(crate) async fn claim<K: Kind>(
+    request: &AcquireRequest<K>,
+) -> Result<Option<Guard<K>>, LockError> {
     attempts(request, false).await
 }
 
@@ -83,7 +86,8 @@ async fn attempts<K: Kind>(
                         return Err(LockError::Lost(LostReason::ZnodeDeleted));
                     }
                     let length = jitter(&terms.client, PAUSE);
-                    before_deadline(request, pause(&terms.client, length)).await?;
+                    before(&request.terms.client, request.deadline, pause(&terms.client, length))
+                        .await?;
                 }
             }
         }
@@ -96,7 +100,12 @@ async fn attempt<K: Kind>(
     request: &AcquireRequest<K>,
     may_wait: bool,
 ) -> Result<Outcome<K>, LockError> {
-    let slot = before_deadline(request, Session::of(&request.terms.client).reserve_slot()).await?;
+    let slot = before(
+        &request.terms.client,
+        request.deadline,
+        Session::of(&request.terms.client).reserve_slot(),
+    )
+    .await?;
     Counters::count(&request.terms.counters.attempts);
     let mut attempt = RunningAttempt::new(request, slot, may_wait);
     match attempt.run(request).await {
@@ -112,7 +121,7 @@ async fn leased<K: Kind>(
     request: &AcquireRequest<K>,
     guard: Guard<K>,
 ) -> Result<Outcome<K>, LockError> {
-    Ok(match before_deadline(request, guard.first_held()).await? {
+    Ok(match before(&request.terms.client, request.deadline, guard.first_held()).await? {
         Ok(()) => Outcome::Held(guard),
         Err(LostReason::ZnodeDeleted) => Outcome::Restart(Restart::ZnodeGone),
         Err(_) => Outcome::Restart(Restart::SessionOver),
@@ -242,37 +251,6 @@ async fn is_taken<K: Recipe>(request: &AcquireRequest<K>) -> Result<bool, LockEr
         Some(response) => K::is_taken(&request.profile, &response),
         None => Ok(false),
     }
-}
-
-/// Waits for a future until the deadline passes or the client stops.
-async fn before_deadline<K: Recipe, T>(
-    request: &AcquireRequest<K>,
-    future: impl Future<Output = T>,
-) -> Result<T, LockError> {
-    let mut future = pin!(future);
-    // Open the feed only if the future has to wait.
-    let mut feed = None;
-    poll_fn(|cx| {
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
-            return Poll::Ready(Ok(output));
-        }
-        let feed = feed.get_or_insert_with(|| Feed::new(Session::of(&request.terms.client).lane()));
-        loop {
-            return Poll::Ready(Err(match ready!(feed.poll_next(cx, request.deadline)) {
-                FeedEvent::Input(Input::Timer) => LockError::TimedOut,
-                FeedEvent::AuthFailed => LockError::AuthFailed,
-                FeedEvent::Closed => LockError::Closed,
-                FeedEvent::Connected(_) | FeedEvent::Input(_) | FeedEvent::Lapsed => continue,
-            }));
-        }
-    })
-    .await
-}
-
-/// Returns a random time between half of the pause and all of it.
-fn jitter(client: &Client, pause: Duration) -> Duration {
-    let half = pause / 2;
-    half + half.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))
 }
 
 #[cfg(test)]

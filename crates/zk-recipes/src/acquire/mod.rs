@@ -3,6 +3,7 @@
 mod attempts;
 pub(crate) mod builder;
 mod request;
+pub(crate) mod side;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use zk_session::{Client, Time};
 
-use self::attempts::{acquire, try_acquire};
+use self::attempts::{acquire, claim, try_acquire};
 use self::request::AcquireRequest;
 use crate::engine::watchdog::Watchdog;
 use crate::guard::{Guard, Terms};
@@ -66,6 +67,12 @@ impl<K: Kind> Acquire<K> {
         Self { request: AcquireRequest { profile, deadline: None, terms } }
     }
 
+    /// Makes the acquire give up at this time, if there is one.
+    pub(crate) fn until(mut self, deadline: Option<Time>) -> Self {
+        self.request.deadline = deadline;
+        self
+    }
+
     /// Makes the acquire give up after this time with [`LockError::TimedOut`]. The timeout limits
     /// only the wait: a znode that may be on the servers is removed in the background. With a
     /// timeout of zero, the acquire gives up at once.
@@ -83,12 +90,26 @@ impl<K: Kind> Acquire<K> {
     }
 }
 
+impl<K: Kind> Acquire<K> {
+    /// Acquires the lock if no other contender holds it. Unlike [`TryAcquire`], this begins with
+    /// the create of the znode, because the caller has already seen that the lock was free.
+    pub(crate) async fn without_wait(self) -> Result<Option<Guard<K>>, LockError> {
+        claim(&self.request).await
+    }
+}
+
 impl<K: Kind> TryAcquire<K> {
     /// Creates an acquire that gives up after the session timeout if there is no connection.
     pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
         let timeout = terms.client.status().timeout;
         let profile = Arc::clone(profile);
         Self { request: AcquireRequest { profile, deadline: None, terms } }.timeout(timeout)
+    }
+
+    /// Makes the acquire give up at this time, if there is one.
+    pub(crate) fn until(mut self, deadline: Option<Time>) -> Self {
+        self.request.deadline = deadline;
+        self
     }
 
     /// Makes the acquire give up after this time with [`LockError::TimedOut`]. Default: the session
@@ -104,7 +125,9 @@ impl<K: Kind> IntoFuture for Acquire<K> {
     type IntoFuture = Acquiring<Guard<K>>;
 
     fn into_future(self) -> Acquiring<Guard<K>> {
-        Acquiring::new(self.request, |request| async move { acquire(&request).await })
+        let Self { request } = self;
+        let (client, deadline) = (request.terms.client.clone(), request.deadline);
+        Acquiring::new(client, deadline, async move { acquire(&request).await })
     }
 }
 
@@ -113,21 +136,22 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
     type IntoFuture = Acquiring<Option<Guard<K>>>;
 
     fn into_future(self) -> Acquiring<Option<Guard<K>>> {
-        Acquiring::new(self.request, |request| async move { try_acquire(&request).await })
+        let Self { request } = self;
+        let (client, deadline) = (request.terms.client.clone(), request.deadline);
+        Acquiring::new(client, deadline, async move { try_acquire(&request).await })
     }
 }
 
 impl<T> Acquiring<T> {
-    fn new<K, F>(request: AcquireRequest<K>, run: impl FnOnce(AcquireRequest<K>) -> F) -> Self
-    where
-        K: Kind,
-        F: Future<Output = Result<T, LockError>> + Send + 'static,
-    {
-        let limit = request.deadline.map(|deadline| {
-            let client = request.terms.client.clone();
-            Box::new(Limit { client, deadline, watchdog: Watchdog::default() })
-        });
-        Self { inner: Some(Box::pin(run(request))), limit }
+    /// Wraps a future that gives up at the deadline, and adds the watchdog.
+    pub(crate) fn new(
+        client: Client,
+        deadline: Option<Time>,
+        future: impl Future<Output = Result<T, LockError>> + Send + 'static,
+    ) -> Self {
+        let limit = deadline
+            .map(|deadline| Box::new(Limit { client, deadline, watchdog: Watchdog::default() }));
+        Self { inner: Some(Box::pin(future)), limit }
     }
 }
 

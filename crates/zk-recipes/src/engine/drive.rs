@@ -1,6 +1,7 @@
 //! Running a machine to its end.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -152,6 +153,29 @@ impl<M: Machine> Supervisor<M> for Caller {
     }
 }
 
+/// Supervises a machine that nobody waits for. It is stopped only if the client stops.
+pub(crate) struct Unattended;
+
+/// The client has stopped.
+#[derive(Debug)]
+pub(crate) struct ClientStopped;
+
+impl<M: Machine> Supervisor<M> for Unattended {
+    type Stop = ClientStopped;
+
+    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, ClientStopped> {
+        match event {
+            FeedEvent::Input(input) => Ok(Some(input)),
+            FeedEvent::AuthFailed | FeedEvent::Closed => Err(ClientStopped),
+            FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
+        }
+    }
+
+    fn rejected(&mut self, _: OpError) -> ClientStopped {
+        ClientStopped
+    }
+}
+
 /// Runs a machine for a caller, on a lane of its own.
 pub(crate) async fn run<M: Machine>(
     client: &Client,
@@ -162,6 +186,32 @@ pub(crate) async fn run<M: Machine>(
     drive(&mut feed, machine, &mut Caller { deadline }).await
 }
 
+/// Waits for a future until the deadline passes or the client stops.
+pub(crate) async fn before<T>(
+    client: &Client,
+    deadline: Option<Time>,
+    future: impl Future<Output = T>,
+) -> Result<T, Interrupted> {
+    let mut future = pin!(future);
+    // Open the feed only if the future has to wait.
+    let mut feed = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        let feed = feed.get_or_insert_with(|| Feed::new(Session::of(client).lane()));
+        loop {
+            return Poll::Ready(Err(match ready!(feed.poll_next(cx, deadline)) {
+                FeedEvent::Input(Input::Timer) => Interrupted::TimedOut,
+                FeedEvent::AuthFailed => Interrupted::AuthFailed,
+                FeedEvent::Closed => Interrupted::Closed,
+                FeedEvent::Connected(_) | FeedEvent::Input(_) | FeedEvent::Lapsed => continue,
+            }));
+        }
+    })
+    .await
+}
+
 /// Waits for this long, or until the client stops.
 pub(crate) async fn pause(client: &Client, length: Duration) {
     let mut feed = Feed::new(Session::of(client).lane());
@@ -170,4 +220,10 @@ pub(crate) async fn pause(client: &Client, length: Duration) {
         feed.next(Some(until)).await,
         FeedEvent::Input(Input::Timer) | FeedEvent::AuthFailed | FeedEvent::Closed
     ) {}
+}
+
+/// Returns a random time between half of the pause and all of it.
+pub(crate) fn jitter(client: &Client, pause: Duration) -> Duration {
+    let half = pause / 2;
+    half + half.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))
 }

@@ -1,6 +1,9 @@
 //! The async side of all recipes: it feeds machines from a lane of the client. Like the vocabulary
 //! of the machines, it knows nothing about locks.
 
+pub(crate) mod attended;
 pub(crate) mod drive;
 pub(crate) mod feed;
+pub(crate) mod limited;
+pub(crate) mod monitor;
 pub(crate) mod watchdog;

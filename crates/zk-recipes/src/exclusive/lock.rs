@@ -14,6 +14,7 @@ use super::machine::attempt::ExclusiveAttempt;
 use super::machine::profile::ExclusiveProfile;
 use super::machine::removal::ExclusiveRemoval;
 use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::side::Side;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
@@ -199,6 +200,12 @@ impl Recipe for Exclusive {
 
 impl Kind for Exclusive {}
 impl Fenced for Exclusive {}
+
+impl From<&ExclusiveLock> for Side<Exclusive> {
+    fn from(lock: &ExclusiveLock) -> Self {
+        Self::new(&lock.core, &lock.profile)
+    }
+}
 
 impl fmt::Debug for ExclusiveLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ use zk_session::{Client, ConfigError};
 
 pub use self::naming::Naming;
 use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::side::Side;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
@@ -132,6 +133,12 @@ impl FairLock {
     }
 }
 
+impl FairLock {
+    pub(crate) fn from_parts(core: LockCore, profile: QueueProfile) -> Self {
+        Self { core, profile: Arc::new(profile) }
+    }
+}
+
 impl LockBuilder<FairLock, Naming> {
     /// Sets the form of the contenders' names. Default: [`Naming::curator`].
     pub fn naming(self, naming: Naming) -> Self {
@@ -152,8 +159,9 @@ impl LockBuilder<FairLock, Naming> {
             identity: options.identity,
             watch_check: options.watch_check,
             permits: None,
+            removes_directory: false,
         };
-        Ok(FairLock { core, profile: Arc::new(profile) })
+        Ok(FairLock::from_parts(core, profile))
     }
 }
 
@@ -164,6 +172,12 @@ impl QueueKind for Fair {
 impl Kind for Fair {}
 impl Fenced for Fair {}
 impl Queued for Fair {}
+
+impl From<&FairLock> for Side<Fair> {
+    fn from(lock: &FairLock) -> Self {
+        Self::new(&lock.core, &lock.profile)
+    }
+}
 
 impl fmt::Debug for FairLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

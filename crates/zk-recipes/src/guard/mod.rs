@@ -34,7 +34,9 @@ pub use self::transaction::TransactionError;
 
 pub(crate) use self::hold::{Holding as GuardParts, Terms};
 pub(crate) use self::keeper::start as start_keeper;
-pub(crate) use self::removal::duty as removal_duty;
+pub(crate) use self::removal::{
+    Ended as RemovalEnded, after as after_removal, duty as removal_duty, run as run_removal,
+};
 
 /// A lock that is held.
 ///

@@ -6,12 +6,11 @@ use std::time::Duration;
 use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
 
-use crate::engine::drive::{Supervisor, drive};
-use crate::engine::feed::{Feed, FeedEvent};
+use crate::engine::drive::{ClientStopped, Unattended, drive};
+use crate::engine::feed::Feed;
 use crate::lock::outcome::{Refusal, Released};
 use crate::lock::recipe::Removal;
 use crate::lock::stats::Counters;
-use crate::machine::{Input, Machine};
 
 /// Pause after the first refusal of a removal.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -113,26 +112,5 @@ async fn follow<R: Removal>(feed: &mut Feed, removal: &mut R) -> Ended {
         }
         Ok(Err(refusal)) => Ended::Refused(refusal),
         Err(ClientStopped) => Ended::Stopped,
-    }
-}
-
-/// Supervises a removal, which is stopped only if the client stops.
-struct Unattended;
-
-struct ClientStopped;
-
-impl<M: Machine> Supervisor<M> for Unattended {
-    type Stop = ClientStopped;
-
-    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, ClientStopped> {
-        match event {
-            FeedEvent::Input(input) => Ok(Some(input)),
-            FeedEvent::AuthFailed | FeedEvent::Closed => Err(ClientStopped),
-            FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
-        }
-    }
-
-    fn rejected(&mut self, _: OpError) -> ClientStopped {
-        ClientStopped
     }
 }

@@ -14,7 +14,7 @@ use zk_session::Zxid;
 pub struct FencingToken(Zxid);
 
 impl FencingToken {
-    pub(super) fn new(czxid: Zxid) -> Self {
+    pub(crate) fn new(czxid: Zxid) -> Self {
         Self(czxid)
     }
 

@@ -4,6 +4,7 @@ use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::{ConfigError, OpError};
 
+use crate::error::RecipeError;
 use crate::machine::{FailedAction, Failure, Interrupted};
 
 /// Why a lock was not obtained, or is no longer held.
@@ -118,47 +119,29 @@ impl From<Stopped> for LockError {
     }
 }
 
-impl LockError {
-    /// Converts an error whose meaning does not depend on an action and a path. Returns any other
-    /// error unchanged.
-    fn without_path(error: OpError) -> Result<Self, OpError> {
+impl From<RecipeError> for LockError {
+    fn from(error: RecipeError) -> Self {
         match error {
-            OpError::AuthFailed => Ok(Self::AuthFailed),
-            OpError::Closed(_) => Ok(Self::Closed),
-            OpError::RequestTooLarge { .. } | OpError::ResponseTooLarge(_) => {
-                Ok(Self::TooLarge(error))
-            }
-            OpError::SessionExpired(_) => Ok(Self::Lost(LostReason::SessionExpired)),
-            OpError::ConnectionLoss(_)
-            | OpError::InvalidPath { .. }
-            | OpError::QueueFull(_)
-            | OpError::Recalled
-            | OpError::Server(_)
-            | OpError::TimedOut(_)
-            | OpError::Undecodable(_)
-            | OpError::Unsupported
-            // The enum may get new errors.
-            | _ => Err(error),
+            RecipeError::AuthFailed => Self::AuthFailed,
+            RecipeError::Client(error) => Self::Client(error),
+            RecipeError::Closed => Self::Closed,
+            RecipeError::Refused { code, action, path } => Self::Refused { code, action, path },
+            RecipeError::SessionExpired => Self::Lost(LostReason::SessionExpired),
+            RecipeError::TimedOut => Self::TimedOut,
+            RecipeError::TooLarge(error) => Self::TooLarge(error),
+            RecipeError::Config(error) => Self::Config(error),
         }
     }
 }
 
 impl From<Failure> for LockError {
-    fn from(Failure { action, path, error }: Failure) -> Self {
-        Self::without_path(error).unwrap_or_else(|error| match error.server_code() {
-            Some(code) => Self::Refused { code, action, path: path.to_string() },
-            None => Self::Client(error),
-        })
+    fn from(failure: Failure) -> Self {
+        RecipeError::from(failure).into()
     }
 }
 
 impl From<Interrupted> for LockError {
     fn from(interrupted: Interrupted) -> Self {
-        match interrupted {
-            Interrupted::AuthFailed => Self::AuthFailed,
-            Interrupted::Closed => Self::Closed,
-            Interrupted::Rejected(error) => Self::without_path(error).unwrap_or_else(Self::Client),
-            Interrupted::TimedOut => Self::TimedOut,
-        }
+        RecipeError::from(interrupted).into()
     }
 }

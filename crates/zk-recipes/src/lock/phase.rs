@@ -16,8 +16,8 @@ pub enum Phase {
     /// The acquire is waiting in the queue.
     Queued {
         /// Number of contenders ahead, including those that do not exclude this one. The number is
-        /// updated when the queue is listed, which happens when the contender directly ahead
-        /// leaves. An exclusive lock has no queue, and reports 1.
+        /// updated when the queue is listed, which happens when a contender leaves that this one
+        /// watches. An exclusive lock has no queue, and reports 1.
         ahead: usize,
     },
     /// The lock is held.
@@ -31,6 +31,26 @@ pub enum Phase {
 }
 
 /// A stream of phases; see [`Acquire::phases`](crate::Acquire::phases).
+///
+/// It replaces a listener with callbacks, such as that of ZooKeeper's `WriteLock`: a task that loops
+/// over the stream is notified when the lock is acquired ([`Phase::Held`]), at risk, lost or
+/// released. The stream needs neither the guard nor the task that acquires, and keeps nothing alive.
+///
+/// ```
+/// use zk_recipes::{Phase, Phases};
+///
+/// async fn listen(mut phases: Phases) {
+///     while let Some(phase) = phases.next().await {
+///         match phase {
+///             Phase::Held => println!("acquired"),
+///             Phase::AtRisk => println!("at risk"),
+///             Phase::Lost(reason) => println!("lost: {reason}"),
+///             Phase::Released => println!("released"),
+///             _ => {}
+///         }
+///     }
+/// }
+/// ```
 pub struct Phases {
     phases: watch::Receiver<Phase>,
 }

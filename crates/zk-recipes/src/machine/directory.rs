@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode};
+use jute_codec::{Acl, CreateMode, ErrorCode, Response};
 use zk_session::OpError;
 use zk_session::recipe::{Operation, Reply};
 
@@ -53,8 +53,7 @@ impl Directory {
             let error = OpError::Server(ErrorCode::NO_NODE);
             return Err(Failure::new(FailedAction::Create, path.clone(), error));
         }
-        let mode =
-            if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container };
+        let mode = self.mode();
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
         let operation = |end| -> Option<Operation> {
             let data = if end == path.len() { data.clone() } else { Bytes::new() };
@@ -62,6 +61,27 @@ impl Directory {
             Some(create(path, data, Acl::open(), mode))
         };
         Ok(ends.filter_map(operation).collect())
+    }
+
+    /// Returns an operation that creates the directory itself, without data, and assumes that its
+    /// parent exists. It does not count as a round.
+    pub(crate) fn create_last(&self, path: &ByteString) -> Operation {
+        create(path.clone(), Bytes::new(), Acl::open(), self.mode())
+    }
+
+    /// Evaluates the result of [`create_last`](Self::create_last). Whether the directory exists
+    /// shows when it is used.
+    pub(crate) fn created_last(&mut self, result: &Result<Response, OpError>) {
+        self.has_no_containers |= *result == Err(OpError::Unsupported);
+    }
+
+    /// Allows as many rounds as at the beginning.
+    pub(crate) fn begin_again(&mut self) {
+        self.rounds = 0;
+    }
+
+    fn mode(&self) -> CreateMode {
+        if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container }
     }
 
     /// Evaluates the reply to a round.

@@ -9,11 +9,19 @@
 //! and semantic versioning does not cover them.
 
 pub(crate) mod directory;
+#[cfg(feature = "tokio")]
+mod ensure;
 mod failure;
+#[cfg(feature = "tokio")]
+mod monitor;
+#[cfg(feature = "tokio")]
+mod once;
 mod operation;
 mod pause;
 #[cfg(feature = "tokio")]
 mod read_all;
+#[cfg(feature = "tokio")]
+mod remove;
 #[cfg(feature = "tokio")]
 mod replay;
 mod step;
@@ -25,17 +33,27 @@ pub use self::step::{Input, Machine, SessionView, Step};
 pub use self::watch::WatchNumber;
 pub use crate::action::FailedAction;
 
+#[cfg(feature = "tokio")]
+pub(crate) use self::ensure::Ensure;
 pub(crate) use self::failure::Interrupted;
+#[cfg(feature = "tokio")]
+pub(crate) use self::monitor::{Aspect, Monitor};
+#[cfg(feature = "tokio")]
+pub(crate) use self::once::{Once, Settled};
 pub(crate) use self::operation::{
     barrier, child, create, delete, exists, flight, list, multi_refusal, name_of, owned_copy,
     parent, read, write,
 };
+#[cfg(feature = "tokio")]
+pub(crate) use self::operation::{refused_operation, watch_existence};
 #[cfg(feature = "tokio")]
 pub(crate) use self::pause::PAUSE;
 pub(crate) use self::pause::{Pauses, spread};
 #[cfg(feature = "tokio")]
 pub(crate) use self::read_all::ReadAll;
 #[cfg(feature = "tokio")]
+pub(crate) use self::remove::Leaving;
+#[cfg(feature = "tokio")]
 pub(crate) use self::replay::Replay;
-pub(crate) use self::verdict::{Verdict, replayable, take, verdict};
+pub(crate) use self::verdict::{Setback, Verdict, replayable, setback, take, verdict};
 pub(crate) use self::watch::WatchNumbers;

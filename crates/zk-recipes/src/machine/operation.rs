@@ -87,6 +87,13 @@ pub(crate) fn exists(path: ByteString) -> Operation {
     Operation::new(Request::Exists(request))
 }
 
+/// Tests whether a znode exists, and watches it, whether it exists or not. This needs no READ
+/// permission.
+#[cfg(feature = "tokio")]
+pub(crate) fn watch_existence(path: ByteString, watch: WatchNumber) -> Operation {
+    Operation::watched(Request::Exists(ReadRequest { path, watch: true }), watch)
+}
+
 /// Creates a write barrier: a multi of one check. The barrier changes nothing, but it is a write:
 /// when its reply arrives, every earlier request of this session has been applied or never will be,
 /// and this server shows the result.
@@ -101,12 +108,17 @@ pub(crate) fn barrier(path: ByteString) -> Operation {
 /// Returns the error code of a multi's failed operation, which the header of the reply does not
 /// contain.
 pub(crate) fn multi_refusal(response: &Response) -> Option<ErrorCode> {
+    refused_operation(response).map(|(_, code)| code)
+}
+
+/// Returns the index of a multi's failed operation too.
+pub(crate) fn refused_operation(response: &Response) -> Option<(usize, ErrorCode)> {
     let Response::Multi(results) = response else { return None };
-    results.iter().find_map(|result| {
+    results.iter().enumerate().find_map(|(index, result)| {
         if let MultiResult::Error(code) = result
             && !code.is_ok()
         {
-            Some(*code)
+            Some((index, *code))
         } else {
             None
         }

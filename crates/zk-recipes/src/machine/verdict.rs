@@ -56,6 +56,26 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
     }
 }
 
+/// Why a flight of reads has to be issued again, or was in vain.
+pub(crate) enum Setback {
+    SessionOver,
+    /// A server or the client cannot accept an operation at present.
+    Later(OpError),
+    /// A connection was lost.
+    Lost,
+}
+
+/// Returns the first setback among the verdicts of a flight. Without one, each operation was
+/// executed or refused.
+pub(crate) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Setback> {
+    verdicts.into_iter().find_map(|verdict| match verdict {
+        Verdict::SessionOver => Some(Setback::SessionOver),
+        Verdict::Later(error) => Some(Setback::Later(error.clone())),
+        Verdict::NotApplied | Verdict::Unknown => Some(Setback::Lost),
+        Verdict::Done(_) | Verdict::Refused(_) => None,
+    })
+}
+
 /// Takes the results of a flight in the order of its operations. A result that is missing counts as
 /// a lost connection.
 pub(crate) fn take<const N: usize>(reply: Reply) -> [Result<Response, OpError>; N] {

@@ -1,13 +1,14 @@
 //! Reading the contenders of a queue.
 
-use jute_codec::Response;
+use bytestring::ByteString;
+use jute_codec::{NameList, Response};
 use zk_session::Client;
 
-use super::naming::Sibling;
 use super::profile::QueueProfile;
 use crate::engine::drive::run;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
+use crate::lock::role::Role;
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
 /// Reads all contenders of a queue, in the order of the queue.
@@ -15,24 +16,77 @@ pub(crate) async fn contenders(
     client: &Client,
     profile: &QueueProfile,
 ) -> Result<Vec<Contender>, LockError> {
+    let queue = listed(client, profile).await?;
+    read_each(client, profile, &queue).await
+}
+
+/// Reads the first contender of a queue, which holds the lock. Returns `None` if there is none.
+pub(crate) async fn first(
+    client: &Client,
+    profile: &QueueProfile,
+) -> Result<Option<Contender>, LockError> {
+    loop {
+        let queue = listed(client, profile).await?;
+        let Some(first) = queue.first() else { return Ok(None) };
+        let read = read_each(client, profile, std::slice::from_ref(first)).await?;
+        if let Some(first) = read.into_iter().next() {
+            return Ok(Some(first));
+        }
+        // The first contender has left since the list was read. This loop repeats only as often as
+        // that happens, so it needs no other bound.
+    }
+}
+
+/// A contender in a list: its number, its role and its name.
+type Listed = (u32, Role, ByteString);
+
+/// Lists the contenders of a queue, and returns the path of the first, or `None` if there is none.
+pub(crate) async fn first_path(
+    client: &Client,
+    profile: &QueueProfile,
+) -> Result<Option<ByteString>, LockError> {
+    let queue = listed(client, profile).await?;
+    Ok(queue.first().map(|(.., name)| child(&profile.directory, name)))
+}
+
+/// Returns the path of the first contender in a list of the directory, or `None` if there is none.
+pub(crate) fn first_of(
+    profile: &QueueProfile,
+    names: NameList,
+) -> Result<Option<ByteString>, LockError> {
+    let queue = in_order(profile, names)?;
+    Ok(queue.first().map(|(.., name)| child(&profile.directory, name)))
+}
+
+/// Lists the contenders of a queue, in its order.
+async fn listed(client: &Client, profile: &QueueProfile) -> Result<Vec<Listed>, LockError> {
     let directory = &profile.directory;
     let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
     let listed = run(client, &mut listing, None).await??.into_iter().next().flatten();
-    let Some(Response::GetChildren(names)) = listed else { return Ok(Vec::new()) };
+    match listed {
+        Some(Response::GetChildren(names)) => in_order(profile, names),
+        Some(_) | None => Ok(Vec::new()),
+    }
+}
+
+fn in_order(profile: &QueueProfile, names: NameList) -> Result<Vec<Listed>, LockError> {
     let mut queue = Vec::new();
     for name in names {
-        match profile.names.sibling(&name) {
-            Sibling::Contender(number, role) => queue.push((number, role, name)),
-            Sibling::OtherKind => {
-                return Err(LockError::MixedKinds { name: name.to_string() });
-            }
-            Sibling::Exhausted => {
-                return Err(LockError::QueueExhausted { directory: directory.to_string() });
-            }
-            Sibling::Foreign => {}
+        if let Some((number, role)) = profile.contender(&name)? {
+            queue.push((number, role, name));
         }
     }
     queue.sort();
+    Ok(queue)
+}
+
+/// Reads the contenders of a list that still exist.
+async fn read_each(
+    client: &Client,
+    profile: &QueueProfile,
+    queue: &[Listed],
+) -> Result<Vec<Contender>, LockError> {
+    let directory = &profile.directory;
     let paths: Vec<_> = queue.iter().map(|(.., name)| child(directory, name)).collect();
     let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
     let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);
@@ -41,7 +95,7 @@ pub(crate) async fn contenders(
     for ((response, (_, role, _)), path) in responses.into_iter().zip(queue).zip(&paths) {
         // If the znode does not exist, the contender has left the queue since the list was read.
         if let Some(Response::GetData(data)) = response {
-            found.push(Contender::new(path, found.len(), role, data));
+            found.push(Contender::new(path, found.len(), *role, data));
         }
     }
     Ok(found)

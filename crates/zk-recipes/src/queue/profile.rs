@@ -6,7 +6,9 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::Acl;
 
-use super::naming::QueueNames;
+use super::naming::{QueueNames, Sibling};
+use crate::lock::error::LockError;
+use crate::lock::role::Role;
 
 /// How much of unexpected data an error shows.
 const SHOWN_MAX: usize = 32;
@@ -26,6 +28,32 @@ pub struct QueueProfile {
     pub watch_check: Option<Duration>,
     /// How many contenders hold the lock together, if it is a semaphore.
     pub permits: Option<Permits>,
+    /// Each attempt removes the directory if it leaves it empty, and creates it together with its
+    /// contender.
+    pub removes_directory: bool,
+}
+
+impl QueueProfile {
+    /// Returns the number and the role of the contender with this znode name, or `None` if the
+    /// znode is not a contender.
+    ///
+    /// # Errors
+    ///
+    /// The znode belongs to a lock of another kind, or its number defines no order.
+    #[inline]
+    pub(crate) fn contender(&self, name: &str) -> Result<Option<(u32, Role)>, LockError> {
+        match self.names.sibling(name) {
+            Sibling::Contender(number, role) => Ok(Some((number, role))),
+            Sibling::Foreign => Ok(None),
+            Sibling::OtherKind => Err(LockError::MixedKinds { name: name.to_owned() }),
+            Sibling::Exhausted => Err(self.exhausted()),
+        }
+    }
+
+    /// Returns the error for numbers that define no order.
+    pub(crate) fn exhausted(&self) -> LockError {
+        LockError::QueueExhausted { directory: self.directory.to_string() }
+    }
 }
 
 /// The number of permits of a semaphore, as one client knows it.

@@ -9,6 +9,7 @@ use zk_session::{Client, ConfigError};
 use super::machine::Downgrade;
 use super::naming::RwNaming;
 use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::side::Side;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
@@ -149,6 +150,18 @@ impl RwLock {
         self.core.try_acquire(&self.writer)
     }
 
+    /// Returns the side of the readers, for a [`Holder`](crate::Holder) or a
+    /// [`MultiLock`](crate::MultiLock).
+    pub fn read_side(&self) -> Side<Read> {
+        Side::new(&self.core, &self.reader)
+    }
+
+    /// Returns the side of the writers, for a [`Holder`](crate::Holder) or a
+    /// [`MultiLock`](crate::MultiLock).
+    pub fn write_side(&self) -> Side<Write> {
+        Side::new(&self.core, &self.writer)
+    }
+
     /// Reads the contenders in the order of the queue. The result may or may not include contenders
     /// that join or leave the queue during the call.
     ///
@@ -196,6 +209,7 @@ impl LockBuilder<RwLock, RwNaming> {
                 identity: options.identity.clone(),
                 watch_check: options.watch_check,
                 permits: None,
+                removes_directory: false,
             })
         };
         Ok(RwLock { core, reader: profile(Role::Shared), writer: profile(Role::Exclusive) })

@@ -7,6 +7,7 @@ use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::machine::resize::Resize;
 use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::side::Side;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::engine::drive::run;
 use crate::guard::Guard;
@@ -94,9 +95,10 @@ impl Semaphore {
 
     /// Acquires a permit, after all contenders that are in the queue already.
     ///
-    /// **Connection loss** is replayed, and never returned. If the session **expires** while the
-    /// future waits, a new attempt starts in the next session, at the end of the queue, within the
-    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** while the future waits, a new attempt starts in the next session, at the end of
+    /// the queue, within the same timeout. **Cancel safe**: dropping the future at any moment
+    /// leaves no znode.
     ///
     /// # Errors
     ///
@@ -121,7 +123,7 @@ impl Semaphore {
     /// Reads the stored number of permits; `None` if none is stored, because nobody has used the
     /// semaphore yet or for a while.
     ///
-    /// Lost connections are replayed. Cancel safe.
+    /// After a lost connection, requests are replayed. Cancel safe.
     ///
     /// # Errors
     ///
@@ -147,9 +149,9 @@ impl Semaphore {
     /// number until they are built with the new one, unless they
     /// [accept the stored one](LockBuilder::accept_stored_permits).
     ///
-    /// **Connection loss** is replayed, and never returned: the number is stored once, unless
-    /// another client changes it at the same time. **Cancel safe** in that the number is stored or
-    /// not.
+    /// After a **connection loss**, requests are replayed, and no error is returned: the number is
+    /// stored once, unless another client changes it at the same time. **Cancel safe** in that the
+    /// number is stored or not.
     ///
     /// # Errors
     ///
@@ -167,7 +169,7 @@ impl Semaphore {
     /// Reads the queue in its order: the holders first, then the waiters. Contenders that arrive or
     /// leave meanwhile may be missing or included.
     ///
-    /// Lost connections are replayed. Cancel safe.
+    /// After a lost connection, requests are replayed. Cancel safe.
     ///
     /// # Errors
     ///
@@ -227,6 +229,7 @@ impl LockBuilder<Semaphore, PermitLimit> {
             identity: options.identity,
             watch_check: options.watch_check,
             permits: Some(permits),
+            removes_directory: false,
         };
         Ok(Semaphore { core, profile: Arc::new(profile) })
     }
@@ -242,6 +245,12 @@ fn checked(permits: u32) -> Result<u32, ConfigError> {
 
 impl Kind for Permit {}
 impl Queued for Permit {}
+
+impl From<&Semaphore> for Side<Permit> {
+    fn from(lock: &Semaphore) -> Self {
+        Self::new(&lock.core, &lock.profile)
+    }
+}
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

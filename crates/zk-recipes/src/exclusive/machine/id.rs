@@ -16,6 +16,12 @@ impl AttemptId {
         Self(format!("{id:032x}").into())
     }
 
+    /// Returns the id of an attempt that stores none: every znode of its session has this id.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn not_stored() -> Self {
+        Self(Bytes::new())
+    }
+
     /// Returns the data of the attempt's znode: the id, and the identity for people who read the
     /// data.
     pub(crate) fn data(&self, identity: &Bytes) -> Bytes {

@@ -62,7 +62,7 @@ enum State {
 type RemovalStep = Step<Result<Released, Refusal>>;
 
 impl ExclusiveRemoval {
-    pub(super) fn new(
+    pub(crate) fn new(
         path: ByteString,
         id: AttemptId,
         session: Option<SessionId>,

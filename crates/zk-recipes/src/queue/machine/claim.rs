@@ -7,6 +7,11 @@
 //!    flight also reads the directory, whose data is the number of permits.
 //! 2. If the directory is missing, create it and its ancestors as containers, and continue with 1.
 //!
+//! If contenders remove the directory when they leave it empty, the flight of step 1 begins with a
+//! create of the directory. Another contender may still remove it between the two creates, which
+//! leads to step 2. After the second create, nobody can remove the directory before this contender
+//! leaves, because servers delete only empty znodes.
+//!
 //! A lost connection leaves the create of step 1 undecided, whatever the list showed, so:
 //!
 //! 3. In one flight, pass a write barrier and list the directory. After the barrier, the lost
@@ -24,7 +29,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use jute_codec::{CreateMode, DataReply, ErrorCode, NameList, Response};
 use zk_session::recipe::Reply;
-use zk_session::{OpError, SessionId, Zxid};
+use zk_session::{OpError, SessionId, Time, Zxid};
 
 use super::removal::QueueRemoval;
 use super::standing::with_prefix;
@@ -63,11 +68,12 @@ pub(crate) struct Claim {
     /// A create had an unknown outcome, so there may be znodes that we do not know of.
     is_tainted: bool,
     directory: Directory,
-    replays: u64,
-    duplicates: u64,
     /// Znodes with our id that other sessions own.
     strangers: Vec<ByteString>,
-    pauses: Pauses,
+    /// Counts of the claim and of its attempt.
+    pub(crate) tally: Tally,
+    /// Pauses of the claim and of its attempt, which never pause together.
+    pub(crate) pauses: Pauses,
     state: State,
 }
 
@@ -96,9 +102,8 @@ impl Claim {
             znode: None,
             is_tainted: false,
             directory: Directory::default(),
-            replays: 0,
-            duplicates: 0,
             strangers: Vec::new(),
+            tally: Tally::default(),
             pauses: Pauses::default(),
             state: State::Creating,
         }
@@ -114,7 +119,12 @@ impl Claim {
             self.profile.acl.clone(),
             CreateMode::EphemeralSequential,
         );
-        let mut operations = vec![claim, list(directory, None)];
+        let mut operations = Vec::new();
+        if self.profile.removes_directory {
+            // The last contender has probably removed it.
+            operations.push(self.directory.create_last(directory));
+        }
+        operations.extend([claim, list(directory, None)]);
         if self.profile.permits.is_some() {
             operations.push(read(directory.clone(), None));
         }
@@ -164,28 +174,39 @@ impl Claim {
         self.session
     }
 
-    /// Returns whether a create is in flight.
-    pub(crate) fn is_creating(&self) -> bool {
-        self.state == State::Creating
-    }
-
-    /// Returns the removal of the znodes that this claim may have left.
-    pub(crate) fn removal(&self) -> QueueRemoval {
-        let known = self.znode.as_ref().map(|znode| znode.name.clone());
-        let profile = Arc::clone(&self.profile);
+    /// Ends the attempt of this claim. Returns the removal of the znodes that the claim may have
+    /// left, and whether a create is in flight. `is_claiming` means that the attempt still waits
+    /// for the claim.
+    pub(crate) fn abandon(self, is_claiming: bool) -> (QueueRemoval, bool) {
+        let is_creating = is_claiming && self.state == State::Creating;
         let prefix = self.prefix().into();
-        QueueRemoval::new(profile, prefix, self.session, known, self.is_tainted)
+        let known = self.znode.map(|znode| znode.name);
+        let removal = QueueRemoval::new(self.profile, prefix, self.session, known, self.is_tainted);
+        (removal, is_creating)
     }
 
-    /// Adds the counts since the last call.
-    pub(crate) fn take_tally(&mut self, tally: &mut Tally) {
-        tally.replays += std::mem::take(&mut self.replays);
-        tally.duplicates += std::mem::take(&mut self.duplicates);
+    /// Returns the counts since the last call.
+    pub(crate) fn take_tally(&mut self) -> Tally {
+        std::mem::take(&mut self.tally)
     }
 
-    /// Returns the end of the pause, or `None` if there is no pause.
-    pub(crate) fn paused_until(&self) -> Option<zk_session::Time> {
-        self.pauses.until()
+    /// Returns until when the attempt has to pause after this error, or the reason to give up.
+    /// Attempts that were refused at the same time retry at different times.
+    pub(crate) fn pause_after(
+        &mut self,
+        now: Time,
+        error: OpError,
+        action: FailedAction,
+    ) -> Result<Option<Time>, Failure> {
+        if self.pauses.is_too_many(&error) {
+            return Err(Failure::new(action, self.profile.directory.clone(), error));
+        }
+        Ok(self.pause(now))
+    }
+
+    /// Returns until when the attempt has to pause.
+    pub(crate) fn pause(&mut self, now: Time) -> Option<Time> {
+        self.pauses.begin_spread(now, self.id())
     }
 
     fn replied(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
@@ -209,6 +230,9 @@ impl Claim {
             Some(Ok(Response::GetData(directory))) => Some(directory),
             _ => None,
         };
+        if self.profile.removes_directory && !reply.results.is_empty() {
+            self.directory.created_last(&reply.results.remove(0));
+        }
         let [created, listed] = take(reply);
         let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
         let refusal = created.as_ref().err().cloned();
@@ -232,23 +256,23 @@ impl Claim {
                 };
                 self.claimed(list, directory)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(view),
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
-            Verdict::Later(error) => self.pause(view, error, FailedAction::Create),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
             Verdict::NotApplied => {
-                self.replays += 1;
+                self.tally.replays += 1;
                 self.create()
             }
             Verdict::SessionOver => session_over(),
             Verdict::Unknown | Verdict::Done(_) => {
-                self.replays += 1;
+                self.tally.replays += 1;
                 self.is_tainted = true;
                 self.session = session;
                 match refusal {
                     // Give a server that failed time to recover. After a lost connection, the
                     // flight waits for the next connection anyway.
                     Some(error) if !is_connection_lost => {
-                        self.pause(view, error, FailedAction::Create)
+                        self.later(view, error, FailedAction::Create)
                     }
                     Some(_) | None => self.probe(),
                 }
@@ -275,7 +299,7 @@ impl Claim {
     }
 
     /// Retries after a pause, or gives up.
-    fn pause(&mut self, view: SessionView, error: OpError, action: FailedAction) -> ClaimStep {
+    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> ClaimStep {
         if self.pauses.is_too_many(&error) {
             return self.failed(action, error);
         }
@@ -288,12 +312,18 @@ impl Claim {
         Step::Done(Err(failure.into()))
     }
 
-    fn make_directory(&mut self) -> ClaimStep {
+    fn make_directory(&mut self, view: SessionView) -> ClaimStep {
         let data = self.profile.permits.map(Permits::encode).unwrap_or_default();
         match self.directory.create(&self.profile.directory, &data) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
+            }
+            // Other contenders remove the directory as fast as this one creates it. Each time, one of
+            // them has held the lock, so the next rounds are likely to succeed.
+            Err(failure) if self.profile.removes_directory => {
+                self.directory.begin_again();
+                self.later(view, failure.error, failure.action)
             }
             Err(failure) => Step::Done(Err(failure.into())),
         }
@@ -302,9 +332,9 @@ impl Claim {
     fn made_directory(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
         match self.directory.created(&self.profile.directory, reply) {
             Round::Retry => self.create(),
-            Round::Repeat => self.make_directory(),
+            Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure.into())),
-            Round::Later(error) => self.pause(view, error, FailedAction::Create),
+            Round::Later(error) => self.later(view, error, FailedAction::Create),
             Round::SessionOver => session_over(),
         }
     }
@@ -321,7 +351,7 @@ impl Claim {
         match (barrier, listed) {
             (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => session_over(),
             (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
-                self.pause(view, error, FailedAction::List)
+                self.later(view, error, FailedAction::List)
             }
             // Even a barrier that was refused has been executed.
             (
@@ -338,7 +368,7 @@ impl Claim {
             (
                 Verdict::Done(_) | Verdict::Refused(_),
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)),
-            ) => self.make_directory(),
+            ) => self.make_directory(view),
             (_, Verdict::Refused(error)) => self.failed(FailedAction::List, error),
             _ => self.probe(),
         }
@@ -358,7 +388,7 @@ impl Claim {
             }
         }
         match later {
-            Some(error) => self.pause(view, error, FailedAction::DeleteChild),
+            Some(error) => self.later(view, error, FailedAction::DeleteChild),
             None => self.probe(),
         }
     }
@@ -404,7 +434,7 @@ impl Claim {
                     return Step::Done(Err(Failure::new(FailedAction::Read, path, error).into()));
                 }
                 Verdict::SessionOver => return session_over(),
-                Verdict::Later(error) => return self.pause(view, error, FailedAction::ReadChild),
+                Verdict::Later(error) => return self.later(view, error, FailedAction::ReadChild),
                 Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => return self.probe(),
             }
         }
@@ -423,7 +453,7 @@ impl Claim {
         if duplicates.is_empty() {
             return self.claimed(None, None);
         }
-        self.duplicates += duplicates.len() as u64;
+        self.tally.duplicates += duplicates.len() as u64;
         self.state = State::Reducing;
         Step::Submit(flight(self.session, duplicates))
     }

@@ -8,6 +8,10 @@
 //! 4. Delete our znodes. Their names are unique, so a lost delete is issued again, and `NO_NODE`
 //!    means that the znode is gone.
 //! 5. After a sweep (2), sweep again until a sweep finds nothing.
+//! 6. If contenders remove the directory, the flight of step 4 ends with a delete of the directory,
+//!    and a removal without step 4 ends with that delete. `NOT_EMPTY` means that there are other
+//!    contenders. A lost delete is issued again: whenever it is executed, it deletes an empty
+//!    directory or nothing.
 //!
 //! When the session ends, the removal ends too, because the ensemble deletes the znodes. Until
 //! then, the removal retries after growing pauses if a server fails or is overloaded. If a server
@@ -37,6 +41,8 @@ pub struct QueueRemoval {
     session: Option<SessionId>,
     /// Names to delete.
     known: Vec<ByteString>,
+    /// The directory has to be deleted, unless other contenders are in it.
+    is_directory_left: bool,
     /// A create may still take effect, or may have taken effect without our knowledge.
     is_tainted: bool,
     /// The next start sweeps, even if the outcome of every create is known.
@@ -78,6 +84,8 @@ impl QueueRemoval {
         is_tainted: bool,
     ) -> Self {
         Self {
+            // A session that has not replied has created nothing so far.
+            is_directory_left: profile.removes_directory && session.is_some(),
             profile,
             prefix,
             session,
@@ -108,8 +116,14 @@ impl QueueRemoval {
     fn proceed(&mut self) -> RemovalStep {
         if !self.known.is_empty() {
             self.state = State::Deleting;
-            let paths = self.known.iter().map(|name| child(&self.profile.directory, name));
-            return Step::Submit(flight(self.session, paths.map(delete).collect()));
+            let directory = &self.profile.directory;
+            let paths = self.known.iter().map(|name| child(directory, name));
+            let mut deletes: Vec<_> = paths.map(delete).collect();
+            if self.profile.removes_directory {
+                // The server executes this behind the others, in the same round trip.
+                deletes.push(delete(directory.clone()));
+            }
+            return Step::Submit(flight(self.session, deletes));
         }
         if self.is_tainted || self.must_sweep {
             return self.sweep();
@@ -118,6 +132,11 @@ impl QueueRemoval {
     }
 
     fn done(&mut self) -> RemovalStep {
+        if self.is_directory_left {
+            self.state = State::Deleting;
+            let directory = self.profile.directory.clone();
+            return Step::Submit(flight(self.session, vec![delete(directory)]));
+        }
         self.state = State::Idle;
         if let Some(refusal) = self.refusal.take() {
             return Step::Done(Err(refusal));
@@ -144,10 +163,18 @@ impl QueueRemoval {
 
     fn created(&mut self, mut reply: Reply) -> RemovalStep {
         self.session = self.session.or(reply.session);
+        if self.profile.removes_directory && !reply.results.is_empty() {
+            // The delete below shows whether there is a directory.
+            drop(reply.results.remove(0));
+        }
         // The reads behind the create do not matter here.
         reply.results.truncate(1);
         let [created] = take(reply);
-        match verdict(created) {
+        let created = verdict(created);
+        // An earlier flight of the attempt may have created the directory too.
+        self.is_directory_left |=
+            self.profile.removes_directory && !matches!(created, Verdict::NotApplied);
+        match created {
             Verdict::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
             Verdict::SessionOver => return ended_with_session(),
             Verdict::Unknown => self.is_tainted = true,
@@ -176,6 +203,7 @@ impl QueueRemoval {
             }
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
                 if error == OpError::Server(ErrorCode::NO_NODE) {
+                    self.is_directory_left = false;
                     return self.done();
                 }
                 self.state = State::Idle;
@@ -228,7 +256,10 @@ impl QueueRemoval {
     fn deleted(&mut self, view: SessionView, reply: Reply) -> RemovalStep {
         let mut left = Vec::new();
         let mut is_later = false;
-        for (name, result) in std::mem::take(&mut self.known).into_iter().zip(reply.results) {
+        let known = std::mem::take(&mut self.known);
+        let has_known = !known.is_empty();
+        let mut results = reply.results.into_iter();
+        for (name, result) in known.into_iter().zip(&mut results) {
             match replayable(result) {
                 Verdict::Done(_) => self.has_deleted = true,
                 Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
@@ -254,7 +285,20 @@ impl QueueRemoval {
             }
         }
         self.known = left;
-        if is_later { self.pause(view) } else { self.proceed() }
+        // Only a lost connection is worth another request. A directory that another contender is in
+        // will be removed by that contender, and a server removes empty containers itself.
+        self.is_directory_left = match results.next().map(replayable) {
+            Some(Verdict::SessionOver) => return ended_with_session(),
+            Some(Verdict::NotApplied | Verdict::Unknown) => true,
+            Some(Verdict::Done(_) | Verdict::Refused(_) | Verdict::Later(_)) | None => false,
+        };
+        if is_later {
+            self.pause(view)
+        } else if has_known {
+            self.proceed()
+        } else {
+            self.done()
+        }
     }
 }
 

@@ -49,15 +49,10 @@ pub(crate) fn standing(
     let mut nearest: Option<(u32, &str)> = None;
     let mut second = None;
     for sibling in names {
-        match profile.names.sibling(sibling) {
-            Sibling::Foreign => {}
-            Sibling::OtherKind => {
-                return Err(LockError::MixedKinds { name: sibling.to_string() });
-            }
-            Sibling::Exhausted => return Err(exhausted(profile)),
-            Sibling::Contender(number, _) if number == own && sibling == name => is_listed = true,
-            Sibling::Contender(number, _) if number == own => has_twin = true,
-            Sibling::Contender(number, role) if number < own => {
+        match profile.contender(sibling)? {
+            Some((number, _)) if number == own && sibling == name => is_listed = true,
+            Some((number, _)) if number == own => has_twin = true,
+            Some((number, role)) if number < own => {
                 ahead += 1;
                 if !excludes(profile, role) {
                     continue;
@@ -68,14 +63,14 @@ pub(crate) fn standing(
                     second = Some((number, sibling));
                 }
             }
-            Sibling::Contender(..) => {}
+            Some(_) | None => {}
         }
     }
     Ok(match nearest {
         // In a directory that was deleted and created again, another contender may have our number.
         _ if !is_listed => Standing::Missing,
         // There is no order between two contenders with the same number.
-        _ if has_twin => return Err(exhausted(profile)),
+        _ if has_twin => return Err(profile.exhausted()),
         None => Standing::First,
         Some((_, nearest)) => {
             let second = second.map(|(number, second)| (number, second.into()));
@@ -92,15 +87,10 @@ pub(crate) fn standing(
 pub(crate) fn is_taken(profile: &QueueProfile, names: &NameList) -> Result<bool, LockError> {
     let mut is_taken = false;
     for name in names {
-        match profile.names.sibling(name) {
-            Sibling::Foreign => {}
-            Sibling::OtherKind => return Err(LockError::MixedKinds { name: name.to_string() }),
-            Sibling::Exhausted => return Err(exhausted(profile)),
-            // A contender with the last number gives up, so it blocks no other contender.
-            Sibling::Contender(number, role) => {
-                is_taken |= number < SEQUENCE_MAX && excludes(profile, role);
-            }
-        }
+        // A contender with the last number gives up, so it blocks no other contender.
+        is_taken |= profile
+            .contender(name)?
+            .is_some_and(|(number, role)| number < SEQUENCE_MAX && excludes(profile, role));
     }
     Ok(is_taken)
 }
@@ -129,10 +119,6 @@ pub(crate) fn with_prefix(
         .collect();
     own.sort();
     own
-}
-
-fn exhausted(profile: &QueueProfile) -> LockError {
-    LockError::QueueExhausted { directory: profile.directory.to_string() }
 }
 
 #[cfg(test)]
@@ -166,6 +152,7 @@ mod tests {
             identity: bytes::Bytes::new(),
             watch_check: None,
             permits: None,
+            removes_directory: false,
         }
     }
 

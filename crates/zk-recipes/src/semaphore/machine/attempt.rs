@@ -37,8 +37,8 @@ use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, barrier, child, flight, list, read, replayable, spread, take, write,
+    FailedAction, Failure, Input, Machine, SessionView, Setback, Step, Verdict, WatchNumber,
+    WatchNumbers, barrier, child, flight, list, read, replayable, setback, spread, take, write,
 };
 use crate::queue::machine::claim::{Claim, Claimed};
 use crate::queue::machine::removal::QueueRemoval;
@@ -74,8 +74,6 @@ pub struct SemaphoreAttempt {
     is_blind: bool,
     /// The predecessors to watch, in their order.
     predecessors: Vec<Predecessor>,
-    tally: Tally,
-    pauses: Pauses,
     /// When to check for missed watches.
     check_at: Option<Time>,
     state: State,
@@ -142,8 +140,6 @@ impl SemaphoreAttempt {
             list_watch: None,
             is_blind: false,
             predecessors: Vec::new(),
-            tally: Tally::default(),
-            pauses: Pauses::default(),
             check_at: None,
             state: State::Claiming,
         }
@@ -224,18 +220,14 @@ impl SemaphoreAttempt {
         if !matches!(directory, Some(Verdict::Done(_))) {
             self.permits_watch = None;
         }
-        for verdict in [&barrier, &listed, &directory, &own].into_iter().flatten() {
-            match verdict {
-                Verdict::SessionOver => return restart(Restart::SessionOver),
-                Verdict::Later(error) => {
-                    return self.later(view, error.clone(), FailedAction::List);
-                }
-                Verdict::NotApplied | Verdict::Unknown => {
-                    self.tally.replays += 1;
-                    return self.list_again(view);
-                }
-                Verdict::Done(_) | Verdict::Refused(_) => {}
+        match setback([&barrier, &listed, &directory, &own].into_iter().flatten()) {
+            Some(Setback::SessionOver) => return restart(Restart::SessionOver),
+            Some(Setback::Later(error)) => return self.later(view, error, FailedAction::List),
+            Some(Setback::Lost) => {
+                self.claim.tally.replays += 1;
+                return self.list_again(view);
             }
+            None => {}
         }
         match own {
             Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
@@ -264,7 +256,7 @@ impl SemaphoreAttempt {
                 failed(FailedAction::Read, self.profile.directory.clone(), error)
             }
             _ => {
-                self.tally.replays += 1;
+                self.claim.tally.replays += 1;
                 self.list_again(view)
             }
         }
@@ -314,7 +306,7 @@ impl SemaphoreAttempt {
                 self.ahead = Some(ahead);
                 self.watch_ahead(nearest);
                 if self.is_watched() {
-                    self.pauses.reset();
+                    self.claim.pauses.reset();
                     self.wait_in_queue(view)
                 } else if self.is_wide() {
                     self.list_again(view)
@@ -441,7 +433,7 @@ impl SemaphoreAttempt {
                 let is_gone =
                     matches!(result, Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))));
                 let is_missed = shape.is_check && is_gone && predecessor.watch.is_some();
-                self.tally.watches_missed += u64::from(is_missed);
+                self.claim.tally.watches_missed += u64::from(is_missed);
                 predecessor.watch = None;
             }
             read.push((result, child(&self.profile.directory, &predecessor.name)));
@@ -467,7 +459,7 @@ impl SemaphoreAttempt {
             return self.later(view, error, FailedAction::ReadChild);
         }
         if is_lost {
-            self.tally.replays += 1;
+            self.claim.tally.replays += 1;
             return self.watch(shape.is_check);
         }
         match permits {
@@ -477,7 +469,7 @@ impl SemaphoreAttempt {
             // removed its watch.
             Some(Ok(_)) | None if !self.is_watched() => self.list_again(view),
             Some(Ok(_)) | None => {
-                self.pauses.reset();
+                self.claim.pauses.reset();
                 self.wait_in_queue(view)
             }
         }
@@ -579,15 +571,18 @@ impl SemaphoreAttempt {
 
     /// Retries after a pause, or gives up.
     fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        if self.pauses.is_too_many(&error) {
-            return failed(action, self.profile.directory.clone(), error);
+        match self.claim.pause_after(view.now, error, action) {
+            Ok(until) => {
+                self.state = State::Pausing;
+                Step::Wait(until)
+            }
+            Err(failure) => Step::Done(Err(failure.into())),
         }
-        self.pause(view)
     }
 
     fn pause(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin_spread(view.now, self.claim.id()))
+        Step::Wait(self.claim.pause(view.now))
     }
 
     /// Continues as before.
@@ -595,10 +590,11 @@ impl SemaphoreAttempt {
         match self.state {
             State::Queued => Step::Wait(self.check_at),
             State::Granted => self.grant_again(view),
-            State::Claiming => Step::Wait(self.claim.paused_until()),
-            State::Listing(_) | State::Storing | State::Watching(_) | State::Pausing => {
-                Step::Wait(self.pauses.until())
-            }
+            State::Claiming
+            | State::Listing(_)
+            | State::Storing
+            | State::Watching(_)
+            | State::Pausing => Step::Wait(self.claim.pauses.until()),
         }
     }
 
@@ -614,7 +610,7 @@ impl SemaphoreAttempt {
         match self.state {
             // Another server may serve at once what this one was too busy for.
             State::Granted | State::Pausing => {
-                self.pauses.end();
+                self.claim.pauses.end();
                 self.list_again(view)
             }
             State::Claiming => self.claim(view, Input::Suspended),
@@ -643,8 +639,9 @@ impl Machine for SemaphoreAttempt {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
+        // A claim in progress ends its pause itself.
+        if matches!(input, Input::Timer) && self.state != State::Claiming {
+            self.claim.pauses.end();
         }
         match (self.state, input) {
             (_, Input::Ended(session)) => self.session_ended(view, session),
@@ -670,14 +667,11 @@ impl Attempt for SemaphoreAttempt {
     }
 
     fn take_tally(&mut self) -> Tally {
-        let mut tally = std::mem::take(&mut self.tally);
-        self.claim.take_tally(&mut tally);
-        tally
+        self.claim.take_tally()
     }
 
     fn abandon(self) -> (QueueRemoval, bool) {
-        let is_creating = self.state == State::Claiming && self.claim.is_creating();
-        (self.claim.removal(), is_creating)
+        self.claim.abandon(self.state == State::Claiming)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The machines of a semaphore: waiting for a permit, and changing their number.
 
 pub(crate) mod attempt;
-#[cfg(feature = "tokio")]
 pub(crate) mod resize;
 pub(crate) mod standing;

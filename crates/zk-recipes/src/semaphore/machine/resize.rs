@@ -24,7 +24,7 @@ type ResizeStep = Step<Result<(), Failure>>;
 
 /// A change of the stored number of permits.
 #[derive(Debug)]
-pub(crate) struct Resize {
+pub struct Resize {
     profile: Arc<QueueProfile>,
     directory: Directory,
     pauses: Pauses,
@@ -45,7 +45,7 @@ enum State {
 
 impl Resize {
     /// Stores the number of permits in this profile.
-    pub(crate) fn new(profile: Arc<QueueProfile>) -> Self {
+    pub fn new(profile: Arc<QueueProfile>) -> Self {
         Self {
             profile,
             directory: Directory::default(),

@@ -3,7 +3,7 @@
 use jute_codec::NameList;
 
 use crate::lock::error::LockError;
-use crate::queue::naming::{SEQUENCE_MAX, Sibling};
+use crate::queue::naming::SEQUENCE_MAX;
 use crate::queue::profile::QueueProfile;
 
 /// The position of a contender in a list.
@@ -45,10 +45,10 @@ pub(crate) fn standing(
     let mut has_twin = false;
     let mut before = Vec::new();
     for sibling in names {
-        match contender(profile, sibling)? {
-            Some(number) if number == own && sibling == name => is_listed = true,
-            Some(number) if number == own => has_twin = true,
-            Some(number) if number < own => before.push((number, sibling)),
+        match profile.contender(sibling)? {
+            Some((number, _)) if number == own && sibling == name => is_listed = true,
+            Some((number, _)) if number == own => has_twin = true,
+            Some((number, _)) if number < own => before.push((number, sibling)),
             Some(_) | None => {}
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn standing(
     }
     // Nothing orders two contenders with the same number.
     if has_twin {
-        return Err(exhausted(profile));
+        return Err(profile.exhausted());
     }
     let ahead = before.len();
     let permits = usize::try_from(permits).unwrap_or(usize::MAX);
@@ -86,24 +86,10 @@ pub(crate) fn is_taken(
     let mut contenders = 0_u32;
     for name in names {
         // A contender with the last number gives up, so it does not count.
-        let number = contender(profile, name)?;
-        contenders += u32::from(number.is_some_and(|number| number < SEQUENCE_MAX));
+        let found = profile.contender(name)?;
+        contenders += u32::from(found.is_some_and(|(number, _)| number < SEQUENCE_MAX));
     }
     Ok(contenders >= permits)
-}
-
-/// The number of a contender; `None` for a znode that is no contender.
-fn contender(profile: &QueueProfile, name: &str) -> Result<Option<u32>, LockError> {
-    match profile.names.sibling(name) {
-        Sibling::Contender(number, _) => Ok(Some(number)),
-        Sibling::Foreign => Ok(None),
-        Sibling::OtherKind => Err(LockError::MixedKinds { name: name.to_owned() }),
-        Sibling::Exhausted => Err(exhausted(profile)),
-    }
-}
-
-fn exhausted(profile: &QueueProfile) -> LockError {
-    LockError::QueueExhausted { directory: profile.directory.to_string() }
 }
 
 #[cfg(test)]
@@ -121,6 +107,7 @@ mod tests {
             identity: bytes::Bytes::new(),
             watch_check: None,
             permits: None,
+            removes_directory: false,
         }
     }
 

@@ -39,7 +39,7 @@ impl QueueAttempt {
         match ahead {
             Verdict::SessionOver => return restart(Restart::SessionOver),
             Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                self.tally.watches_missed += u64::from(!is_changed);
+                self.claim.tally.watches_missed += u64::from(!is_changed);
                 is_changed = true;
             }
             Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH)) => {
@@ -59,7 +59,7 @@ impl QueueAttempt {
                 place.own_seen(connection);
             }
             Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                self.tally.watches_missed += u64::from(place.own_watch.is_some());
+                self.claim.tally.watches_missed += u64::from(place.own_watch.is_some());
                 place.own_watch = None;
                 is_changed = true;
             }

@@ -7,7 +7,8 @@ use zk_session::recipe::Reply;
 use super::{AttemptStep, QueueAttempt, State, failed, restart};
 use crate::lock::outcome::{NotHeld, Restart};
 use crate::machine::{
-    FailedAction, Failure, SessionView, Step, Verdict, barrier, flight, list, read, replayable,
+    FailedAction, Failure, SessionView, Setback, Step, Verdict, barrier, flight, list, read,
+    replayable, setback,
 };
 use crate::queue::machine::standing::{Standing, standing};
 
@@ -98,18 +99,14 @@ impl QueueAttempt {
         if own.is_some() && !is_own {
             place.own_watch = None;
         }
-        for verdict in [&barrier, &listed, &own].into_iter().flatten() {
-            match verdict {
-                Verdict::SessionOver => return restart(Restart::SessionOver),
-                Verdict::Later(error) => {
-                    return self.later(view, error.clone(), FailedAction::List);
-                }
-                Verdict::NotApplied | Verdict::Unknown => {
-                    self.tally.replays += 1;
-                    return self.list_again(view);
-                }
-                Verdict::Done(_) | Verdict::Refused(_) => {}
+        match setback([&barrier, &listed, &own].into_iter().flatten()) {
+            Some(Setback::SessionOver) => return restart(Restart::SessionOver),
+            Some(Setback::Later(error)) => return self.later(view, error, FailedAction::List),
+            Some(Setback::Lost) => {
+                self.claim.tally.replays += 1;
+                return self.list_again(view);
             }
+            None => {}
         }
         let own = match own {
             // The watch fired after it was set. A shared list may be newer than the read of our own
@@ -137,7 +134,7 @@ impl QueueAttempt {
                 failed(Failure::new(FailedAction::List, self.profile.directory.clone(), error))
             }
             Some(_) | None => {
-                self.tally.replays += 1;
+                self.claim.tally.replays += 1;
                 self.list_again(view)
             }
         }

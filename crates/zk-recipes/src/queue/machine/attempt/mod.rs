@@ -64,8 +64,8 @@ use super::removal::QueueRemoval;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, child, flight, read, replayable, spread, take,
+    FailedAction, Failure, Input, Machine, SessionView, Step, Verdict, WatchNumber, WatchNumbers,
+    child, flight, read, replayable, spread, take,
 };
 use crate::queue::profile::QueueProfile;
 
@@ -84,8 +84,6 @@ pub struct QueueAttempt {
     watches: WatchNumbers,
     /// The client may not read the predecessor, so the attempt watches the directory instead.
     is_blind: bool,
-    tally: Tally,
-    pauses: Pauses,
     /// The time of the next check for missed watches.
     check_at: Option<Time>,
     state: State,
@@ -133,8 +131,6 @@ impl QueueAttempt {
             ahead: None,
             watches: WatchNumbers::default(),
             is_blind: false,
-            tally: Tally::default(),
-            pauses: Pauses::default(),
             check_at: None,
             profile,
             state: State::Claiming,
@@ -249,7 +245,7 @@ impl QueueAttempt {
             }
             Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) => {
                 place.own_watch = None;
-                self.tally.replays += 1;
+                self.claim.tally.replays += 1;
                 return self.watch(view, true);
             }
         }
@@ -317,7 +313,7 @@ impl QueueAttempt {
         if !place.is_watched() {
             return self.list_again(view);
         }
-        self.pauses.reset();
+        self.claim.pauses.reset();
         self.wait_in_queue(view)
     }
 
@@ -458,15 +454,18 @@ impl QueueAttempt {
 
     /// Retries after a pause, or gives up.
     fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        if self.pauses.is_too_many(&error) {
-            return failed(Failure::new(action, self.profile.directory.clone(), error));
+        match self.claim.pause_after(view.now, error, action) {
+            Ok(until) => {
+                self.state = State::Pausing;
+                Step::Wait(until)
+            }
+            Err(failure) => failed(failure),
         }
-        self.pause(view)
     }
 
     fn pause(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin_spread(view.now, self.claim.id()))
+        Step::Wait(self.claim.pause(view.now))
     }
 
     /// Continues as before.
@@ -474,13 +473,13 @@ impl QueueAttempt {
         match self.state {
             State::Queued => Step::Wait(self.check_at),
             State::Granted => self.grant_again(view),
-            State::Claiming => Step::Wait(self.claim.paused_until()),
-            State::Listing(_)
+            State::Claiming
+            | State::Listing(_)
             | State::Watching(_)
             | State::WatchingSecond
             | State::Confirming
             | State::Checking(_)
-            | State::Pausing => Step::Wait(self.pauses.until()),
+            | State::Pausing => Step::Wait(self.claim.pauses.until()),
         }
     }
 
@@ -494,7 +493,7 @@ impl QueueAttempt {
         match self.state {
             // The next server may immediately accept the request that this one was too busy for.
             State::Granted | State::Pausing => {
-                self.pauses.end();
+                self.claim.pauses.end();
                 self.list_again(view)
             }
             State::Claiming => self.claim(view, Input::Suspended),
@@ -527,8 +526,9 @@ impl Machine for QueueAttempt {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
+        // A claim in progress ends its pause itself.
+        if matches!(input, Input::Timer) && self.state != State::Claiming {
+            self.claim.pauses.end();
         }
         match (self.state, input) {
             (_, Input::Ended(session)) => self.session_ended(view, session),
@@ -558,14 +558,11 @@ impl Attempt for QueueAttempt {
     }
 
     fn take_tally(&mut self) -> Tally {
-        let mut tally = std::mem::take(&mut self.tally);
-        self.claim.take_tally(&mut tally);
-        tally
+        self.claim.take_tally()
     }
 
     fn abandon(self) -> (QueueRemoval, bool) {
-        let is_creating = self.state == State::Claiming && self.claim.is_creating();
-        (self.claim.removal(), is_creating)
+        self.claim.abandon(self.state == State::Claiming)
     }
 }
 

@@ -1,0 +1,101 @@
+//! Closing and opening a barrier at most once.
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp};
+use zk_session::recipe::Session;
+use zk_session::{Client, OpError, Version};
+
+use crate::action::FailedAction;
+use crate::engine::attended::Attended;
+use crate::engine::drive::run;
+use crate::error::RecipeError;
+use crate::machine::{
+    Ensure, Failure, Once, ReadAll, Settled, barrier, child, exists, name_of, parent,
+};
+
+/// How often the directory of the barrier is created. This number is reached only if somebody
+/// deletes it each time.
+const CREATES_MAX: u32 = 5;
+
+/// What to do with the barrier.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Change {
+    Close,
+    Open,
+}
+
+/// Closes or opens the barrier at a path.
+pub(super) async fn change(
+    client: &Client,
+    path: &ByteString,
+    change: Change,
+) -> Result<(), RecipeError> {
+    let is_closing = change == Change::Close;
+    let action = if is_closing { FailedAction::Create } else { FailedAction::Delete };
+    let failed = |code| -> Result<(), RecipeError> {
+        Err(Failure::new(action, path.clone(), OpError::Server(code)).into())
+    };
+    for _ in 0..CREATES_MAX {
+        match attempt(client, path, change).await? {
+            Settled::Applied(_) => return Ok(()),
+            Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
+                let mut ensure = Ensure::parent_of(path.clone());
+                run(client, &mut ensure, None).await??;
+            }
+            Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
+            Settled::Refused(_, ErrorCode::NO_NODE) if !is_closing => return Ok(()),
+            Settled::Refused(_, code) => return failed(code),
+            // The marker is gone. If the barrier is as the caller wants it, that is all. Otherwise
+            // it was changed and changed back, or never changed: a repetition might undo what
+            // another client has done since.
+            Settled::Undecided(error) => {
+                if is_there(client, path, true).await? == is_closing {
+                    return Ok(());
+                }
+                return Err(Failure::new(action, path.clone(), error).into());
+            }
+        }
+    }
+    failed(ErrorCode::NO_NODE)
+}
+
+async fn attempt(
+    client: &Client,
+    path: &ByteString,
+    change: Change,
+) -> Result<Settled, RecipeError> {
+    let operation = match change {
+        Change::Close => MultiOp::Create(CreateRequest {
+            path: path.clone(),
+            data: Some(Bytes::new()),
+            acl: Acl::open(),
+            mode: CreateMode::Persistent,
+            with_stat: false,
+        }),
+        Change::Open => {
+            MultiOp::Delete(DeleteRequest { path: path.clone(), version: Version::ANY })
+        }
+    };
+    // The marker is beside the barrier: a barrier with a child could not be deleted.
+    let name = name_of(path).unwrap_or_default();
+    let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
+    let once = Once::new(child(&parent(path), &name), Acl::open(), vec![operation]);
+    let mut running = Attended::new(client, once).await;
+    Ok(running.run(None).await??)
+}
+
+/// Reads whether the znode exists, behind a write barrier if writes may be on their way.
+pub(super) async fn is_there(
+    client: &Client,
+    path: &ByteString,
+    with_barrier: bool,
+) -> Result<bool, RecipeError> {
+    let mut operations = vec![exists(path.clone())];
+    if with_barrier {
+        operations.insert(0, barrier(path.clone()));
+    }
+    let mut reading = ReadAll::new(operations, FailedAction::Check, path);
+    let found = run(client, &mut reading, None).await??.pop().flatten();
+    Ok(found.is_some())
+}

@@ -1,0 +1,3 @@
+//! The machine of the double barrier.
+
+pub(crate) mod meet;

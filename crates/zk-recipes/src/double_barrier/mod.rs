@@ -1,0 +1,264 @@
+//! A double barrier: participants enter together, and leave together.
+
+mod machine;
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, Response};
+use zk_session::recipe::Session;
+use zk_session::{Acl, Client, ConfigError, OpError, OptionDefect, Time};
+
+use self::machine::meet::{MEMBER, Meet, Met};
+use crate::action::FailedAction;
+use crate::engine::attended::Attended;
+use crate::engine::drive::{jitter, pause, run};
+use crate::engine::limited::limited;
+use crate::engine::monitor::Monitored;
+use crate::error::RecipeError;
+use crate::machine::{Aspect, Ensure, Failure, Once, PAUSE, Settled, child};
+
+/// How often a participant may lose its znode or its directory before it gives up.
+const LOST_MAX: u32 = 5;
+
+/// A barrier at which a number of participants meet: they enter together and leave together.
+///
+/// Building a barrier does no I/O, and clones are cheap. All participants use the same directory
+/// and the same number. A client may have several participants. The barrier can be used again and
+/// again: a participant that enters early waits for the end of the round before.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use zk_recipes::{Client, DoubleBarrier};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let computation = DoubleBarrier::new(&client, "/barriers/computation", 2)?;
+/// let (one, two) = tokio::join!(computation.enter(), computation.enter());
+/// // Both have entered. Compute, and then leave together.
+/// let (one, two) = tokio::join!(one?.leave(), two?.leave());
+/// one?;
+/// two?;
+/// # Ok(()) }
+/// ```
+///
+/// **Costs.** Each participant lists the directory whenever another one arrives or leaves, so a
+/// round of *n* participants costs up to *n*² small reads and lists.
+///
+/// The recipe overwrites the data of the directory, so use a directory of its own.
+///
+/// **Permissions.** READ, WRITE, CREATE and DELETE on the directory.
+#[derive(Clone)]
+pub struct DoubleBarrier {
+    client: Client,
+    directory: ByteString,
+    count: u32,
+}
+
+/// A participant inside a [`DoubleBarrier`]. Dropping it leaves without waiting for the others.
+#[must_use = "dropping it leaves the barrier"]
+pub struct Inside {
+    client: Client,
+    directory: ByteString,
+    /// The participants of the round, including this one.
+    round: Vec<ByteString>,
+    participant: Attended<Once>,
+}
+
+/// A pending step through a [`DoubleBarrier`]: set a timeout, then `.await` it.
+#[must_use = "nothing happens until this is awaited"]
+pub struct BarrierStep<T> {
+    client: Client,
+    deadline: Option<Time>,
+    start: Box<dyn FnOnce(Option<Time>) -> Pending<T> + Send>,
+}
+
+type Pending<T> = Pin<Box<dyn Future<Output = Result<T, RecipeError>> + Send>>;
+
+impl DoubleBarrier {
+    /// A double barrier for so many participants, at a directory.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root, or there are no participants.
+    pub fn new(client: &Client, directory: &str, participants: u32) -> Result<Self, ConfigError> {
+        let invalid = |option, defect| {
+            Err(ConfigError::Option { option, defect: OptionDefect::Other(defect) })
+        };
+        if zk_session::path::validate(directory).is_err() || directory == "/" {
+            let defect = "it is not an absolute path below the root";
+            return invalid("directory of the double barrier", defect);
+        }
+        if participants == 0 {
+            return invalid("participants of the double barrier", "it is 0, so nobody could enter");
+        }
+        Ok(Self { client: client.clone(), directory: directory.into(), count: participants })
+    }
+
+    /// Enters, and waits until all participants have. Set a timeout, then `.await` the step.
+    ///
+    /// When it completes, there was a moment at which all participants of the round had entered.
+    /// Some may have left or died since. If a participant dies before all have entered, the others
+    /// wait for another one, until their timeout.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** meanwhile, the participant enters again in the next session. **Cancel safe**: if
+    /// the future is dropped, the janitor deletes the participant's znode. It still counts for a
+    /// round that was complete before.
+    ///
+    /// # Errors
+    ///
+    /// [`RecipeError::TimedOut`]; [`RecipeError::Refused`] if a server refuses a request, or the
+    /// participant's znode is deleted again and again; [`RecipeError::Closed`] and similar errors if
+    /// the client has stopped. After any error the participant is not inside.
+    pub fn enter(&self) -> BarrierStep<Inside> {
+        let barrier = self.clone();
+        BarrierStep::new(&self.client, |deadline| {
+            Box::pin(async move { barrier.try_enter(deadline).await })
+        })
+    }
+
+    /// The directory of the barrier.
+    pub fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    async fn try_enter(self, deadline: Option<Time>) -> Result<Inside, RecipeError> {
+        let mut lost = 0;
+        while lost < LOST_MAX {
+            let id = Session::of(&self.client).unique_id();
+            let own: ByteString = format!("{MEMBER}{id:032x}").into();
+            let path = child(&self.directory, &own);
+            let once = Once::new(path.clone(), Acl::open(), Vec::new());
+            let mut participant = Attended::new(&self.client, once).await;
+            match participant.run(deadline).await?? {
+                Settled::Applied(_) => {}
+                Settled::Refused(_, ErrorCode::NO_NODE) => {
+                    lost += 1;
+                    let mut ensure = Ensure::parent_of(path);
+                    run(&self.client, &mut ensure, deadline).await??;
+                    continue;
+                }
+                Settled::Refused(_, code) => return Err(self.refused(OpError::Server(code))),
+                // The session of the znode is over, so nothing is left of it.
+                Settled::Undecided(OpError::SessionExpired(_)) => continue,
+                Settled::Undecided(error) => return Err(self.refused(error)),
+            }
+            let Some(session) = participant.state().0.session() else { continue };
+            let count = usize::try_from(self.count).unwrap_or(usize::MAX);
+            let mut meet = Meet::new(self.directory.clone(), own, session, count);
+            match run(&self.client, &mut meet, deadline).await?? {
+                Met::Together(round) => {
+                    let Self { client, directory, .. } = self;
+                    return Ok(Inside { client, directory, round, participant });
+                }
+                Met::SessionOver => {}
+                Met::Gone => {
+                    lost += 1;
+                    pause(&self.client, jitter(&self.client, PAUSE)).await;
+                }
+            }
+        }
+        Err(self.refused(OpError::Server(ErrorCode::NO_NODE)))
+    }
+
+    fn refused(&self, error: OpError) -> RecipeError {
+        Failure::new(FailedAction::Create, self.directory.clone(), error).into()
+    }
+}
+
+impl Inside {
+    /// Leaves, and waits until all participants of the round have left. Set a timeout, then
+    /// `.await` the step.
+    ///
+    /// A participant that dies, or whose session expires, has left. So has this one after a
+    /// timeout, after any other error, and if the future is dropped.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. The end of the
+    /// session is waited out. **Cancel safe**, as above.
+    ///
+    /// # Errors
+    ///
+    /// [`RecipeError::TimedOut`] if others are still inside; [`RecipeError::Refused`] if a server
+    /// refuses to list the directory; [`RecipeError::Closed`] and similar errors if the client has
+    /// stopped.
+    pub fn leave(self) -> BarrierStep<()> {
+        let client = self.client.clone();
+        BarrierStep::new(&client, |deadline| Box::pin(async move { self.left(deadline).await }))
+    }
+
+    /// The number of participants of the round.
+    pub fn participants(&self) -> usize {
+        self.round.len()
+    }
+
+    async fn left(self, deadline: Option<Time>) -> Result<(), RecipeError> {
+        let Self { client, directory, round, participant } = self;
+        // The janitor deletes the znode, even if the caller does not wait for it.
+        drop(participant);
+        let mut monitored = Monitored::new(&client, &directory, Aspect::Children);
+        loop {
+            let Some(Response::GetChildren(names)) = monitored.next(deadline).await? else {
+                return Ok(());
+            };
+            let is_inside = |name: &str| round.iter().any(|member| *member == name);
+            if !names.iter().any(is_inside) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<T> BarrierStep<T> {
+    fn new(
+        client: &Client,
+        start: impl FnOnce(Option<Time>) -> Pending<T> + Send + 'static,
+    ) -> Self {
+        Self { client: client.clone(), deadline: None, start: Box::new(start) }
+    }
+
+    /// Makes the step give up after this time with [`RecipeError::TimedOut`]. Default: none.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.deadline = Some(self.client.now() + timeout);
+        self
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for BarrierStep<T> {
+    type Output = Result<T, RecipeError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { client, deadline, start } = self;
+        let step = start(deadline);
+        Box::pin(async move { limited(&client, deadline, || RecipeError::TimedOut, step).await })
+    }
+}
+
+impl fmt::Debug for DoubleBarrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DoubleBarrier")
+            .field("directory", &self.directory())
+            .field("participants", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Inside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inside")
+            .field("directory", &self.directory)
+            .field("round", &self.round)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for BarrierStep<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BarrierStep").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,67 @@
+//! Work that only the leader does: campaigning again and again until the work is complete.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::debug;
+use zk_session::Client;
+use zk_session::recipe::Session;
+
+use crate::acquire::builder::LockCore;
+use crate::engine::drive::pause;
+use crate::guard::Guard;
+use crate::lock::error::LockError;
+use crate::lock::kind::Kind;
+use crate::machine::Pauses;
+
+/// A leadership that lasted this long did not end at once, so the pauses begin with the shortest
+/// again. It is about twice the longest pause: an election whose leaderships always end after this time
+/// spends most of its time with a leader.
+const LASTED_MIN: Duration = Duration::from_secs(10);
+
+/// See [`Election::run_while_leader`](super::Election::run_while_leader).
+pub(super) async fn run_while_leader<K: Kind, T>(
+    core: &LockCore,
+    profile: &Arc<K::Profile>,
+    mut body: impl AsyncFnMut(&Guard<K>) -> T,
+) -> Result<T, LockError> {
+    let (client, path) = (&core.client, K::path(profile));
+    let mut pauses = Pauses::default();
+    loop {
+        match core.acquire::<K>(profile).await {
+            Ok(leadership) => {
+                let since = client.now();
+                match leadership.run(body(&leadership)).await {
+                    Ok(output) => {
+                        // The keeper logs a refusal, and retries. The output is worth more to the
+                        // caller than the error.
+                        let _ = leadership.release().await;
+                        return Ok(output);
+                    }
+                    Err(stopped) => {
+                        debug!(%path, %stopped, "the leadership has ended");
+                    }
+                }
+                if client.now().saturating_since(since) >= LASTED_MIN {
+                    pauses.reset();
+                }
+            }
+            // Others have deleted the znodes of this candidate too often. That is a loss as well.
+            Err(LockError::Lost(reason)) => {
+                debug!(%path, %reason, "the candidacy has ended");
+            }
+            Err(error) => return Err(error),
+        }
+        rest(client, &mut pauses).await;
+    }
+}
+
+/// Pauses before the next campaign. The lengths differ among candidates, which may all have lost
+/// their sessions at the same time. Ends early if the client stops.
+async fn rest(client: &Client, pauses: &mut Pauses) {
+    let now = client.now();
+    if let Some(until) = pauses.begin_spread(now, Session::of(client).unique_id()) {
+        pause(client, until.saturating_since(now)).await;
+    }
+    pauses.end();
+}

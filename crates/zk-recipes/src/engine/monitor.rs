@@ -1,0 +1,37 @@
+//! Following a znode through its changes.
+
+use bytestring::ByteString;
+use jute_codec::Response;
+use zk_session::recipe::Session;
+use zk_session::{Client, Time};
+
+use super::drive::{Caller, drive};
+use super::feed::Feed;
+use crate::error::RecipeError;
+use crate::machine::{Aspect, Monitor};
+
+/// A znode that is followed through its changes. It keeps the client's session open.
+#[derive(Debug)]
+pub(crate) struct Monitored {
+    feed: Feed,
+    machine: Monitor,
+}
+
+impl Monitored {
+    pub(crate) fn new(client: &Client, path: &ByteString, aspect: Aspect) -> Self {
+        let machine = Monitor::new(path.clone(), aspect);
+        Self { feed: Feed::new(Session::of(client).lane()), machine }
+    }
+
+    /// Returns what the znode is now on the first call; each later call waits for a change. `None`
+    /// means that it does not exist. Two equal results may follow each other, and changes that
+    /// follow each other fast may be reported as one.
+    ///
+    /// Cancel safe: no change is lost.
+    pub(crate) async fn next(
+        &mut self,
+        deadline: Option<Time>,
+    ) -> Result<Option<Response>, RecipeError> {
+        Ok(drive(&mut self.feed, &mut self.machine, &mut Caller { deadline }).await??)
+    }
+}

@@ -1,0 +1,46 @@
+//! Why a process could not join a group, or what it asked of the group failed.
+
+use thiserror::Error;
+use zk_session::SessionId;
+
+use crate::error::RecipeError;
+use crate::machine::Interrupted;
+
+use super::state::Ending;
+
+/// Why an operation of a group failed.
+///
+/// Lost connections are not among the reasons, because the requests of a group are replayed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum GroupError {
+    /// The membership has ended, so its data cannot be changed.
+    #[error("the membership has ended: {0}")]
+    Ended(Ending),
+    /// Another member has this id. It may be an earlier run of this process whose session has not
+    /// expired yet; to wait for its end, build the group with
+    /// [`wait_if_taken`](crate::GroupBuilder::wait_if_taken).
+    #[error("session {session} is already a member as {path:?}")]
+    IdTaken {
+        /// The path of the member's znode.
+        path: String,
+        /// The session that owns it.
+        session: SessionId,
+    },
+    /// The znode at the path of the member is not ephemeral, so it belongs to no member and does
+    /// not disappear by itself. Delete it, or use another id or another directory.
+    #[error("the znode {path:?} is not ephemeral, so it cannot be a member")]
+    NotEphemeral {
+        /// The path of the znode.
+        path: String,
+    },
+    /// A request failed, the deadline has passed, or the client has stopped.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+}
+
+impl From<Interrupted> for GroupError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Recipe(interrupted.into())
+    }
+}

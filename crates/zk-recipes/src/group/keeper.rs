@@ -1,0 +1,161 @@
+//! The keeper of a membership: a duty of the session's janitor that keeps the member present until
+//! its owner leaves, and then removes the znode.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tracing::{Instrument as _, debug_span};
+use zk_session::recipe::{Session, Slot};
+use zk_session::{Client, OpError};
+
+use super::machine::presence::{Fate, MemberProfile, Presence, Report, Settled};
+use super::state::{Ending, MembershipState};
+use crate::engine::drive::{Supervisor, drive};
+use crate::engine::feed::{Feed, FeedEvent};
+use crate::error::RecipeError;
+use crate::guard::{RemovalEnded, after_removal, run_removal};
+use crate::lock::outcome::Released;
+use crate::machine::{Failure, Input};
+
+/// The data that the owner of a membership wants. When the sender is dropped, the member leaves.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub(super) data: Bytes,
+    pub(super) generation: u64,
+}
+
+/// What a keeper tells the owner of the membership.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    /// The member is present, or joins.
+    Present(Report),
+    /// The membership is over.
+    Over(Over),
+}
+
+/// How a membership has ended.
+#[derive(Clone, Debug)]
+pub(super) enum Over {
+    /// It has ended by itself.
+    Fate(Fate),
+    /// The member has left. The result is that of the removal of its znode.
+    Left(Result<Released, RecipeError>),
+}
+
+/// Starts the keeper of a new member.
+pub(super) fn start(
+    client: &Client,
+    slot: Slot,
+    profile: &Arc<MemberProfile>,
+    data: Bytes,
+) -> (watch::Sender<Wanted>, watch::Receiver<News>) {
+    let session = Session::of(client);
+    let presence = Presence::new(Arc::clone(profile), session.unique_id(), data.clone());
+    let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
+    let (news, received) = watch::channel(News::Present(presence.report()));
+    let span = debug_span!("member", path = %profile.path);
+    slot.run(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
+    (owner, received)
+}
+
+async fn keep(
+    mut feed: Feed,
+    mut presence: Presence,
+    mut wanted: watch::Receiver<Wanted>,
+    news: watch::Sender<News>,
+) {
+    let mut keeping = Keeping { news: &news };
+    let fate = loop {
+        let changed = tokio::select! {
+            biased;
+            changed = wanted.changed() => changed,
+            fate = drive(&mut feed, &mut presence, &mut keeping) => {
+                break Some(fate.unwrap_or_else(|fate| fate));
+            }
+        };
+        if changed.is_err() {
+            break None;
+        }
+        let Wanted { data, generation } = wanted.borrow_and_update().clone();
+        presence.want(data, generation);
+    };
+    let has_left = fate.is_none();
+    if let Some(fate) = fate {
+        news.send_replace(News::Over(Over::Fate(fate)));
+    }
+    let (mut removal, is_creating) = presence.abandon();
+    let ended = run_removal(&mut feed, &mut removal, is_creating).await;
+    after_removal(&feed, removal, &ended, tracing::Span::current());
+    if has_left {
+        news.send_replace(News::Over(Over::Left(match ended {
+            RemovalEnded::Released(released) => Ok(released),
+            RemovalEnded::Refused(refusal) => {
+                let action = crate::machine::FailedAction::Delete;
+                Err(Failure::new(action, refusal.path, refusal.error).into())
+            }
+            RemovalEnded::Stopped => Err(RecipeError::Closed),
+        })));
+    }
+}
+
+/// Supervises a presence, and publishes its state.
+struct Keeping<'a> {
+    news: &'a watch::Sender<News>,
+}
+
+impl Supervisor<Presence> for Keeping<'_> {
+    type Stop = Fate;
+
+    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, Fate> {
+        match event {
+            FeedEvent::Input(input) => Ok(Some(input)),
+            FeedEvent::AuthFailed | FeedEvent::Closed => Err(Fate::Stopped),
+            FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
+        }
+    }
+
+    fn rejected(&mut self, _: OpError) -> Fate {
+        Fate::Stopped
+    }
+
+    fn before_wait(&mut self, presence: &Presence, _: &mut Feed) {
+        self.news.send_if_modified(|news| {
+            let report = presence.report();
+            let is_new = !matches!(news, News::Present(known) if *known == report);
+            *news = News::Present(report);
+            is_new
+        });
+    }
+}
+
+impl News {
+    /// Returns the state of a member that has joined. `None` means that it joins for the first
+    /// time.
+    pub(super) fn state(&self) -> Option<MembershipState> {
+        match self {
+            Self::Present(report) => report.state.clone(),
+            Self::Over(over) => Some(MembershipState::Ended(over.ending())),
+        }
+    }
+
+    /// Returns which data were accepted or refused, or how the membership has ended.
+    pub(super) fn settled(&self) -> Result<&Settled, Ending> {
+        match self {
+            Self::Present(report) => Ok(&report.settled),
+            Self::Over(over) => Err(over.ending()),
+        }
+    }
+}
+
+impl Over {
+    fn ending(&self) -> Ending {
+        match self {
+            Self::Fate(Fate::NotEphemeral) => Ending::NotEphemeral,
+            Self::Fate(Fate::Taken(session)) => Ending::IdTaken(*session),
+            // Only a first join can fail, and then there is no membership.
+            Self::Fate(Fate::Failed(_) | Fate::Stopped) => Ending::ClientStopped,
+            Self::Left(_) => Ending::Left,
+        }
+    }
+}

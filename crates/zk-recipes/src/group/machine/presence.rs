@@ -1,0 +1,593 @@
+//! Keeping one member present: an ephemeral znode with a fixed name, in whichever session the
+//! client has.
+//!
+//! 1. In one flight, create the znode with the member's data, and watch it with `exists`, which
+//!    does not return the data. If the directory is missing, create it, and try again.
+//! 2. If the name is taken by a session that the client had before, wait until the znode is gone.
+//!    If another session has it, wait too, or end.
+//! 3. While the znode exists, write its data when the owner changes them, at the version that was
+//!    seen last.
+//! 4. If the znode is deleted although the session lives, continue with 1 after a pause. The pauses
+//!    grow if this happens again soon.
+//! 5. If the connection is lost during 1 or 3, pass a write barrier and test the znode. It is ours
+//!    if our session owns it and either its transaction is known to be ours, or the outcome of a
+//!    create is open. The data do not identify the member, because readers in other languages
+//!    expect nothing but the member's own bytes in them.
+//! 6. When the session ends, continue with 1 in the next one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{Acl, CreateMode, ErrorCode, EventType, Response, Stat};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, SessionId, Time, Version, Zxid};
+
+use crate::action::FailedAction;
+use crate::error::RecipeError;
+use crate::exclusive::machine::id::AttemptId;
+use crate::exclusive::machine::removal::ExclusiveRemoval;
+use crate::group::state::{Absence, MembershipState};
+use crate::lock::recipe::Removal as _;
+use crate::machine::directory::{Directory, Round};
+use crate::machine::{
+    Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber, WatchNumbers,
+    barrier, create, flight, parent, replayable, take, verdict, watch_existence, write,
+};
+
+/// A membership that has lasted for this long begins with the shortest pause when its znode is
+/// deleted.
+const STABLE: Duration = Duration::from_secs(60);
+/// Number of earlier sessions of the client whose znodes are recognised.
+const PAST_MAX: usize = 8;
+
+/// What a membership needs to know.
+#[derive(Clone, Debug)]
+pub(crate) struct MemberProfile {
+    /// The path of the member's znode.
+    pub(crate) path: ByteString,
+    /// The access control list of the znode.
+    pub(crate) acl: Vec<Acl>,
+    /// Whether to wait if another member has the id.
+    pub(crate) waits_if_taken: bool,
+}
+
+/// How a membership ends without being asked to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Fate {
+    /// The first join was refused.
+    Failed(Failure),
+    /// The znode is not ephemeral.
+    NotEphemeral,
+    /// The client has stopped.
+    Stopped,
+    /// Another member has the id.
+    Taken(SessionId),
+}
+
+/// What the owner of a membership can see.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Report {
+    /// `None` until the member has joined for the first time.
+    pub(crate) state: Option<MembershipState>,
+    pub(crate) settled: Settled,
+}
+
+/// Which data the servers have accepted or refused.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Settled {
+    pub(crate) generation: u64,
+    /// Why the data of this generation were refused.
+    pub(crate) refusal: Option<RecipeError>,
+}
+
+/// Keeps one member present. It ends only for a [`Fate`].
+#[derive(Debug)]
+pub(crate) struct Presence {
+    profile: Arc<MemberProfile>,
+    /// Spreads the pauses of members whose znodes were deleted at the same time.
+    seed: u128,
+    wanted: Bytes,
+    generation: u64,
+    /// The data that servers accepted last.
+    accepted: Bytes,
+    settled: Settled,
+    /// The generation of the data in the last create or write.
+    sent: u64,
+    /// The generation of the data in the znode, if it is known.
+    stored: Option<u64>,
+    session: Option<SessionId>,
+    /// Sessions that this client had before.
+    past: VecDeque<SessionId>,
+    czxid: Option<Zxid>,
+    version: Version,
+    watch: Option<WatchNumber>,
+    watches: WatchNumbers,
+    /// The outcome of a create is open.
+    is_undecided: bool,
+    /// The outcome of a create of this session was open at some time.
+    is_tainted: bool,
+    has_joined: bool,
+    joined_at: Time,
+    absence: Absence,
+    directory: Directory,
+    /// Pauses because of a server that refuses or is overloaded.
+    pauses: Pauses,
+    /// Pauses because the znode was deleted.
+    rejoins: Pauses,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Not started.
+    Idle,
+    /// Step 1 is in flight.
+    Creating,
+    /// The directory is being created.
+    MakingDirectory,
+    /// Step 2: another session has the name.
+    Waiting,
+    /// The znode exists, and nothing is in flight.
+    Present,
+    /// Step 3 is in flight.
+    Writing,
+    /// A test of the znode is in flight.
+    Looking,
+    /// Step 5 is in flight.
+    Probing,
+    /// Continue at this time.
+    Pausing(Option<Time>),
+}
+
+type PresenceStep = Step<Fate>;
+
+impl Presence {
+    pub(crate) fn new(profile: Arc<MemberProfile>, seed: u128, data: Bytes) -> Self {
+        Self {
+            profile,
+            seed,
+            wanted: data.clone(),
+            generation: 1,
+            accepted: data,
+            settled: Settled::default(),
+            sent: 0,
+            stored: None,
+            session: None,
+            past: VecDeque::new(),
+            czxid: None,
+            version: Version(0),
+            watch: None,
+            watches: WatchNumbers::default(),
+            is_undecided: false,
+            is_tainted: false,
+            has_joined: false,
+            joined_at: Time::default(),
+            absence: Absence::SessionEnded,
+            directory: Directory::default(),
+            pauses: Pauses::default(),
+            rejoins: Pauses::default(),
+            state: State::Idle,
+        }
+    }
+
+    /// Sets the data of the member. Drive the machine afterwards.
+    pub(crate) fn want(&mut self, data: Bytes, generation: u64) {
+        self.wanted = data;
+        self.generation = generation;
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let state = match (self.czxid, self.session) {
+            _ if !self.has_joined => None,
+            (Some(_), Some(session)) => Some(MembershipState::Member { session }),
+            (Some(_) | None, _) => Some(MembershipState::Rejoining(self.absence.clone())),
+        };
+        Report { state, settled: self.settled.clone() }
+    }
+
+    /// Ends the membership. Returns the removal of its znode, and whether the flight with the
+    /// create was the last one submitted.
+    pub(crate) fn abandon(self) -> (ExclusiveRemoval, bool) {
+        let is_creating = self.state == State::Creating;
+        let path = self.profile.path.clone();
+        let id = AttemptId::not_stored();
+        let mut removal =
+            ExclusiveRemoval::new(path, id, self.session, self.czxid, self.is_tainted);
+        // In any other state, a request may have been lost, and another member may have the name.
+        if !matches!(self.state, State::Present | State::Writing) {
+            removal.doubt();
+        }
+        (removal, is_creating)
+    }
+
+    /// Performs step 1.
+    fn create(&mut self) -> PresenceStep {
+        self.state = State::Creating;
+        self.sent = self.generation;
+        // The create fires a watch that is pending, so the test needs a watch of its own.
+        self.watch = None;
+        let path = self.profile.path.clone();
+        let acl = self.profile.acl.clone();
+        let create = create(path, self.wanted.clone(), acl, CreateMode::Ephemeral);
+        let operations = vec![create, self.watched()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn created(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
+        self.session = self.session.or(reply.session);
+        let [created, look] = take(reply);
+        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
+        let refusal = created.as_ref().err().cloned();
+        match verdict(created) {
+            Verdict::Done(Response::Create2(created)) => {
+                self.joined_at = view.now;
+                self.czxid = Some(created.stat.czxid);
+                self.stored = Some(self.sent);
+                match look {
+                    Ok(Response::Exists(stat)) if stat.czxid == created.stat.czxid => {}
+                    // Another client has deleted the znode between the create and the test.
+                    Ok(Response::Exists(_)) | Err(OpError::Server(ErrorCode::NO_NODE)) => {
+                        return self.was_deleted(view);
+                    }
+                    // The test failed, so it set no watch.
+                    Ok(_) | Err(_) => self.watch = None,
+                }
+                self.joined(&created.stat)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS)) => self.looked(view, look),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(view),
+            Verdict::Refused(error @ OpError::RequestTooLarge { .. }) if self.is_unsettled() => {
+                self.refuse_data(error);
+                self.create()
+            }
+            Verdict::Refused(error) => {
+                self.refused(view, self.failure(FailedAction::Create, error))
+            }
+            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
+            Verdict::NotApplied => self.create(),
+            Verdict::SessionOver => self.session_over(view),
+            Verdict::Unknown | Verdict::Done(_) => {
+                self.is_tainted = true;
+                self.is_undecided = true;
+                match refusal {
+                    // Give a server that failed time to recover. After a lost connection, the
+                    // flight waits for the next connection anyway.
+                    Some(error) if !is_connection_lost => {
+                        self.later(view, error, FailedAction::Create)
+                    }
+                    Some(_) | None => self.probe(),
+                }
+            }
+        }
+    }
+
+    /// Evaluates a test of the znode.
+    fn looked(&mut self, view: SessionView, look: Result<Response, OpError>) -> PresenceStep {
+        match replayable(look) {
+            Verdict::Done(Response::Exists(stat)) => self.found(view, &stat),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                if self.czxid.is_some() {
+                    self.was_deleted(view)
+                } else {
+                    self.create()
+                }
+            }
+            Verdict::Refused(error) => self.refused(view, self.failure(FailedAction::Check, error)),
+            Verdict::SessionOver => self.session_over(view),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Check),
+            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => self.go_on(),
+        }
+    }
+
+    fn found(&mut self, view: SessionView, stat: &Stat) -> PresenceStep {
+        let owner = stat.ephemeral_owner;
+        match self.czxid {
+            Some(czxid) if czxid == stat.czxid => self.joined(stat),
+            // Another member has the name already, or another membership of this client.
+            Some(_) => self.was_deleted(view),
+            None if self.is_undecided && self.session == Some(owner) => {
+                // Only the create has written this version. Later ones may be ours or not, so the
+                // data are written again.
+                self.stored = (stat.version == Version(0)).then_some(self.sent);
+                self.joined_at = view.now;
+                self.joined(stat)
+            }
+            None => {
+                self.is_undecided = false;
+                self.taken(owner)
+            }
+        }
+    }
+
+    /// Performs step 2.
+    fn taken(&mut self, owner: SessionId) -> PresenceStep {
+        if owner == SessionId::NONE {
+            return Step::Done(Fate::NotEphemeral);
+        }
+        if self.past.contains(&owner) {
+            self.absence = Absence::SessionEnded;
+        } else if self.profile.waits_if_taken {
+            self.absence = Absence::IdTaken(owner);
+        } else {
+            return Step::Done(Fate::Taken(owner));
+        }
+        if self.watch.is_none() {
+            // The watch fired before this reply was evaluated.
+            return self.create();
+        }
+        self.pauses.reset();
+        self.state = State::Waiting;
+        Step::Wait(None)
+    }
+
+    fn joined(&mut self, stat: &Stat) -> PresenceStep {
+        self.czxid = Some(stat.czxid);
+        self.version = stat.version;
+        self.is_undecided = false;
+        self.has_joined = true;
+        self.directory = Directory::default();
+        self.pauses.reset();
+        self.settle()
+    }
+
+    /// Completes what is left to do for a znode that exists: its watch and its data.
+    fn settle(&mut self) -> PresenceStep {
+        if self.watch.is_none() {
+            return self.look();
+        }
+        if self.stored != Some(self.generation) {
+            return self.write();
+        }
+        if self.is_unsettled() {
+            self.settled = Settled { generation: self.generation, refusal: None };
+            self.accepted = self.wanted.clone();
+        }
+        self.state = State::Present;
+        Step::Wait(None)
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.settled.generation != self.generation && self.has_joined
+    }
+
+    /// Reports that servers do not accept the data, and keeps those that they have accepted.
+    fn refuse_data(&mut self, error: OpError) {
+        let refusal = Some(self.failure(FailedAction::Write, error).into());
+        self.settled = Settled { generation: self.generation, refusal };
+        self.wanted = self.accepted.clone();
+    }
+
+    /// Performs step 3.
+    fn write(&mut self) -> PresenceStep {
+        self.state = State::Writing;
+        self.sent = self.generation;
+        self.stored = None;
+        // The write fires the watch that is pending, so the test needs a watch of its own.
+        self.watch = None;
+        let write = write(self.profile.path.clone(), self.wanted.clone(), self.version);
+        let operations = vec![write, self.watched()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn written(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
+        let [written, look] = take(reply);
+        match verdict(written) {
+            Verdict::Done(_) => {
+                self.stored = Some(self.sent);
+                self.looked(view, look)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.was_deleted(view),
+            // Another client has written the data. Theirs may follow ours as often as they like,
+            // but not faster than the pauses allow.
+            Verdict::Refused(OpError::Server(ErrorCode::BAD_VERSION)) => self.pause(view),
+            Verdict::Refused(error) => {
+                self.refuse_data(error);
+                // The znode has the data that were accepted last, as far as this client knows.
+                self.stored = Some(self.generation);
+                self.watch = None;
+                self.settle()
+            }
+            Verdict::Later(error) => self.later(view, error, FailedAction::Write),
+            Verdict::SessionOver => self.session_over(view),
+            Verdict::NotApplied | Verdict::Unknown => self.probe(),
+        }
+    }
+
+    fn look(&mut self) -> PresenceStep {
+        self.state = State::Looking;
+        let operations = vec![self.watched()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    /// Performs step 5.
+    fn probe(&mut self) -> PresenceStep {
+        self.state = State::Probing;
+        let operations = vec![barrier(self.profile.path.clone()), self.watched()];
+        Step::Submit(flight(self.session, operations))
+    }
+
+    fn probed(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
+        let [barrier, look] = take(reply);
+        match replayable(barrier) {
+            // Even a barrier that was refused has been executed.
+            Verdict::Done(_) | Verdict::Refused(_) => {
+                if matches!(look, Err(OpError::Server(ErrorCode::NO_NODE))) {
+                    self.is_undecided = false;
+                }
+                self.looked(view, look)
+            }
+            Verdict::SessionOver => self.session_over(view),
+            Verdict::Later(error) => self.later(view, error, FailedAction::Check),
+            Verdict::NotApplied | Verdict::Unknown => self.probe(),
+        }
+    }
+
+    /// Returns the test of the znode. A pending watch keeps its number, so that the registry does
+    /// not hold two watches for one znode.
+    fn watched(&mut self) -> Operation {
+        let watches = &mut self.watches;
+        let watch = *self.watch.get_or_insert_with(|| watches.issue());
+        watch_existence(self.profile.path.clone(), watch)
+    }
+
+    fn make_directory(&mut self, view: SessionView) -> PresenceStep {
+        match self.directory.create(&parent(&self.profile.path), &Bytes::new()) {
+            Ok(operations) => {
+                self.state = State::MakingDirectory;
+                Step::Submit(flight(self.session, operations))
+            }
+            Err(failure) => self.refused(view, failure),
+        }
+    }
+
+    fn made_directory(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
+        match self.directory.created(&parent(&self.profile.path), reply) {
+            Round::Retry => self.create(),
+            Round::Repeat => self.make_directory(view),
+            Round::Failed(failure) => self.refused(view, failure),
+            Round::Later(error) => self.later(view, error, FailedAction::Create),
+            Round::SessionOver => self.session_over(view),
+        }
+    }
+
+    fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> PresenceStep {
+        if self.watch != Some(watch) {
+            return self.wait();
+        }
+        self.watch = None;
+        let is_gone = kind == EventType::NODE_DELETED;
+        match self.state {
+            State::Waiting if is_gone => self.create(),
+            State::Present if is_gone => self.was_deleted(view),
+            State::Waiting | State::Present => self.look(),
+            // The reply to the flight, or the test after the pause, shows the znode.
+            State::Idle
+            | State::Creating
+            | State::MakingDirectory
+            | State::Writing
+            | State::Looking
+            | State::Probing
+            | State::Pausing(_) => self.wait(),
+        }
+    }
+
+    /// Performs step 4.
+    fn was_deleted(&mut self, view: SessionView) -> PresenceStep {
+        if view.now.saturating_since(self.joined_at) >= STABLE {
+            self.rejoins.reset();
+        }
+        self.gone(Absence::ZnodeDeleted);
+        self.state = State::Pausing(self.rejoins.begin_spread(view.now, self.seed));
+        self.wait()
+    }
+
+    /// Performs step 6.
+    fn session_over(&mut self, view: SessionView) -> PresenceStep {
+        if let Some(session) = self.session.take() {
+            self.past.truncate(PAST_MAX - 1);
+            self.past.push_front(session);
+        }
+        self.gone(Absence::SessionEnded);
+        self.is_undecided = false;
+        self.is_tainted = false;
+        if view.has_stopped {
+            return Step::Done(Fate::Stopped);
+        }
+        self.create()
+    }
+
+    fn gone(&mut self, absence: Absence) {
+        self.absence = absence;
+        self.czxid = None;
+        self.stored = None;
+        self.watch = None;
+    }
+
+    /// Ends the first join; a later one is tried again, because permissions can be corrected.
+    fn refused(&mut self, view: SessionView, failure: Failure) -> PresenceStep {
+        if !self.has_joined {
+            return Step::Done(Fate::Failed(failure));
+        }
+        self.directory = Directory::default();
+        if self.czxid.is_none() {
+            self.absence = Absence::Refused(failure.into());
+        }
+        self.pause(view)
+    }
+
+    /// Retries after a pause, or gives up.
+    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> PresenceStep {
+        if self.pauses.is_too_many(&error) {
+            let failure = self.failure(action, error);
+            return self.refused(view, failure);
+        }
+        self.pause(view)
+    }
+
+    fn failure(&self, action: FailedAction, error: OpError) -> Failure {
+        Failure::new(action, self.profile.path.clone(), error)
+    }
+
+    fn pause(&mut self, view: SessionView) -> PresenceStep {
+        self.state = State::Pausing(self.pauses.begin_spread(view.now, self.seed));
+        self.wait()
+    }
+
+    /// Continues with step 5 if the znode may exist, otherwise with step 1.
+    fn go_on(&mut self) -> PresenceStep {
+        if self.is_undecided || self.czxid.is_some() { self.probe() } else { self.create() }
+    }
+
+    fn wait(&self) -> PresenceStep {
+        Step::Wait(match self.state {
+            State::Pausing(until) => until,
+            State::Idle
+            | State::Creating
+            | State::MakingDirectory
+            | State::Waiting
+            | State::Present
+            | State::Writing
+            | State::Looking
+            | State::Probing => None,
+        })
+    }
+}
+
+impl Machine for Presence {
+    type Output = Fate;
+
+    /// Can be called again after the data were changed.
+    fn start(&mut self, _: SessionView) -> PresenceStep {
+        match self.state {
+            State::Idle => self.create(),
+            State::Present => self.settle(),
+            State::Creating
+            | State::MakingDirectory
+            | State::Waiting
+            | State::Writing
+            | State::Looking
+            | State::Probing
+            | State::Pausing(_) => self.wait(),
+        }
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> PresenceStep {
+        match (self.state, input) {
+            (_, Input::Ended(session)) if self.session == Some(session) => self.session_over(view),
+            (State::Creating, Input::Reply(reply)) => self.created(view, reply),
+            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
+            (State::Writing, Input::Reply(reply)) => self.written(view, reply),
+            (State::Looking, Input::Reply(reply)) => {
+                let [look] = take(reply);
+                self.looked(view, look)
+            }
+            (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
+            (State::Pausing(_), Input::Timer) => self.go_on(),
+            (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
+            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => self.wait(),
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Watching a znode: what it is now, and again after each change, in whichever session the client
+//! has.
+//!
+//! 1. Read the znode, and watch it.
+//! 2. If it does not exist, test its existence with a watch, because a read of a missing znode sets
+//!    no watch. If it was created in between, continue with 1.
+//! 3. Report what was read. When the watch fires or its session ends, continue with 1.
+//!
+//! The client restores watches after a reconnect, and a server then fires those that missed a
+//! change, so a lost connection alone is no reason to read again.
+//!
+//! Changes that happen while a read is in flight are reported by one later read. So there is at
+//! most one request per reply, however fast the znode changes.
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, Response};
+use zk_session::recipe::Reply;
+use zk_session::{OpError, Outcome, SessionId};
+
+use super::failure::Failure;
+use super::operation::{flight, list, read, watch_existence};
+use super::pause::Pauses;
+use super::step::{Input, Machine, SessionView, Step};
+use super::verdict::{Verdict, replayable, take};
+use super::watch::{WatchNumber, WatchNumbers};
+use crate::action::FailedAction;
+
+type MonitorStep = Step<Result<Option<Response>, Failure>>;
+
+/// What a [`Monitor`] reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Aspect {
+    /// The names of the children.
+    Children,
+    /// The data and the stat.
+    Data,
+    /// Whether the znode exists, and its stat. This needs no READ permission.
+    Existence,
+    /// The data and the stat of a znode that never returns once it is gone, such as one with a
+    /// sequence number. Its absence is reported without a watch, which would stay on the servers.
+    Lifetime,
+}
+
+/// Watches a znode. Each output is what the znode is now; `None` if it does not exist.
+///
+/// Driving the machine again after an output waits for the next change. Dropping the future that
+/// drives it loses nothing.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    path: ByteString,
+    aspect: Aspect,
+    watches: WatchNumbers,
+    pauses: Pauses,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1 is due.
+    Changed,
+    /// Step 1 or 2 is in flight, with this watch.
+    Reading { watch: WatchNumber, tests_existence: bool },
+    /// Step 3: this watch of this session reports the next change.
+    Watching { watch: WatchNumber, session: Option<SessionId> },
+    /// A server is overloaded; continue with 1 after a pause.
+    Pausing,
+}
+
+impl Monitor {
+    pub(crate) fn new(path: ByteString, aspect: Aspect) -> Self {
+        let (watches, pauses) = (WatchNumbers::default(), Pauses::default());
+        Self { path, aspect, watches, pauses, state: State::Changed }
+    }
+
+    /// Returns a watch number for another operation on the same lane.
+    pub(crate) fn issue_watch(&mut self) -> WatchNumber {
+        self.watches.issue()
+    }
+
+    /// Returns whether the znode has to be read, so that [`start`](Machine::start) submits a
+    /// flight.
+    pub(crate) fn is_due(&self) -> bool {
+        self.state == State::Changed
+    }
+
+    /// Makes the machine read the znode when it is driven again, whatever it has reported.
+    pub(crate) fn read_again(&mut self) {
+        self.state = State::Changed;
+    }
+
+    /// Takes note of an input that means that the znode has to be read again, without a step. Use
+    /// it while another flight is pending on the same lane. Returns whether the input is of the
+    /// machine's watch.
+    pub(crate) fn note(&mut self, input: &Input) -> bool {
+        let State::Watching { watch, session } = self.state else { return false };
+        let is_own = matches!(input, Input::Watch { watch: fired, .. } if *fired == watch);
+        if is_own || matches!(input, Input::Ended(ended) if session == Some(*ended)) {
+            self.state = State::Changed;
+        }
+        is_own
+    }
+
+    fn read(&mut self, tests_existence: bool) -> MonitorStep {
+        let watch = self.watches.issue();
+        self.state = State::Reading { watch, tests_existence };
+        let path = self.path.clone();
+        let operation = match self.aspect {
+            Aspect::Children if !tests_existence => list(&path, Some(watch)),
+            Aspect::Data | Aspect::Lifetime if !tests_existence => read(path, Some(watch)),
+            Aspect::Children | Aspect::Data | Aspect::Existence | Aspect::Lifetime => {
+                watch_existence(path, watch)
+            }
+        };
+        Step::Submit(flight(None, vec![operation]))
+    }
+
+    fn was_read(
+        &mut self,
+        view: SessionView,
+        reply: Reply,
+        watch: WatchNumber,
+        tests_existence: bool,
+    ) -> MonitorStep {
+        let session = reply.session;
+        let is_existence = tests_existence || self.aspect == Aspect::Existence;
+        let [result] = take(reply).map(replayable);
+        match result {
+            Verdict::Done(_) if tests_existence => self.read(false),
+            Verdict::Done(response) => self.report(watch, session, Some(response)),
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) if is_existence => {
+                self.report(watch, session, None)
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))
+                if self.aspect == Aspect::Lifetime =>
+            {
+                self.pauses.reset();
+                self.state = State::Changed;
+                Step::Done(Ok(None))
+            }
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.read(true),
+            Verdict::Refused(error) => self.failed(error),
+            Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
+            Verdict::Later(_) => {
+                self.state = State::Pausing;
+                Step::Wait(self.pauses.begin(view.now))
+            }
+            // There will be no other session, so every later flight would fail at once.
+            Verdict::SessionOver if view.has_stopped => {
+                self.failed(OpError::SessionExpired(Outcome::NotApplied))
+            }
+            // The next flight waits for the next connection, or the next session.
+            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.read(false),
+        }
+    }
+
+    fn report(
+        &mut self,
+        watch: WatchNumber,
+        session: Option<SessionId>,
+        seen: Option<Response>,
+    ) -> MonitorStep {
+        self.pauses.reset();
+        self.state = State::Watching { watch, session };
+        Step::Done(Ok(seen))
+    }
+
+    /// Reports a failure. If the machine is driven again, it tries again.
+    fn failed(&mut self, error: OpError) -> MonitorStep {
+        self.pauses.reset();
+        self.state = State::Changed;
+        let action = match self.aspect {
+            Aspect::Children => FailedAction::List,
+            Aspect::Data | Aspect::Lifetime => FailedAction::Read,
+            Aspect::Existence => FailedAction::Check,
+        };
+        Step::Done(Err(Failure::new(action, self.path.clone(), error)))
+    }
+}
+
+impl Machine for Monitor {
+    type Output = Result<Option<Response>, Failure>;
+
+    fn start(&mut self, _: SessionView) -> MonitorStep {
+        match self.state {
+            State::Changed => self.read(false),
+            State::Reading { .. } | State::Watching { .. } => Step::Wait(None),
+            State::Pausing => Step::Wait(self.pauses.until()),
+        }
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> MonitorStep {
+        self.note(&input);
+        match (self.state, input) {
+            (State::Changed, _) => self.read(false),
+            (State::Reading { watch, tests_existence }, Input::Reply(reply)) => {
+                self.was_read(view, reply, watch, tests_existence)
+            }
+            (State::Pausing, Input::Timer) => {
+                self.pauses.end();
+                self.read(false)
+            }
+            (
+                _,
+                Input::Reply(_)
+                | Input::Timer
+                | Input::Suspended
+                | Input::Ended(_)
+                | Input::Watch { .. },
+            ) => Step::Wait(self.pauses.until()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jute_codec::{DataReply, EventType, Stat};
+    use zk_session::Time;
+
+    use super::*;
+
+    fn view(ms: u64) -> SessionView {
+        let now = Time::default() + std::time::Duration::from_millis(ms);
+        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped: false }
+    }
+
+    const SESSION: SessionId = SessionId(1);
+
+    fn reply(result: Result<Response, OpError>) -> Input {
+        Input::Reply(Reply { session: Some(SESSION), connection: 1, results: vec![result] })
+    }
+
+    fn failed(error: OpError) -> Input {
+        reply(Err(error))
+    }
+
+    fn missing() -> Input {
+        failed(OpError::Server(ErrorCode::NO_NODE))
+    }
+
+    fn found() -> Result<Response, OpError> {
+        Ok(Response::GetData(DataReply { data: None, stat: Stat::default() }))
+    }
+
+    fn exists() -> Result<Response, OpError> {
+        Ok(Response::Exists(Stat::default()))
+    }
+
+    fn fired(watch: WatchNumber) -> Input {
+        Input::Watch { watch, kind: EventType::NODE_DATA_CHANGED }
+    }
+
+    fn monitor() -> Monitor {
+        Monitor::new("/a".into(), Aspect::Data)
+    }
+
+    /// The watch of the one request of a flight, and whether it tests the existence.
+    #[track_caller]
+    fn submitted(step: MonitorStep) -> (WatchNumber, bool) {
+        let Step::Submit(mut flight) = step else { panic!("no flight: {step:?}") };
+        assert_eq!((flight.operations.len(), flight.session), (1, None));
+        let operation = flight.operations.pop().expect("one operation");
+        let watch = operation.watch.expect("a read of a monitor sets a watch");
+        (watch, matches!(operation.request, jute_codec::Request::Exists(_)))
+    }
+
+    /// Reads a znode that exists. Returns its watch.
+    fn watching(machine: &mut Monitor) -> WatchNumber {
+        let (watch, _) = submitted(machine.start(view(0)));
+        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
+        watch
+    }
+
+    #[test]
+    fn a_change_is_one_read_and_events_of_other_watches_are_none() {
+        let mut machine = monitor();
+        let mut watch = watching(&mut machine);
+        for _ in 0..3 {
+            // Driving the machine again waits for the next change.
+            assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+            for other in [fired(watch.next()), Input::Suspended, Input::Timer] {
+                assert!(matches!(machine.handle(view(0), other), Step::Wait(None)));
+            }
+            let (next, tests) = submitted(machine.handle(view(0), fired(watch)));
+            assert!(next != watch && !tests);
+            // Another change while the read is in flight belongs to the old watch.
+            assert!(matches!(machine.handle(view(0), fired(watch)), Step::Wait(None)));
+            assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
+            watch = next;
+        }
+    }
+
+    #[test]
+    fn a_missing_znode_is_reported_once_and_its_creation_is_read() {
+        let mut machine = monitor();
+        let _ = machine.start(view(0));
+        let (watch, tests) = submitted(machine.handle(view(0), missing()));
+        assert!(tests, "a read of a missing znode sets no watch");
+        assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
+        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        let (_, tests) = submitted(machine.handle(view(0), fired(watch)));
+        assert!(!tests);
+    }
+
+    #[test]
+    fn a_znode_that_is_created_between_read_and_test_is_read() {
+        let mut machine = monitor();
+        let _ = machine.start(view(0));
+        let _ = machine.handle(view(0), missing());
+        let (_, tests) = submitted(machine.handle(view(0), reply(exists())));
+        assert!(!tests);
+        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
+    }
+
+    #[test]
+    fn existence_is_one_request_whatever_its_result() {
+        for (result, is_there) in [(reply(exists()), true), (missing(), false)] {
+            let mut machine = Monitor::new("/a".into(), Aspect::Existence);
+            let (_, tests) = submitted(machine.start(view(0)));
+            assert!(tests);
+            let step = machine.handle(view(0), result);
+            assert!(
+                matches!(&step, Step::Done(Ok(seen)) if seen.is_some() == is_there),
+                "{step:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_end_of_its_session_is_a_change_and_that_of_another_is_none() {
+        let mut machine = monitor();
+        let watch = watching(&mut machine);
+        assert!(matches!(machine.handle(view(0), Input::Ended(SessionId(2))), Step::Wait(None)));
+        let (next, _) = submitted(machine.handle(view(0), Input::Ended(SESSION)));
+        assert_ne!(next, watch, "the old watch has ended with its session");
+    }
+
+    #[test]
+    fn lost_replies_are_read_again_and_never_reported() {
+        let losses = [
+            OpError::ConnectionLoss(Outcome::Unknown),
+            OpError::ConnectionLoss(Outcome::NotApplied),
+            OpError::SessionExpired(Outcome::NotApplied),
+        ];
+        let mut machine = monitor();
+        let (mut watch, _) = submitted(machine.start(view(0)));
+        for loss in losses {
+            let (next, tests) = submitted(machine.handle(view(0), failed(loss)));
+            assert!(next != watch && !tests);
+            watch = next;
+        }
+        // A watch that was lost with its reply is none of ours.
+        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
+    }
+
+    #[test]
+    fn the_end_of_the_last_session_is_a_failure() {
+        let mut machine = monitor();
+        let _ = machine.start(view(0));
+        let stopped = SessionView { has_stopped: true, ..view(0) };
+        let expired = failed(OpError::SessionExpired(Outcome::NotApplied));
+        assert!(matches!(machine.handle(stopped, expired), Step::Done(Err(_))));
+    }
+
+    /// However often the machine is driven or woken during a pause, it sends nothing before its
+    /// end.
+    #[test]
+    fn an_overloaded_server_is_asked_after_pauses_that_grow() {
+        let mut machine = monitor();
+        let _ = machine.start(view(0));
+        let mut now = 0;
+        let mut lengths = Vec::new();
+        for _ in 0..10 {
+            let throttled = failed(OpError::Server(ErrorCode::THROTTLED_OP));
+            let Step::Wait(Some(until)) = machine.handle(view(now), throttled) else {
+                panic!("no pause")
+            };
+            for input in [Input::Suspended, Input::Ended(SESSION)] {
+                let step = machine.handle(view(now), input);
+                assert!(matches!(step, Step::Wait(Some(at)) if at == until), "{step:?}");
+                let step = machine.start(view(now));
+                assert!(matches!(step, Step::Wait(Some(at)) if at == until), "{step:?}");
+            }
+            let length = until.saturating_since(view(now).now).as_millis();
+            lengths.push(length);
+            now += length as u64;
+            let _ = submitted(machine.handle(view(now), Input::Timer));
+        }
+        assert_eq!(lengths[..6], [200, 400, 800, 1_600, 3_200, 5_000]);
+        // A reply ends the series.
+        let _ = machine.handle(view(now), reply(found()));
+    }
+
+    #[test]
+    fn a_failing_server_is_reported_in_the_end_and_asked_again_when_driven_again() {
+        let mut machine = monitor();
+        let mut step = machine.start(view(0));
+        let mut asked = 0;
+        while let Step::Submit(_) = step {
+            asked += 1;
+            assert!(asked < 100, "without end");
+            step = machine.handle(view(0), failed(OpError::Server(ErrorCode::SYSTEM_ERROR)));
+            if let Step::Wait(_) = step {
+                step = machine.handle(view(0), Input::Timer);
+            }
+        }
+        assert!(matches!(step, Step::Done(Err(_))), "{step:?}");
+        let _ = submitted(machine.start(view(0)));
+        let refused = failed(OpError::Server(ErrorCode::NO_AUTH));
+        assert!(matches!(machine.handle(view(0), refused), Step::Done(Err(_))));
+        let _ = submitted(machine.start(view(0)));
+    }
+
+    /// A dropped future is a machine that is driven again in the same state: it repeats no request,
+    /// and the reply and the event still count.
+    #[test]
+    fn a_machine_that_is_driven_again_repeats_nothing_and_loses_nothing() {
+        let mut machine = monitor();
+        let (watch, _) = submitted(machine.start(view(0)));
+        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
+        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        let _ = submitted(machine.handle(view(0), fired(watch)));
+        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        assert!(matches!(machine.handle(view(0), missing()), Step::Submit(_)));
+        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
+    }
+
+    /// A machine that shares its lane takes note of events while another flight is pending.
+    #[test]
+    fn an_event_that_is_noted_is_read_when_the_machine_is_driven() {
+        for is_event in [true, false] {
+            let mut machine = monitor();
+            let watch = watching(&mut machine);
+            assert!(!machine.is_due());
+            assert!(!machine.note(&fired(watch.next())));
+            assert!(!machine.is_due());
+            let input = if is_event { fired(watch) } else { Input::Ended(SESSION) };
+            assert_eq!(machine.note(&input), is_event);
+            assert!(machine.is_due());
+            let _ = submitted(machine.start(view(0)));
+        }
+    }
+}

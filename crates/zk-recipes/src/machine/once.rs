@@ -1,0 +1,213 @@
+//! A transaction that is applied at most once, however often its connection is lost.
+//!
+//! A lost `setData` at version *v* cannot be decided by reading the znode again. If the version is
+//! *v* + 1 and the data is ours, another client may have written the same data: two counters that
+//! both add 1 to the same number do exactly that. A lost create or delete of a fixed name is no
+//! better: if the znode is missing, our create was lost, or another client has already deleted our
+//! znode. Repeating it could undo an operation that another client has based on ours.
+//!
+//! So each transaction leaves a *marker* that shows whether it was applied:
+//!
+//! 1. Send a multi. Its first operation creates an ephemeral znode with a unique name, the marker.
+//!    The operations of the caller follow.
+//! 2. If the outcome is unknown, send the same multi again, in the same session. It is a write, so
+//!    it is its own barrier: when its reply arrives, the lost one was applied or never will be.
+//!    - `NODE_EXISTS` for the marker: the lost multi was applied, once. This one was not.
+//!    - Success: the lost multi was not applied. This one was.
+//!    - An operation behind the marker was refused: the marker does not exist, so the lost multi
+//!      was not applied, and neither was this one.
+//!    - `NO_NODE` for the marker: its parent is missing, and so is the marker. As above.
+//!    - The marker was refused for another reason: the outcome stays unknown.
+//! 3. If the session ends while the outcome is unknown, it stays unknown, because the marker has
+//!    ended with its session. The recipe reads what there is, and reports it. If no outcome is
+//!    unknown, continue with 1 in the next session.
+//! 4. Once the outcome is known, or nobody waits for it any longer, the janitor deletes the marker.
+//!
+//! All this assumes that nobody else deletes the marker while its session lives.
+//!
+//! A lost multi that a slow server delivers even after step 2 is refused as well, if the marker
+//! still exists.
+
+use bytestring::ByteString;
+use jute_codec::{
+    Acl, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Request, Response,
+};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Outcome, SessionId};
+
+use super::failure::Failure;
+use super::operation::{flight, refused_operation};
+use super::pause::Pauses;
+use super::remove::{Leaving, Remove};
+use super::step::{Input, Machine, SessionView, Step};
+use super::verdict::{Verdict, take, verdict};
+use crate::action::FailedAction;
+
+/// How a transaction ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Settled {
+    /// It was applied once. Contains the results of the caller's operations, or `None` if the reply
+    /// was lost.
+    Applied(Option<Vec<MultiResult>>),
+    /// It was not applied and never will be, because this operation was refused. The marker is
+    /// number 0, and the caller's operations follow.
+    Refused(usize, ErrorCode),
+    /// It may have been applied. This is why it cannot be decided.
+    Undecided(OpError),
+}
+
+type OnceStep = Step<Result<Settled, Failure>>;
+
+/// A transaction that is applied at most once.
+#[derive(Debug)]
+pub(crate) struct Once {
+    marker: ByteString,
+    operation: Operation,
+    session: Option<SessionId>,
+    /// A multi had an unknown outcome.
+    is_in_doubt: bool,
+    /// The marker exists, or may exist.
+    is_marked: bool,
+    is_pausing: bool,
+    pauses: Pauses,
+}
+
+impl Once {
+    /// Creates the transaction. The marker is a path with a unique name.
+    pub(crate) fn new(marker: ByteString, acl: Vec<Acl>, operations: Vec<MultiOp>) -> Self {
+        let create = CreateRequest {
+            path: marker.clone(),
+            data: None,
+            acl,
+            mode: CreateMode::Ephemeral,
+            with_stat: false,
+        };
+        let operations = std::iter::once(MultiOp::Create(create)).chain(operations).collect();
+        Self {
+            marker,
+            operation: Operation::new(Request::Multi(operations)),
+            session: None,
+            is_in_doubt: false,
+            is_marked: false,
+            is_pausing: false,
+            pauses: Pauses::default(),
+        }
+    }
+
+    /// Returns whether a multi that had an unknown outcome may have been applied.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt
+    }
+
+    /// Returns the session of the marker, once it is known.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.session
+    }
+
+    fn send(&mut self) -> OnceStep {
+        self.is_pausing = false;
+        Step::Submit(flight(self.session, vec![self.operation.clone()]))
+    }
+
+    fn replied(&mut self, view: SessionView, reply: Reply) -> OnceStep {
+        self.session = self.session.or(reply.session);
+        let [result] = take(reply);
+        let error = result.as_ref().err().cloned();
+        match verdict(result) {
+            Verdict::Done(response) => self.executed(response),
+            Verdict::NotApplied => self.send(),
+            Verdict::Later(error) => self.later(view, error),
+            Verdict::Refused(error) if self.is_in_doubt => self.undecided(error),
+            Verdict::Refused(error) => self.failed(error),
+            Verdict::SessionOver if self.is_in_doubt || view.has_stopped => {
+                let error = OpError::SessionExpired(Outcome::NotApplied);
+                if self.is_in_doubt { self.undecided(error) } else { self.failed(error) }
+            }
+            Verdict::SessionOver => {
+                self.session = None;
+                self.send()
+            }
+            Verdict::Unknown => {
+                (self.is_in_doubt, self.is_marked) = (true, true);
+                match error {
+                    // The marker could not be found in another session.
+                    Some(error) if self.session.is_none() => self.undecided(error),
+                    // Give a server that failed time to recover. After a lost connection, the
+                    // flight waits for the next connection anyway.
+                    Some(error) if !error.is_connection_loss() => self.later(view, error),
+                    Some(_) | None => self.send(),
+                }
+            }
+        }
+    }
+
+    fn executed(&mut self, response: Response) -> OnceStep {
+        let refused = refused_operation(&response);
+        let Response::Multi(mut results) = response else {
+            unreachable!("the codec decodes the reply to a multi as such");
+        };
+        let settled = match refused {
+            None => {
+                self.is_marked = true;
+                results.remove(0);
+                Settled::Applied(Some(results))
+            }
+            Some((0, ErrorCode::NODE_EXISTS)) if self.is_in_doubt => Settled::Applied(None),
+            // A znode with children cannot be deleted, so without the parent there is no marker.
+            Some((0, code)) if self.is_in_doubt && code != ErrorCode::NO_NODE => {
+                return self.undecided(OpError::Server(code));
+            }
+            Some((at, code)) => {
+                self.is_marked = false;
+                Settled::Refused(at, code)
+            }
+        };
+        self.is_in_doubt = false;
+        Step::Done(Ok(settled))
+    }
+
+    fn later(&mut self, view: SessionView, error: OpError) -> OnceStep {
+        if self.pauses.is_too_many(&error) {
+            return if self.is_in_doubt { self.undecided(error) } else { self.failed(error) };
+        }
+        self.is_pausing = true;
+        Step::Wait(self.pauses.begin(view.now))
+    }
+
+    fn undecided(&self, error: OpError) -> OnceStep {
+        Step::Done(Ok(Settled::Undecided(error)))
+    }
+
+    fn failed(&self, error: OpError) -> OnceStep {
+        Step::Done(Err(Failure::new(FailedAction::Write, self.marker.clone(), error)))
+    }
+}
+
+impl Machine for Once {
+    type Output = Result<Settled, Failure>;
+
+    fn start(&mut self, _: SessionView) -> OnceStep {
+        self.send()
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> OnceStep {
+        match input {
+            Input::Reply(reply) => self.replied(view, reply),
+            // The next server may immediately accept the request that this one was too busy for.
+            Input::Timer | Input::Suspended if self.is_pausing => {
+                self.pauses.end();
+                self.send()
+            }
+            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
+                Step::Wait(self.pauses.until())
+            }
+        }
+    }
+}
+
+impl Leaving for Once {
+    fn abandon(self, is_pending: bool) -> Option<Remove> {
+        (is_pending || self.is_marked)
+            .then(|| Remove::new(self.marker, self.session, self.is_marked, is_pending))
+    }
+}

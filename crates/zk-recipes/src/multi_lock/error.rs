@@ -1,0 +1,42 @@
+//! Errors of a multi-lock.
+
+use thiserror::Error;
+
+use crate::lock::error::LockError;
+use crate::lock::outcome::Released;
+
+/// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("lock {path:?} of a multi-lock: {error}")]
+#[non_exhaustive]
+pub struct MultiLockError {
+    /// The path that identifies the lock; empty if the error concerns no lock in particular.
+    pub path: String,
+    /// The error.
+    #[source]
+    pub error: LockError,
+}
+
+/// The release of a [`MultiGuard`](crate::MultiGuard) did not delete every znode. For each lock
+/// that failed, the error says whether the client retries; see
+/// [`Guard::release`](crate::Guard::release).
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[error("{} of {} locks were not released; the first: {}", failed.len(),
+    failed.len() + released.len(), first(failed))]
+#[non_exhaustive]
+pub struct MultiReleaseError {
+    /// The locks that were not released, in the order of the releases.
+    pub failed: Vec<MultiLockError>,
+    /// The other locks and how their releases ended, in the order of the releases.
+    pub released: Vec<(String, Released)>,
+}
+
+impl MultiLockError {
+    pub(super) fn new(path: &str, error: LockError) -> Self {
+        Self { path: path.to_owned(), error }
+    }
+}
+
+fn first(failed: &[MultiLockError]) -> String {
+    failed.first().map(ToString::to_string).unwrap_or_default()
+}

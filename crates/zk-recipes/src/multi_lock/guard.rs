@@ -1,0 +1,202 @@
+//! The guard of a multi-lock.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::error::{MultiLockError, MultiReleaseError};
+use super::part::{Boxed, HeldPart};
+use crate::lock::error::{LockError, LostReason};
+use crate::lock::outcome::Released;
+use crate::lock::state::LockState;
+
+/// All locks of a [`MultiLock`](crate::MultiLock), held together.
+///
+/// The guard is as good as its weakest lock: it is lost when one of its locks is lost, and at risk
+/// when one of them is. The other locks stay held until the guard is released or dropped, which
+/// releases all of them in the reverse order.
+#[derive(Default)]
+#[must_use = "a dropped guard releases the locks"]
+pub struct MultiGuard {
+    /// In the order in which they were acquired.
+    parts: Vec<Entry>,
+}
+
+struct Entry {
+    path: String,
+    guard: Box<dyn HeldPart>,
+}
+
+impl MultiGuard {
+    pub(super) fn push(&mut self, path: &str, guard: Box<dyn HeldPart>) {
+        self.parts.push(Entry { path: path.to_owned(), guard });
+    }
+
+    /// Returns the weakest state of the locks, computed by this call: lost if one of them is lost,
+    /// otherwise at risk if one of them is at risk, otherwise held.
+    pub fn state(&self) -> LockState {
+        let mut weakest = LockState::Held;
+        for (_, state) in self.states() {
+            match state {
+                LockState::Lost(_) => return state,
+                LockState::AtRisk => weakest = state,
+                LockState::Held => {}
+            }
+        }
+        weakest
+    }
+
+    /// Returns the path and the state of each lock, in the order of the paths.
+    pub fn states(&self) -> impl Iterator<Item = (&str, LockState)> {
+        self.parts.iter().map(|entry| (&*entry.path, entry.guard.state()))
+    }
+
+    /// Waits until one of the locks is lost. Returns an error with the path of that lock and
+    /// [`LockError::Lost`].
+    ///
+    /// A lost **connection** alone does not end the wait. After the guard was released or dropped,
+    /// the future never completes. **Cancel safe.** Any number of tasks can wait.
+    pub fn lost(&self) -> impl Future<Output = MultiLockError> + Send + use<> {
+        let mut losses = self.losses();
+        let paths: Vec<_> = self.parts.iter().map(|entry| entry.path.clone()).collect();
+        poll_fn(move |cx| {
+            for (path, loss) in paths.iter().zip(&mut losses) {
+                if let Poll::Ready(reason) = loss.as_mut().poll(cx) {
+                    return Poll::Ready(MultiLockError::new(path, LockError::Lost(reason)));
+                }
+            }
+            Poll::Pending
+        })
+    }
+
+    /// Returns the time, from now, during which no other contender can get any of the locks: the
+    /// shortest of the locks. Returns zero if one of them is lost, and `None` if one of them has no
+    /// lease. See [`Guard::remaining`](crate::Guard::remaining).
+    pub fn remaining(&self) -> Option<Duration> {
+        if let LockState::Lost(_) = self.state() {
+            return Some(Duration::ZERO);
+        }
+        let mut shortest = Duration::MAX;
+        for entry in &self.parts {
+            shortest = shortest.min(entry.guard.remaining()?);
+        }
+        Some(shortest)
+    }
+
+    /// Proves, one lock after another, that the locks are held. Each was held at some moment since
+    /// the call began; none of them was released by this guard, so all were held together at the
+    /// moment of the first proof.
+    ///
+    /// After a **connection loss**, the writes are repeated. **Cancel safe.**
+    ///
+    /// # Errors
+    ///
+    /// The first lock that is lost, or whose proof was refused; see
+    /// [`Guard::validate`](crate::Guard::validate).
+    pub async fn validate(&self) -> Result<(), MultiLockError> {
+        for Entry { path, guard } in &self.parts {
+            guard.validate().await.map_err(|error| MultiLockError::new(path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Runs a body of work while none of the locks is lost, and drops the body when one is lost.
+    /// The state is checked before and after each poll of the body. What
+    /// [`Guard::run`](crate::Guard::run) says about the limits of this applies here too.
+    ///
+    /// A lost **connection** puts the locks at risk, and the body continues. **Cancel safe** if the
+    /// body is: dropping the future drops the body, and the guard is not affected.
+    ///
+    /// # Errors
+    ///
+    /// The lock that was lost, if the body was dropped, or was not started because that lock was
+    /// lost already.
+    pub async fn run<F: Future>(&self, body: F) -> Result<F::Output, MultiLockError> {
+        let mut lost = pin!(self.lost());
+        let mut body = pin!(body);
+        poll_fn(|cx| {
+            // Poll this first, so that a change after the checks below wakes this task again.
+            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+                return Poll::Ready(Err(lost));
+            }
+            if let Some(lost) = self.first_lost() {
+                return Poll::Ready(Err(lost));
+            }
+            let polled = body.as_mut().poll(cx);
+            // A body that has blocked may have completed long after a lock was lost.
+            match self.first_lost() {
+                Some(lost) => Poll::Ready(Err(lost)),
+                None => polled.map(Ok),
+            }
+        })
+        .await
+    }
+
+    /// Releases the locks in the reverse order, and reports how each release ended, in that order.
+    /// The releases are sent without waiting for each other. An error of one does not stop the
+    /// others.
+    ///
+    /// **Cancel safe**: all commands are sent before the first await, so dropping this future
+    /// changes nothing. After a **connection loss**, requests are replayed.
+    ///
+    /// # Errors
+    ///
+    /// A [`MultiReleaseError`] with all locks that were not released.
+    pub fn release(
+        mut self,
+    ) -> impl Future<Output = Result<Vec<(String, Released)>, MultiReleaseError>> + Send + use<>
+    {
+        let entries = std::mem::take(&mut self.parts).into_iter().rev();
+        let releasing: Vec<_> =
+            entries.map(|Entry { path, guard }| (path, guard.release())).collect();
+        async move {
+            let (mut released, mut failed) = (Vec::new(), Vec::new());
+            for (path, releasing) in releasing {
+                match releasing.await {
+                    Ok(how) => released.push((path, how)),
+                    Err(error) => failed.push(MultiLockError { path, error }),
+                }
+            }
+            if failed.is_empty() {
+                Ok(released)
+            } else {
+                Err(MultiReleaseError { failed, released })
+            }
+        }
+    }
+
+    pub(super) fn losses(&self) -> Vec<Boxed<'static, LostReason>> {
+        self.parts.iter().map(|entry| entry.guard.lost()).collect()
+    }
+
+    /// Returns the first lock that is lost, and why.
+    pub(super) fn first_lost_index(&self) -> Option<(usize, LostReason)> {
+        self.parts.iter().enumerate().find_map(|(index, entry)| match entry.guard.state() {
+            LockState::Lost(reason) => Some((index, reason)),
+            LockState::Held | LockState::AtRisk => None,
+        })
+    }
+
+    pub(super) fn first_lost(&self) -> Option<MultiLockError> {
+        let (index, reason) = self.first_lost_index()?;
+        let entry = self.parts.get(index)?;
+        Some(MultiLockError::new(&entry.path, LockError::Lost(reason)))
+    }
+}
+
+/// Releases the locks in the reverse order, in the background.
+impl Drop for MultiGuard {
+    fn drop(&mut self) {
+        while let Some(entry) = self.parts.pop() {
+            drop(entry);
+        }
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.states()).finish()
+    }
+}

@@ -1,0 +1,76 @@
+//! Options of a shared value.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use zk_session::{Acl, Client, ConfigError, OptionDefect};
+
+/// Options of a [`SharedValue`](crate::SharedValue).
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct SharedValueBuilder {
+    client: Client,
+    profile: ValueProfile,
+}
+
+/// The options, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueProfile {
+    pub(crate) path: ByteString,
+    pub(crate) initial: Bytes,
+    pub(crate) acl: Vec<Acl>,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl SharedValueBuilder {
+    pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        if zk_session::path::validate(path).is_err() || path == "/" {
+            return Err(ConfigError::Option {
+                option: "path of the shared value",
+                defect: OptionDefect::Other("it is not an absolute path below the root"),
+            });
+        }
+        let (path, acl) = (path.into(), Acl::open());
+        let profile = ValueProfile { path, initial: Bytes::new(), acl, timeout: None };
+        Ok(Self { client: client.clone(), profile })
+    }
+
+    /// Sets the value of a znode that does not exist yet. Default: empty.
+    pub fn initial(mut self, initial: impl Into<Bytes>) -> Self {
+        self.profile.initial = initial.into();
+        self
+    }
+
+    /// Sets the access control list of the znode, if it has to be created, and of the markers of
+    /// writes. Default: all permissions for everyone.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.profile.acl = acl;
+        self
+    }
+
+    /// Makes each operation give up after this time. Default: none, so an operation waits for as
+    /// long as the client has no connection, and for other writers.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.profile.timeout = Some(timeout);
+        self
+    }
+
+    /// Checks the options, and returns the parts from which a value is built.
+    pub(super) fn finish(self) -> Result<(Client, ValueProfile), ConfigError> {
+        if self.profile.acl.is_empty() {
+            return Err(ConfigError::Option {
+                option: "acl of the shared value",
+                defect: OptionDefect::Other("it is empty, and servers refuse that"),
+            });
+        }
+        Ok((self.client, self.profile))
+    }
+}
+
+impl fmt::Debug for SharedValueBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedValueBuilder").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,12 @@
+//! A value that clients share: the data of one znode.
+
+mod builder;
+mod error;
+mod value;
+mod versioned;
+mod write;
+
+pub use self::builder::SharedValueBuilder;
+pub use self::error::ValueError;
+pub use self::value::{SharedValue, ValueChanges};
+pub use self::versioned::Versioned;

@@ -1,0 +1,319 @@
+//! The shared value itself.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{ErrorCode, Response};
+use zk_session::{Client, ConfigError, OpError, Time};
+
+use super::builder::{SharedValueBuilder, ValueProfile};
+use super::error::ValueError;
+use super::versioned::Versioned;
+use super::write::{Written, write};
+use crate::action::FailedAction;
+use crate::engine::drive::{jitter, pause, run};
+use crate::engine::limited::limited;
+use crate::engine::monitor::Monitored;
+use crate::error::RecipeError;
+use crate::machine::{Aspect, Ensure, Failure, ReadAll, read};
+
+/// How often an operation creates the znode. It reaches this number only if somebody deletes the
+/// znode each time.
+const CREATES_MAX: u32 = 5;
+/// Pause after the first conflict of an update.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause between two conflicts of an update.
+const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// A value that clients share: the data of one znode, with its version.
+///
+/// Building a value does no I/O, and clones are cheap. The znode is persistent. The first operation
+/// that needs it creates it with the [initial](SharedValueBuilder::initial) value, and its missing
+/// ancestors as containers.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use zk_recipes::{Client, SharedValue, ValueError};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let limit = SharedValue::new(&client, "/settings/limit")?;
+///
+/// let before = limit.get().await?;
+/// let after = limit.compare_and_set(&before, "10").await?;
+/// assert_eq!(after.bytes(), "10");
+/// // The value is no longer the one that was read.
+/// assert_eq!(limit.compare_and_set(&before, "20").await, Err(ValueError::Conflict));
+/// # Ok(()) }
+/// ```
+///
+/// **Connection loss.** Writes are replayed, and applied at most once: each write creates an
+/// ephemeral child of the znode in the same transaction, the *marker*, which shows whether the
+/// write was applied. The janitor of the session deletes it. Only if the session ends before the
+/// outcome is known can the result be [`ValueError::Undecided`].
+///
+/// **Cancel safe** in that a write whose future was dropped is applied once or not at all, and
+/// leaves no marker.
+///
+/// **Costs.** A read is one read. A write is one transaction, and another one in the background that
+/// deletes the marker; a caller waits for the first only.
+///
+/// **Permissions.** READ, WRITE, CREATE and DELETE on the znode.
+#[derive(Clone)]
+pub struct SharedValue {
+    client: Client,
+    profile: Arc<ValueProfile>,
+}
+
+/// The values of a [`SharedValue`] over time; see [`SharedValue::changes`].
+#[derive(Debug)]
+pub struct ValueChanges {
+    monitored: Monitored,
+}
+
+impl SharedValue {
+    /// A value at a path, with default options.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        Self::builder(client, path)?.build()
+    }
+
+    /// A builder for a value at a path.
+    ///
+    /// # Errors
+    ///
+    /// The path is not a valid absolute znode path below the root.
+    pub fn builder(client: &Client, path: &str) -> Result<SharedValueBuilder, ConfigError> {
+        SharedValueBuilder::new(client, path)
+    }
+
+    /// Reads the value, or creates it with its initial value.
+    ///
+    /// A server that lags behind may reply with an older value. A write that is based on it fails
+    /// with [`ValueError::Conflict`].
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel
+    /// safe**. It costs one read if the znode exists.
+    ///
+    /// # Errors
+    ///
+    /// [`ValueError::Recipe`], if a server refuses to read or create the znode, the client has
+    /// stopped, or the timeout has passed.
+    pub async fn get(&self) -> Result<Versioned, ValueError> {
+        let deadline = self.deadline();
+        self.limited(deadline, || RecipeError::TimedOut.into(), self.fetch(deadline)).await
+    }
+
+    /// Replaces the value, whatever it is, and creates the znode if it is missing.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned: the value is
+    /// written once, and so never overwrites a later value. **Cancel safe** in that the value is
+    /// written once or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ValueError::Undecided`] if the session has ended or the timeout has passed before the
+    /// outcome was known; otherwise as for [`get`](Self::get).
+    pub async fn set(&self, bytes: impl Into<Bytes>) -> Result<(), ValueError> {
+        let (bytes, deadline) = (bytes.into(), self.deadline());
+        let writing = async {
+            for _ in 0..CREATES_MAX {
+                match write(&self.client, &self.profile, &bytes, None, deadline).await? {
+                    Written::Applied(_) => return Ok(()),
+                    Written::Missing => self.create(deadline).await?,
+                }
+            }
+            Err(self.keeps_vanishing())
+        };
+        self.limited(deadline, undecided, writing).await
+    }
+
+    /// Replaces the value, if it still is the one that was read. Returns the new value.
+    ///
+    /// Versions are compared, so a value that was replaced by an equal one is another value.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel
+    /// safe** in that the value is written once or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ValueError::Conflict`] if the value has changed, or the znode was deleted;
+    /// [`ValueError::Undecided`] if the session has ended or the timeout has passed before the
+    /// outcome was known; [`ValueError::Recipe`] if a server refuses the write, or the client has
+    /// stopped.
+    pub async fn compare_and_set(
+        &self,
+        old: &Versioned,
+        bytes: impl Into<Bytes>,
+    ) -> Result<Versioned, ValueError> {
+        let (bytes, deadline) = (bytes.into(), self.deadline());
+        self.limited(deadline, undecided, self.replace(old, &bytes, deadline)).await
+    }
+
+    /// Replaces the value by a function of it. If another client changes the value meanwhile, calls
+    /// the function again, after a pause that grows to a second. Returns the new value.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel
+    /// safe** in that a result of the function is written once or not at all. It costs a read and a
+    /// write for each call of the function.
+    ///
+    /// # Errors
+    ///
+    /// As for [`compare_and_set`](Self::compare_and_set), without [`ValueError::Conflict`].
+    pub async fn update(
+        &self,
+        mut change: impl FnMut(&Bytes) -> Bytes,
+    ) -> Result<Versioned, ValueError> {
+        let updating = self.try_update(|old| Ok::<_, Infallible>(change(old.bytes())));
+        updating.await.map(|result| result.unwrap_or_else(|never| match never {}))
+    }
+
+    /// As `update`, with a function that may refuse.
+    pub(crate) async fn try_update<E>(
+        &self,
+        mut change: impl FnMut(&Versioned) -> Result<Bytes, E>,
+    ) -> Result<Result<Versioned, E>, ValueError> {
+        let deadline = self.deadline();
+        let updating = async {
+            let mut length = CONFLICT_PAUSE;
+            loop {
+                let old = self.fetch(deadline).await?;
+                let bytes = match change(&old) {
+                    Ok(bytes) => bytes,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                match self.replace(&old, &bytes, deadline).await {
+                    Err(ValueError::Conflict) => {}
+                    result => return result.map(Ok),
+                }
+                let left = deadline.map(|at| at.saturating_since(self.client.now()));
+                let jittered = jitter(&self.client, length);
+                pause(&self.client, left.map_or(jittered, |left| left.min(jittered))).await;
+                length = (length * 2).min(CONFLICT_PAUSE_MAX);
+            }
+        };
+        self.limited(deadline, undecided, updating).await
+    }
+
+    /// Follows the value: the current one first, and then the newest one after each change.
+    ///
+    /// The stream continues after lost connections and in the next session. Values that follow each
+    /// other fast may be skipped, but the last one is always reported. It does not create the znode,
+    /// and keeps the client's session open.
+    pub fn changes(&self) -> ValueChanges {
+        let monitored = Monitored::new(&self.client, &self.profile.path, Aspect::Data);
+        ValueChanges { monitored }
+    }
+
+    /// The path of the znode.
+    pub fn path(&self) -> &str {
+        &self.profile.path
+    }
+
+    async fn fetch(&self, deadline: Option<Time>) -> Result<Versioned, ValueError> {
+        for _ in 0..CREATES_MAX {
+            let path = &self.profile.path;
+            let operations = vec![read(path.clone(), None)];
+            let mut reading = ReadAll::new(operations, FailedAction::Read, path);
+            let read = run(&self.client, &mut reading, deadline).await;
+            let read = read.map_err(RecipeError::from)?.map_err(RecipeError::from)?.pop();
+            if let Some(Some(Response::GetData(found))) = read {
+                return Ok(Versioned::of(&found));
+            }
+            self.create(deadline).await?;
+        }
+        Err(self.keeps_vanishing())
+    }
+
+    /// Somebody deletes the znode as fast as it is created.
+    fn keeps_vanishing(&self) -> ValueError {
+        let error = OpError::Server(ErrorCode::NO_NODE);
+        let path = self.profile.path.clone();
+        RecipeError::from(Failure::new(FailedAction::Create, path, error)).into()
+    }
+
+    async fn create(&self, deadline: Option<Time>) -> Result<(), RecipeError> {
+        let ValueProfile { path, initial, acl, .. } = &*self.profile;
+        let mut ensure = Ensure::znode(path.clone(), initial.clone(), acl.clone());
+        Ok(run(&self.client, &mut ensure, deadline).await??)
+    }
+
+    async fn replace(
+        &self,
+        old: &Versioned,
+        bytes: &Bytes,
+        deadline: Option<Time>,
+    ) -> Result<Versioned, ValueError> {
+        let expected = Some(old.version());
+        match write(&self.client, &self.profile, bytes, expected, deadline).await? {
+            Written::Applied(version) => {
+                let version = version.unwrap_or_else(|| old.version());
+                Ok(Versioned::new(bytes.clone(), version))
+            }
+            Written::Missing => Err(ValueError::Conflict),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.profile.timeout.map(|timeout| self.client.now() + timeout)
+    }
+
+    async fn limited<T>(
+        &self,
+        deadline: Option<Time>,
+        late: impl FnOnce() -> ValueError,
+        future: impl Future<Output = Result<T, ValueError>>,
+    ) -> Result<T, ValueError> {
+        limited(&self.client, deadline, late, future).await
+    }
+}
+
+impl SharedValueBuilder {
+    /// Checks the options and builds the value. This does no I/O.
+    ///
+    /// # Errors
+    ///
+    /// The access control list is empty.
+    pub fn build(self) -> Result<SharedValue, ConfigError> {
+        let (client, profile) = self.finish()?;
+        Ok(SharedValue { client, profile: Arc::new(profile) })
+    }
+}
+
+/// The client's runtime was not driven, so a request may have been sent.
+fn undecided() -> ValueError {
+    ValueError::Undecided { cause: RecipeError::TimedOut, found: None }
+}
+
+impl ValueChanges {
+    /// Returns the current value on the first call. Each later call waits for a change, and returns
+    /// the newest value. `None` means that the znode does not exist. Two equal results may follow
+    /// each other.
+    ///
+    /// **Connection loss** and the end of the session are waited out. **Cancel safe**: no change is
+    /// lost. Each change costs one read, two if the znode was deleted.
+    ///
+    /// # Errors
+    ///
+    /// A server refuses to read the znode, or the client has stopped. The next call tries again.
+    pub async fn next(&mut self) -> Result<Option<Versioned>, RecipeError> {
+        Ok(match self.monitored.next(None).await? {
+            Some(Response::GetData(found)) => Some(Versioned::of(&found)),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Debug for SharedValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedValue").field("path", &self.path()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Writing a shared value at most once.
+//!
+//! The write is a transaction with a marker, see [`Once`]: it is replayed in its session until the
+//! outcome is known. If the session ends first, the marker is gone. Then a barrier and a read in
+//! the next session tell what is left to tell:
+//!
+//! - The version is the one that the write required: it was not applied. Write again.
+//! - The version is the next one, and the data is not ours: another client's write was applied, and
+//!   so ours was not.
+//! - Otherwise ours may have been applied, and overwritten since, or another client has written the
+//!   same bytes. The caller learns that, and the value that was found.
+
+use bytes::Bytes;
+use jute_codec::{ErrorCode, MultiOp, MultiResult, Response, SetDataRequest};
+use zk_session::recipe::Session;
+use zk_session::{Client, OpError, Time, Version};
+
+use super::builder::ValueProfile;
+use super::error::ValueError;
+use super::versioned::Versioned;
+use crate::action::FailedAction;
+use crate::engine::attended::Attended;
+use crate::engine::drive::run;
+use crate::error::RecipeError;
+use crate::machine::{Failure, Once, ReadAll, Settled, barrier, child, read};
+
+/// How a write ended that did not fail.
+#[derive(Debug)]
+pub(crate) enum Written {
+    /// The write was applied, and the value has this version. `None` if it had to fit no version,
+    /// and its reply was lost.
+    Applied(Option<Version>),
+    /// The znode does not exist. Nothing was written.
+    Missing,
+}
+
+/// Writes the data, if the value has this version.
+pub(crate) async fn write(
+    client: &Client,
+    profile: &ValueProfile,
+    bytes: &Bytes,
+    expected: Option<Version>,
+    deadline: Option<Time>,
+) -> Result<Written, ValueError> {
+    loop {
+        let cause = match attempt(client, profile, bytes, expected, deadline).await? {
+            Attempt::Written(written) => return Ok(written),
+            Attempt::InDoubt(cause) => cause,
+        };
+        if matches!(cause, RecipeError::AuthFailed | RecipeError::Closed | RecipeError::TimedOut) {
+            return Err(ValueError::Undecided { cause, found: None });
+        }
+        let Ok(found) = look(client, profile, deadline).await else {
+            return Err(ValueError::Undecided { cause, found: None });
+        };
+        match (&found, expected) {
+            (Some(found), Some(expected)) if found.version() == expected => {
+                if cause != RecipeError::SessionExpired {
+                    return Err(cause.into());
+                }
+            }
+            (Some(found), Some(expected))
+                if found.version() == next(expected) && found.bytes() != bytes =>
+            {
+                return Err(ValueError::Conflict);
+            }
+            _ => return Err(ValueError::Undecided { cause, found }),
+        }
+    }
+}
+
+enum Attempt {
+    Written(Written),
+    InDoubt(RecipeError),
+}
+
+async fn attempt(
+    client: &Client,
+    profile: &ValueProfile,
+    bytes: &Bytes,
+    expected: Option<Version>,
+    deadline: Option<Time>,
+) -> Result<Attempt, ValueError> {
+    let name = format!("write-{:032x}", Session::of(client).unique_id());
+    let request = SetDataRequest {
+        path: profile.path.clone(),
+        data: Some(bytes.clone()),
+        version: expected.unwrap_or(Version::ANY),
+    };
+    let marker = child(&profile.path, &name);
+    let once = Once::new(marker.clone(), profile.acl.clone(), vec![MultiOp::SetData(request)]);
+    let mut running = Attended::new(client, once).await;
+    let refused = |action, path, code| {
+        ValueError::from(RecipeError::from(Failure::new(action, path, OpError::Server(code))))
+    };
+    let settled = match running.run(deadline).await {
+        Ok(settled) => settled.map_err(RecipeError::from)?,
+        Err(interrupted) => {
+            let (once, is_pending) = running.state();
+            let cause = RecipeError::from(interrupted);
+            let in_doubt = once.is_in_doubt() || is_pending;
+            return if in_doubt { Ok(Attempt::InDoubt(cause)) } else { Err(cause.into()) };
+        }
+    };
+    match settled {
+        Settled::Applied(results) => {
+            let version = match results.as_deref() {
+                Some([MultiResult::SetData(stat)]) => Some(stat.version),
+                _ => expected.map(next),
+            };
+            Ok(Attempt::Written(Written::Applied(version)))
+        }
+        Settled::Refused(_, ErrorCode::NO_NODE) => Ok(Attempt::Written(Written::Missing)),
+        Settled::Refused(_, ErrorCode::BAD_VERSION) => Err(ValueError::Conflict),
+        Settled::Refused(0, code) => Err(refused(FailedAction::Create, marker, code)),
+        Settled::Refused(_, code) => Err(refused(FailedAction::Write, profile.path.clone(), code)),
+        Settled::Undecided(error) => {
+            let failure = Failure::new(FailedAction::Write, profile.path.clone(), error);
+            Ok(Attempt::InDoubt(failure.into()))
+        }
+    }
+}
+
+/// Reads the value behind a write barrier.
+async fn look(
+    client: &Client,
+    profile: &ValueProfile,
+    deadline: Option<Time>,
+) -> Result<Option<Versioned>, RecipeError> {
+    let operations = vec![barrier(profile.path.clone()), read(profile.path.clone(), None)];
+    let mut reading = ReadAll::new(operations, FailedAction::Read, &profile.path);
+    Ok(match run(client, &mut reading, deadline).await??.pop().flatten() {
+        Some(Response::GetData(found)) => Some(Versioned::of(&found)),
+        _ => None,
+    })
+}
+
+/// Returns the version after this one, as servers count.
+fn next(version: Version) -> Version {
+    Version(version.0.wrapping_add(1))
+}

@@ -1,0 +1,91 @@
+//! Options of a work queue.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jute_codec::Acl;
+use zk_session::{Client, ConfigError, OptionDefect};
+
+use super::core::Core;
+use super::layout::Layout;
+use crate::fair::FairLock;
+
+/// Default interval at which a taker that waits looks for items although it was not notified.
+const WATCH_CHECK: Duration = Duration::from_secs(30);
+/// The shortest interval of that check. With a shorter one, the check would be a hot loop.
+const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
+
+/// Options of a [`WorkQueue`](crate::WorkQueue).
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct WorkQueueBuilder {
+    client: Client,
+    layout: Layout,
+}
+
+impl WorkQueueBuilder {
+    pub(crate) fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
+        if zk_session::path::validate(directory).is_err() || directory == "/" {
+            return Err(ConfigError::Option {
+                option: "directory of the queue",
+                defect: OptionDefect::Other("it is not an absolute path below the root"),
+            });
+        }
+        let layout = Layout { watch_check: Some(WATCH_CHECK), ..Layout::new(directory) };
+        Ok(Self { client: client.clone(), layout })
+    }
+
+    /// Sets the access control list of items, leases and places in the queue of takers. All clients
+    /// that take items need READ. Default: all permissions for everyone.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.layout.acl = acl;
+        self
+    }
+
+    /// Sets how many items the queue may have, leased ones included. A put that would exceed the
+    /// limit fails with [`WorkQueueError::Full`](crate::WorkQueueError::Full). Default: no limit.
+    ///
+    /// The limit applies to the puts of this value and its clones. It is not exact: a put reads the
+    /// number of items before it creates its own, so puts that run at the same time can exceed the
+    /// limit, each by its own items. With *p* producers that put single items one after the other,
+    /// the queue never has more than the limit plus *p* - 1 items.
+    pub fn limit(mut self, items: usize) -> Self {
+        self.layout.limit = Some(items);
+        self
+    }
+
+    /// Sets how often a taker that waits looks for items although it was not notified; `None` means
+    /// never. The interval must be at least 10 ms. Default: 30 s. Each taker adds up to a quarter of
+    /// the interval, so that takers do not look at the same time.
+    ///
+    /// This bounds the delay of items if a taker whose turn it is stops polling its future: the
+    /// next takers then take items out of turn.
+    pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
+        self.layout.watch_check = interval;
+        self
+    }
+
+    /// Checks the options, and returns the parts of the queue.
+    pub(crate) fn finish(self) -> Result<Core, ConfigError> {
+        let Self { client, layout } = self;
+        let invalid = |option, defect| Err(ConfigError::Option { option, defect });
+        if layout.limit == Some(0) {
+            return invalid("limit of the queue", OptionDefect::Other("it is 0"));
+        }
+        if layout.watch_check.is_some_and(|interval| interval < WATCH_CHECK_MIN) {
+            return invalid("watch_check", OptionDefect::ShorterThan(WATCH_CHECK_MIN));
+        }
+        let turn = FairLock::builder(&client, &layout.takers)?
+            .acl(layout.acl.clone())
+            .watch_check(layout.watch_check)
+            .build()?;
+        Ok(Core { client, layout: Arc::new(layout), turn, listed: Mutex::default() })
+    }
+}
+
+impl fmt::Debug for WorkQueueBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueueBuilder").field("layout", &self.layout).finish_non_exhaustive()
+    }
+}

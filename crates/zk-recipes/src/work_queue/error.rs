@@ -1,0 +1,80 @@
+//! Why a work queue could not do what its caller asked for.
+
+use thiserror::Error;
+
+use crate::error::RecipeError;
+use crate::lock::error::{LockError, LostReason};
+use crate::machine::{Failure, Interrupted};
+
+/// Why a work queue could not do what its caller asked for.
+///
+/// Lost connections are not among the reasons, because requests are replayed.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum WorkQueueError {
+    /// The queue is full. Nothing was put.
+    #[error("{directory:?} has {length} items, and its limit is {limit}")]
+    Full {
+        /// The directory of the queue.
+        directory: String,
+        /// The number of its items, leased ones included.
+        length: usize,
+        /// The limit that this client was built with.
+        limit: usize,
+    },
+    /// Somebody other than its taker deleted the item while it was leased.
+    #[error("{item:?} was deleted while it was leased")]
+    ItemGone {
+        /// The path of the item.
+        item: String,
+    },
+    /// The lease is lost. The item was not acknowledged, and another taker gets it or has it.
+    #[error("the lease is lost: {0}")]
+    LeaseLost(LostReason),
+    /// The queue of takers is not in order.
+    #[error("the queue of takers failed: {0}")]
+    Takers(LockError),
+    /// The outcome is not known. After a put: a server kept answering with errors of unclear
+    /// meaning, so the items may have been put. After an acknowledgement: the same, or the lease was
+    /// lost and the item is gone, so either this call or a later taker has acknowledged it.
+    #[error("it is not known whether {item:?} was changed")]
+    Unknown {
+        /// The path of the item, or of the parent of the items.
+        item: String,
+    },
+    /// Any other reason.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+}
+
+impl From<LockError> for WorkQueueError {
+    fn from(error: LockError) -> Self {
+        Self::Recipe(match error {
+            LockError::AuthFailed => RecipeError::AuthFailed,
+            LockError::Client(error) => RecipeError::Client(error),
+            LockError::Closed => RecipeError::Closed,
+            LockError::Refused { code, action, path } => {
+                RecipeError::Refused { code, action, path }
+            }
+            LockError::TimedOut => RecipeError::TimedOut,
+            LockError::TooLarge(error) => RecipeError::TooLarge(error),
+            LockError::Config(error) => RecipeError::Config(error),
+            error @ (LockError::Lost(_)
+            | LockError::MixedKinds { .. }
+            | LockError::PermitsDiffer { .. }
+            | LockError::QueueExhausted { .. }) => return Self::Takers(error),
+        })
+    }
+}
+
+impl From<Failure> for WorkQueueError {
+    fn from(failure: Failure) -> Self {
+        Self::Recipe(failure.into())
+    }
+}
+
+impl From<Interrupted> for WorkQueueError {
+    fn from(interrupted: Interrupted) -> Self {
+        Self::Recipe(interrupted.into())
+    }
+}

@@ -1,0 +1,159 @@
+//! An item that is leased.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::DataReply;
+use zk_session::Zxid;
+
+use super::core::Core;
+use super::error::WorkQueueError;
+use super::layout::ItemName;
+use super::machine::ack::{AckMachine, Acked};
+use crate::engine::drive::run;
+use crate::exclusive::ExclusiveGuard;
+use crate::guard::FencingToken;
+use crate::lock::error::LostReason;
+use crate::lock::state::LockState;
+
+/// An item of a [`WorkQueue`](crate::WorkQueue) that this taker has, and no other.
+///
+/// The lease is an ephemeral znode. It is lost when that znode is gone, when its session has ended,
+/// or when its deadline has passed, exactly as a lock is; see [`Guard`](crate::Guard). From then on,
+/// another taker may have the item.
+///
+/// Dropping the value returns the item to the queue, in the background, as
+/// [`give_back`](Self::give_back) does. If the runtime of the client has shut down, the item returns
+/// when the session expires.
+#[must_use = "a dropped item returns to the queue"]
+pub struct Leased {
+    core: Arc<Core>,
+    item: ItemName,
+    path: ByteString,
+    data: Bytes,
+    /// The transaction that created the item.
+    czxid: Zxid,
+    lease: ExclusiveGuard,
+}
+
+impl Leased {
+    pub(crate) fn new(
+        core: &Arc<Core>,
+        item: ItemName,
+        lease: ExclusiveGuard,
+        found: DataReply,
+    ) -> Self {
+        Self {
+            path: core.layout.item(&item),
+            core: Arc::clone(core),
+            item,
+            data: found.data.unwrap_or_default(),
+            czxid: found.stat.czxid,
+            lease,
+        }
+    }
+
+    /// Returns the data of the item.
+    pub fn data(&self) -> &Bytes {
+        &self.data
+    }
+
+    /// Returns the priority of the item.
+    pub fn priority(&self) -> u16 {
+        self.item.priority
+    }
+
+    /// Returns the path of the item. No other item of the queue has the same path while its
+    /// directory exists.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the state of the lease right now, computed by this call.
+    pub fn state(&self) -> LockState {
+        self.lease.state()
+    }
+
+    /// Returns the token of this lease. Every later lease of the queue has a greater token, so a
+    /// resource that compares tokens can refuse the writes of a taker that has lost its lease.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.lease.fencing_token()
+    }
+
+    /// Waits until the lease is lost, as [`Guard::lost`](crate::Guard::lost) does. A lost
+    /// **connection** alone does not end the wait. **Cancel safe.**
+    pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
+        self.lease.lost()
+    }
+
+    /// Acknowledges the item: deletes it, provided that the lease still exists when the ensemble
+    /// commits the delete. After success, no taker gets the item again.
+    ///
+    /// After a **connection loss**, requests are replayed, and the result is definite, with the
+    /// exception of [`WorkQueueError::Unknown`]. **Cancel safe** in that the item is deleted or
+    /// returns to the queue if the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkQueueError::LeaseLost`]: the item was not deleted, and another taker may have it.
+    /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased.
+    /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
+    /// gone; or servers keep failing. A [`RecipeError`](crate::RecipeError) if a server refuses the
+    /// delete; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
+    /// lease is given up.
+    pub async fn ack(self) -> Result<(), WorkQueueError> {
+        let Self { core, item, path, czxid, lease, .. } = self;
+        if let LockState::Lost(reason) = lease.state() {
+            return Err(WorkQueueError::LeaseLost(reason));
+        }
+        let layout = Arc::clone(&core.layout);
+        let mut ack = AckMachine::new(layout, item.clone(), czxid, lease.session());
+        let item_path = || path.to_string();
+        match run(&core.client, &mut ack, None).await?? {
+            // Dropping the guard deletes the lease in the background.
+            Acked::Done => {
+                core.forget(&item);
+                Ok(())
+            }
+            Acked::ItemGone => {
+                core.forget(&item);
+                Err(WorkQueueError::ItemGone { item: item_path() })
+            }
+            Acked::Lost(reason) => Err(WorkQueueError::LeaseLost(reason)),
+            Acked::Unknown => Err(WorkQueueError::Unknown { item: item_path() }),
+        }
+    }
+
+    /// Returns the item to the queue, at its old place, and waits until other takers can get it.
+    ///
+    /// After a **connection loss**, requests are replayed. If no server is reachable, the future
+    /// waits for one, or for the end of the session. **Cancel safe**: dropping the future changes
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// A [`RecipeError`](crate::RecipeError): `Refused` if a server refuses to delete the lease,
+    /// which the client then retries in the background; `Closed` if the client has stopped in the
+    /// meantime. The item returns to the queue in both cases, at the latest when the session
+    /// expires.
+    pub fn give_back(self) -> impl Future<Output = Result<(), WorkQueueError>> + Send + 'static {
+        let released = self.lease.release();
+        async move {
+            released.await?;
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Debug for Leased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leased")
+            .field("path", &self.path)
+            .field("bytes", &self.data.len())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,295 @@
+//! Finding the next item of a work queue that nobody has taken.
+//!
+//! 1. If an earlier list is at hand, read how many items were created so far, and list the leases.
+//!    If no item was created since the list, every item that exists is in it. If one of them has no
+//!    lease, report them.
+//! 2. List the items and the leases. If an item has no lease, report all that have none.
+//! 3. Repeat step 2 with watches on both directories. If again no item is available, wait.
+//! 4. When a watch fires or the session ends, and from time to time, continue with 3.
+//!
+//! A directory that is missing has no children. If the one of the items is missing, a watch reports
+//! its creation. That of the leases needs none: without it, no item has a lease.
+//!
+//! A list may be stale, and another taker may be faster. So a report is only a proposal: the create
+//! of the lease decides, and a read of the item after it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jute_codec::{ErrorCode, NameList, ReadRequest, Request, Response, Stat};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Outcome, Time};
+
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
+    WatchNumbers, exists, flight, list, replayable, spread, take,
+};
+use crate::work_queue::layout::{ItemName, Layout};
+
+/// Number of items that others may have removed from a list before a new list is cheaper than
+/// trying them one by one.
+const MISSES_MAX: usize = 4;
+/// Number of names that are kept of a list.
+const KEPT_MAX: usize = 1_000;
+
+type LookStep = Step<Result<Vec<ItemName>, Failure>>;
+
+/// The items of an earlier list that are not known to be gone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Listed {
+    /// The first items, in their order, with or without a lease.
+    items: Vec<ItemName>,
+    /// Number of items created in the directory before the list.
+    created: i32,
+    /// Number of items in the directory at the time of the list.
+    length: i32,
+    /// Number of items that were removed from the list since then.
+    removed: usize,
+}
+
+/// A search for items that can be taken.
+#[derive(Debug)]
+pub(crate) struct Look {
+    layout: Arc<Layout>,
+    listed: Listed,
+    may_wait: bool,
+    /// The lists set watches.
+    is_watching: bool,
+    watches: WatchNumbers,
+    /// The watches that have not fired: existence of the directory of the items, list of the
+    /// items, list of the leases.
+    pending: [Option<WatchNumber>; 3],
+    /// A watch has fired since the lists were requested.
+    has_changed: bool,
+    /// The directory of the leases exists.
+    has_leases: bool,
+    id: u128,
+    check_at: Option<Time>,
+    pauses: Pauses,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Step 1 is in flight.
+    Comparing,
+    /// Step 2 or 3 is in flight.
+    Listing,
+    /// Step 4: waiting.
+    Waiting,
+    /// A server is overloaded; list after a pause.
+    Pausing,
+}
+
+impl Listed {
+    /// Removes an item that is gone.
+    pub(crate) fn remove(&mut self, item: &ItemName) {
+        if let Ok(at) = self.items.binary_search(item) {
+            self.items.remove(at);
+            self.removed += 1;
+        }
+    }
+
+    fn new(mut items: Vec<ItemName>, stat: &Stat) -> Self {
+        items.truncate(KEPT_MAX);
+        Self { items, created: created(stat), length: stat.num_children, removed: 0 }
+    }
+
+    /// Returns whether an item that is not in the list can be ahead of those in the list, or too
+    /// many of the list are gone.
+    fn is_outdated(&self, stat: &Stat) -> bool {
+        let gone = usize::try_from(self.length.wrapping_sub(stat.num_children)).unwrap_or(0);
+        self.created != created(stat) || gone > self.removed + MISSES_MAX
+    }
+}
+
+impl Look {
+    /// Creates a search that begins with an earlier list. Without `may_wait`, it ends if no item
+    /// can be taken. Searches with different ids check for missed watches at different times.
+    pub(crate) fn new(layout: Arc<Layout>, listed: Listed, may_wait: bool, id: u128) -> Self {
+        Self {
+            layout,
+            listed,
+            may_wait,
+            is_watching: false,
+            watches: WatchNumbers::default(),
+            pending: [None; 3],
+            has_changed: false,
+            has_leases: false,
+            id,
+            check_at: None,
+            pauses: Pauses::default(),
+            state: State::Listing,
+        }
+    }
+
+    /// Returns whether the directory of the leases exists, so that a lease can be created in one
+    /// step.
+    pub(crate) fn has_leases(&self) -> bool {
+        self.has_leases
+    }
+
+    /// Returns the newest list, for the next search.
+    pub(crate) fn into_listed(self) -> Listed {
+        self.listed
+    }
+
+    /// Step 1.
+    fn compare(&mut self) -> LookStep {
+        self.state = State::Comparing;
+        let operations = vec![exists(self.layout.entries.clone()), list(&self.layout.leases, None)];
+        Step::Submit(flight(None, operations))
+    }
+
+    fn compared(&mut self, reply: Reply) -> LookStep {
+        let [measured, leases] = take(reply).map(replayable);
+        if let Verdict::Done(Response::Exists(stat)) = &measured
+            && !self.listed.is_outdated(stat)
+            && let Some(leases) = names(&leases)
+        {
+            self.has_leases = true;
+            let available = without(&self.listed.items, leases);
+            if !available.is_empty() {
+                return Step::Done(Ok(available));
+            }
+        }
+        self.listed = Listed::default();
+        self.list()
+    }
+
+    /// Step 2 or 3.
+    fn list(&mut self) -> LookStep {
+        self.state = State::Listing;
+        self.has_changed = false;
+        if self.is_watching {
+            for watch in &mut self.pending {
+                // A pending watch keeps its number, so that there are never two for one znode.
+                *watch = Some(watch.unwrap_or_else(|| self.watches.issue()));
+            }
+        }
+        let [existence, items, leases] = self.pending;
+        let path = self.layout.entries.clone();
+        let measure = match existence {
+            // The number of creates is read before the list, so that it is never too high.
+            None => exists(path),
+            Some(watch) => {
+                Operation::watched(Request::Exists(ReadRequest { path, watch: true }), watch)
+            }
+        };
+        let operations =
+            vec![measure, list(&self.layout.entries, items), list(&self.layout.leases, leases)];
+        Step::Submit(flight(None, operations))
+    }
+
+    fn was_listed(&mut self, view: SessionView, reply: Reply) -> LookStep {
+        let [measured, items, leases] = take(reply).map(replayable);
+        // A list of a directory that does not exist sets no watch.
+        let [_, of_items, of_leases] = &mut self.pending;
+        for (watch, list) in [(of_items, &items), (of_leases, &leases)] {
+            if !matches!(list, Verdict::Done(_)) {
+                *watch = None;
+            }
+        }
+        for verdict in [&measured, &items, &leases] {
+            match verdict {
+                Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(error) => return self.failed(error.clone()),
+                Verdict::Later(error) if self.pauses.is_too_many(error) => {
+                    return self.failed(error.clone());
+                }
+                Verdict::Later(_) => {
+                    self.state = State::Pausing;
+                    return Step::Wait(self.pauses.begin_spread(view.now, self.id));
+                }
+                // There will be no other session, so every later flight would fail at once.
+                Verdict::SessionOver if view.has_stopped => {
+                    return self.failed(OpError::SessionExpired(Outcome::NotApplied));
+                }
+                // The next flight waits for the next connection, or the next session.
+                Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
+                    return self.list();
+                }
+            }
+        }
+        self.pauses.reset();
+        let mut found: Vec<_> =
+            names(&items).into_iter().flatten().filter_map(ItemName::parse).collect();
+        found.sort_unstable();
+        self.has_leases = names(&leases).is_some();
+        let available = match names(&leases) {
+            Some(leases) => without(&found, leases),
+            None => found.clone(),
+        };
+        if let Verdict::Done(Response::Exists(stat)) = &measured {
+            self.listed = Listed::new(found, stat);
+        }
+        if !available.is_empty() || !self.may_wait {
+            return Step::Done(Ok(available));
+        }
+        if !self.is_watching || self.has_changed {
+            self.is_watching = true;
+            return self.list();
+        }
+        self.state = State::Waiting;
+        let check = self.layout.watch_check;
+        self.check_at = check.map(|interval| view.now + spread(interval, self.id));
+        Step::Wait(self.check_at)
+    }
+
+    fn failed(&self, error: OpError) -> LookStep {
+        Step::Done(Err(Failure::new(FailedAction::List, self.layout.directory.clone(), error)))
+    }
+}
+
+impl Machine for Look {
+    /// The items without a lease, in their order.
+    type Output = Result<Vec<ItemName>, Failure>;
+
+    fn start(&mut self, _: SessionView) -> LookStep {
+        if self.listed.items.is_empty() { self.list() } else { self.compare() }
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> LookStep {
+        if let Input::Watch { watch, .. } = input {
+            for pending in &mut self.pending {
+                if *pending == Some(watch) {
+                    *pending = None;
+                    self.has_changed = true;
+                }
+            }
+        }
+        if let Input::Ended(_) = input {
+            self.pending = [None; 3];
+            self.has_changed = true;
+        }
+        match (self.state, input) {
+            (State::Comparing, Input::Reply(reply)) => self.compared(reply),
+            (State::Listing, Input::Reply(reply)) => self.was_listed(view, reply),
+            (State::Waiting, Input::Timer) => self.list(),
+            (State::Waiting, _) if self.has_changed => self.list(),
+            (State::Waiting, _) => Step::Wait(self.check_at),
+            (State::Pausing, Input::Timer) => {
+                self.pauses.end();
+                self.list()
+            }
+            (_, _) => Step::Wait(self.pauses.until()),
+        }
+    }
+}
+
+/// Returns the names in a list.
+fn names(verdict: &Verdict) -> Option<&NameList> {
+    let Verdict::Done(Response::GetChildren(names)) = verdict else { return None };
+    Some(names)
+}
+
+fn without(items: &[ItemName], leases: &NameList) -> Vec<ItemName> {
+    let leases: BTreeSet<_> = leases.into_iter().collect();
+    items.iter().filter(|item| !leases.contains(item.as_str())).cloned().collect()
+}
+
+/// Returns how many children were created in a directory. The version of the list of children
+/// counts creates and deletes.
+fn created(stat: &Stat) -> i32 {
+    stat.cversion.0.wrapping_add(stat.num_children) / 2
+}

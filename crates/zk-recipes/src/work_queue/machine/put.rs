@@ -1,0 +1,356 @@
+//! Putting items into a work queue, exactly once.
+//!
+//! # Why an id in the name of an item proves too little
+//!
+//! A connection may drop while the create of an item is in flight. The id in the name of a lock's
+//! contender decides what has happened: after a write barrier, the znode with the id exists, or it
+//! never will. Only its own client deletes that znode. An item is different, because a consumer may
+//! take it and delete it before the producer looks. Then no item has the id, although the create
+//! was applied, and to create the item again would deliver it twice. So the proof must be a znode
+//! that no consumer deletes.
+//!
+//! # Algorithm
+//!
+//! 1. If the number of items is limited, read the number of items. If the new ones would exceed the
+//!    limit, the put fails.
+//! 2. In one multi, create a *marker*, which is an empty persistent znode with the unique id of
+//!    this put as its name, and create the items as persistent sequential znodes.
+//!    - Applied: the put is complete.
+//!    - The marker exists: an earlier multi of this put was applied, so the put is complete.
+//!    - A directory is missing: create it, and repeat this step.
+//!    - Not applied, or the outcome is unknown: repeat this step with the same marker.
+//! 3. Delete the marker, once the outcome is known or the caller has dropped the put. A caller does
+//!    not wait for that. The delete is a write, so it is its own barrier: whether it deletes the
+//!    marker or finds none, no earlier multi of the session is applied after it.
+//!
+//! # Why this is definite
+//!
+//! All multis of one put create the same marker, so at most one of them is applied while the marker
+//! exists, in whichever order they reach the leader. A multi that repeats another one is a write
+//! itself: its reply shows that every earlier request of the session has been applied or never will
+//! be. So no late multi is left when step 3 deletes the marker.
+//!
+//! The marker is persistent, and so it also decides after the session has ended: the put repeats
+//! its multi in the next session. A server that reports the end of a session proves that none of
+//! its requests can be applied afterwards, and the client closes a session that it gives up before
+//! it opens the next one. One case is left: if a server has swapped the session for another
+//! (`EndCause::Swapped`), a multi of the old one may still be applied after step 3.
+//!
+//! The price is a second write for each put, and one empty znode in `puts` for each client that
+//! ends between steps 2 and 3.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Outcome};
+
+use crate::machine::directory::{Directory, Round};
+use crate::machine::{
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, delete, exists,
+    flight, refused_operation, replayable, take, verdict,
+};
+use crate::work_queue::layout::Layout;
+
+type PutStep = Step<Result<(), NotPut>>;
+
+/// Why items were not put.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum NotPut {
+    /// A server refused them.
+    Failed(Failure),
+    /// The queue is full. This is its length.
+    Full(usize),
+    /// A server answers with errors that do not say whether the items were put.
+    Unknown,
+}
+
+/// A put of one or more items, all or none of them.
+#[derive(Clone, Debug)]
+pub(crate) struct PutMachine {
+    layout: Arc<Layout>,
+    marker: ByteString,
+    items: Vec<Bytes>,
+    priority: u16,
+    puts_directory: Directory,
+    entries_directory: Directory,
+    /// The outcome of a multi is unknown.
+    is_undecided: bool,
+    /// The marker exists.
+    has_marker: bool,
+    /// The caller has dropped the put or has its result: only step 3 is left.
+    is_abandoned: bool,
+    pauses: Pauses,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Nothing is in flight.
+    Idle,
+    /// Step 1 is in flight.
+    Measuring,
+    /// Step 2 is in flight.
+    Putting,
+    /// The parent of the markers is being created.
+    MakingPuts,
+    /// The parent of the items is being created.
+    MakingEntries,
+    /// A server is overloaded; continue after a pause.
+    Pausing,
+    /// Step 3 is in flight.
+    Clearing,
+}
+
+impl PutMachine {
+    pub(crate) fn new(layout: Arc<Layout>, id: u128, items: Vec<Bytes>, priority: u16) -> Self {
+        Self {
+            marker: layout.marker(id),
+            layout,
+            items,
+            priority,
+            puts_directory: Directory::default(),
+            entries_directory: Directory::default(),
+            is_undecided: false,
+            has_marker: false,
+            is_abandoned: false,
+            pauses: Pauses::default(),
+            state: State::Idle,
+        }
+    }
+
+    /// Leaves only step 3 to do. Returns whether the reply to a multi is still needed, if its
+    /// flight is pending.
+    pub(crate) fn abandon(&mut self) -> bool {
+        self.is_abandoned = true;
+        self.pauses.reset();
+        self.state == State::Putting
+    }
+
+    /// Forgets the pending flight, which was never accepted or has no more meaning.
+    pub(crate) fn forget_flight(&mut self) {
+        self.state = State::Idle;
+    }
+
+    /// Returns whether nothing is left to do.
+    pub(crate) fn is_clean(&self) -> bool {
+        !self.is_undecided && !self.has_marker && self.state != State::Putting
+    }
+
+    fn measure(&mut self) -> PutStep {
+        self.state = State::Measuring;
+        Step::Submit(flight(None, vec![exists(self.layout.entries.clone())]))
+    }
+
+    fn measured(&mut self, view: SessionView, reply: Reply) -> PutStep {
+        let [measured] = take(reply).map(replayable);
+        let length = match measured {
+            Verdict::Done(Response::Exists(stat)) => stat.num_children,
+            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => 0,
+            Verdict::Refused(error) => {
+                return self.failed(FailedAction::Check, error);
+            }
+            Verdict::Later(error) => return self.pause(view, error, FailedAction::Check),
+            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
+                return self.again(view);
+            }
+        };
+        let length = usize::try_from(length).unwrap_or_default();
+        if self.layout.limit.is_some_and(|limit| length + self.items.len() > limit) {
+            return self.fail(NotPut::Full(length));
+        }
+        self.put()
+    }
+
+    /// Step 2.
+    fn put(&mut self) -> PutStep {
+        self.state = State::Putting;
+        let create = |path, data: Bytes, mode| {
+            let acl = self.layout.acl.clone();
+            MultiOp::Create(CreateRequest { path, data: Some(data), acl, mode, with_stat: false })
+        };
+        let marker = create(self.marker.clone(), Bytes::new(), CreateMode::Persistent);
+        let path = self.layout.new_item(self.priority);
+        let items = self
+            .items
+            .iter()
+            .map(|data| create(path.clone(), data.clone(), CreateMode::PersistentSequential));
+        let multi = [marker].into_iter().chain(items).collect();
+        Step::Submit(flight(None, vec![Operation::new(Request::Multi(multi))]))
+    }
+
+    fn was_put(&mut self, view: SessionView, reply: Reply) -> PutStep {
+        self.state = State::Idle;
+        let [put] = take(reply);
+        let is_connection_lost = matches!(&put, Err(error) if error.is_connection_loss());
+        match verdict(put) {
+            Verdict::Done(response) => match refused_operation(&response) {
+                // Of all multis of this put, the ensemble applies one.
+                None | Some((0, ErrorCode::NODE_EXISTS)) => {
+                    self.is_undecided = false;
+                    self.has_marker = true;
+                    self.done()
+                }
+                Some((0, ErrorCode::NO_NODE)) => self.make_directory(State::MakingPuts),
+                Some((_, ErrorCode::NO_NODE)) => self.make_directory(State::MakingEntries),
+                Some((index, code)) => {
+                    // The marker could have been created, so no earlier multi has created it.
+                    self.is_undecided &= index == 0;
+                    self.failed(FailedAction::Create, OpError::Server(code))
+                }
+            },
+            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
+            Verdict::Later(error) => self.pause(view, error, FailedAction::Create),
+            Verdict::NotApplied | Verdict::SessionOver => self.again(view),
+            Verdict::Unknown => {
+                self.is_undecided = true;
+                if is_connection_lost {
+                    return self.again(view);
+                }
+                let error = OpError::ConnectionLoss(Outcome::Unknown);
+                self.pause(view, error, FailedAction::Create)
+            }
+        }
+    }
+
+    fn make_directory(&mut self, state: State) -> PutStep {
+        if self.is_abandoned {
+            return self.clear();
+        }
+        self.state = state;
+        let (directory, path) = if state == State::MakingPuts {
+            (&self.puts_directory, &self.layout.puts)
+        } else {
+            (&self.entries_directory, &self.layout.entries)
+        };
+        match directory.create(path, &Bytes::new()) {
+            Ok(operations) => Step::Submit(flight(None, operations)),
+            Err(failure) => self.fail(NotPut::Failed(failure)),
+        }
+    }
+
+    fn made_directory(&mut self, view: SessionView, reply: Reply) -> PutStep {
+        let round = if self.state == State::MakingPuts {
+            self.puts_directory.created(&self.layout.puts, reply)
+        } else {
+            self.entries_directory.created(&self.layout.entries, reply)
+        };
+        match round {
+            Round::Retry | Round::SessionOver => self.again(view),
+            Round::Repeat => self.make_directory(self.state),
+            Round::Failed(failure) => self.fail(NotPut::Failed(failure)),
+            Round::Later(error) => self.pause(view, error, FailedAction::Create),
+        }
+    }
+
+    /// Continues with the step that is due, in whichever session is the next to be connected.
+    fn again(&mut self, view: SessionView) -> PutStep {
+        if view.has_stopped {
+            return self.failed(FailedAction::Create, OpError::SessionExpired(Outcome::Unknown));
+        }
+        self.next()
+    }
+
+    fn next(&mut self) -> PutStep {
+        if self.is_abandoned {
+            self.clear()
+        } else if self.layout.limit.is_some() && !self.is_undecided {
+            self.measure()
+        } else {
+            self.put()
+        }
+    }
+
+    fn done(&mut self) -> PutStep {
+        if self.is_abandoned { self.clear() } else { Step::Done(Ok(())) }
+    }
+
+    /// Step 3.
+    fn clear(&mut self) -> PutStep {
+        if !self.has_marker && !self.is_undecided {
+            self.state = State::Idle;
+            return Step::Done(Ok(()));
+        }
+        self.state = State::Clearing;
+        Step::Submit(flight(None, vec![delete(self.marker.clone())]))
+    }
+
+    fn cleared(&mut self, view: SessionView, reply: Reply) -> PutStep {
+        let [cleared] = take(reply).map(replayable);
+        match cleared {
+            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                self.has_marker = false;
+                self.is_undecided = false;
+                self.state = State::Idle;
+                Step::Done(Ok(()))
+            }
+            Verdict::Later(error) => self.pause(view, error, FailedAction::Delete),
+            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.again(view),
+            Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
+        }
+    }
+
+    fn pause(&mut self, view: SessionView, error: OpError, action: FailedAction) -> PutStep {
+        if self.pauses.is_too_many(&error) {
+            return self.failed(action, error);
+        }
+        self.state = State::Pausing;
+        Step::Wait(self.pauses.begin(view.now))
+    }
+
+    fn failed(&mut self, action: FailedAction, error: OpError) -> PutStep {
+        let path = if action == FailedAction::Delete {
+            self.marker.clone()
+        } else {
+            self.layout.entries.clone()
+        };
+        self.fail(NotPut::Failed(Failure::new(action, path, error)))
+    }
+
+    fn fail(&mut self, reason: NotPut) -> PutStep {
+        let is_clearing = self.state == State::Clearing;
+        self.state = State::Idle;
+        if self.is_abandoned && !is_clearing && self.is_undecided {
+            return self.clear();
+        }
+        Step::Done(Err(if self.is_undecided { NotPut::Unknown } else { reason }))
+    }
+}
+
+impl Machine for PutMachine {
+    type Output = Result<(), NotPut>;
+
+    fn start(&mut self, _: SessionView) -> PutStep {
+        if self.is_abandoned && self.state == State::Putting {
+            // The outcome of the pending multi decides what is left to do.
+            return Step::Wait(None);
+        }
+        self.next()
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> PutStep {
+        match (self.state, input) {
+            (State::Measuring, Input::Reply(reply)) => self.measured(view, reply),
+            (State::Putting, Input::Reply(reply)) => self.was_put(view, reply),
+            (State::MakingPuts | State::MakingEntries, Input::Reply(reply)) => {
+                self.made_directory(view, reply)
+            }
+            (State::Clearing, Input::Reply(reply)) => self.cleared(view, reply),
+            (State::Pausing, Input::Timer) => {
+                self.pauses.end();
+                self.again(view)
+            }
+            // The reply to the pending flight will show its outcome.
+            (
+                _,
+                Input::Reply(_)
+                | Input::Timer
+                | Input::Suspended
+                | Input::Ended(_)
+                | Input::Watch { .. },
+            ) => Step::Wait(self.pauses.until()),
+        }
+    }
+}

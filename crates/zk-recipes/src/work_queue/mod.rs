@@ -1,0 +1,17 @@
+//! The work queue.
+
+mod builder;
+mod core;
+mod error;
+mod layout;
+mod leased;
+mod put;
+mod queue;
+mod take;
+
+pub(crate) mod machine;
+
+pub use self::{
+    builder::WorkQueueBuilder, error::WorkQueueError, leased::Leased, put::Put, queue::WorkQueue,
+    take::Take,
+};

@@ -1,0 +1,167 @@
+//! The work queue itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jute_codec::Response;
+use zk_session::{Client, ConfigError};
+
+use super::builder::WorkQueueBuilder;
+use super::core::Core;
+use super::error::WorkQueueError;
+use super::leased::Leased;
+use super::put::Put;
+use super::take::{Take, try_take};
+use crate::engine::drive::run;
+use crate::machine::{FailedAction, ReadAll, exists};
+
+/// A queue of items that several producers and consumers share. A consumer *leases* an item while
+/// it works on it: the item is deleted when the consumer acknowledges it, and returns to the queue
+/// if the consumer gives it back, drops it, or dies.
+///
+/// Building a queue does no I/O, and clones are cheap. A queue is identified by its directory.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use zk_recipes::{Client, WorkQueue};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let queue = WorkQueue::new(&client, "/queues/reports")?;
+///
+/// queue.put("monthly").await?;
+/// queue.put("urgent").priority(10).await?;
+///
+/// let item = queue.take().await?;
+/// assert_eq!(item.data(), "urgent");
+/// item.ack().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Guarantees
+///
+/// - **Each put creates its items once**, whatever happens to the connection or the session.
+/// - **At-least-once delivery.** An item is delivered again if its taker did not acknowledge it. So
+///   the work on an item must be safe to repeat.
+/// - **At most one taker has an item at a time**, within the limits that [`Guard`](crate::Guard)
+///   describes: a process that was paused for longer than its session lived continues to work on an
+///   item that another one has taken. Its [`ack`](Leased::ack) fails.
+/// - **Order.** Items of a better priority are delivered first, and items of one priority in the
+///   order in which they were put. An item that returns to the queue has its old place. Acks can be
+///   in any order.
+///
+/// **Costs.** A put is two writes, and waits for one of them. Taking and acknowledging an item takes
+/// five round trips and five writes. A taker lists the queue, so a take becomes more expensive as the
+/// queue grows; the page of the recipe says from which size on another system is better.
+///
+/// **Permissions.** A producer needs CREATE and DELETE on `puts` and CREATE on `entries` below the
+/// queue's directory. A consumer needs READ and DELETE on `entries`, and READ, CREATE and DELETE on
+/// `taken` and `takers`. Missing directories are created as containers, with all permissions for
+/// everyone.
+#[derive(Clone)]
+pub struct WorkQueue {
+    core: Arc<Core>,
+}
+
+impl WorkQueue {
+    /// Builds a queue at a directory, with default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path below the root.
+    pub fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
+        Self::builder(client, directory)?.build()
+    }
+
+    /// Returns a builder for a queue at a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path below the root.
+    pub fn builder(client: &Client, directory: &str) -> Result<WorkQueueBuilder, ConfigError> {
+        WorkQueueBuilder::new(client, directory)
+    }
+
+    /// Puts an item into the queue: set options, then `.await`. An item can have about one megabyte
+    /// at most, the limit of servers for a request; a few kilobytes are better.
+    ///
+    /// See [`Put`] for connection loss, cancellation and errors.
+    pub fn put(&self, item: impl Into<Bytes>) -> Put {
+        Put::new(&self.core, vec![item.into()])
+    }
+
+    /// Puts items into the queue in one transaction: all of them or none, next to each other in
+    /// their order. At most 128 items, which together must not be longer than a request may be.
+    ///
+    /// See [`Put`] for connection loss, cancellation and errors.
+    pub fn put_batch<T: Into<Bytes>>(&self, items: impl IntoIterator<Item = T>) -> Put {
+        Put::new(&self.core, items.into_iter().map(Into::into).collect())
+    }
+
+    /// Takes the next item, and waits for one if the queue is empty: set options, then `.await`.
+    /// Takers get items in the order in which they began to wait, except for those that
+    /// [`try_take`](Self::try_take), and those whose connection or session is lost meanwhile.
+    ///
+    /// See [`Take`] for connection loss, cancellation and errors.
+    pub fn take(&self) -> Take {
+        Take::new(&self.core)
+    }
+
+    /// Takes an item if there is one that nobody has taken. Does not wait for takers that wait in
+    /// the queue of takers.
+    ///
+    /// If several calls compete for the first item, the others get items behind it. Without a
+    /// connection, the call waits for one. After a **connection loss**, requests are replayed.
+    /// **Cancel safe**: dropping the future at any moment leaves no lease.
+    ///
+    /// # Errors
+    ///
+    /// The errors are those of [`take`](Self::take).
+    pub async fn try_take(&self) -> Result<Option<Leased>, WorkQueueError> {
+        Box::pin(try_take(&self.core)).await
+    }
+
+    /// Reads the number of items, leased ones included.
+    ///
+    /// After a lost connection, the read is repeated. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`RecipeError`](crate::RecipeError), if a server refuses the read or the client has stopped.
+    pub async fn length(&self) -> Result<usize, WorkQueueError> {
+        let entries = &self.core.layout.entries;
+        let operations = vec![exists(entries.clone())];
+        let mut reading = ReadAll::new(operations, FailedAction::Check, entries);
+        let response = run(&self.core.client, &mut reading, None).await??.pop().flatten();
+        let Some(Response::Exists(stat)) = response else { return Ok(0) };
+        Ok(usize::try_from(stat.num_children).unwrap_or_default())
+    }
+
+    /// Returns the directory of the queue.
+    pub fn directory(&self) -> &str {
+        &self.core.layout.directory
+    }
+}
+
+impl WorkQueueBuilder {
+    /// Checks the options and builds the queue.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the access control list is empty, the limit is 0 or the interval of the watch check
+    /// is too short.
+    pub fn build(self) -> Result<WorkQueue, ConfigError> {
+        Ok(WorkQueue { core: Arc::new(self.finish()?) })
+    }
+}
+
+impl fmt::Debug for WorkQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkQueue")
+            .field("directory", &self.directory())
+            .field("limit", &self.core.layout.limit)
+            .finish_non_exhaustive()
+    }
+}

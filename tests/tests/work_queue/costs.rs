@@ -1,0 +1,207 @@
+//! The requests of each call, counted at the server, as the page of the recipe lists them, and the
+//! requests of a crowd of takers.
+
+use std::collections::BTreeMap;
+
+use jute_codec::OpCode;
+use zk_recipes::Client;
+use zk_tests::meter::Pace;
+use zk_tests::scene::{FIRST, SECOND, session};
+use zk_tests::world::{World, run, run_within, sleep_ms};
+
+use crate::{Ledger, check_clean, children, drain, put_all, queue, take, world};
+
+const LIST: OpCode = OpCode::GET_CHILDREN;
+const READ: OpCode = OpCode::GET_DATA;
+
+/// The requests of a client since the last call, once its background work has ended. A lease sets a
+/// watch after 100 ms, unless it ends before.
+async fn requests(world: &World, client: &Client) -> Vec<OpCode> {
+    sleep_ms(20).await;
+    let mut requests = world.server.requests();
+    requests.retain(|request| request.session == session(client) && request.op != OpCode::PING);
+    world.server.clear_requests();
+    requests.iter().map(|request| request.op).collect()
+}
+
+#[test]
+fn a_put_is_a_multi_and_a_delete_of_its_marker() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let queue = queue(&client);
+        put_all(&queue, &["a"]).await;
+        requests(&world, &client).await;
+        put_all(&queue, &["a"]).await;
+        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        queue.put_batch(["a", "b", "c"]).await.expect("it can be put");
+        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        drain(&queue).await;
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+#[test]
+fn a_take_is_a_turn_a_list_a_lease_and_a_read() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let queue = queue(&client);
+        put_all(&queue, &["a", "b", "c"]).await;
+        take(&queue).await.ack().await.expect("the lease is held");
+        requests(&world, &client).await;
+        let item = take(&queue).await;
+        let turn = [OpCode::CREATE2, LIST];
+        // The list of the first take is still good: nothing was put since.
+        let look = [OpCode::EXISTS, LIST];
+        let lease = [OpCode::CREATE2, READ];
+        // The turn ends without a wait for the lease.
+        let rest = [OpCode::DELETE, READ];
+        let taken = [&turn[..], &look, &lease, &rest].concat();
+        assert_eq!(requests(&world, &client).await, taken);
+        item.ack().await.expect("the lease is held");
+        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        put_all(&queue, &["d"]).await;
+        requests(&world, &client).await;
+        let item = take(&queue).await;
+        let relisted = [&turn[..], &look, &[OpCode::EXISTS, LIST, LIST], &lease, &rest].concat();
+        assert_eq!(requests(&world, &client).await, relisted);
+        drop(item);
+        drain(&queue).await;
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+/// Items are put one at a time into an empty queue for which consumers wait. Returns the requests
+/// of all consumers for each item.
+fn requests_per_item(consumers: usize) -> f64 {
+    const ITEMS: usize = 40;
+    run_within(std::time::Duration::from_secs(600), async {
+        let world = World::new().pace(Pace::of(200));
+        let producer = world.client(FIRST).await;
+        let ledger = Ledger::default();
+        let mut clients = Vec::new();
+        let mut tasks = Vec::new();
+        for number in 0..consumers {
+            let client = world.client(SECOND + number as u64).await;
+            tasks.push(ledger.consume(&world, &queue(&client)));
+            clients.push(client);
+        }
+        sleep_ms(1_000).await;
+        put_all(&queue(&producer), &["first"]).await;
+        ledger.until_acknowledged(&world, 1).await;
+        sleep_ms(500).await;
+        world.server.clear_requests();
+        for number in 1..=ITEMS {
+            let item = format!("{number}");
+            queue(&producer).put(item).await.expect("it can be put");
+            ledger.until_acknowledged(&world, 1 + number).await;
+            sleep_ms(100).await;
+        }
+        let producer_session = session(&producer);
+        let mut by_op: BTreeMap<String, usize> = BTreeMap::new();
+        for request in world.server.requests() {
+            if request.session != producer_session && request.op != OpCode::PING {
+                *by_op.entry(format!("{:?}", request.op)).or_default() += 1;
+            }
+        }
+        for task in tasks {
+            task.abort();
+            let _ = task.await;
+        }
+        let clients: Vec<_> = clients.iter().chain([&producer]).collect();
+        check_clean(&world, &clients).await;
+        assert!(children(&world, crate::ENTRIES).is_empty());
+        let requests: usize = by_op.values().sum();
+        let each = requests as f64 / ITEMS as f64;
+        eprintln!("{consumers} consumers that wait: {each:.1} requests per item, {by_op:?}");
+        each
+    })
+}
+
+#[test]
+fn the_requests_for_an_item_do_not_grow_with_the_number_of_consumers_that_wait() {
+    let one = requests_per_item(1);
+    for consumers in [10, 100] {
+        let many = requests_per_item(consumers);
+        // A taker that is not alone waits for its turn, which costs a few requests more.
+        assert!(many <= one + 7.0, "{consumers} consumers: {many} instead of {one}");
+    }
+}
+
+/// All consumers start on a queue that is full.
+#[test]
+fn the_requests_for_an_item_do_not_grow_with_the_number_of_consumers_of_a_full_queue() {
+    let each = |consumers: usize| {
+        const ITEMS: usize = 600;
+        run(async {
+            let world = World::new().pace(Pace::of(200));
+            let producer = world.client(FIRST).await;
+            let items: Vec<_> = (0..ITEMS).map(|number| format!("{number:03}")).collect();
+            // All directories exist.
+            put_all(&queue(&producer), &["first"]).await;
+            drain(&queue(&producer)).await;
+            let first = crate::start_taking(&world, &queue(&producer)).await;
+            first.abort();
+            let _ = first.await;
+            for batch in items.chunks(100) {
+                queue(&producer).put_batch(batch.to_vec()).await.expect("it can be put");
+            }
+            let mut clients = Vec::new();
+            for number in 0..consumers {
+                clients.push(world.client(SECOND + number as u64).await);
+            }
+            sleep_ms(100).await;
+            world.server.clear_requests();
+            let ledger = Ledger::default();
+            let tasks: Vec<_> =
+                clients.iter().map(|client| ledger.consume(&world, &queue(client))).collect();
+            ledger.until_acknowledged(&world, ITEMS).await;
+            let requests = world.server.requests();
+            let requests = requests.iter().filter(|request| request.op != OpCode::PING).count();
+            assert_eq!(ledger.lock().taken, items, "in order");
+            for task in tasks {
+                task.abort();
+                let _ = task.await;
+            }
+            let clients: Vec<_> = clients.iter().chain([&producer]).collect();
+            check_clean(&world, &clients).await;
+            let each = requests as f64 / ITEMS as f64;
+            eprintln!("{consumers} consumers of a full queue: {each:.1} requests per item");
+            each
+        })
+    };
+    let one = each(1);
+    for consumers in [10, 100] {
+        let many = each(consumers);
+        assert!(many <= one + 10.0, "{consumers} consumers: {many} instead of {one}");
+    }
+}
+
+/// A taker dies right after an item has woken it.
+#[test]
+fn a_consumer_that_dies_after_it_was_woken_strands_no_item() {
+    for turns in 0..40 {
+        run(async {
+            let world = World::new().pace(Pace::of(20));
+            let (producer, dying) = (world.client(FIRST).await, world.client(SECOND).await);
+            let other = world.client(SECOND + 1).await;
+            let head = crate::start_taking(&world, &queue(&dying)).await;
+            let next = crate::start_taking(&world, &queue(&other)).await;
+            put_all(&queue(&producer), &["a"]).await;
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            // The process dies: its session ends without a word, and its tasks stop.
+            world.server.expire(session(&dying));
+            head.abort();
+            drop(head);
+            sleep_ms(100).await;
+            assert!(next.is_finished(), "stranded after {turns} turns\n{}", world.trace());
+            let item = next.await.expect("no panic").expect("there is an item");
+            item.ack().await.expect("the lease is held");
+            drain(&queue(&other)).await;
+            check_clean(&world, &[&producer, &dying, &other]).await;
+        });
+    }
+}
