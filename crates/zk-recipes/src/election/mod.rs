@@ -264,15 +264,7 @@ impl LockBuilder<Election, ElectionNaming> {
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<Election, ConfigError> {
         let (core, options, ElectionNaming(form)) = self.finish()?;
-        let profile = QueueProfile {
-            directory: options.path,
-            names: QueueNames::exclusive(form),
-            acl: options.acl,
-            identity: options.identity,
-            watch_check: options.watch_check,
-            permits: None,
-            removes_directory: false,
-        };
+        let profile = QueueProfile::new(options, QueueNames::exclusive(form));
         Ok(Election { core, profile: Arc::new(profile) })
     }
 }

@@ -126,13 +126,8 @@ impl LockBuilder<NamedLocks, Naming> {
     pub fn build(self) -> Result<NamedLocks, ConfigError> {
         let (core, options, Naming(form)) = self.finish()?;
         let profile = QueueProfile {
-            directory: options.path,
-            names: QueueNames::exclusive(form),
-            acl: options.acl,
-            identity: options.identity,
-            watch_check: options.watch_check,
-            permits: None,
             removes_directory: true,
+            ..QueueProfile::new(options, QueueNames::exclusive(form))
         };
         Ok(NamedLocks { core, profile: Arc::new(profile) })
     }

@@ -9,10 +9,28 @@ use zk_session::recipe::Operation;
 use super::machine::attempt::QueueAttempt;
 use super::machine::removal::QueueRemoval;
 use super::machine::standing;
+use super::naming::QueueNames;
 use super::profile::QueueProfile;
+use crate::acquire::builder::LockOptions;
 use crate::lock::error::LockError;
 use crate::lock::recipe::{Change, Recipe};
 use crate::machine::{FailedAction, list};
+
+impl QueueProfile {
+    /// Returns the profile of a queue in which one contender at a time holds the lock, or all that
+    /// share it, and which keeps its directory.
+    pub(crate) fn new(options: LockOptions, names: QueueNames) -> Self {
+        Self {
+            directory: options.path,
+            names,
+            acl: options.acl,
+            identity: options.identity,
+            watch_check: options.watch_check,
+            permits: None,
+            removes_directory: false,
+        }
+    }
+}
 
 /// A kind of lock whose contenders form a queue. The names in its profile define all other
 /// differences.

@@ -201,17 +201,7 @@ impl LockBuilder<RwLock, RwNaming> {
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<RwLock, ConfigError> {
         let (core, options, naming) = self.finish()?;
-        let profile = |role| {
-            Arc::new(QueueProfile {
-                directory: options.path.clone(),
-                names: naming.names(role),
-                acl: options.acl.clone(),
-                identity: options.identity.clone(),
-                watch_check: options.watch_check,
-                permits: None,
-                removes_directory: false,
-            })
-        };
+        let profile = |role| Arc::new(QueueProfile::new(options.clone(), naming.names(role)));
         Ok(RwLock { core, reader: profile(Role::Shared), writer: profile(Role::Exclusive) })
     }
 }

@@ -223,13 +223,11 @@ impl LockBuilder<Semaphore, PermitLimit> {
         let (core, options, PermitLimit(permits)) = self.finish()?;
         checked(permits.count)?;
         let profile = QueueProfile {
-            directory: options.path,
-            names: QueueNames::exclusive(NameForm::known("-permit-", "permit-")),
-            acl: options.acl,
-            identity: options.identity,
-            watch_check: options.watch_check,
             permits: Some(permits),
-            removes_directory: false,
+            ..QueueProfile::new(
+                options,
+                QueueNames::exclusive(NameForm::known("-permit-", "permit-")),
+            )
         };
         Ok(Semaphore { core, profile: Arc::new(profile) })
     }
