@@ -49,7 +49,16 @@ async fn a_participant_whose_client_is_closed_has_left() {
     let [mine, theirs] = barriers;
     let alone = mine.enter().timeout(Duration::from_millis(200)).await;
     assert_eq!(alone.err(), Some(RecipeError::TimedOut));
-    let (mine, theirs) = tokio::join!(mine.enter(), theirs.enter());
+    // Until the znode of the attempt that gave up is deleted, the other one would enter with it.
+    soon("the deletion", async {
+        // Without a sync, a read could miss a deletion that its server has not received yet.
+        while !other.get_children(PATH).await.unwrap().is_empty() {
+            other.sync(PATH).await.unwrap();
+        }
+    })
+    .await;
+    let both = async { tokio::join!(mine.enter(), theirs.enter()) };
+    let (mine, theirs) = soon("the entry of both", both).await;
     let (mine, theirs) = (mine.unwrap(), theirs.unwrap());
     other.close().await;
     soon("the end of the other", async { mine.leave().await }).await.unwrap();

@@ -1,13 +1,17 @@
 //! Rounds without faults.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use zk_recipes::{DoubleBarrier, RecipeError};
-use zk_tests::scene::{FIRST, SECOND, spawn};
+use zk_tests::scene::{FIRST, SECOND, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 
-use crate::{PATH, PATIENCE, barrier, check_clean, enter, entered, leave, left, until_present};
+use crate::{
+    PATH, PATIENCE, barrier, check_clean, enter, entered, leave, left, present, until_present,
+};
 
 #[test]
 fn participants_enter_when_the_last_one_comes_and_leave_when_the_last_one_goes() {
@@ -99,6 +103,34 @@ fn a_participant_too_many_waits_for_the_next_round() {
             drop(entered(&world, entering).await);
         }
         check_clean(&world, &[&client]).await;
+    });
+}
+
+/// The deletion of a participant that gave up takes a while. The documentation says what happens to
+/// those who enter meanwhile.
+#[test]
+fn a_participant_that_gave_up_counts_until_its_znode_is_deleted() {
+    run(async {
+        let world = World::new();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        let early =
+            spawn(barrier(&client, 2).enter().timeout(Duration::from_secs(1)).into_future());
+        until_present(&world, 1).await;
+        world.server.pause_connection(session(&client), Duration::from_secs(2));
+        let late = early.await.expect("it does not panic");
+        assert_eq!(late.err(), Some(RecipeError::TimedOut));
+        assert_eq!(present(&world), 1, "the server has not seen the deletion");
+        let theirs = entered(&world, enter(&other, 2)).await;
+        let mine = enter(&client, 2);
+        sleep_ms(5_000).await;
+        assert_eq!(present(&world), 2, "the deletion has arrived\n{}", world.trace());
+        assert!(!mine.is_finished(), "the other one has not left\n{}", world.trace());
+        left(&world, leave(theirs)).await;
+        let theirs = enter(&other, 2);
+        for entering in [mine, theirs] {
+            drop(entered(&world, entering).await);
+        }
+        check_clean(&world, &[&client, &other]).await;
     });
 }
 

@@ -107,14 +107,15 @@ impl DoubleBarrier {
     ///
     /// After a **connection loss**, requests are replayed, and no error is returned. If the session
     /// **expires** meanwhile, the participant enters again in the next session. **Cancel safe**: if
-    /// the future is dropped, the janitor deletes the participant's znode. It still counts for a
-    /// round that was complete before.
+    /// the future is dropped, and after any error, the janitor deletes the participant's znode.
+    /// Until the ensemble has processed the deletion, the participant counts, so others may enter
+    /// with it. If it enters again, it waits until they have left.
     ///
     /// # Errors
     ///
     /// [`RecipeError::TimedOut`]; [`RecipeError::Refused`] if a server refuses a request, or the
     /// participant's znode is deleted again and again; [`RecipeError::Closed`] and similar errors if
-    /// the client has stopped. After any error the participant is not inside.
+    /// the client has stopped.
     pub fn enter(&self) -> BarrierStep<Inside> {
         let barrier = self.clone();
         BarrierStep::new(&self.client, |deadline| {
