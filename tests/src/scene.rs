@@ -170,6 +170,27 @@ pub fn ops(requests: &[RequestRecord]) -> Vec<OpCode> {
     requests.iter().map(|request| request.op).collect()
 }
 
+/// Returns the opcodes of a client's requests since the last call, except pings, in the order in which
+/// the client sent them.
+///
+/// # Panics
+///
+/// If the client is not connected.
+pub fn sent_since(world: &World, client: &Client) -> Vec<OpCode> {
+    let own = session(client);
+    let mut requests = world.server.requests();
+    requests.retain(|request| request.session == own && request.op != OpCode::PING);
+    world.server.clear_requests();
+    ops(&requests)
+}
+
+/// Returns the requests since the last call, like [`sent_since`], including those of the janitor, who
+/// may still be at work when a call returns.
+pub async fn all_sent_since(world: &World, client: &Client) -> Vec<OpCode> {
+    settle().await;
+    sent_since(world, client)
+}
+
 /// Creates the directory of the lock, so that an acquire does not have to.
 pub fn create_directory<C: Case>(world: &World) {
     world.server.admin_create("/locks", b"", None);

@@ -1,8 +1,7 @@
 //! The requests of each operation, counted at the server, as the page of the barrier lists them.
 
 use jute_codec::OpCode;
-use zk_recipes::Client;
-use zk_tests::scene::{FIRST, session, spawn};
+use zk_tests::scene::{FIRST, all_sent_since, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{barrier, check_clean, close, open};
@@ -10,16 +9,6 @@ use crate::{barrier, check_clean, close, open};
 const DELETE: OpCode = OpCode::DELETE;
 const EXISTS: OpCode = OpCode::EXISTS;
 const MULTI: OpCode = OpCode::MULTI;
-
-/// The requests of a client since the last call.
-async fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    // The janitor deletes the marker meanwhile.
-    sleep_ms(100).await;
-    let mut requests = world.server.requests();
-    requests.retain(|request| request.session == session(client) && request.op != OpCode::PING);
-    world.server.clear_requests();
-    requests.into_iter().map(|request| request.op).collect()
-}
 
 #[test]
 fn each_operation_costs_what_the_page_says() {
@@ -30,25 +19,25 @@ fn each_operation_costs_what_the_page_says() {
         world.server.clear_requests();
         barrier.close().await.expect("it can be closed");
         let first = [MULTI, OpCode::CREATE_CONTAINER, MULTI, DELETE];
-        assert_eq!(requests(&world, &client).await, first, "the directory is missing");
+        assert_eq!(all_sent_since(&world, &client).await, first, "the directory is missing");
         barrier.close().await.expect("it is closed");
-        assert_eq!(requests(&world, &client).await, [MULTI], "no marker to delete");
+        assert_eq!(all_sent_since(&world, &client).await, [MULTI], "no marker to delete");
         assert_eq!(barrier.is_open().await, Ok(false));
-        assert_eq!(requests(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
         barrier.open().await.expect("it can be opened");
-        assert_eq!(requests(&world, &client).await, [MULTI, DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [MULTI, DELETE]);
         barrier.wait().await.expect("it is open");
-        assert_eq!(requests(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
         if world.server.stat("/barriers").is_none() {
             world.server.admin_create("/barriers", b"", None);
         }
         close(&world);
         let waiting = spawn(IntoFuture::into_future(barrier.wait()));
-        assert_eq!(requests(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
         sleep_ms(60_000).await;
-        assert_eq!(requests(&world, &client).await, [], "a minute of waiting is free");
+        assert_eq!(all_sent_since(&world, &client).await, [], "a minute of waiting is free");
         open(&world);
-        assert_eq!(requests(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
         waiting.await.expect("no panic").expect("it is open");
         check_clean(&world, &[&client]).await;
     });

@@ -1,9 +1,9 @@
 //! The requests of each common path, counted at the server, as the page of the group lists them.
 
 use jute_codec::OpCode;
-use zk_recipes::{Client, Group};
+use zk_recipes::Group;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, session};
+use zk_tests::scene::{FIRST, SECOND, sent_since, session};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{GROUP, changes, check_clean, create_directory, group, join};
@@ -15,15 +15,6 @@ const READ: OpCode = OpCode::GET_DATA;
 const WRITE: OpCode = OpCode::SET_DATA;
 const BARRIER: OpCode = OpCode::MULTI;
 
-/// The requests of a client since the last call, without pings.
-fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    let own = session(client);
-    let requests = world.server.requests();
-    world.server.clear_requests();
-    let is_own = |op: &OpCode| *op != OpCode::PING;
-    requests.iter().filter(|r| r.session == own).map(|r| r.op).filter(is_own).collect()
-}
-
 #[test]
 fn a_join_is_one_flight_a_change_one_and_a_leave_one_delete() {
     run(async {
@@ -32,14 +23,14 @@ fn a_join_is_one_flight_a_change_one_and_a_leave_one_delete() {
         let client = world.client(FIRST).await;
         world.server.clear_requests();
         let membership = join(&client, "a", "1").await;
-        assert_eq!(requests(&world, &client), [CREATE, TEST]);
+        assert_eq!(sent_since(&world, &client), [CREATE, TEST]);
         membership.set_data("2").await.expect("it may be written");
-        assert_eq!(requests(&world, &client), [WRITE, TEST]);
+        assert_eq!(sent_since(&world, &client), [WRITE, TEST]);
         // Nothing happens, so nothing is sent.
         sleep_ms(600_000 / 6).await;
-        assert!(requests(&world, &client).is_empty());
+        assert!(sent_since(&world, &client).is_empty());
         membership.leave().await.expect("it may be deleted");
-        assert_eq!(requests(&world, &client), [OpCode::DELETE]);
+        assert_eq!(sent_since(&world, &client), [OpCode::DELETE]);
         check_clean(&world, &[&client]).await;
     });
 }
@@ -53,7 +44,7 @@ fn a_rejoin_in_a_new_session_is_one_flight() {
         let membership = join(&client, "a", "1").await;
         world.server.expire(session(&client));
         sleep_ms(2_000).await;
-        assert_eq!(requests(&world, &client), [CREATE, TEST]);
+        assert_eq!(sent_since(&world, &client), [CREATE, TEST]);
         drop(membership);
         check_clean(&world, &[&client]).await;
     });
@@ -68,7 +59,7 @@ fn a_look_at_the_members_is_a_list_and_their_reads() {
         let members = [join(&client, "a", "1").await, join(&client, "b", "1").await];
         world.server.clear_requests();
         assert_eq!(group(&client).members().await.map(|members| members.len()), Ok(2));
-        assert_eq!(requests(&world, &client), [LIST, READ, READ]);
+        assert_eq!(sent_since(&world, &client), [LIST, READ, READ]);
         drop(members);
         check_clean(&world, &[&client]).await;
     });
@@ -88,35 +79,35 @@ fn a_watch_costs_what_its_documentation_says() {
                 .expect("the options are legal")
                 .watch();
             assert_eq!(changes(&mut watch).await.len(), 2);
-            assert_eq!(requests(&world, &client), [LIST, READ, READ]);
+            assert_eq!(sent_since(&world, &client), [LIST, READ, READ]);
             sleep_ms(60_000).await;
-            assert!(requests(&world, &client).is_empty());
+            assert!(sent_since(&world, &client).is_empty());
 
             let c = join(&other, "c", "1").await;
             assert_eq!(changes(&mut watch).await.len(), 1);
             let reads = if watches_data { 1 } else { 3 };
-            assert_eq!(requests(&world, &client), [&[LIST][..], &vec![READ; reads]].concat());
+            assert_eq!(sent_since(&world, &client), [&[LIST][..], &vec![READ; reads]].concat());
 
             a.set_data("2").await.expect("it may be written");
             let changed = changes(&mut watch).await.len();
             let expected: &[OpCode] = if watches_data { &[READ] } else { &[] };
             assert_eq!(changed, expected.len());
-            assert_eq!(requests(&world, &client), expected);
+            assert_eq!(sent_since(&world, &client), expected);
 
             c.leave().await.expect("it may be deleted");
             assert_eq!(changes(&mut watch).await.len(), if watches_data { 1 } else { 2 });
             let reads = if watches_data { 0 } else { 2 };
-            assert_eq!(requests(&world, &client), [&[LIST][..], &vec![READ; reads]].concat());
+            assert_eq!(sent_since(&world, &client), [&[LIST][..], &vec![READ; reads]].concat());
 
             // A lost connection costs nothing but the restoring of the watches.
             world.server.disconnect_all();
             assert!(changes(&mut watch).await.is_empty());
-            let sent = requests(&world, &client);
+            let sent = sent_since(&world, &client);
             assert!(sent.iter().all(|op| *op == OpCode::SET_WATCHES), "{sent:?}");
 
             world.server.expire(session(&client));
             assert!(changes(&mut watch).await.is_empty());
-            assert_eq!(requests(&world, &client), [BARRIER, LIST, READ, READ]);
+            assert_eq!(sent_since(&world, &client), [BARRIER, LIST, READ, READ]);
             drop((a, b, watch));
             check_clean(&world, &[&client, &other]).await;
         });
@@ -138,12 +129,12 @@ fn a_storm_of_joins_costs_one_list_per_round_trip() {
             world.server.admin_create(&path, b"x", Some(session(&other)));
         }
         assert_eq!(changes(&mut watch).await.len(), 100);
-        let sent = requests(&world, &client);
+        let sent = sent_since(&world, &client);
         assert_eq!(sent.iter().filter(|op| **op == READ).count(), 100);
         assert!(sent.iter().filter(|op| **op == LIST).count() <= 2, "{sent:?}");
         world.server.expire(session(&other));
         assert_eq!(changes(&mut watch).await.len(), 100);
-        let sent = requests(&world, &client);
+        let sent = sent_since(&world, &client);
         assert!(sent.len() <= 2, "{sent:?}");
         drop(watch);
         check_clean(&world, &[&client, &other]).await;

@@ -4,7 +4,7 @@ use jute_codec::OpCode;
 use zk_recipes::Released;
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
-use zk_tests::scene::{FIRST, create_directory, hold, ops, release, requests_of, session, settle};
+use zk_tests::scene::{FIRST, create_directory, hold, release, sent_since, settle};
 use zk_tests::world::{World, run};
 
 use crate::{holder, level};
@@ -18,11 +18,7 @@ fn only_the_first_and_the_last_level_send_requests<C: Case>() {
         let world = World::new();
         create_directory::<C>(&world);
         let client = world.client(FIRST).await;
-        let requests = || {
-            let requests = ops(&requests_of(&world, session(&client)));
-            world.server.clear_requests();
-            requests
-        };
+        let requests = || sent_since(&world, &client);
         // The first use of a semaphore also stores its number.
         release(hold(&C::of(&client)).await).await;
         requests();

@@ -4,7 +4,7 @@ use jute_codec::OpCode;
 use zk_recipes::Client;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Acquire, Released};
-use zk_tests::scene::{FIRST, SECOND, ops, requests_of, session, settle};
+use zk_tests::scene::{FIRST, SECOND, requests_of, sent_since, session, settle};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{PATHS, all_kinds, exclusive, fair, hold, rw_lock, semaphore};
@@ -18,13 +18,6 @@ fn create_directories(world: &World) {
     world.server.admin_create(PATHS[3], b"1", None);
 }
 
-/// Returns the requests of a client since the last call.
-fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    let requests = ops(&requests_of(world, session(client)));
-    world.server.clear_requests();
-    requests
-}
-
 /// Returns the requests of an acquire and of a release.
 async fn cost_of<K: Kind>(
     world: &World,
@@ -32,9 +25,9 @@ async fn cost_of<K: Kind>(
     acquire: Acquire<K>,
 ) -> (Vec<OpCode>, Vec<OpCode>) {
     let guard = acquire.await.expect("it is free");
-    let acquired = requests(world, client);
+    let acquired = sent_since(world, client);
     assert_eq!(guard.release().await, Ok(Released::Released));
-    (acquired, requests(world, client))
+    (acquired, sent_since(world, client))
 }
 
 #[test]
@@ -53,12 +46,12 @@ fn a_multi_lock_costs_the_sum_of_its_locks() {
         ];
         let sum: Vec<_> = parts.iter().flat_map(|(acquired, _)| acquired.clone()).collect();
         let guard = hold(&all_kinds(&client)).await;
-        assert_eq!(requests(&world, &client), sum);
+        assert_eq!(sent_since(&world, &client), sum);
         let count = parts.iter().map(|(_, released)| released.len()).sum::<usize>();
         guard.release().await.expect("the znodes can be deleted");
         let sent = requests_of(&world, session(&client));
         assert!(sent.iter().all(|request| request.at == sent[0].at), "sent together");
-        let released = requests(&world, &client);
+        let released = sent_since(&world, &client);
         assert_eq!(released, vec![OpCode::DELETE; count]);
         crate::check_clean(&world, &[&client]).await;
     });
@@ -76,7 +69,7 @@ fn a_try_of_a_taken_lock_costs_the_locks_before_it_and_one_read() {
         assert!(all_kinds(&client).try_acquire().await.expect("it can be read").is_none());
         settle().await;
         sleep_ms(10).await;
-        let sent = requests(&world, &client);
+        let sent = sent_since(&world, &client);
         let expected = [
             list,
             OpCode::CREATE2,

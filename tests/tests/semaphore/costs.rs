@@ -1,10 +1,9 @@
 //! The requests of each common path, counted at the server, as the page of the semaphore lists them.
 
 use jute_codec::OpCode;
-use zk_recipes::Client;
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, granted_now, ops, release, requests_of, session};
+use zk_tests::scene::{FIRST, SECOND, granted_now, release, requests_of, sent_since, session};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{create_directory, hold, queue_up, semaphore};
@@ -21,13 +20,6 @@ fn with_permits(permits: u32) -> World {
     world
 }
 
-/// The requests of a client since the last call.
-fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    let requests = ops(&requests_of(world, session(client)));
-    world.server.clear_requests();
-    requests
-}
-
 #[test]
 fn an_uncontended_acquire_is_one_flight_and_a_release_one_delete() {
     run(async {
@@ -38,9 +30,9 @@ fn an_uncontended_acquire_is_one_flight_and_a_release_one_delete() {
             let guard = hold(&semaphore).await;
             let sent = requests_of(&world, session(&client));
             assert!(sent.iter().all(|request| request.at == sent[0].at), "one flight");
-            assert_eq!(requests(&world, &client), [OpCode::CREATE2, LIST, READ]);
+            assert_eq!(sent_since(&world, &client), [OpCode::CREATE2, LIST, READ]);
             release(guard).await;
-            assert_eq!(requests(&world, &client), [OpCode::DELETE]);
+            assert_eq!(sent_since(&world, &client), [OpCode::DELETE]);
         }
         world.check_clean(&[&client]).await;
     });
@@ -55,7 +47,7 @@ fn a_try_without_a_free_permit_is_one_list() {
         world.server.clear_requests();
         let tried = semaphore(&client, 1).try_acquire().await.expect("it can be listed");
         assert!(tried.is_none());
-        assert_eq!(requests(&world, &client), [LIST]);
+        assert_eq!(sent_since(&world, &client), [LIST]);
         release(guard).await;
         world.check_clean(&[&client, &other]).await;
     });
@@ -81,13 +73,13 @@ fn a_waiter_reads_as_many_predecessors_as_there_are_permits() {
             let last = queue_up(&world, &semaphore).await;
             let reads = vec![READ; permits as usize + 2];
             assert_eq!(
-                requests(&world, &client),
+                sent_since(&world, &client),
                 [&[OpCode::CREATE2, LIST, READ], &reads[..]].concat(),
                 "{permits} permits"
             );
             // A minute passes without a request, since nothing happens.
             sleep_ms(60_000).await;
-            assert!(requests(&world, &client).iter().all(|op| *op == OpCode::PING));
+            assert!(sent_since(&world, &client).iter().all(|op| *op == OpCode::PING));
             for guard in guards {
                 release(guard).await;
             }
@@ -113,7 +105,7 @@ fn a_hand_over_is_one_list_and_one_read() {
         world.server.clear_requests();
         release(one).await;
         let guard = granted_now(&world, waiter).await;
-        assert_eq!(requests(&world, &client), [LIST, READ]);
+        assert_eq!(sent_since(&world, &client), [LIST, READ]);
         release(guard).await;
         release(two).await;
         world.check_clean(&[&client, &other]).await;
@@ -133,7 +125,7 @@ fn with_many_permits_a_waiter_watches_the_list() {
         }
         world.server.clear_requests();
         let waiter = queue_up(&world, &semaphore(&client, 17)).await;
-        let sent = requests(&world, &client);
+        let sent = sent_since(&world, &client);
         assert_eq!(sent, [OpCode::CREATE2, LIST, READ, LIST, READ, READ], "{}", world.trace());
         for guard in guards {
             release(guard).await;

@@ -2,8 +2,7 @@
 //! them.
 
 use jute_codec::OpCode;
-use zk_recipes::Client;
-use zk_tests::scene::{FIRST, session};
+use zk_tests::scene::{FIRST, all_sent_since};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{check_clean, counter, create, value};
@@ -12,16 +11,6 @@ const CREATE: OpCode = OpCode::CREATE2;
 const DELETE: OpCode = OpCode::DELETE;
 const MULTI: OpCode = OpCode::MULTI;
 const READ: OpCode = OpCode::GET_DATA;
-
-/// The requests of a client since the last call, in the order in which they were sent.
-async fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    // The janitor deletes the marker meanwhile.
-    sleep_ms(100).await;
-    let mut requests = world.server.requests();
-    requests.retain(|request| request.session == session(client) && request.op != OpCode::PING);
-    world.server.clear_requests();
-    requests.into_iter().map(|request| request.op).collect()
-}
 
 #[test]
 fn each_operation_costs_what_the_page_says() {
@@ -32,27 +21,27 @@ fn each_operation_costs_what_the_page_says() {
         let (value, counter) = (value(&client), counter(&client));
         world.server.clear_requests();
         let old = value.get().await.expect("it can be read");
-        assert_eq!(requests(&world, &client).await, [READ]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         value.set("1").await.expect("it can be written");
-        assert_eq!(requests(&world, &client).await, [MULTI, DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [MULTI, DELETE]);
         value.compare_and_set(&old, "2").await.expect_err("it has changed");
-        assert_eq!(requests(&world, &client).await, [MULTI], "no marker to delete");
+        assert_eq!(all_sent_since(&world, &client).await, [MULTI], "no marker to delete");
         value.update(|_| "2".into()).await.expect("it can be written");
-        assert_eq!(requests(&world, &client).await, [READ, MULTI, DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ, MULTI, DELETE]);
         assert_eq!(counter.add(1).await, Ok(3));
-        assert_eq!(requests(&world, &client).await, [READ, MULTI, DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ, MULTI, DELETE]);
         counter.compare_and_set(3, 4).await.expect("it is 3");
-        assert_eq!(requests(&world, &client).await, [READ, MULTI, DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ, MULTI, DELETE]);
         counter.compare_and_set(3, 4).await.expect_err("it is 4");
-        assert_eq!(requests(&world, &client).await, [READ]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         let mut changes = counter.changes();
         assert_eq!(changes.next().await, Ok(Some(4)));
-        assert_eq!(requests(&world, &client).await, [READ]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         world.server.admin_set_data(crate::PATH, b"5");
         assert_eq!(changes.next().await, Ok(Some(5)));
-        assert_eq!(requests(&world, &client).await, [READ]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         sleep_ms(60_000).await;
-        assert_eq!(requests(&world, &client).await, [], "a minute without a change is free");
+        assert_eq!(all_sent_since(&world, &client).await, [], "a minute without a change is free");
         drop(changes);
         check_clean(&world, &[&client]).await;
     });
@@ -66,7 +55,7 @@ fn the_first_use_creates_the_znode_and_its_ancestors() {
         world.server.clear_requests();
         value(&client).get().await.expect("it can be created");
         let container = OpCode::CREATE_CONTAINER;
-        let sent = requests(&world, &client).await;
+        let sent = all_sent_since(&world, &client).await;
         assert_eq!(sent, [READ, CREATE, container, CREATE, READ]);
         check_clean(&world, &[&client]).await;
     });

@@ -4,25 +4,14 @@
 use std::collections::BTreeMap;
 
 use jute_codec::OpCode;
-use zk_recipes::Client;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, session};
+use zk_tests::scene::{FIRST, SECOND, all_sent_since, session};
 use zk_tests::world::{World, run, run_within, sleep_ms};
 
 use crate::{Ledger, check_clean, children, drain, put_all, queue, take, world};
 
 const LIST: OpCode = OpCode::GET_CHILDREN;
 const READ: OpCode = OpCode::GET_DATA;
-
-/// The requests of a client since the last call, once its background work has ended. A lease sets a
-/// watch after 100 ms, unless it ends before.
-async fn requests(world: &World, client: &Client) -> Vec<OpCode> {
-    sleep_ms(20).await;
-    let mut requests = world.server.requests();
-    requests.retain(|request| request.session == session(client) && request.op != OpCode::PING);
-    world.server.clear_requests();
-    requests.iter().map(|request| request.op).collect()
-}
 
 #[test]
 fn a_put_is_a_multi_and_a_delete_of_its_marker() {
@@ -31,11 +20,11 @@ fn a_put_is_a_multi_and_a_delete_of_its_marker() {
         let client = world.client(FIRST).await;
         let queue = queue(&client);
         put_all(&queue, &["a"]).await;
-        requests(&world, &client).await;
+        all_sent_since(&world, &client).await;
         put_all(&queue, &["a"]).await;
-        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
         queue.put_batch(["a", "b", "c"]).await.expect("it can be put");
-        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
         drain(&queue).await;
         check_clean(&world, &[&client]).await;
     });
@@ -49,7 +38,7 @@ fn a_take_is_a_turn_a_list_a_lease_and_a_read() {
         let queue = queue(&client);
         put_all(&queue, &["a", "b", "c"]).await;
         take(&queue).await.ack().await.expect("the lease is held");
-        requests(&world, &client).await;
+        all_sent_since(&world, &client).await;
         let item = take(&queue).await;
         let turn = [OpCode::CREATE2, LIST];
         // The list of the first take is still good: nothing was put since.
@@ -58,14 +47,14 @@ fn a_take_is_a_turn_a_list_a_lease_and_a_read() {
         // The turn ends without a wait for the lease.
         let rest = [OpCode::DELETE, READ];
         let taken = [&turn[..], &look, &lease, &rest].concat();
-        assert_eq!(requests(&world, &client).await, taken);
+        assert_eq!(all_sent_since(&world, &client).await, taken);
         item.ack().await.expect("the lease is held");
-        assert_eq!(requests(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        assert_eq!(all_sent_since(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
         put_all(&queue, &["d"]).await;
-        requests(&world, &client).await;
+        all_sent_since(&world, &client).await;
         let item = take(&queue).await;
         let relisted = [&turn[..], &look, &[OpCode::EXISTS, LIST, LIST], &lease, &rest].concat();
-        assert_eq!(requests(&world, &client).await, relisted);
+        assert_eq!(all_sent_since(&world, &client).await, relisted);
         drop(item);
         drain(&queue).await;
         check_clean(&world, &[&client]).await;
