@@ -157,6 +157,18 @@ impl World {
             .expect("the options are legal")
     }
 
+    /// Injects faults into the server.
+    pub fn inject(&self, faults: Vec<Fault>) {
+        for fault in faults {
+            self.server.inject(fault);
+        }
+    }
+
+    /// Returns what an [`Enumeration`] has to know of a run that has ended.
+    pub fn ran(&self) -> Ran {
+        Ran { left: self.server.pending_faults().len(), trace: self.trace() }
+    }
+
     /// Waits, in virtual time, until a condition holds.
     ///
     /// # Panics
@@ -406,6 +418,16 @@ fn count_panics() {
             print(panic);
         }));
     });
+}
+
+/// Returns the session of the client with this seed, if it is the first client of its world. It is the
+/// same in every world.
+///
+/// # Panics
+///
+/// If the client does not connect.
+pub fn session_of_first(seed: u64) -> SessionId {
+    run(async { World::new().client(seed).await.session_id() }).expect("connected")
 }
 
 /// Returns every way to lose the connection at one request, of one session or of any session:

@@ -11,9 +11,7 @@ use zk_tests::scene::{
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{
-    OUTAGE, PATH, barrier, check_clean, close, first_session, flush, inject, is_closed, open, ran,
-};
+use crate::{OUTAGE, PATH, barrier, check_clean, close, first_session, flush, is_closed, open};
 
 /// Undoes the change as soon as it is visible, before the client knows its outcome. A replay must
 /// not change the barrier a second time.
@@ -40,7 +38,7 @@ fn a_change_that_another_client_undoes_is_not_repeated_under_any_pair_of_cuts() 
                 if !is_closing {
                     close(&world);
                 }
-                inject(&world, faults);
+                world.inject(faults);
                 let barrier = barrier(&client);
                 let done = Arc::new(AtomicBool::new(false));
                 let changing = async {
@@ -53,7 +51,7 @@ fn a_change_that_another_client_undoes_is_not_repeated_under_any_pair_of_cuts() 
                 flush(&world).await;
                 assert_eq!(is_closed(&world), !is_closing, "a ghost\n{}", world.trace());
                 check_clean(&world, &[&client]).await;
-                ran(&world)
+                world.ran()
             })
         });
         assert!(enumeration.is_complete(20, 100), "{enumeration:?}");

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use zk_recipes::{Barrier, Client, SessionId};
 use zk_tests::scene::FIRST;
-use zk_tests::world::{Ran, World, run, sleep_ms};
-use zk_testserver::Fault;
+use zk_tests::world::{World, session_of_first, sleep_ms};
 
 /// The znode of the barrier under test. Its directory is missing at first.
 const PATH: &str = "/barriers/x";
@@ -49,17 +48,7 @@ async fn check_clean(world: &World, clients: &[&Client]) {
 
 /// The session of the first client, which is the same in every world.
 fn first_session() -> Option<SessionId> {
-    run(async { World::new().client(FIRST).await.session_id() })
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+    Some(session_of_first(FIRST))
 }
 
 /// Lets a late commit become visible.

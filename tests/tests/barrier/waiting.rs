@@ -9,7 +9,7 @@ use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session, spawn};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
-use crate::{OUTAGE, barrier, check_clean, close, first_session, inject, is_closed, open, ran};
+use crate::{OUTAGE, barrier, check_clean, close, first_session, is_closed, open};
 
 type Waiting = JoinHandle<Result<(), RecipeError>>;
 
@@ -49,7 +49,7 @@ fn a_barrier_that_is_open_for_a_moment_releases_those_who_waited_under_every_pai
             let world = World::new();
             let client = world.client(FIRST).await;
             close(&world);
-            inject(&world, faults);
+            world.inject(faults);
             let waiting = wait(&client);
             // By then the waiter has looked, whatever it has lost.
             sleep_ms(1_500).await;
@@ -63,7 +63,7 @@ fn a_barrier_that_is_open_for_a_moment_releases_those_who_waited_under_every_pai
             open(&world);
             released(&world, late).await;
             check_clean(&world, &[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(20, 60), "{enumeration:?}");

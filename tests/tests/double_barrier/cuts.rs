@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zk_recipes::RecipeError;
 use zk_tests::scene::{FIRST, SECOND, TURNS, Trouble, poll_times};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, World, run, sleep_ms};
 
 use crate::{
     barrier, check_clean, enter, entered, first_session, leave, left, present, until_present,
@@ -19,9 +19,7 @@ fn a_participant_survives_every_cut_of_a_round() {
         run(async {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            for fault in faults {
-                world.server.inject(fault);
-            }
+            world.inject(faults);
             let (one, two) = (enter(&client, 3), enter(&other, 3));
             sleep_ms(1_500).await;
             assert!(!one.is_finished() && !two.is_finished(), "early\n{}", world.trace());
@@ -37,7 +35,7 @@ fn a_participant_survives_every_cut_of_a_round() {
             left(&world, one).await;
             left(&world, two).await;
             check_clean(&world, &[&client, &other]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(100, 0), "{enumeration:?}");
@@ -53,14 +51,12 @@ fn the_last_participant_survives_every_pair_of_cuts() {
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             let first = enter(&other, 2);
             until_present(&world, 1).await;
-            for fault in faults {
-                world.server.inject(fault);
-            }
+            world.inject(faults);
             let last = entered(&world, enter(&client, 2)).await;
             let first = entered(&world, first).await;
             drop((last, first));
             check_clean(&world, &[&client, &other]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(40, 400), "{enumeration:?}");

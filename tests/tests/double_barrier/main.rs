@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use zk_recipes::{Client, DoubleBarrier, Inside, RecipeError, SessionId};
 use zk_tests::scene::{FIRST, spawn};
-use zk_tests::world::{World, run, sleep_ms};
+use zk_tests::world::{World, session_of_first, sleep_ms};
 
 /// The directory of the barrier under test. It is missing at first.
 const PATH: &str = "/barriers/x";
@@ -64,5 +64,5 @@ async fn check_clean(world: &World, clients: &[&Client]) {
 
 /// The session of the first client, which is the same in every world.
 fn first_session() -> SessionId {
-    run(async { World::new().client(FIRST).await.session_id() }).expect("connected")
+    session_of_first(FIRST)
 }

@@ -7,8 +7,7 @@ use std::future::pending;
 use zk_recipes::{Election, LockState, SessionId};
 use zk_tests::case::Case as _;
 use zk_tests::scene::release;
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
-use zk_testserver::Fault;
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::leader;
 
@@ -17,17 +16,7 @@ const LEADER: u64 = 2;
 
 /// The session of the client whose connections are cut, which is the same in every world.
 fn candidate() -> Option<SessionId> {
-    run(async { World::new().client(CANDIDATE).await.session_id() })
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
+    Some(session_of_first(CANDIDATE))
 }
 
 /// Another candidate leads first. The cuts are too short for a loss, so the body runs once.
@@ -39,7 +28,7 @@ fn a_campaign_a_body_and_a_resignation_survive_every_pair_of_cuts() {
             let world = World::new();
             let client = world.client(CANDIDATE).await;
             let (other, leadership) = leader(&world, LEADER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let (bodies, has_left) = (Cell::new(0), Cell::new(false));
             let election = Election::of(&client);
             let leading = election.run_while_leader(async |leadership| {
@@ -63,7 +52,7 @@ fn a_campaign_a_body_and_a_resignation_survive_every_pair_of_cuts() {
             assert!(world.contenders().is_empty(), "not resigned\n{}", world.trace());
             world.check_clean(&[&client, &other]).await;
             assert_eq!(election.stats().watches_missed, 0);
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(52, 1_000), "{enumeration:?}");
@@ -77,7 +66,7 @@ fn a_loss_and_the_next_campaign_survive_every_cut() {
         run(async {
             let world = World::new();
             let client = world.client(CANDIDATE).await;
-            inject(&world, faults);
+            world.inject(faults);
             let bodies = Cell::new(0);
             let election = Election::of(&client);
             let led = election.run_while_leader(async |leadership| {
@@ -94,7 +83,7 @@ fn a_loss_and_the_next_campaign_survive_every_cut() {
             assert_eq!(led.await, Ok(17), "\n{}", world.trace());
             assert_eq!(bodies.get(), 2, "\n{}", world.trace());
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(100, 0), "{enumeration:?}");

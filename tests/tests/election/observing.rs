@@ -12,7 +12,7 @@ use zk_tests::scene::{
     FIRST, SECOND, THIRD, at_op, create_directory, granted, granted_now, hold, ops, partition,
     release, requests_of, session, settle, spawn,
 };
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 use zk_testserver::{Action, Fault};
 
 use crate::{campaign, campaigning, leader};
@@ -261,7 +261,7 @@ fn a_refusal_is_an_error_and_the_stream_continues() {
 /// growing tokens, and finally the second leader.
 #[test]
 fn an_observer_survives_every_pair_of_cuts() {
-    let session_of_observer = run(async { World::new().client(THIRD).await.session_id() });
+    let session_of_observer = Some(session_of_first(THIRD));
     let mut enumeration = Enumeration::new("observe", session_of_observer);
     enumeration.run(&|faults: Vec<Fault>| {
         run(async {
@@ -269,9 +269,7 @@ fn an_observer_survives_every_pair_of_cuts() {
             let (client, mut leaders) = observer(&world).await;
             let (first, one) = leader(&world, FIRST).await;
             let second = world.client(SECOND).await;
-            for fault in faults {
-                world.server.inject(fault);
-            }
+            world.inject(faults);
             let leading = async {
                 let two = campaign(&world, &Election::of(&second)).await;
                 sleep_ms(1_000).await;
@@ -295,7 +293,7 @@ fn an_observer_survives_every_pair_of_cuts() {
             let leaders: Vec<_> = tokens.iter().flatten().collect();
             assert!(leaders.is_sorted_by(|a, b| a < b), "{tokens:?}\n{}", world.trace());
             world.check_clean(&[&client, &first, &second]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(50, 1_000), "{enumeration:?}");

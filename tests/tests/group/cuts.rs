@@ -4,24 +4,13 @@ use std::time::Duration;
 
 use zk_recipes::{GroupChange, Released, SessionId};
 use zk_tests::scene::{FIRST, SECOND};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
-use zk_testserver::Fault;
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::{check_clean, create_directory, group, is_member, join, stored};
 
 /// The session of the client whose connections are cut, which is the same in every world.
 fn first() -> Option<SessionId> {
-    run(async { World::new().client(FIRST).await.session_id() })
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
+    Some(session_of_first(FIRST))
 }
 
 fn one(data: &str) -> Vec<(String, String)> {
@@ -40,7 +29,7 @@ fn a_member_survives_every_pair_of_cuts() {
                     create_directory(&world);
                 }
                 let client = world.client(FIRST).await;
-                inject(&world, faults);
+                world.inject(faults);
                 let membership = join(&client, "a", "1").await;
                 assert_eq!(stored(&world), one("1"), "{}", world.trace());
                 assert!(is_member(&membership));
@@ -50,7 +39,7 @@ fn a_member_survives_every_pair_of_cuts() {
                 assert_eq!(released, Released::Released, "\n{}", world.trace());
                 assert!(stored(&world).is_empty(), "{}", world.trace());
                 check_clean(&world, &[&client]).await;
-                ran(&world)
+                world.ran()
             })
         });
         assert!(enumeration.is_complete(30, 300), "{enumeration:?}");
@@ -67,7 +56,7 @@ fn a_member_that_rejoins_survives_every_cut() {
             create_directory(&world);
             let client = world.client(FIRST).await;
             let membership = join(&client, "a", "1").await;
-            inject(&world, faults);
+            world.inject(faults);
             assert!(world.server.admin_delete(&crate::path("a")));
             sleep_ms(3_000).await;
             assert!(is_member(&membership), "{}", world.trace());
@@ -76,7 +65,7 @@ fn a_member_that_rejoins_survives_every_cut() {
             assert_eq!(stored(&world), one("2"), "{}", world.trace());
             drop(membership);
             check_clean(&world, &[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(20, 0), "{enumeration:?}");
@@ -93,7 +82,7 @@ fn a_watch_survives_every_pair_of_cuts() {
             create_directory(&world);
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             let a = join(&other, "a", "1").await;
-            inject(&world, faults);
+            world.inject(faults);
             let mut watch = group(&client).watch();
             let next = async |watch: &mut zk_recipes::GroupWatch| {
                 let change = watch.next_within(Duration::from_secs(10)).await;
@@ -110,7 +99,7 @@ fn a_watch_survives_every_pair_of_cuts() {
             assert!(quiet.is_err(), "{quiet:?}\n{}", world.trace());
             drop((a, watch));
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(30, 300), "{enumeration:?}");
@@ -131,7 +120,7 @@ fn a_watch_whose_session_expires_survives_every_cut() {
             world.server.admin_create(&path, b"1", Some(owner));
             let mut watch = group(&client).watch();
             let joined = watch.next().await.expect("it may be read");
-            inject(&world, faults);
+            world.inject(faults);
             world.server.expire(client.session_id().expect("connected"));
             assert!(world.server.admin_delete(&path));
             world.server.admin_create(&path, b"1", Some(owner));
@@ -149,7 +138,7 @@ fn a_watch_whose_session_expires_survives_every_cut() {
             assert!(world.server.admin_delete(&path));
             drop(watch);
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(15, 0), "{enumeration:?}");

@@ -5,7 +5,7 @@ use zk_recipes::{LockState, Released};
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
 use zk_tests::scene::{self, granted, start_waiting};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::{holder, level};
 
@@ -17,7 +17,7 @@ const HOLDER: u64 = 1;
 const OTHER: u64 = 2;
 
 fn three_levels_survive_every_pair_of_cuts<C: Case>() {
-    let contender = run(async { World::new().client(HOLDER).await.session_id() });
+    let contender = Some(session_of_first(HOLDER));
     let name = format!("three levels, {}", C::NAME);
     let mut enumeration = Enumeration::new(name, contender)
         .without_pairs_if(C::NAME != "fair")
@@ -27,9 +27,7 @@ fn three_levels_survive_every_pair_of_cuts<C: Case>() {
             let world = World::new();
             let client = world.client(HOLDER).await;
             let (other, held) = scene::holder::<C::Rival>(&world, OTHER).await;
-            for fault in faults {
-                world.server.inject(fault);
-            }
+            world.inject(faults);
             let holder = holder::<C>(&client);
             let leaving = async {
                 sleep_ms(1_000).await;
@@ -49,7 +47,7 @@ fn three_levels_survive_every_pair_of_cuts<C: Case>() {
             assert_eq!(middle.release().await, Ok(Some(Released::Released)));
             granted(waiter).await.release().await.expect("its znode can be deleted");
             world.check_clean(&[&client, &other]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zk_recipes::{LockError, LockState};
 use zk_tests::scene::spawn;
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::{check_clean, exclusive, fair, hold, znodes};
 
@@ -21,7 +21,7 @@ fn two(client: &zk_recipes::Client) -> zk_recipes::MultiLock {
 }
 
 fn enumerate(name: &str, has_pairs: bool, scenario: impl AsyncFn(&World, &zk_recipes::Client)) {
-    let contender = run(async { World::new().client(CONTENDER).await.session_id() });
+    let contender = Some(session_of_first(CONTENDER));
     let mut enumeration =
         Enumeration::new(name, contender).without_pairs_if(!has_pairs).without_refusals_in_pairs();
     enumeration.run(&|faults| {
@@ -30,9 +30,7 @@ fn enumerate(name: &str, has_pairs: bool, scenario: impl AsyncFn(&World, &zk_rec
             let client = world.client(CONTENDER).await;
             let other = world.client(HOLDER).await;
             let held = fair(&other, "/locks/b").acquire().await.expect("it is free");
-            for fault in faults {
-                world.server.inject(fault);
-            }
+            world.inject(faults);
             let leaving = spawn(async move {
                 sleep_ms(1_500).await;
                 assert_eq!(held.state(), LockState::Held);
@@ -41,7 +39,7 @@ fn enumerate(name: &str, has_pairs: bool, scenario: impl AsyncFn(&World, &zk_rec
             scenario(&world, &client).await;
             leaving.await.expect("the holder was undisturbed");
             check_clean(&world, &[&client, &other]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");

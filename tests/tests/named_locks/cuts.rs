@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zk_recipes::{LockError, LockState, Released};
 use zk_tests::scene::{granted, release, spawn};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::{check_gone, hold, lock};
 
@@ -18,7 +18,7 @@ fn enumerate(
     has_pairs: bool,
     scenario: impl AsyncFn(&World, [&zk_recipes::Client; 2], Vec<zk_testserver::Fault>),
 ) {
-    let contender = run(async { World::new().client(CONTENDER).await.session_id() });
+    let contender = Some(session_of_first(CONTENDER));
     let mut enumeration =
         Enumeration::new(name, contender).without_pairs_if(!has_pairs).without_refusals_in_pairs();
     enumeration.run(&|faults| {
@@ -27,22 +27,16 @@ fn enumerate(
             let (client, other) = (world.client(CONTENDER).await, world.client(OTHER).await);
             scenario(&world, [&client, &other], faults).await;
             check_gone(&world, &[&client, &other]).await;
-            Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(36, 500), "{enumeration:?}");
 }
 
-fn inject(world: &World, faults: Vec<zk_testserver::Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
-}
-
 #[test]
 fn acquire_and_release_survive_every_pair_of_cuts() {
     enumerate("named, uncontended", true, async |world, [client, _], faults| {
-        inject(world, faults);
+        world.inject(faults);
         let guard = hold(&lock(client)).await;
         guard.validate().await.expect("it is held");
         assert_eq!(guard.release().await, Ok(Released::Released), "\n{}", world.trace());
@@ -56,7 +50,7 @@ fn a_removal_beside_an_arrival_survives_every_pair_of_cuts() {
     enumerate("named, removal beside arrival", true, async |world, [client, other], faults| {
         let guard = hold(&lock(client)).await;
         sleep_ms(1_000).await;
-        inject(world, faults);
+        world.inject(faults);
         let token = guard.fencing_token();
         // This read is another request that can be cut.
         guard.validate().await.expect("it is held");
@@ -83,7 +77,7 @@ fn a_removal_beside_an_arrival_survives_every_pair_of_cuts() {
 fn a_timeout_survives_every_cut() {
     enumerate("named, timeout", false, async |world, [client, other], faults| {
         let held = hold(&lock(other)).await;
-        inject(world, faults);
+        world.inject(faults);
         let timed = lock(client).acquire().timeout(Duration::from_millis(700)).await;
         assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
         sleep_ms(3_000).await;

@@ -10,7 +10,7 @@ use zk_recipes::{Guard, LockError, LockState};
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, THIRD, spawn};
-use zk_tests::world::{World, run, sleep_ms};
+use zk_tests::world::{World, run, session_of_first, sleep_ms};
 
 use crate::{check_gone, hold, lock};
 
@@ -90,8 +90,7 @@ fn contenders_that_arrive_at_any_moment_of_a_removal_are_served_once() {
 fn a_directory_that_is_removed_between_any_two_requests_is_created_again() {
     use zk_recipes::ErrorCode;
     use zk_testserver::Action;
-    let session = run(async { World::new().client(FIRST).await.session_id() });
-    let session = session.expect("connected");
+    let session = session_of_first(FIRST);
     // The server answers as if the directory had just been removed, once or several times.
     for has_root in [false, true] {
         for times in 0..=12 {

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use zk_recipes::{LockState, Released, SessionId};
 use zk_tests::scene::{granted, release, spawn};
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
-use zk_testserver::Fault;
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
 use crate::{create_directory, hold, queue_up, semaphore, stored};
 
@@ -17,17 +16,7 @@ const NEXT: u64 = 4;
 
 /// The session of the client whose connections are cut, which is the same in every world.
 fn contender() -> Option<SessionId> {
-    run(async { World::new().client(CONTENDER).await.session_id() })
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
+    Some(session_of_first(CONTENDER))
 }
 
 /// Two hold, the contender waits, and the older holder leaves. A fourth waits behind.
@@ -43,7 +32,7 @@ fn a_waiter_for_two_permits_survives_every_pair_of_cuts() {
             }
             let [contender, holder, other, next] = &clients[..] else { unreachable!() };
             let (one, two) = (hold(&semaphore(holder, 2)).await, hold(&semaphore(other, 2)).await);
-            inject(&world, faults);
+            world.inject(faults);
             let waiter = {
                 let semaphore = semaphore(contender, 2);
                 spawn(async move { semaphore.acquire().timeout(Duration::from_secs(60)).await })
@@ -63,7 +52,7 @@ fn a_waiter_for_two_permits_survives_every_pair_of_cuts() {
             release(granted(behind).await).await;
             release(two).await;
             world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");
@@ -84,14 +73,14 @@ fn a_change_of_the_number_survives_every_pair_of_cuts_and_overwrites_no_later_on
                     create_directory(&world);
                     semaphore(&other, 1).set_permits(9).await.expect("it may be written");
                 }
-                inject(&world, faults);
+                world.inject(faults);
                 semaphore(&client, 1).set_permits(2).await.expect("it may be written");
                 assert_eq!(stored(&world).as_deref(), Some("2"), "\n{}", world.trace());
                 semaphore(&other, 1).set_permits(3).await.expect("it may be written");
                 sleep_ms(2_000).await;
                 assert_eq!(stored(&world).as_deref(), Some("3"), "\n{}", world.trace());
                 world.check_clean(&[&client, &other]).await;
-                ran(&world)
+                world.ran()
             })
         });
         assert!(enumeration.is_complete(20, 100), "{enumeration:?}");
@@ -107,12 +96,12 @@ fn a_contender_that_stores_the_number_survives_every_pair_of_cuts() {
             let world = World::new();
             create_directory(&world);
             let client = world.client(CONTENDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let guard = hold(&semaphore(&client, 2)).await;
             assert_eq!(stored(&world).as_deref(), Some("2"), "\n{}", world.trace());
             assert_eq!(guard.release().await, Ok(Released::Released), "\n{}", world.trace());
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(30, 300), "{enumeration:?}");

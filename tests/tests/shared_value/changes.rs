@@ -6,7 +6,7 @@ use zk_recipes::{RecipeError, ValueError, Versioned};
 use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session};
 use zk_tests::world::{Enumeration, World, run};
 
-use crate::{PATH, check_clean, counter, create, first_session, inject, ran, value};
+use crate::{PATH, check_clean, counter, create, first_session, value};
 
 fn text(value: Option<Versioned>) -> Option<String> {
     value.map(|value| String::from_utf8(value.bytes().to_vec()).expect("the tests write text"))
@@ -46,7 +46,7 @@ fn changes_survive_every_pair_of_cuts() {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             create(&world, "0");
-            inject(&world, faults);
+            world.inject(faults);
             let mut changes = counter(&client).changes();
             assert_eq!(changes.next().await, Ok(Some(0)));
             let theirs = counter(&other);
@@ -57,7 +57,7 @@ fn changes_survive_every_pair_of_cuts() {
             }
             drop(changes);
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(20, 60), "{enumeration:?}");

@@ -4,7 +4,7 @@ use zk_recipes::ValueError;
 use zk_tests::scene::{FIRST, SECOND};
 use zk_tests::world::{Enumeration, World, run};
 
-use crate::{PATH, check_clean, counter, create, first_session, flush, inject, ran, stored, value};
+use crate::{PATH, check_clean, counter, create, first_session, flush, stored, value};
 
 /// Both write the same data at the same version, so neither the version nor the data tells whose
 /// write was applied.
@@ -16,7 +16,7 @@ fn two_counters_that_add_at_once_survive_every_pair_of_cuts_and_count_each_addit
             let world = World::new();
             let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
             create(&world, "5");
-            inject(&world, faults);
+            world.inject(faults);
             let (first, second) = (counter(&one), counter(&two));
             let (first, second) = tokio::join!(first.add(1), second.add(1));
             let mut sums = [first.expect("no session ends"), second.expect("no session ends")];
@@ -25,7 +25,7 @@ fn two_counters_that_add_at_once_survive_every_pair_of_cuts_and_count_each_addit
             flush(&world).await;
             assert_eq!(stored(&world).as_deref(), Some("7"), "\n{}", world.trace());
             check_clean(&world, &[&one, &two]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(50, 1_000), "{enumeration:?}");
@@ -42,7 +42,7 @@ fn of_two_equal_writes_one_succeeds_under_every_pair_of_cuts_of_one() {
             create(&world, "old");
             let (first, second) = (value(&one), value(&two));
             let old = first.get().await.expect("it can be read");
-            inject(&world, faults);
+            world.inject(faults);
             let (mine, theirs) = tokio::join!(
                 first.compare_and_set(&old, "new"),
                 second.compare_and_set(&old, "new")
@@ -63,7 +63,7 @@ fn of_two_equal_writes_one_succeeds_under_every_pair_of_cuts_of_one() {
             assert_eq!(stored(&world).as_deref(), Some("later"), "\n{}", world.trace());
             assert_eq!(world.server.stat(PATH).map(|stat| stat.version.0), Some(2));
             check_clean(&world, &[&one, &two]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(20, 200), "{enumeration:?}");
@@ -78,7 +78,7 @@ fn a_write_of_any_version_is_applied_once_under_every_pair_of_cuts() {
         run(async {
             let world = World::new();
             let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            inject(&world, faults);
+            world.inject(faults);
             let (first, second) = (value(&one), value(&two));
             let (mine, theirs) = tokio::join!(first.set("mine"), second.set("theirs"));
             mine.expect("it can be written");
@@ -89,7 +89,7 @@ fn a_write_of_any_version_is_applied_once_under_every_pair_of_cuts() {
             let version = world.server.stat(PATH).map(|stat| stat.version.0);
             assert_eq!(version, Some(3), "each write once\n{}", world.trace());
             check_clean(&world, &[&one, &two]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(30, 400), "{enumeration:?}");
@@ -102,13 +102,13 @@ fn the_first_read_creates_the_znode_under_every_pair_of_cuts() {
         run(async {
             let world = World::new();
             let client = world.client(FIRST).await;
-            inject(&world, faults);
+            world.inject(faults);
             let first = value(&client).get().await.expect("it can be created");
             assert_eq!((first.bytes().as_ref(), first.version().0), (&b"first"[..], 0));
             flush(&world).await;
             assert_eq!(stored(&world).as_deref(), Some("first"), "\n{}", world.trace());
             check_clean(&world, &[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(30, 400), "{enumeration:?}");

@@ -5,8 +5,7 @@ use std::future::Future;
 
 use zk_recipes::{Client, SessionId, WorkQueue};
 use zk_tests::scene::spawn;
-use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
-use zk_testserver::Fault;
+use zk_tests::world::{Enumeration, run, session_of_first, sleep_ms};
 
 use crate::{
     ENTRIES, Entries, Ledger, QUEUE, check_clean, children, put_all, queue, take, text, world,
@@ -18,17 +17,7 @@ const OTHER: u64 = 2;
 
 /// The session of the client whose connections are cut, which is the same in every world.
 fn cut_session() -> Option<SessionId> {
-    run(async { World::new().client(CUT).await.session_id() })
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
+    Some(session_of_first(CUT))
 }
 
 /// Puts items while another client takes and acknowledges each at once. So an item whose create had
@@ -50,7 +39,7 @@ fn put_with_every_cut<F: Future<Output = ()>>(
             let consuming = ledger.consume(&world, &queue(&consumer));
             ledger.until_acknowledged(&world, 1).await;
             *ledger.lock() = Entries::default();
-            inject(&world, faults);
+            world.inject(faults);
             put(producer.clone()).await;
             ledger.until_acknowledged(&world, expected.len()).await;
             // A second copy would arrive now.
@@ -60,7 +49,7 @@ fn put_with_every_cut<F: Future<Output = ()>>(
             consuming.abort();
             let _ = consuming.await;
             check_clean(&world, &[&producer, &consumer]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(singles, pairs), "{enumeration:?}");
@@ -101,7 +90,7 @@ fn two_consumers_survive_every_cut_of_one() {
             let ledger = Ledger::default();
             put_all(&queue(&other), &["a", "b"]).await;
             sleep_ms(10).await;
-            inject(&world, faults);
+            world.inject(faults);
             let one = take(&queue(&client)).await;
             ledger.took(&world, &one);
             let two = take(&queue(&client)).await;
@@ -120,7 +109,7 @@ fn two_consumers_survive_every_cut_of_one() {
             consuming.abort();
             let _ = consuming.await;
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(300, 0), "{enumeration:?}");
@@ -134,7 +123,7 @@ fn a_taker_that_waits_survives_every_cut() {
         run(async {
             let world = world();
             let (client, other) = (world.client(CUT).await, world.client(OTHER).await);
-            inject(&world, faults);
+            world.inject(faults);
             let taker = {
                 let queue = queue(&client);
                 spawn(async move { queue.take().await })
@@ -145,7 +134,7 @@ fn a_taker_that_waits_survives_every_cut() {
             item.ack().await.expect("the lease is held");
             assert_eq!(queue(&other).length().await, Ok(0));
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(300, 0), "{enumeration:?}");
@@ -162,7 +151,7 @@ fn an_ack_and_a_return_survive_every_pair_of_cuts() {
             put_all(&queue(&other), &["a", "b"]).await;
             let (one, two) = (take(&queue(&client)).await, take(&queue(&client)).await);
             sleep_ms(10).await;
-            inject(&world, faults);
+            world.inject(faults);
             one.ack().await.expect("the lease is held");
             two.give_back().await.expect("the lease can be deleted");
             let item = take(&queue(&other)).await;
@@ -170,7 +159,7 @@ fn an_ack_and_a_return_survive_every_pair_of_cuts() {
             item.ack().await.expect("the lease is held");
             assert_eq!(queue(&other).length().await, Ok(0), "\n{}", world.trace());
             check_clean(&world, &[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(30, 200), "{enumeration:?}");

@@ -7,7 +7,7 @@ use zk_tests::scene::{granted, hold, spawn, start_waiting};
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, HOLDER, OTHER, contender, inject, ran};
+use crate::{CONTENDER, HOLDER, OTHER, contender};
 
 async fn writer(world: &World) -> (Client, WriteGuard) {
     let client = world.client(CONTENDER).await;
@@ -42,7 +42,7 @@ fn a_downgrade_survives_every_pair_of_cuts() {
         run(async {
             let world = World::new();
             let (client, guard) = writer(&world).await;
-            inject(&world, faults);
+            world.inject(faults);
             let reading = downgrade(&world, guard).await;
             reading.validate().await.expect("the lock is held");
             sleep_ms(1_500).await;
@@ -51,7 +51,7 @@ fn a_downgrade_survives_every_pair_of_cuts() {
             let released = reading.release().await.expect("its znode can be deleted");
             assert_eq!(released, Released::Released, "\n{}", world.trace());
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(24, 500), "{enumeration:?}");
@@ -65,13 +65,13 @@ fn a_writer_that_becomes_a_reader_survives_every_pair_of_cuts() {
         run(async {
             let world = World::new();
             let client = world.client(CONTENDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let guard = hold(&Writer::of(&client)).await;
             let reading = downgrade(&world, guard).await;
             let released = reading.release().await.expect("its znode can be deleted");
             assert_eq!(released, Released::Released, "\n{}", world.trace());
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(36, 500), "{enumeration:?}");
@@ -86,14 +86,14 @@ fn a_dropped_downgrade_survives_every_pair_of_cuts() {
             for after_ms in [0, 1, 200] {
                 let world = World::new();
                 let (client, guard) = writer(&world).await;
-                inject(&world, faults.clone());
+                world.inject(faults.clone());
                 let task = spawn(guard.downgrade());
                 sleep_ms(after_ms).await;
                 task.abort();
                 drop(task);
                 world.check_clean(&[&client]).await;
                 if after_ms == 200 {
-                    return ran(&world);
+                    return world.ran();
                 }
             }
             unreachable!("the last one returns")
@@ -108,7 +108,7 @@ async fn before_a_writer(faults: Vec<Fault>) -> Ran {
     let other = world.client(HOLDER).await;
     let token = guard.fencing_token();
     let waiter = start_waiting(&world, Writer::of(&other).acquire()).await;
-    inject(&world, faults);
+    world.inject(faults);
     let reading = downgrade(&world, guard).await;
     sleep_ms(1_500).await;
     assert!(!waiter.is_finished(), "a writer beside a reader\n{}", world.trace());
@@ -119,7 +119,7 @@ async fn before_a_writer(faults: Vec<Fault>) -> Ran {
     world.check_granted::<Writer>(&next);
     next.release().await.expect("its znode can be deleted");
     world.check_clean(&[&client, &other]).await;
-    ran(&world)
+    world.ran()
 }
 
 #[test]
@@ -135,7 +135,7 @@ async fn before_a_reader(faults: Vec<Fault>) -> Ran {
     let (other, third) = (world.client(HOLDER).await, world.client(OTHER).await);
     let waiter = start_waiting(&world, Reader::of(&other).acquire()).await;
     let last = start_waiting(&world, Writer::of(&third).acquire()).await;
-    inject(&world, faults);
+    world.inject(faults);
     let reading = downgrade(&world, guard).await;
     let beside = granted(waiter).await;
     world.check_granted::<Reader>(&beside);
@@ -148,7 +148,7 @@ async fn before_a_reader(faults: Vec<Fault>) -> Ran {
     world.check_granted::<Writer>(&next);
     next.release().await.expect("its znode can be deleted");
     world.check_clean(&[&client, &other, &third]).await;
-    ran(&world)
+    world.ran()
 }
 
 /// A writer is behind the reader, and must not get the lock together with it.

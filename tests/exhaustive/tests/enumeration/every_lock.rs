@@ -12,7 +12,7 @@ use zk_tests::scene::{granted, hold, holder, spawn};
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, HOLDER, NEXT, QUITTER, contender, inject, ran};
+use crate::{CONTENDER, HOLDER, NEXT, QUITTER, contender};
 
 for_each_lock! {
     #[test] locks: [acquire_and_release_survive_every_pair_of_cuts]
@@ -60,14 +60,14 @@ fn acquire_and_release_survive_every_pair_of_cuts<C: Case>() {
         run(async {
             let world = World::new();
             let client = world.client(CONTENDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let guard = hold(&C::of(&client)).await;
             assert_ne!(guard.state(), LockState::AtRisk, "\n{}", world.trace());
             check_held::<C>(&world, &guard).await;
             let released = guard.release().await.expect("its znode can be deleted");
             assert_eq!(released, Released::Released, "\n{}", world.trace());
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(36, 500), "{enumeration:?}");
@@ -114,12 +114,12 @@ fn waiting_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             let world = World::new();
             let client = world.client(CONTENDER).await;
             let (other, held) = holder::<H>(&world, HOLDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let lock = W::of(&client);
             hand_over::<H, W>(&world, held, &lock).await;
             world.check_clean(&[&client, &other]).await;
             assert_eq!(lock.stats().watches_missed, 0);
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(52, 1000), "{enumeration:?}");
@@ -133,7 +133,7 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             let world = World::new();
             let client = world.client(CONTENDER).await;
             let (other, held) = holder::<H>(&world, HOLDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let timed = W::of(&client).acquire().timeout(Duration::from_millis(700)).await;
             assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
             // The holder keeps the lock, and the place behind it becomes free.
@@ -143,7 +143,7 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             assert_eq!(world.znodes().len(), 1, "an orphan\n{}", world.trace());
             held.release().await.expect("its znode can be deleted");
             world.check_clean(&[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     // A waiter for a lock without a queue sends few requests.
@@ -176,7 +176,7 @@ async fn impatient<H: Case, W: Case>(
     let world = World::new();
     let client = world.client(CONTENDER).await;
     let other = world.client(HOLDER).await;
-    inject(&world, faults);
+    world.inject(faults);
     match W::of(&client).acquire().timeout(Duration::from_millis(5)).await {
         Ok(guard) => drop(guard),
         Err(error) => {
@@ -192,7 +192,7 @@ async fn impatient<H: Case, W: Case>(
         next.release().await.expect("its znode can be deleted");
     }
     world.check_clean(&[&client, &other]).await;
-    ran(&world)
+    world.ran()
 }
 
 fn release_survives_every_pair_of_cuts_and_spares_the_next_holder<H: Case, W: Case>() {
@@ -231,7 +231,7 @@ async fn release_under<H: Case, W: Case>(
     };
     let releasing = async {
         sleep_ms(10).await;
-        inject(&world, faults);
+        world.inject(faults);
         if by_call {
             let released = guard.release().await;
             assert_eq!(released, Ok(Released::Released), "\n{}", world.trace());
@@ -243,7 +243,7 @@ async fn release_under<H: Case, W: Case>(
     world.check_clean(&[&client, &other]).await;
     let is_alive = client.session_id().is_some_and(|id| world.server.sessions().contains(&id));
     assert!(is_alive, "it was no expiry\n{}", world.trace());
-    ran(&world)
+    world.ran()
 }
 
 /// The cuts affect either connection. A failure of the holder must neither let the contender in too
@@ -256,11 +256,11 @@ fn hand_over_survives_every_pair_of_cuts_of_either_side<H: Case, W: Case>() {
             let world = World::new();
             let client = world.client(CONTENDER).await;
             let other = world.client(HOLDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             let held = hold(&H::of(&other)).await;
             hand_over::<H, W>(&world, held, &W::of(&client)).await;
             world.check_clean(&[&client, &other]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(100, 5000), "{enumeration:?}");
@@ -274,10 +274,10 @@ fn hand_over_between_tasks_of_one_client_survives_every_pair_of_cuts<H: Case, W:
         run(async {
             let world = World::new();
             let (client, held) = holder::<H>(&world, CONTENDER).await;
-            inject(&world, faults);
+            world.inject(faults);
             hand_over::<H, W>(&world, held, &W::of(&client)).await;
             world.check_clean(&[&client]).await;
-            ran(&world)
+            world.ran()
         })
     });
     assert!(enumeration.is_complete(60, 1000), "{enumeration:?}");
@@ -302,7 +302,7 @@ async fn behind_others<C: Case>(faults: Vec<Fault>, gives_up: bool) -> Ran {
     }
     let waits = spawn(C::Rival::of(&next).acquire().into_future());
     world.until("the next has a place", |_| world.contenders().len() == places).await;
-    inject(&world, faults);
+    world.inject(faults);
 
     let lock = C::of(&client);
     let waiting = async {
@@ -331,7 +331,7 @@ async fn behind_others<C: Case>(faults: Vec<Fault>, gives_up: bool) -> Ran {
     assert_eq!(quits.await.expect("an acquire does not panic").is_err(), gives_up);
     world.check_clean(&[&client, &other, &quitter, &next]).await;
     assert_eq!(lock.stats().watches_missed, 0);
-    ran(&world)
+    world.ran()
 }
 
 fn acquire_behind_two_survives_every_pair_of_cuts<C: Case<Kind: Queued>>() {

@@ -12,8 +12,7 @@ mod shipped;
 mod transaction;
 
 use zk_recipes::SessionId;
-use zk_tests::world::{Ran, World, run};
-use zk_testserver::Fault;
+use zk_tests::world::session_of_first;
 
 const CONTENDER: u64 = 1;
 const HOLDER: u64 = 2;
@@ -23,15 +22,5 @@ const QUITTER: u64 = 5;
 
 /// Returns the session of the contender, which is the same in every world.
 fn contender() -> Option<SessionId> {
-    run(async { World::new().client(CONTENDER).await.session_id() })
-}
-
-fn inject(world: &World, faults: Vec<Fault>) {
-    for fault in faults {
-        world.server.inject(fault);
-    }
-}
-
-fn ran(world: &World) -> Ran {
-    Ran { left: world.server.pending_faults().len(), trace: world.trace() }
+    Some(session_of_first(CONTENDER))
 }

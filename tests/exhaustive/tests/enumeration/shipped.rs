@@ -14,7 +14,7 @@ use zk_tests::world::{Enumeration, Ran, World, run, run_within, sleep_ms};
 use zk_testserver::Fault;
 
 use crate::every_lock::is_side;
-use crate::{CONTENDER, HOLDER, NEXT, contender, inject, ran};
+use crate::{CONTENDER, HOLDER, NEXT, contender};
 
 for_each_lock! {
     #[test] pairs: [
@@ -59,13 +59,13 @@ async fn hand_over<H: Case, W: Case>(faults: Vec<Fault>, begin: Begin) -> Ran {
     let (other, next) = (world.client(HOLDER).await, world.client(NEXT).await);
     let held = H::shipped(&other).acquire().await.expect("the lock is free");
     if begin == Begin::Claim {
-        inject(&world, faults.clone());
+        world.inject(faults.clone());
     }
     let waiting = spawn(W::shipped(&client).acquire().into_future());
     let behind = spawn(W::shipped(&next).acquire().into_future());
     if begin != Begin::Claim {
         sleep_ms(STEADY_MS).await;
-        inject(&world, faults);
+        world.inject(faults);
     }
     let [first_holds, second_holds] = begin.holds();
     sleep_ms(first_holds).await;
@@ -116,7 +116,7 @@ async fn finish(world: &World, clients: &[&Client]) -> Ran {
     for client in clients {
         assert_eq!(client.status().lapses, 0, "\n{}", world.trace());
     }
-    ran(world)
+    world.ran()
 }
 
 /// The cuts affect all connections.
@@ -148,7 +148,7 @@ async fn downgrade(faults: Vec<Fault>) -> Ran {
     sleep_ms(100).await;
     let writer = spawn(Writer::shipped(&next).acquire().into_future());
     sleep_ms(STEADY_MS).await;
-    inject(&world, faults);
+    world.inject(faults);
     let reading = held.downgrade().await.expect("the lock is held");
     let beside = granted(reader).await;
     sleep_ms(9_000).await;

@@ -13,7 +13,7 @@ use zk_tests::scene::{holder, release};
 use zk_tests::world::{Enumeration, Ran, World, run, sleep_ms};
 use zk_testserver::Fault;
 
-use crate::{CONTENDER, contender, inject, ran};
+use crate::{CONTENDER, contender};
 
 for_each_lock! {
     #[test] queues: [a_transaction_under_every_pair_of_cuts_is_reported_as_it_was]
@@ -50,7 +50,7 @@ async fn transact<K: Queued>(
     guard: Guard<K>,
     faults: Vec<Fault>,
 ) -> (Ran, Option<Outcome>) {
-    inject(&world, faults);
+    world.inject(faults);
     let first = guard.transaction(effect()).await;
     // A late commit becomes visible with time, or with the next write.
     sleep_ms(1_000).await;
@@ -88,7 +88,7 @@ async fn transact<K: Queued>(
     assert_eq!(guard.state(), LockState::Held, "\n{}", world.trace());
     release(guard).await;
     world.check_clean(&[&client]).await;
-    (ran(&world), outcome)
+    (world.ran(), outcome)
 }
 
 /// How often each outcome was reported.
