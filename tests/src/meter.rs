@@ -144,25 +144,24 @@ impl Meter {
         self.total.add(change);
     }
 
-    fn sent(&self, bytes: usize, requests: &[i32]) {
+    /// Counts requests that were sent together. Fails if they exceed the pace.
+    fn sent(&self, bytes: usize, requests: &[i32]) -> Result<(), String> {
         self.add(|counted| {
             counted.sent += bytes as u64;
             counted.requests += requests.len() as u64;
         });
-        let Some(pace) = self.pace else { return };
+        let Some(pace) = self.pace else { return Ok(()) };
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         own.count(requests);
         if own.in_second <= pace.per_second && own.in_minute <= pace.per_minute {
-            return;
+            return Ok(());
         }
         let (second, minute) = (own.in_second, own.in_minute);
         let ops: Vec<_> = own.ops.iter().map(|(op, count)| (OpCode(*op), *count)).collect();
-        // The mutex is unlocked before the panic, so that the counts can still be read.
-        drop(own);
-        panic!(
+        Err(format!(
             "a client spins: {second} requests within a second, {minute} within a minute, allowed \
              are {pace:?}; in this minute: {ops:?}"
-        );
+        ))
     }
 }
 
@@ -248,7 +247,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
                 .filter(|op| !matches!(OpCode(*op), OpCode::PING | OpCode::AUTH))
                 .collect();
             self.unanswered.extend(&ops);
-            self.meter.sent(length, &ops);
+            let sent = self.meter.sent(length, &ops);
+            sent.unwrap_or_else(|excess| panic!("{excess}"));
         }
         written
     }
@@ -308,8 +308,6 @@ impl<const HEAD: usize> Frames<HEAD> {
 
 #[cfg(test)]
 mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use super::{Frames, Meter, Pace, REQUEST_HEAD, Total};
 
     fn frame(op: i32, body: usize) -> Vec<u8> {
@@ -330,28 +328,22 @@ mod tests {
         }
     }
 
-    /// Returns the panic message of a client that sends these requests.
-    fn refusal(meter: &Meter, requests: &[i32]) -> String {
-        let panic = catch_unwind(AssertUnwindSafe(|| meter.sent(10, requests)));
-        *panic.unwrap_err().downcast().expect("a message with figures")
-    }
-
     #[tokio::test(start_paused = true)]
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     async fn a_pace_is_one_of_each_second_and_of_each_minute() {
         let meter = Meter::new(Pace { per_second: 3, per_minute: 7 }, Total::default());
         for _ in 0..2 {
-            meter.sent(30, &[8, 8, 8]);
+            meter.sent(30, &[8, 8, 8]).unwrap();
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
-        meter.sent(10, &[8]);
-        let told = refusal(&meter, &[8]);
+        meter.sent(10, &[8]).unwrap();
+        let told = meter.sent(10, &[8]).unwrap_err();
         assert!(told.contains("spins: 2 requests within a second, 8 within a minute"), "{told}");
         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-        meter.sent(30, &[8, 8, 8]);
+        meter.sent(30, &[8, 8, 8]).unwrap();
         assert_eq!((meter.counted().requests, meter.counted().sent), (11, 110));
         // The fourth request within a second is too much, although the minute allows it.
-        let told = refusal(&meter, &[8]);
+        let told = meter.sent(10, &[8]).unwrap_err();
         assert!(told.contains("spins: 4 requests within a second, 4 within a minute"), "{told}");
     }
 }

@@ -365,7 +365,8 @@ pub async fn sleep_ms(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }
 
-/// Runs a future on a paused clock. A panic of a background task fails the run too.
+/// Runs a future on a paused clock. A panic of a background task fails the run too. A test that
+/// panics on purpose calls `resume_unwind`, which is not counted and prints nothing.
 ///
 /// # Panics
 ///
@@ -381,7 +382,7 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 /// If the run takes more than `patience`, or a task has panicked.
 pub fn run_within<T>(patience: Duration, future: impl Future<Output = T>) -> T {
     count_panics();
-    forget_panics();
+    PANICS.set(0);
     let output = runtime().block_on(async {
         tokio::time::timeout(patience, future).await.expect("the run hangs, in virtual time")
     });
@@ -401,11 +402,6 @@ pub fn runtime() -> tokio::runtime::Runtime {
 thread_local! {
     /// The number of panics on this thread, which runs all tasks of its run.
     static PANICS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Resets the count of panics, because the test has caused them on purpose.
-pub fn forget_panics() {
-    PANICS.set(0);
 }
 
 fn count_panics() {
