@@ -1,17 +1,22 @@
+import java.util.Collection;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 import org.apache.curator.retry.RetryNTimes;
 
 /**
- * Curator's side of a counter or of barriers that it shares with this project.
+ * Curator's side of a counter, of barriers, or of a lock to be revoked, which it shares with this
+ * project.
  *
- * <p>{@code CuratorCoordination HOST:PORT PATH shared-count|atomic-long|prepare|barriers TIMES};
- * what is not expected ends it with a failure.
+ * <p>{@code CuratorCoordination HOST:PORT PATH WHAT TIMES}, where WHAT is a case below; what is not
+ * expected ends it with a failure.
  */
 public final class CuratorCoordination {
     private static final int PATIENCE_MS = 40_000;
@@ -39,6 +44,8 @@ public final class CuratorCoordination {
                     new DistributedBarrier(client, path + "/ours-" + number).removeBarrier();
                 }
                 break;
+            case "hold": hold(client, path, times); break;
+            case "ask": ask(client, path, times); break;
             default: throw new AssertionError(arguments[2]);
         }
         client.close();
@@ -62,6 +69,34 @@ public final class CuratorCoordination {
                 new DistributedAtomicLong(client, path, new RetryNTimes(1_000, 2));
         for (int added = 0; added < times; added++) {
             check(count.increment().succeeded(), "not added");
+        }
+    }
+
+    /** Holds the lock until somebody asks for it, again and again. */
+    private static void hold(CuratorFramework client, String path, int times) throws Exception {
+        InterProcessMutex mutex = new InterProcessMutex(client, path);
+        for (int held = 0; held < times; held++) {
+            CountDownLatch asked = new CountDownLatch(1);
+            mutex.makeRevocable(forLock -> asked.countDown());
+            check(mutex.acquire(PATIENCE_MS, TimeUnit.MILLISECONDS), "not acquired");
+            check(asked.await(PATIENCE_MS, TimeUnit.MILLISECONDS), "not asked");
+            mutex.release();
+        }
+    }
+
+    /** Asks each holder for the lock, once. */
+    private static void ask(CuratorFramework client, String path, int times) throws Exception {
+        InterProcessMutex mutex = new InterProcessMutex(client, path);
+        String last = "";
+        for (int asked = 0; asked < times; ) {
+            Collection<String> holders = mutex.getParticipantNodes();
+            for (String holder : holders) {
+                if (!holder.equals(last)) {
+                    last = holder;
+                    Revoker.attemptRevoke(client, holder);
+                    asked++;
+                }
+            }
         }
     }
 

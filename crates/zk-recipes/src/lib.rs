@@ -96,7 +96,7 @@ pub use crate::{
         Absence, Ending, Group, GroupBuilder, GroupChange, GroupError, GroupWatch, Member,
         Membership, MembershipState,
     },
-    guard::{FencingToken, Guard, LockStatus, Run, TransactionError},
+    guard::{FencingToken, Guard, LockStatus, Run, TransactionError, request_revocation},
     holder::{AcquireLevel, Holder, Level, TryAcquireLevel},
     lock::contender::Contender,
     lock::phase::{Phase, Phases},

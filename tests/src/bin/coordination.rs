@@ -1,15 +1,18 @@
-//! Our side of a counter or of barriers that other clients share.
+//! Our side of a counter, of barriers, or of a lock to be revoked, which other clients share.
 //!
 //! ```text
 //! coordination SERVER:PORT PATH decimal|32|64 TIMES [SUM]   adds 1 so often, or checks the sum
-//! coordination SERVER:PORT PATH prepare|barriers TIMES
+//! coordination SERVER:PORT PATH prepare|barriers|hold|ask TIMES
 //! ```
 //!
 //! If something unexpected happens, the process reports it on standard error and fails.
+#![expect(clippy::disallowed_methods, reason = "a process under test lives in real time")]
 
 use std::error::Error;
+use std::time::Duration;
 
-use zk_recipes::{Barrier, Client, Counter, CounterFormat};
+use tokio::time::{sleep, timeout};
+use zk_recipes::{Barrier, Client, Counter, CounterFormat, FairLock, request_revocation};
 use zk_tests::wait::PATIENCE;
 
 #[tokio::main(flavor = "current_thread")]
@@ -27,6 +30,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             }
         }
         ("barriers", _) => barriers(&client, path, times).await?,
+        ("hold", _) => hold(&client, path, times).await?,
+        ("ask", _) => ask(&client, path, times).await?,
         (format, sum) => {
             let format = match format {
                 "decimal" => CounterFormat::Decimal,
@@ -65,3 +70,33 @@ async fn barriers(client: &Client, path: &str, times: u32) -> Result<(), Box<dyn
     }
     Ok(())
 }
+
+/// Holds the lock until somebody asks for it, again and again.
+async fn hold(client: &Client, path: &str, times: u32) -> Result<(), Box<dyn Error>> {
+    let lock = FairLock::new(client, path)?;
+    for _ in 0..times {
+        let guard = lock.acquire().timeout(PATIENCE).await?;
+        timeout(PATIENCE, guard.revocation_requested()).await?;
+        guard.release().await?;
+    }
+    Ok(())
+}
+
+/// Asks so many holders for the lock, each until it has released it: Curator misses a request that
+/// is written right after the create of its znode, because it does not watch the znode yet.
+async fn ask(client: &Client, path: &str, times: u32) -> Result<(), Box<dyn Error>> {
+    let lock = FairLock::new(client, path)?;
+    let mut asked = 0;
+    while asked < times {
+        let holders = lock.contenders().await?;
+        let Some(holder) = holders.first() else { continue };
+        while request_revocation(client, &holder.path).await? {
+            sleep(ASK_INTERVAL).await;
+        }
+        asked += 1;
+    }
+    Ok(())
+}
+
+/// Time between two requests to the same holder.
+const ASK_INTERVAL: Duration = Duration::from_millis(10);

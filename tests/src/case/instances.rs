@@ -88,9 +88,14 @@ macro_rules! __set {
     (fifo_pairs [$case:ident $(behind $holder:ident)?, fifo] $attribute:tt $tests:tt) => {
         $crate::__set! { pairs [$case $(behind $holder)?, fifo] $attribute $tests }
     };
-    // This arm skips lines that are not in the set: a line with `behind` adds a pair but no case,
-    // and some sets exclude some forms.
-    ($set:ident $line:tt $attribute:tt $tests:tt) => {};
+    // These arms skip the lines that are not in the set: a line with `behind` adds a pair but no
+    // case, and some sets exclude some forms.
+    (locks $line:tt $attribute:tt $tests:tt) => {};
+    (fifos $line:tt $attribute:tt $tests:tt) => {};
+    (fifo_pairs $line:tt $attribute:tt $tests:tt) => {};
+    ($set:ident $line:tt $attribute:tt $tests:tt) => {
+        compile_error!(concat!("there is no set `", stringify!($set), "`"));
+    };
 }
 
 #[doc(hidden)]

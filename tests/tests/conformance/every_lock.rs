@@ -8,7 +8,7 @@ use std::time::Duration;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
     Acl, Client, FailedAction, LockError, LockState, LostReason, Multi, Outcome, Permissions,
-    Phase, Released, Version,
+    Phase, Released, Version, request_revocation,
 };
 use zk_session::recipe::Session;
 use zk_session::{CreateMode, CreateOptions, ErrorCode};
@@ -49,6 +49,7 @@ for_each_lock! {
         a_lost_reply_leaves_no_ghost,
     ]
     #[tokio::test] queue_pairs: [
+        a_holder_and_a_waiter_may_be_asked_for_the_lock,
         a_contender_that_gives_up_in_the_middle_is_passed_over,
         a_holder_that_may_not_be_read_is_waited_for,
         who_may_not_list_is_refused_and_nothing_is_left,
@@ -510,6 +511,29 @@ async fn a_lost_reply_leaves_no_ghost<H: Case, W: Case>() {
         waiter.guard().await.release().await.unwrap();
         until_znodes::<W>(&other, 0).await;
     }
+}
+
+async fn a_holder_and_a_waiter_may_be_asked_for_the_lock<H: Case, W: Case>()
+where
+    H::Kind: Queued,
+    W::Kind: Queued,
+{
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let holder = acquire(&H::of(&other)).await;
+    let waiter = Waiter::queue(&W::of(&client)).await;
+    let (queue, _) = znodes::<W>(&client).await;
+    assert_eq!(queue.len(), 2, "{queue:?}");
+    for path in &queue {
+        assert_eq!(request_revocation(&client, path).await, Ok(true));
+    }
+    soon("the request", holder.revocation_requested()).await;
+    assert_eq!(holder.release().await, Ok(Released::Released));
+    let guard = waiter.guard().await;
+    soon("the request", guard.revocation_requested()).await;
+    let path = guard.path().to_owned();
+    assert_eq!(guard.release().await, Ok(Released::Released));
+    assert_eq!(request_revocation(&client, &path).await, Ok(false), "it is gone");
 }
 
 async fn contenders_are_served_in_the_order_of_their_znodes<H: Case, W: Case>() {

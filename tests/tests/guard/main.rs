@@ -5,5 +5,6 @@ mod at_risk;
 mod contenders;
 mod kinds;
 mod phases;
+mod revocation;
 mod stats;
 mod status;

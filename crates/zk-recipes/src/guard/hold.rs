@@ -13,6 +13,7 @@ use tracing::debug;
 use zk_session::recipe::{Operation, Session};
 use zk_session::{Client, OpError, SessionId, SessionState, Zxid};
 
+use super::revocation::Revocation;
 use crate::engine::feed::Feed;
 use crate::engine::watchdog::Watchdog;
 use crate::lock::error::{LockError, LostReason};
@@ -48,6 +49,7 @@ pub(crate) struct Hold {
     /// The lock was held with a lease at some time. Until then, a lock at risk is not given up.
     was_held: AtomicBool,
     lost: Arc<watch::Sender<Option<LostReason>>>,
+    pub(super) revocation: Arc<Revocation>,
     pub(super) terms: Terms,
 }
 
@@ -100,12 +102,14 @@ impl Hold {
             proven_on: AtomicU64::new(held.connection),
             was_held: AtomicBool::new(false),
             lost: Arc::new(watch::Sender::new(None)),
+            revocation: Arc::default(),
             terms,
         }
     }
 
     /// Returns the same lock, held by another znode. Tasks that wait for the loss of one hold are
-    /// notified of the loss of the other.
+    /// notified of the loss of the other. A request to revoke the old znode does not concern the new
+    /// one.
     pub(super) fn with_znode(&self, path: ByteString, znode: Znode, connection: u64) -> Self {
         Self {
             path,
@@ -116,6 +120,7 @@ impl Hold {
             session: self.session,
             lapses: self.lapses,
             lost: Arc::clone(&self.lost),
+            revocation: Arc::default(),
             terms: self.terms.clone(),
         }
     }
@@ -229,6 +234,17 @@ impl Hold {
         }
         // If all holders share one name, the check also accepts the znode of another holder.
         self.seen(verdicts.next())
+    }
+
+    /// Takes note of the data of our own znode. Returns whether this is a reply to its read.
+    pub(super) fn note_data(&self, read: &Result<Response, OpError>) -> bool {
+        match read {
+            Ok(Response::GetData(found)) if self.is_own(found) => {
+                self.revocation.found(found.data.as_ref());
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Evaluates a read of our own znode.

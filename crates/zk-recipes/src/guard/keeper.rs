@@ -57,6 +57,7 @@ pub(crate) fn start<K: Recipe>(
         own_watch,
         watches: WatchNumbers::after(own_watch),
         watch_at: own_watch.is_none().then(|| now + WATCH_AFTER),
+        knows_data: false,
         needs_proof: false,
         granted_on,
         since: now,
@@ -80,6 +81,9 @@ struct Keeper<K: Recipe> {
     watches: WatchNumbers,
     /// When to read and watch our own znode.
     watch_at: Option<Time>,
+    /// The data of our own znode was read, and is watched since then, so that no request to revoke
+    /// the lock is missed.
+    knows_data: bool,
     /// The connection is new, and nothing has proven the lock on it yet.
     needs_proof: bool,
     /// The connection on which the lock was granted.
@@ -222,12 +226,21 @@ impl<K: Recipe> Keeper<K> {
     /// Runs until the owner sends a command, or the lock is lost.
     async fn watch<R>(&mut self, commands: &mut oneshot::Receiver<Command<R>>) -> End<R> {
         let mut losses = self.hold.losses();
+        let revocation = Arc::clone(&self.hold.revocation);
         loop {
             let until = self.watch_at.into_iter().chain(self.next_look()).min();
             let event = tokio::select! {
                 biased;
                 command = &mut *commands => return End::from(command),
                 _ = losses.wait_for(Option::is_some) => return End::Lost,
+                () = revocation.interest(), if !self.knows_data => {
+                    // Every pending flight reads the znode.
+                    if self.feed.pending.is_none() {
+                        self.watch_at = None;
+                        self.submit();
+                    }
+                    continue;
+                }
                 event = self.feed.next(until) => event,
             };
             match event {
@@ -313,7 +326,7 @@ impl<K: Recipe> Keeper<K> {
         if kind == EventType::NODE_DELETED {
             self.hold.lose(LostReason::ZnodeDeleted);
         } else {
-            // A change of the data does not matter, but it has used up the watch.
+            // The new data may request a revocation. Besides, the event has used up the watch.
             self.submit();
         }
     }
@@ -321,6 +334,7 @@ impl<K: Recipe> Keeper<K> {
     /// Evaluates the reply to [`submit`](Self::submit): a proof, or the read alone.
     fn replied(&mut self, reply: Reply) {
         let is_proof = reply.results.len() > 1;
+        self.knows_data |= reply.results.last().is_some_and(|read| self.hold.note_data(read));
         let seen = self.hold.seen(reply.results.last().cloned().map(replayable));
         if is_proof {
             let proof = self.hold.proven::<K>(reply.results);
@@ -390,6 +404,7 @@ impl<K: Recipe> Keeper<K> {
                 K::Change::settle(&mut self.removal, &znode);
                 // The watch was on the old znode, which is gone.
                 self.own_watch = None;
+                self.knows_data = false;
                 self.needs_proof = false;
                 self.granted_on = connection;
                 self.watch_at = Some(self.feed.lane.now() + WATCH_AFTER);

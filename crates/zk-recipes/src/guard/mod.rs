@@ -3,6 +3,7 @@
 mod hold;
 mod keeper;
 mod removal;
+mod revocation;
 mod run;
 mod status;
 mod token;
@@ -27,6 +28,7 @@ use crate::lock::recipe::ChangeRequest;
 use crate::lock::state::LockState;
 use crate::machine::{FailedAction, Failure, PAUSE, Replay};
 
+pub use self::revocation::request_revocation;
 pub use self::run::Run;
 pub use self::status::LockStatus;
 pub use self::token::FencingToken;
@@ -68,8 +70,8 @@ pub(crate) use self::removal::{
 ///
 /// `K` is the kind of the lock. It decides which additional methods the guard has:
 /// [`fencing_token`](Self::fencing_token) if the lock excludes all other contenders,
-/// [`transaction`](Self::transaction) if its contenders form a queue, and
-/// [`downgrade`](Self::downgrade) if it is a [`WriteGuard`](crate::WriteGuard).
+/// [`transaction`](Self::transaction) and [`revocation_requested`](Self::revocation_requested) if its
+/// contenders form a queue, and [`downgrade`](Self::downgrade) if it is a [`WriteGuard`](crate::WriteGuard).
 #[must_use = "a dropped guard releases the lock"]
 pub struct Guard<K: Kind = Fair> {
     hold: Arc<Hold>,
@@ -367,6 +369,24 @@ impl<K: Queued> Guard<K> {
         multi: Multi,
     ) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send {
         transaction::begin(&self.hold, multi)
+    }
+}
+
+impl<K: Queued> Guard<K> {
+    /// Waits until somebody asks for the lock, by [`request_revocation`] or Curator's `Revoker`.
+    /// Nothing happens to the lock: the holder decides whether to finish early, and to release it.
+    ///
+    /// A request that was written while this contender still waited for the lock is reported too.
+    /// Completes immediately if the lock was asked for before. After the guard was lost, released or
+    /// dropped, or changed into another one, the future never completes.
+    ///
+    /// The first call costs a read of the contender znode, unless it was read already. After a
+    /// **connection loss**, the znode is read again, so no request is missed. If the access control
+    /// list denies READ, no request is ever reported.
+    ///
+    /// **Cancel safe.** Any number of tasks can wait.
+    pub fn revocation_requested(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.hold.revocation.requested()
     }
 }
 
