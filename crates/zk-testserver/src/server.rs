@@ -223,7 +223,9 @@ impl Server {
     /// [`poll_transmit`](Self::poll_transmit) next. Returns `None` if nothing is scheduled.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        Some(self.next_timeout()?.max(self.paused_until))
+        // A paused server does nothing before the end of its pause, and then takes the frames that
+        // have arrived meanwhile, even if nothing else is scheduled.
+        if self.paused_until.is_zero() { self.next_timeout() } else { Some(self.paused_until) }
     }
 
     fn next_timeout(&self) -> Option<Duration> {

@@ -1,21 +1,24 @@
 //! The right of a process to be listed as a member, for as long as it wants to.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use zk_session::Client;
 use zk_session::recipe::Session;
+use zk_session::{Client, Time};
 
 use super::error::GroupError;
 use super::keeper::{News, Over, Wanted, start};
 use super::machine::presence::{Fate, MemberProfile};
 use super::state::{Absence, Ending, MembershipState};
 use crate::engine::drive::before;
+use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::lock::outcome::Released;
+use crate::machine::Interrupted;
 
 /// A member of a group, as the process that it stands for sees it.
 ///
@@ -43,14 +46,14 @@ impl Membership {
         data: Bytes,
     ) -> Result<Self, GroupError> {
         let deadline = timeout.map(|timeout| client.now() + timeout);
-        let slot = before(client, deadline, Session::of(client).reserve_slot()).await?;
+        let slot = in_time(client, deadline, Session::of(client).reserve_slot()).await?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the membership is dropped with it, and leaves.
         let seen = MembershipState::Rejoining(Absence::SessionEnded);
         let mut membership = Self { client: client.clone(), profile, timeout, wanted, news, seen };
         let joined = membership.news.wait_for(|news| news.state().is_some());
-        let news = before(client, deadline, joined).await?.map(|news| news.clone());
+        let news = in_time(client, deadline, joined).await?.map(|news| news.clone());
         let path = || membership.profile.path.to_string();
         match news {
             Ok(News::Present(_)) => {
@@ -127,7 +130,7 @@ impl Membership {
         let mut news = self.news.clone();
         let is_settled =
             |news: &News| news.settled().map_or(true, |settled| settled.generation >= own);
-        let settled = before(&self.client, deadline, news.wait_for(is_settled)).await?;
+        let settled = in_time(&self.client, deadline, news.wait_for(is_settled)).await?;
         let Ok(news) = settled else { return Err(GroupError::Ended(Ending::ClientStopped)) };
         let settled = news.settled().map_err(GroupError::Ended)?;
         match &settled.refusal {
@@ -151,7 +154,7 @@ impl Membership {
         let deadline = timeout.map(|timeout| client.now() + timeout);
         drop(wanted);
         let over = news.wait_for(|news| matches!(news, News::Over(_)));
-        let Ok(news) = before(&client, deadline, over).await? else {
+        let Ok(news) = in_time(&client, deadline, over).await? else {
             return Err(GroupError::Ended(Ending::ClientStopped));
         };
         match &*news {
@@ -166,6 +169,16 @@ impl Membership {
     pub fn path(&self) -> &str {
         &self.profile.path
     }
+}
+
+/// Waits for a future until the deadline passes, even if the runtime of the client is not driven, or
+/// until the client stops.
+async fn in_time<T>(
+    client: &Client,
+    deadline: Option<Time>,
+    future: impl Future<Output = T>,
+) -> Result<T, Interrupted> {
+    limited(client, deadline, || Interrupted::TimedOut, before(client, deadline, future)).await
 }
 
 impl fmt::Debug for Membership {

@@ -15,6 +15,7 @@ use super::member::Member;
 use super::membership::Membership;
 use super::watch::GroupWatch;
 use crate::engine::drive::run;
+use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
@@ -148,21 +149,8 @@ impl Group {
         let (client, directory) = (self.client.clone(), self.options.directory.clone());
         let deadline = self.deadline();
         async move {
-            let operations = vec![list(&directory, None)];
-            let mut listing = ReadAll::new(operations, FailedAction::List, &directory);
-            let listed = run(&client, &mut listing, deadline).await??.pop().flatten();
-            let Some(Response::GetChildren(names)) = listed else { return Ok(Vec::new()) };
-            let mut names: Vec<_> = names.into_iter().collect();
-            names.sort();
-            let reads = names.iter().map(|name| read(child(&directory, name), None)).collect();
-            let mut reading = ReadAll::new(reads, FailedAction::ReadChild, &directory);
-            let found = run(&client, &mut reading, deadline).await??;
-            let members = names.iter().zip(found).filter_map(|(name, found)| match found {
-                Some(Response::GetData(found)) => Member::new(name, found),
-                // If the znode does not exist, the member has left since the list was read.
-                Some(_) | None => None,
-            });
-            Ok(members.collect())
+            let reading = read_members(&client, &directory, deadline);
+            limited(&client, deadline, || RecipeError::TimedOut, reading).await
         }
     }
 
@@ -179,6 +167,27 @@ impl Group {
     fn deadline(&self) -> Option<Time> {
         self.options.timeout.map(|timeout| self.client.now() + timeout)
     }
+}
+
+async fn read_members(
+    client: &Client,
+    directory: &ByteString,
+    deadline: Option<Time>,
+) -> Result<Vec<Member>, RecipeError> {
+    let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
+    let listed = run(client, &mut listing, deadline).await??.pop().flatten();
+    let Some(Response::GetChildren(names)) = listed else { return Ok(Vec::new()) };
+    let mut names: Vec<_> = names.into_iter().collect();
+    names.sort();
+    let reads = names.iter().map(|name| read(child(directory, name), None)).collect();
+    let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);
+    let found = run(client, &mut reading, deadline).await??;
+    let members = names.iter().zip(found).filter_map(|(name, found)| match found {
+        Some(Response::GetData(found)) => Member::new(name, found),
+        // If the znode does not exist, the member has left since the list was read.
+        Some(_) | None => None,
+    });
+    Ok(members.collect())
 }
 
 impl GroupBuilder {

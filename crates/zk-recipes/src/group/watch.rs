@@ -11,6 +11,7 @@ use super::change::GroupChange;
 use super::machine::roster::Roster;
 use crate::engine::drive::{Caller, drive};
 use crate::engine::feed::Feed;
+use crate::engine::limited::limited;
 use crate::error::RecipeError;
 
 /// The changes of a group, beginning with a [`Joined`](GroupChange::Joined) for each present
@@ -31,6 +32,7 @@ use crate::error::RecipeError;
 ///
 /// A watch keeps the client's session open.
 pub struct GroupWatch {
+    client: Client,
     feed: Feed,
     roster: Roster,
 }
@@ -38,7 +40,8 @@ pub struct GroupWatch {
 impl GroupWatch {
     pub(super) fn new(client: &Client, directory: &ByteString, watches_data: bool) -> Self {
         let feed = Feed::new(Session::of(client).lane());
-        Self { feed, roster: Roster::new(directory.clone(), watches_data) }
+        let roster = Roster::new(directory.clone(), watches_data);
+        Self { client: client.clone(), feed, roster }
     }
 
     /// Waits for the next change.
@@ -68,7 +71,9 @@ impl GroupWatch {
     }
 
     async fn next_before(&mut self, deadline: Option<Time>) -> Result<GroupChange, RecipeError> {
-        Ok(drive(&mut self.feed, &mut self.roster, &mut Caller { deadline }).await??)
+        let Self { client, feed, roster } = self;
+        let next = async { Ok(drive(feed, roster, &mut Caller { deadline }).await??) };
+        limited(client, deadline, || RecipeError::TimedOut, next).await
     }
 }
 

@@ -21,6 +21,8 @@ use super::layout::ItemName;
 use super::leased::Leased;
 use super::machine::look::Look;
 use crate::engine::drive::{pause, run};
+use crate::engine::limited::limited;
+use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
 use crate::guard::Guard;
 use crate::machine::{FailedAction, ReadAll, read, spread};
@@ -70,7 +72,11 @@ impl IntoFuture for Take {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { take(&self.core, self.deadline).await })
+        let Self { core, deadline } = self;
+        Box::pin(async move {
+            let late = || RecipeError::TimedOut.into();
+            limited(&core.client, deadline, late, take(&core, deadline)).await
+        })
     }
 }
 
@@ -225,10 +231,10 @@ async fn lease(
 ) -> Result<Option<Leased>, WorkQueueError> {
     let layout = &core.layout;
     let lock = ExclusiveLock::builder(&core.client, &layout.lease(item))
-        .map_err(crate::error::RecipeError::Config)?
+        .map_err(RecipeError::Config)?
         .acl(layout.acl.clone())
         .build()
-        .map_err(crate::error::RecipeError::Config)?;
+        .map_err(RecipeError::Config)?;
     let mut acquire = lock.acquire();
     if let Some(deadline) = deadline {
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));

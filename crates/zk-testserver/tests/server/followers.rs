@@ -176,6 +176,17 @@ async fn a_paused_server_expires_sessions_before_it_processes_requests() {
     }
 }
 
+/// The request arrives during the pause. Nothing else is due for seconds after the pause: the next
+/// deadline is the expiry of a session.
+#[tokio::test(start_paused = true)]
+async fn a_paused_server_processes_requests_as_soon_as_its_pause_ends() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    server.pause(SECOND);
+    client.ok(&exists("/", false)).await;
+    assert_eq!(server.requests()[0].at, SECOND);
+}
+
 #[tokio::test(start_paused = true)]
 async fn requests_processed_after_a_pause_across_the_cut_do_not_renew_the_session() {
     let (server, mut client, _other) = scene().await;

@@ -3,6 +3,10 @@
 //!
 //! The servers and the observer, which is an ordinary client, share one runtime. These tests run in
 //! real time, but do not depend on the speed of the machine: only failures wait for a timeout.
+//!
+//! The tests of this file are those of locks. The module `coordination` tests the other recipes.
+
+mod coordination;
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};

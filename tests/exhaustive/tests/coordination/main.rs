@@ -1,0 +1,16 @@
+//! Recipes without a lock, and the work queue, in the two worlds in which `outages` and `crowd` test
+//! locks: outages of every length, and crowds on one connection. Every option has its default.
+//!
+//! After each outage, the following must be true: nothing was lost and nothing was applied twice;
+//! streams have delivered the current state; the calls that waited have completed within a second
+//! after their clients had reconnected; the clients have sent few requests; nothing is left behind.
+
+#![expect(clippy::indexing_slicing, reason = "clients are known by their numbers")]
+
+mod barriers;
+mod crowds;
+mod double_barriers;
+mod groups;
+mod outage;
+mod values;
+mod work_queues;
