@@ -73,7 +73,9 @@ async fn survive(plan: Plan, opening: Opening) -> Worst {
             Ok(()) => {}
             // The session has ended before its client could know whether the barrier was opened.
             // The barrier is closed, so it was not, because no other client closes it.
-            Err(RecipeError::SessionExpired) if plan.may_expire() && opening == Opening::During => {
+            Err(RecipeError::SessionExpired)
+                if outage.has_expired(OWNER) && opening == Opening::During =>
+            {
                 assert!(waits.iter().all(|wait| wait.is_pending()), "{plan:?}: closed");
                 owned.open().await.expect("it can be opened");
                 cause = now();

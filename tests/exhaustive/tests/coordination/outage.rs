@@ -113,6 +113,11 @@ pub(crate) struct Call<T> {
 }
 
 impl<T> Call<T> {
+    /// Returns the client that has made the call.
+    pub(crate) fn client(&self) -> usize {
+        self.client
+    }
+
     /// Returns whether the call has not completed.
     pub(crate) fn is_pending(&self) -> bool {
         !self.task.is_finished()
@@ -218,6 +223,11 @@ impl Outage {
         let plan = self.plan;
         assert!(late <= LATE_MAX, "{plan:?}: {what}, {late:?} late\n{}", self.world.trace());
         (output, at)
+    }
+
+    /// Returns whether the session of a client has expired during the outage.
+    pub(crate) fn has_expired(&self, client: usize) -> bool {
+        session(&self.clients[client]) != self.sessions[client]
     }
 
     /// Returns when all clients could go on.
