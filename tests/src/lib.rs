@@ -1,4 +1,4 @@
-//! The test harness that the suites of this package share.
+//! The test harness that the suites share.
 
 pub mod cancel;
 pub mod capture;
@@ -9,6 +9,7 @@ pub mod grants;
 pub mod lock;
 pub mod lockstep;
 pub mod meter;
+pub mod outage;
 pub mod proxy;
 pub mod random;
 pub mod referee;

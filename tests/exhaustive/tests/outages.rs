@@ -18,6 +18,7 @@ use zk_recipes::{Client, Guard, LockError, LockState, LockStatus, Released, Sess
 use zk_session::SessionId;
 use zk_tests::case::{Case, LOCK, number};
 use zk_tests::for_each_lock;
+use zk_tests::outage::{EXPIRED_SECONDS, LEASE_SECONDS, SECONDS, Way};
 use zk_tests::scene::{session, spawn};
 use zk_tests::world::{World, run_within, sleep_ms};
 
@@ -44,28 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(75);
 const RUN_MAX: Duration = Duration::from_secs(300);
 /// Time after a short outage within which the guard of the holder must be `Held` again.
 const RESUMED_MS: u64 = 3_000;
-
-/// Lengths of outages. They cover these ranges: below the interval of the renewing writes (1.5 s);
-/// below the time after which a client leaves a silent server (9.5 s); below the lease (19 to 21 s
-/// remain at any time), and as long as an election may take; between the lease and the session
-/// timeout (30 s); above the session timeout; above the time after which a client gives up its
-/// session (60 s).
-const SECONDS: [u64; 7] = [1, 5, 12, 16, 23, 45, 90];
-/// The longest outage that a guard with a lease certainly survives.
-const SURVIVED_SECONDS: u64 = 16;
-/// After an outage of this length or more, every session has expired.
-const EXPIRED_SECONDS: u64 = 45;
-
-/// Kind of an outage.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Way {
-    /// Connections end, and new ones are refused.
-    Refused,
-    /// The server is paused: it accepts connections, and sends nothing.
-    Silent,
-    /// The network drops all packets, and attempts to connect are pending.
-    BlackHole,
-}
 
 /// What the holder does in the middle of the outage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -302,14 +281,7 @@ async fn survive<H: Case, W: Case>(plan: Plan) -> Worst {
     };
     let outage = Duration::from_secs(plan.seconds);
     scene.world.server.clear_requests();
-    match plan.way {
-        Way::Refused => {
-            scene.world.server.refuse_for(outage);
-            scene.world.server.disconnect_all();
-        }
-        Way::Silent => scene.world.server.pause(outage),
-        Way::BlackHole => scene.world.black_hole(outage),
-    }
+    plan.way.begin(&scene.world, outage);
     let begun = now();
     while begun.elapsed() < outage / 2 {
         scene.step(STEP_MS, true).await;
@@ -328,7 +300,7 @@ async fn survive<H: Case, W: Case>(plan: Plan) -> Worst {
         scene.step(STEP_MS, true).await;
     }
     if let Some(held) = held {
-        if plan.seconds > SURVIVED_SECONDS {
+        if plan.seconds > LEASE_SECONDS {
             let state = held.state();
             assert!(matches!(state, LockState::Lost(_)), "{plan:?}: {state:?}");
             scene.serve_all().await;
@@ -388,7 +360,7 @@ impl<W: Case> Scene<W> {
 }
 
 fn a_lock_goes_on_after_an_outage_of_any_length<H: Case, W: Case>() {
-    for way in [Way::Refused, Way::Silent, Way::BlackHole] {
+    for way in Way::ALL {
         let mut table = BTreeMap::new();
         for seconds in SECONDS {
             for fate in [Fate::Keeps, Fate::Releases, Fate::Drops, Fate::Closes] {

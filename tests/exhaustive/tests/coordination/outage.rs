@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zk_recipes::{Client, SessionId, SessionState};
+use zk_tests::outage::{EXPIRED_SECONDS, LEASE_SECONDS, SECONDS, Way};
 use zk_tests::scene::{session, spawn};
 use zk_tests::world::{World, run_within, sleep_ms};
 
@@ -23,27 +24,6 @@ const RUN_MAX: Duration = Duration::from_secs(400);
 /// Time after which clients need nothing but heartbeats, or renewing writes if they have a lease.
 const STEADY_MS: u64 = 40_000;
 
-/// Lengths of outages: the same as those of the suite `outages`, which lists the ranges that they
-/// cover.
-const SECONDS: [u64; 7] = [1, 5, 12, 16, 23, 45, 90];
-/// The longest outage that a lease certainly survives.
-const LEASE_SECONDS: u64 = 16;
-/// After an outage of this length or more, every session has expired. After one that is longer than
-/// [`LEASE_SECONDS`], a session may have: a client without a lease sends a ping every 10 s, and may
-/// need some seconds to reconnect.
-const EXPIRED_SECONDS: u64 = 45;
-
-/// Kind of an outage.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Way {
-    /// Connections end, and new ones are refused.
-    Refused,
-    /// The server is paused: it accepts connections, and sends nothing.
-    Silent,
-    /// The network drops all packets, and attempts to connect are pending.
-    BlackHole,
-}
-
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) seconds: u64,
@@ -51,7 +31,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Returns whether sessions may expire, and leases may be lost, during the outage.
+    /// Returns whether sessions may expire, and leases may be lost, during the outage. A session may
+    /// expire before its timeout: a client without a lease sends a ping only every 10 s, and may need
+    /// some seconds to reconnect.
     pub(crate) fn may_expire(self) -> bool {
         self.seconds > LEASE_SECONDS
     }
@@ -75,7 +57,7 @@ pub(crate) fn for_each_outage<F: Future<Output = Worst>>(
     requests_max: u64,
     scenario: impl Fn(Plan) -> F,
 ) {
-    for way in [Way::Refused, Way::Silent, Way::BlackHole] {
+    for way in Way::ALL {
         let mut table: BTreeMap<u64, Worst> = BTreeMap::new();
         for seconds in SECONDS {
             let plan = Plan { seconds, way };
@@ -180,14 +162,7 @@ impl Outage {
         self.sent_before = self.world.traffic().requests;
         self.begun = now();
         let length = self.length();
-        match self.plan.way {
-            Way::Refused => {
-                self.world.server.refuse_for(length);
-                self.world.server.disconnect_all();
-            }
-            Way::Silent => self.world.server.pause(length),
-            Way::BlackHole => self.world.black_hole(length),
-        }
+        self.plan.way.begin(&self.world, length);
     }
 
     /// Waits for the middle of the outage.
