@@ -1,5 +1,6 @@
-//! Recipes without a lock, and the work queue, in the two worlds in which `outages` and `crowd` test
-//! locks: outages of every length, and crowds on one connection. Every option has its default.
+//! Recipes without a lock, locks that are made of other locks, and the work queue, in the two worlds in
+//! which `outages` and `crowd` test the other locks: outages of every length, and crowds on one
+//! connection. Every option has its default.
 //!
 //! After each outage, the following must be true: nothing was lost and nothing was applied twice;
 //! streams have delivered the current state; the calls that waited have completed within a second
@@ -11,6 +12,7 @@ mod barriers;
 mod crowds;
 mod double_barriers;
 mod groups;
+mod locks;
 mod outage;
 mod values;
 mod work_queues;
