@@ -216,6 +216,8 @@ impl Server {
         match reply.lines().find_map(|line| line.strip_prefix("Mode: "))? {
             "leader" => Some(Role::Leader),
             "follower" => Some(Role::Follower),
+            // It has no quorum, so it serves nothing that counts.
+            "read-only" => None,
             other => panic!("server {} is a {other}", self.number),
         }
     }

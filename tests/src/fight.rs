@@ -217,7 +217,7 @@ async fn children(fixture: &Fixture, path: &str) -> Vec<String> {
     match fixture.observer.get_children(path).await {
         Ok(names) => names.iter().map(ToString::to_string).collect(),
         // Servers delete empty containers.
-        Err(OpError::Server(ErrorCode::NO_NODE)) => Vec::new(),
+        Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => Vec::new(),
         Err(error) => panic!("cannot list {path}: {error}"),
     }
 }

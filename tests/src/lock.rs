@@ -46,7 +46,7 @@ pub async fn znodes<C: Case>(client: &Client) -> (Vec<String>, Watcher) {
             Ok((names, watcher)) => {
                 return (names.iter().map(|name| format!("{LOCK}/{name}")).collect(), watcher);
             }
-            Err(OpError::Server(ErrorCode::NO_NODE)) => {}
+            Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
             Err(error) => panic!("cannot list {LOCK}: {error}"),
         }
         let (stat, watcher) = client.exists_and_watch(LOCK).await.expect("the znode may be read");

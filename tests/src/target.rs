@@ -4,11 +4,16 @@
 //! variable, each test starts its own in-process server on loopback TCP. If the ensemble cannot be
 //! reached, every test fails with that reason.
 //!
+//! If the variable [`LAG`] is set, the in-process server is an ensemble whose followers lag, and the
+//! clients of a fixture take turns with its members. A test that lacks a sync, which fails on a real
+//! ensemble now and then, fails there almost always.
+//!
 //! The ensemble should grant short session timeouts (`tickTime=500`), because tests of expiry wait
 //! for the timeout that it grants.
 
 use std::env;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -17,6 +22,7 @@ use zk_session::{Client, ClientBuilder, ConnectString, ErrorCode, Host, OpError}
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
+use crate::wait::PATIENCE;
 
 /// Session timeout of clients that must not expire. It is the longest timeout that servers with a
 /// tick of half a second grant, so that no session expires because the machine is busy.
@@ -28,11 +34,16 @@ pub const SHORT_SESSION: Duration = Duration::from_secs(2);
 /// Credentials with which the cleanup removes znodes that a test has protected.
 pub const CREDENTIALS: &str = "conformance:secret";
 
+/// The environment variable with the lag in milliseconds of the followers of the in-process server.
+pub const LAG: &str = "ZK_LAG_MS";
+
 /// The servers under test.
 #[derive(Debug)]
 pub struct Target {
     hosts: String,
     in_process: Option<TestServer>,
+    /// How many hosts were chosen for clients.
+    chosen: AtomicUsize,
 }
 
 impl Target {
@@ -45,14 +56,25 @@ impl Target {
         match env::var("ZK_CONNECT") {
             Ok(hosts) => {
                 assert!(!hosts.contains('/'), "ZK_CONNECT={hosts}: name hosts, without a chroot");
-                Self { hosts, in_process: None }
+                Self { hosts, in_process: None, chosen: AtomicUsize::new(0) }
             }
             Err(_) => {
                 let tick = Duration::from_millis(500);
-                let config = ServerConfig::default().tick(tick).extended_types(true);
+                let mut config = ServerConfig::default().tick(tick).extended_types(true);
+                let mut members = 0..1;
+                if let Some(lag) = lag() {
+                    // The leader does not lag, so it has no clients.
+                    members = 1..4;
+                    config = config.members(members.end).lag(lag);
+                }
                 let server = TestServer::start(config);
-                let address = server.listen("127.0.0.1:0").await.expect("a free loopback port");
-                Self { hosts: address.to_string(), in_process: Some(server) }
+                let mut hosts = Vec::new();
+                for member in members {
+                    let address = server.member(member).listen("127.0.0.1:0").await;
+                    hosts.push(address.expect("a free loopback port").to_string());
+                }
+                let (hosts, in_process) = (hosts.join(","), Some(server));
+                Self { hosts, in_process, chosen: AtomicUsize::new(0) }
             }
         }
     }
@@ -60,6 +82,18 @@ impl Target {
     /// Returns the servers as a connect string.
     pub fn hosts(&self) -> &str {
         &self.hosts
+    }
+
+    /// Returns the servers for the next client. Clients of an ensemble choose among all servers.
+    /// In-process, none of the servers can fail, and the clients take turns with them, so that two
+    /// clients in succession are never on the same one of three.
+    fn next_hosts(&self) -> &str {
+        if self.is_external() {
+            return &self.hosts;
+        }
+        let all = self.hosts.split(',');
+        let turn = self.chosen.fetch_add(1, Ordering::Relaxed);
+        all.cycle().nth(turn).unwrap_or(&self.hosts)
     }
 
     /// Returns true for an ensemble, which other tests may use at the same time.
@@ -99,12 +133,19 @@ impl Target {
     }
 
     async fn client(&self) -> Client {
-        let builder = Client::builder(&self.hosts).session_timeout(LONG_SESSION);
+        let builder = Client::builder(self.next_hosts()).session_timeout(LONG_SESSION);
         // The error message must show only what is wrong with the target.
         builder.connect().await.unwrap_or_else(|error| {
             panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
         })
     }
+}
+
+/// Returns the lag that the environment asks for.
+fn lag() -> Option<Duration> {
+    let lag = env::var(LAG).ok()?;
+    let ms = lag.parse().unwrap_or_else(|error| panic!("{LAG}={lag}: {error}"));
+    Some(Duration::from_millis(ms))
 }
 
 /// Returns the address of a server if it accepts connections. A server that is down must not fail a
@@ -153,7 +194,7 @@ impl Fixture {
 
     /// Returns the builder of a client whose root is the chroot.
     pub fn builder(&self) -> ClientBuilder {
-        self.builder_at(self.target.hosts())
+        self.builder_at(self.target.next_hosts())
     }
 
     /// Returns the builder of a client whose root is the chroot, with other hosts, such as a proxy.
@@ -244,15 +285,29 @@ impl Drop for Fixture {
     }
 }
 
-/// Removes a znode and everything below it, level by level.
+/// Removes a znode and everything below it. If the connection is lost, it begins again: the servers
+/// of an ensemble may still be returning from the last fault of a test.
 ///
 /// # Errors
 ///
-/// A server refuses the removal, unless the reason is that the znode is gone.
+/// A server refuses the removal, unless the reason is that the znode is gone, or connections are
+/// lost for too long.
 pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
+    let deadline = client.now() + PATIENCE;
+    loop {
+        match remove_levels(client, path).await {
+            Err(OpError::ConnectionLoss { .. } | OpError::SessionExpired { .. })
+                if client.now() < deadline => {}
+            removed => return removed,
+        }
+    }
+}
+
+/// Removes a znode and everything below it, level by level.
+async fn remove_levels(client: &Client, path: &str) -> Result<(), OpError> {
     loop {
         let children = match client.get_children(path).await {
-            Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
+            Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => return Ok(()),
             children => children?,
         };
         let deletes: Vec<_> = children
@@ -261,17 +316,17 @@ pub async fn remove(client: &Client, path: &str) -> Result<(), OpError> {
             .collect();
         for (name, delete) in deletes {
             match delete.await {
-                Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => {}
-                Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {
-                    Box::pin(remove(client, &format!("{path}/{name}"))).await?;
+                Ok(()) | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
+                Err(OpError::Server { code: ErrorCode::NOT_EMPTY, .. }) => {
+                    Box::pin(remove_levels(client, &format!("{path}/{name}"))).await?;
                 }
                 Err(error) => return Err(error),
             }
         }
         match client.delete(path, None).await {
-            Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
+            Ok(()) | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => return Ok(()),
             // A session that had not ended yet created another znode after the list.
-            Err(OpError::Server(ErrorCode::NOT_EMPTY)) => {}
+            Err(OpError::Server { code: ErrorCode::NOT_EMPTY, .. }) => {}
             Err(error) => return Err(error),
         }
     }

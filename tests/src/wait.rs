@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use zk_session::{Client, EventType, SessionState, Status, WatchedEvent, Watcher};
+use zk_session::{
+    Client, EventType, SessionState, Status, WatchItem, WatchStream, WatchedEvent, Watcher,
+};
 
 /// A time longer than any step of a test takes on the slowest machine. Only failures wait for so
 /// long.
@@ -39,6 +41,40 @@ pub async fn event(watcher: &mut Watcher) -> WatchedEvent {
 /// As for [`event`].
 pub async fn kind(watcher: &mut Watcher) -> EventType {
     event(watcher).await.kind
+}
+
+/// Waits for the next item of a stream.
+///
+/// # Panics
+///
+/// If no item arrives, or the stream ends.
+pub async fn item(stream: &mut WatchStream) -> WatchItem {
+    let path = stream.path().to_owned();
+    soon(&format!("an item of {path}"), stream.next()).await.expect("the session lives on")
+}
+
+/// Waits for the next item of a stream, which is an event. Returns its type and path.
+///
+/// # Panics
+///
+/// As for [`item`], or if it is a gap.
+pub async fn change(stream: &mut WatchStream) -> (EventType, String) {
+    let item = item(stream).await;
+    let WatchItem::Event(event) = item else {
+        panic!("{} yields {item:?}, not an event", stream.path())
+    };
+    (event.kind, event.path.to_string())
+}
+
+/// Asserts that a stream has no item. Events precede replies, so after a round trip every past event
+/// has arrived.
+///
+/// # Panics
+///
+/// If the stream has an item or has ended.
+pub async fn assert_idle(client: &Client, stream: &mut WatchStream) {
+    client.sync("/").await.expect("the connection holds");
+    assert_eq!(stream.try_next(), Ok(None), "{}", stream.path());
 }
 
 /// Returns the value of a future if it is ready now, and otherwise `None`.

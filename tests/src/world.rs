@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, Lease, RwLock};
 use zk_session::SESSION_TIMEOUT_DEFAULT;
 use zk_session::recipe::Session;
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig, TestServer, Until};
+use zk_testserver::{Action, At, Fault, Filter, Outcome, ServerConfig, TestServer, Until};
 
 use crate::case::{Case, LOCK, marks, number};
 use crate::meter::{Counted, Meter, Pace, Total};
@@ -166,7 +166,12 @@ impl World {
 
     /// Returns what an [`Enumeration`] has to know of a run that has ended.
     pub fn ran(&self) -> Ran {
-        Ran { left: self.server.pending_faults().len(), trace: self.trace() }
+        let requests = self.server.requests();
+        Ran {
+            left: self.server.pending_faults().len(),
+            held: requests.iter().filter(|request| request.outcome == Outcome::Held).count(),
+            trace: std::env::var_os(ENUMERATION_RUN).map(|_| self.trace()),
+        }
     }
 
     /// Waits, in virtual time, until a condition holds.
@@ -460,6 +465,9 @@ fn with_and_without_refusal(at: &At, actions: &[Action]) -> Vec<Fault> {
     faults
 }
 
+/// The variable of the environment that chooses the run to print.
+const ENUMERATION_RUN: &str = "ENUMERATION_RUN";
+
 /// A scenario. It injects the faults when it is ready for them, runs to its end, and returns the
 /// number of faults that have not fired, and a trace.
 pub type Scenario<'a> = &'a dyn Fn(Vec<Fault>) -> Ran;
@@ -469,15 +477,18 @@ pub type Scenario<'a> = &'a dyn Fn(Vec<Fault>) -> Ran;
 pub struct Ran {
     /// Number of faults that have not fired.
     pub left: usize,
-    /// The requests that the server has received.
-    pub trace: String,
+    /// Number of writes whose commit a fault has delayed.
+    held: usize,
+    /// The requests that the server has received, if `ENUMERATION_RUN` chooses a run.
+    trace: Option<String>,
 }
 
 /// All single cuts and all pairs of cuts of one scenario.
 ///
 /// The position of the second cut of a pair is counted in the run that the first cut has changed,
 /// so replays are cut too. If no cut fires at a position, the position is beyond the end of the
-/// run.
+/// run. A late commit of a request that commits nothing is a cut after it, so it is run only once
+/// at a position, which shows this, and does not count.
 #[derive(Debug)]
 pub struct Enumeration {
     name: String,
@@ -501,7 +512,7 @@ impl Enumeration {
     /// If `ENUMERATION_RUN` has no number.
     pub fn new(name: impl Into<String>, session: Option<SessionId>) -> Self {
         let name = name.into();
-        let only = std::env::var("ENUMERATION_RUN").ok().and_then(|text| {
+        let only = std::env::var(ENUMERATION_RUN).ok().and_then(|text| {
             let (wanted, number) = text.split_once(':')?;
             (wanted == name).then(|| number.parse().expect("a number behind the colon"))
         });
@@ -538,10 +549,7 @@ impl Enumeration {
     pub fn run(&mut self, scenario: Scenario<'_>) {
         for cuts in [cuts_at_request, cuts_at_event] {
             for nth in 0.. {
-                let fired: Vec<_> = cuts(self.session, nth)
-                    .into_iter()
-                    .filter(|first| self.fires(vec![first.clone()], scenario))
-                    .collect();
+                let fired = self.fired(None, cuts(self.session, nth), scenario);
                 self.singles += fired.len();
                 if fired.is_empty() {
                     break;
@@ -574,10 +582,7 @@ impl Enumeration {
             for nth in start.. {
                 let mut seconds = cuts(self.session, nth);
                 seconds.retain(|second| self.pairs_refuse || second.refuse_for.is_none());
-                let fired = seconds
-                    .into_iter()
-                    .filter(|second| self.fires(vec![first.clone(), second.clone()], scenario))
-                    .count();
+                let fired = self.fired(Some(first), seconds, scenario).len();
                 self.pairs += fired;
                 if fired == 0 {
                     break;
@@ -586,25 +591,72 @@ impl Enumeration {
         }
     }
 
-    fn fires(&mut self, faults: Vec<Fault>, scenario: Scenario<'_>) -> bool {
-        self.runs += 1;
-        let label = format!("{}:{} {faults:?}", self.name, self.runs);
-        let on_failure = Label(&label);
-        let ran = scenario(faults);
-        std::mem::forget(on_failure);
-        if self.only == Some(self.runs) {
-            eprintln!("{label}\n{}", ran.trace);
+    /// Runs the scenario with each of these cuts at the same position, behind the first cut if there
+    /// is one. Returns those that have fired and differ from each other.
+    fn fired(
+        &mut self,
+        first: Option<&Fault>,
+        cuts: Vec<Fault>,
+        scenario: Scenario<'_>,
+    ) -> Vec<Fault> {
+        let is_late = |cut: &Fault| matches!(cut.action, Action::LateCommit(_));
+        let late_first = usize::from(first.is_some_and(is_late));
+        let mut fired = Vec::new();
+        let mut commits_nothing = false;
+        for cut in cuts {
+            if is_late(&cut) && commits_nothing {
+                continue;
+            }
+            let ran = self.ran(first.into_iter().chain([&cut]).cloned().collect(), scenario);
+            if ran.left > 0 {
+                continue;
+            }
+            if is_late(&cut) && ran.held == late_first {
+                commits_nothing = true;
+                continue;
+            }
+            fired.push(cut);
         }
-        ran.left == 0
+        fired
+    }
+
+    fn ran(&mut self, faults: Vec<Fault>, scenario: Scenario<'_>) -> Ran {
+        self.runs += 1;
+        let on_failure = Label { name: &self.name, number: self.runs, faults: faults.clone() };
+        let ran = scenario(faults);
+        if self.only == Some(self.runs)
+            && let Some(trace) = &ran.trace
+        {
+            eprintln!("{}\n{trace}", on_failure.text());
+        }
+        on_failure.forget();
+        ran
     }
 }
 
 /// Prints the run when it is dropped, which happens if the run has failed.
-struct Label<'a>(&'a str);
+struct Label<'a> {
+    name: &'a str,
+    number: usize,
+    faults: Vec<Fault>,
+}
+
+impl Label<'_> {
+    fn text(&self) -> String {
+        format!("{}:{} {:?}", self.name, self.number, self.faults)
+    }
+
+    /// The run has not failed.
+    fn forget(mut self) {
+        self.faults = Vec::new();
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Label<'_> {
     fn drop(&mut self) {
-        let (number, _) = self.0.split_once(' ').unwrap_or((self.0, ""));
-        eprintln!("failed: {}\nits number: ENUMERATION_RUN={number}", self.0);
+        // The name may contain spaces.
+        let number = format!("{}:{}", self.name, self.number);
+        eprintln!("failed: {}\nits number: ENUMERATION_RUN='{number}'", self.text());
     }
 }

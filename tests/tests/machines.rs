@@ -49,11 +49,11 @@ fn at(ms: u64) -> Time {
 }
 
 fn reply(connection: u64, results: Results) -> Input {
-    Input::Reply(Reply { session: Some(OURS), connection, results })
+    Input::Reply(Reply { session: Some(OURS), connection, results, refused: None })
 }
 
 fn refused<T>(code: ErrorCode) -> Result<T, OpError> {
-    Err(OpError::Server(code))
+    Err(OpError::server(code))
 }
 
 fn stat(owner: SessionId, czxid: Zxid) -> Stat {
@@ -207,7 +207,7 @@ fn a_watch_on_a_znode_of_somebody_else_does_not_stand_for_the_own_one() {
         assert_own_is_read_again(machine, step);
     }
     // The other session creates the znode while the attempt is queued, and the next list fails.
-    for list in [OpError::Server(ErrorCode::THROTTLED_OP), OpError::Server(ErrorCode(-999))] {
+    for list in [OpError::server(ErrorCode::THROTTLED_OP), OpError::server(ErrorCode(-999))] {
         let (mut machine, _) = claimed(&both);
         let step =
             machine.handle(view(1), reply(1, vec![found(THEIRS, Zxid(3)), found(OURS, CREATED)]));
@@ -328,7 +328,7 @@ fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
     let found = || vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone()))];
     let step = machine.handle(view(1), reply(1, found()));
     assert_eq!(ops(&step), [OpCode::SET_DATA]);
-    let lost = Err(OpError::ConnectionLoss(Outcome::Unknown));
+    let lost = Err(OpError::connection_loss(Outcome::Unknown));
     let step = machine.handle(view(1), reply(1, vec![lost]));
     assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
     let step = machine.handle(view(2), Input::Timer);

@@ -19,7 +19,7 @@
 //! - Types for numbers of the protocol ([`ErrorCode`], [`OpCode`], ...) accept any value: an
 //!   unknown number from a newer peer is data, not an error.
 //! - Bytes after a record are ignored, because newer peers append fields.
-//! - Buffers ([`bytes::Bytes`]) and text ([`bytestring::ByteString`]) are slices of the input. The
+//! - Buffers (`bytes::Bytes`) and text (`bytestring::ByteString`) are slices of the input. The
 //!   names in a list of children share one slice ([`NameList`]).
 //! - Requests that are known to harm a server cannot be expressed: a `check` exists only inside a
 //!   [`Multi`](Request::Multi), and only the modes that need a TTL have one ([`CreateMode`]).
@@ -49,6 +49,8 @@
 
 #[macro_use]
 mod macros;
+#[cfg(test)]
+mod messages;
 
 mod auth;
 mod connect;

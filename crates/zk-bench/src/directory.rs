@@ -37,7 +37,7 @@ pub(crate) async fn remove(client: &Client, path: &str) -> Outcome<()> {
 
 fn missing_is_fine(deleted: Result<(), OpError>) -> Outcome<()> {
     match deleted {
-        Ok(()) | Err(OpError::Server(ErrorCode::NO_NODE)) => Ok(()),
+        Ok(()) | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

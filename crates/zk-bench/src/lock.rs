@@ -20,7 +20,7 @@ const NAME: &str = "0123456789abcdef0123456789abcdef-lock-";
 const DATA_BYTES: usize = 32;
 
 pub(crate) async fn uncontended(options: &Options) -> Outcome<Report> {
-    let client = Client::connect(options.connect.as_str()).await?;
+    let client = options.client()?.connect().await?;
     let directory = directory::make(&client).await?;
     let lock = FairLock::new(&client, &format!("{directory}/lock"))?;
     cycles(&lock, options.warm_up()).await?;
@@ -109,7 +109,7 @@ struct Contest {
 }
 
 pub(crate) async fn contended(options: &Options) -> Outcome<Report> {
-    let client = Client::connect(options.connect.as_str()).await?;
+    let client = options.client()?.connect().await?;
     let directory = directory::make(&client).await?;
     let path = format!("{directory}/lock");
     let contest = Arc::new(Contest {
@@ -123,7 +123,7 @@ pub(crate) async fn contended(options: &Options) -> Outcome<Report> {
     });
     let mut contenders = JoinSet::new();
     for me in 1..=options.contenders {
-        let own = Client::connect(options.connect.as_str()).await?;
+        let own = options.client()?.connect().await?;
         contenders.spawn(contend(Arc::clone(&contest), own, path.clone(), me));
     }
     let timed = async {
@@ -200,8 +200,8 @@ async fn contend(
 }
 
 pub(crate) async fn try_busy(options: &Options) -> Outcome<Report> {
-    let holder = Client::connect(options.connect.as_str()).await?;
-    let client = Client::connect(options.connect.as_str()).await?;
+    let holder = options.client()?.connect().await?;
+    let client = options.client()?.connect().await?;
     let directory = directory::make(&holder).await?;
     let path = format!("{directory}/lock");
     let guard = FairLock::new(&holder, &path)?.acquire().await?;

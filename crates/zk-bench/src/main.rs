@@ -62,6 +62,10 @@ fn measure(options: &Options) -> Outcome<Report> {
     if options.floor {
         return floor(options);
     }
+    #[cfg(feature = "tls")]
+    if options.tls_ca.is_some() && !options.workload.supports_tls() {
+        return Err(format!("{} does not support --tls-ca", options.workload).into());
+    }
     let mut builder = match options.runtime {
         RuntimeKind::Current => tokio::runtime::Builder::new_current_thread(),
         RuntimeKind::Multi => tokio::runtime::Builder::new_multi_thread(),

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
+use zk_session::{Client, ClientBuilder};
+
+use crate::Outcome;
 
 /// What to measure, and how.
 #[derive(Clone, Debug, Parser)]
@@ -14,6 +17,11 @@ pub(crate) struct Options {
     /// The servers. The benchmark creates and removes znodes below /zk-bench-….
     #[arg(long, default_value = "127.0.0.1:2181")]
     pub(crate) connect: String,
+    /// Connect with TLS, and trust the CA in this file (PEM). The floor has no TLS, and the workloads
+    /// that count bytes refuse this option.
+    #[cfg(feature = "tls")]
+    #[arg(long, conflicts_with = "floor")]
+    pub(crate) tls_ca: Option<PathBuf>,
     /// Number of operations, hand-offs, waiters or watches; see the workload.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) n: Option<u64>,
@@ -83,6 +91,27 @@ pub(crate) enum Workload {
     Goals,
 }
 
+#[cfg(feature = "tls")]
+impl Workload {
+    /// Returns whether all connections of the workload can use TLS.
+    pub(crate) fn supports_tls(self) -> bool {
+        match self {
+            Self::LockUncontended
+            | Self::LockContended
+            | Self::TryBusy
+            | Self::GetPipelined
+            | Self::SetPipelined
+            | Self::CreatePipelined => true,
+            Self::IdleSessions
+            | Self::HeldLocks
+            | Self::ReconnectWatches
+            | Self::Queue
+            | Self::Codec
+            | Self::Goals => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Workload {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = self.to_possible_value();
@@ -124,6 +153,20 @@ impl Options {
             Some(n) => Limit::Count(n.div_ceil(10)),
             None => Limit::Until(Instant::now() + self.duration() / 10),
         }
+    }
+
+    /// Configures a client for the servers.
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unnecessary_wraps, reason = "a TLS transport can be refused")
+    )]
+    pub(crate) fn client(&self) -> Outcome<ClientBuilder> {
+        let builder = Client::builder(self.connect.as_str());
+        #[cfg(feature = "tls")]
+        if let Some(ca) = &self.tls_ca {
+            return Ok(builder.transport(zk_session::Tls::builder().ca_file(ca).build()?));
+        }
+        Ok(builder)
     }
 
     pub(crate) fn duration(&self) -> Duration {

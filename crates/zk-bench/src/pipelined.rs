@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
-    let client = Client::connect(options.connect.as_str()).await?;
+    let client = options.client()?.connect().await?;
     let directory = directory::make(&client).await?;
     let path = format!("{directory}/znode");
     client.create(&path, data(options)?, CreateMode::Ephemeral).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn run(options: &Options, kind: Kind) -> Outcome<Report> {
     let rate = meter.stop(tasks(options, kind, &client, &path, options.limit()).await?);
     // Closing the session deletes the many ephemerals that `create` leaves.
     client.close().await;
-    let client = Client::connect(options.connect.as_str()).await?;
+    let client = options.client()?.connect().await?;
     directory::remove(&client, &directory).await?;
     client.close().await;
     Ok(Report::new(options)

@@ -1,6 +1,5 @@
-//! Five contenders take turns with a fair lock. Run this example on an in-process server with
-//! `cargo run -p zk-recipes --example fair_lock`. To use a real ensemble, also set
-//! `ZK_CONNECT=host:port`.
+//! Five contenders take turns with a fair lock, on an in-process server or on those that
+//! `ZK_CONNECT=host:port` names: `cargo run -p zk-recipes --example fair_lock`.
 
 #![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "an example is a program")]
 
@@ -17,7 +16,7 @@ const WORK: Duration = Duration::from_millis(200);
 async fn main() -> Result<(), Box<dyn Error>> {
     let server = TestServer::start(ServerConfig::default());
     let (hosts, kind) = match std::env::var("ZK_CONNECT") {
-        Ok(hosts) => (hosts, "a real ensemble"),
+        Ok(hosts) => (hosts, "the servers"),
         Err(_) => (server.listen("127.0.0.1:0").await?.to_string(), "an in-process server"),
     };
     println!("{CONTENDERS} contenders, one lock (/locks/demo) on {kind} at {hosts}.");
@@ -26,7 +25,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut tasks = Vec::new();
     for number in 1..=CONTENDERS {
         // Each contender has its own session, as it would in a separate process.
-        let client = Client::connect(hosts.as_str()).await?;
+        let client = Client::builder(hosts.as_str()).connect_within(Duration::from_secs(5));
+        let client = client.connect().await.map_err(|error| error.to_string())?;
         let lock = FairLock::new(&client, "/locks/demo")?;
         tasks.push(tokio::spawn(contend(lock, number, start)));
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn consume(name: &str, queue: WorkQueue) -> Result<(), WorkQueueError> {
     loop {
         let item = match queue.take().timeout(IDLE).await {
-            Err(WorkQueueError::Recipe(RecipeError::TimedOut)) => return Ok(()),
+            Err(WorkQueueError::Recipe(RecipeError::TimedOut(_))) => return Ok(()),
             item => item?,
         };
         println!("{name} works on {:?}, priority {}", item.data(), item.priority());

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use jute_codec::ErrorCode;
+
 /// What a recipe asked a server to do.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -36,5 +38,23 @@ impl fmt::Display for FailedAction {
             Self::ReadChild => "read a child of",
             Self::Write => "write",
         })
+    }
+}
+
+/// Explains the codes whose names are not enough, behind a refusal.
+pub(crate) fn because(code: ErrorCode, path: &str) -> &'static str {
+    match code {
+        ErrorCode::NO_NODE if path == "/" => {
+            " (the chroot of the connect string does not exist on the servers; create it, or let \
+             `create_chroot` do that when a client connects)"
+        }
+        ErrorCode::NO_AUTH => {
+            " (the access control list of the znode, or of its parent, forbids it; check the `auth` \
+             of the client)"
+        }
+        ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
+            " (its parent is ephemeral, such as the znode of an exclusive lock)"
+        }
+        _ => "",
     }
 }

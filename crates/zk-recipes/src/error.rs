@@ -1,10 +1,12 @@
 //! Why a recipe could not do what its caller asked for. Locks have an error of their own.
 
-use jute_codec::ErrorCode;
+use jute_codec::{Acl, ErrorCode};
 use thiserror::Error;
-use zk_session::{ConfigError, OpError};
+use zk_session::{ConfigError, OpError, OptionDefect, PathDefect};
 
+use crate::action::because;
 use crate::machine::{FailedAction, Failure, Interrupted};
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a recipe that is not a lock could not do what its caller asked for.
 ///
@@ -13,16 +15,24 @@ use crate::machine::{FailedAction, Failure, Interrupted};
 #[non_exhaustive]
 pub enum RecipeError {
     /// The credentials were refused.
-    #[error("authentication failed")]
+    #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
+    /// The chroot of the connect string does not exist on the servers.
+    #[error("{}", OpError::ChrootMissing { chroot: chroot.clone(), path: path.clone() })]
+    ChrootMissing {
+        /// The path of the chroot on the servers.
+        chroot: String,
+        /// The path of the znode that could not be created, as the client sees it.
+        path: String,
+    },
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
     /// The client was closed.
-    #[error("client closed")]
+    #[error("the client is closed")]
     Closed,
     /// A server refused an operation that the recipe needs.
-    #[error("the server refused to {action} {path:?}: {code}")]
+    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .path))]
     Refused {
         /// The error code of the server.
         code: ErrorCode,
@@ -32,25 +42,49 @@ pub enum RecipeError {
         path: String,
     },
     /// The session expired during an operation that belongs to one session.
-    #[error("the session has expired")]
+    #[error(
+        "the session has expired during the operation, which belongs to one session; begin it again"
+    )]
     SessionExpired,
-    /// The deadline of the caller has passed.
-    #[error("timed out")]
-    TimedOut,
+    /// The deadline of the caller has passed. The value says what the call had seen.
+    #[error(transparent)]
+    TimedOut(Box<TimedOut>),
     /// A reply is longer than the client's limit for replies, or a request longer than its limit
     /// for requests.
-    #[error("a request or reply is too large: {0}")]
+    #[error("too large for the client: {0}")]
     TooLarge(OpError),
     /// An option is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
+/// Checks the path of a recipe, which must be a znode below the root. `option` says in the error what
+/// the path is for.
+pub(crate) fn check_path(option: &'static str, path: &str) -> Result<(), ConfigError> {
+    let defect = match zk_session::path::validate(path) {
+        Ok(()) if path == "/" => PathDefect::Root,
+        Err(OpError::InvalidPath { defect, .. }) => defect,
+        Ok(()) | Err(_) => return Ok(()),
+    };
+    Err(ConfigError::Path { option, path: path.to_owned(), defect })
+}
+
+/// Checks an access control list, which servers refuse if it is empty. `option` says in the error
+/// what the list is for.
+pub(crate) fn check_acl(option: &'static str, acl: &[Acl]) -> Result<(), ConfigError> {
+    if acl.is_empty() {
+        let value = "[]".to_owned();
+        return Err(ConfigError::Option { option, value, defect: OptionDefect::Empty });
+    }
+    Ok(())
+}
+
 impl From<Failure> for RecipeError {
     fn from(Failure { action, path, error }: Failure) -> Self {
-        match error.server_code() {
-            Some(code) => Self::Refused { code, action, path: path.to_string() },
-            None => Self::of_client(error),
+        match (error.server_code(), error) {
+            (_, OpError::ChrootMissing { chroot, path }) => Self::ChrootMissing { chroot, path },
+            (Some(code), _) => Self::Refused { code, action, path: path.to_string() },
+            (None, error) => Self::of_client(error),
         }
     }
 }
@@ -61,27 +95,44 @@ impl From<Interrupted> for RecipeError {
             Interrupted::AuthFailed => Self::AuthFailed,
             Interrupted::Closed => Self::Closed,
             Interrupted::Rejected(error) => Self::of_client(error),
-            Interrupted::TimedOut => Self::TimedOut,
+            Interrupted::TimedOut => Self::timed_out(),
         }
     }
 }
 
+impl MayTimeOut for RecipeError {
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
+    }
+}
+
 impl RecipeError {
+    /// Returns true if the deadline of the caller has passed.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut(_))
+    }
+
+    /// Creates a timeout that the engine completes before the caller sees it.
+    pub(crate) fn timed_out() -> Self {
+        Self::TimedOut(TimedOut::unexplained())
+    }
+
     /// Converts an error whose meaning does not depend on an action and a path.
     fn of_client(error: OpError) -> Self {
         match error {
             OpError::AuthFailed => Self::AuthFailed,
-            OpError::Closed(_) => Self::Closed,
-            OpError::RequestTooLarge { .. } | OpError::ResponseTooLarge(_) => Self::TooLarge(error),
-            OpError::SessionExpired(_) => Self::SessionExpired,
-            OpError::ConnectionLoss(_)
+            OpError::ChrootMissing { chroot, path } => Self::ChrootMissing { chroot, path },
+            OpError::Closed { .. } => Self::Closed,
+            OpError::RequestTooLarge { .. } | OpError::ResponseTooLarge { .. } => Self::TooLarge(error),
+            OpError::SessionExpired { .. } => Self::SessionExpired,
+            OpError::ConnectionLoss { .. }
             | OpError::InvalidPath { .. }
-            | OpError::QueueFull(_)
-            | OpError::Recalled
-            | OpError::Server(_)
-            | OpError::TimedOut(_)
-            | OpError::Undecodable(_)
-            | OpError::Unsupported
+            | OpError::QueueFull { .. }
+            | OpError::Recalled { .. }
+            | OpError::Server { .. }
+            | OpError::TimedOut { .. }
+            | OpError::Undecodable { .. }
+            | OpError::Unsupported { .. }
             // The enum may get new errors.
             | _ => Self::Client(error),
         }

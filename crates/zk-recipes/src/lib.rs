@@ -1,12 +1,54 @@
 //! ZooKeeper recipes for Rust services: cancel-safe, with explicit replay after connection loss.
 //!
-//! Start with [`FairLock`]. [`RwLock`], [`Semaphore`] and [`ExclusiveLock`] are its siblings, and
-//! an [`Election`] chooses a leader in the same way. [`Holder`], [`MultiLock`] and [`NamedLocks`]
-//! are built from locks. [`SharedValue`], [`Counter`], [`Barrier`], [`DoubleBarrier`], [`Group`] and
-//! [`WorkQueue`] coordinate without a lock.
+//! ```
+//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+//! # let hosts = server.listen("127.0.0.1:0").await?;
+//! use std::time::Duration;
+//! use zk_recipes::{Client, FairLock};
+//!
+//! let client = Client::connect(format!("{hosts}/app")).await?;
+//! let lock = FairLock::new(&client, "/locks/billing")?;
+//!
+//! let guard = lock.acquire().timeout(Duration::from_secs(30)).await?;
+//! // The work is stopped at its next `.await` when the lock is lost.
+//! guard.run(async { println!("fencing token {}", guard.fencing_token()) }).await?;
+//! guard.release().await?;
+//! client.close().await;
+//! # Ok(()) }
+//! ```
 //!
 //! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so
-//! that one dependency is enough; the rest are in [`zk_session`].
+//! that one dependency is enough; the rest are in the crate `zk_session`, which is re-exported too.
+//!
+//! # Recipes
+//!
+//! | for | there is |
+//! |---|---|
+//! | one holder at a time, in order of arrival | [`FairLock`] |
+//! | many readers or one writer | [`RwLock`] |
+//! | a limited number of holders | [`Semaphore`] |
+//! | work that only the first client should do | [`ExclusiveLock`] |
+//! | one leader among many candidates | [`Election`] |
+//! | nested acquires of one lock | [`Holder`] |
+//! | several locks together | [`MultiLock`] |
+//! | one lock for each order, user or file | [`NamedLocks`] |
+//! | data that clients compare and set | [`SharedValue`] |
+//! | a number to which each addition counts once | [`Counter`] |
+//! | tasks that wait until another one opens a barrier | [`Barrier`] |
+//! | participants that enter and leave together | [`DoubleBarrier`] |
+//! | knowing which processes take part | [`Group`] |
+//! | items that consumers lease | [`WorkQueue`] |
+//! | creating missing paths, deleting subtrees | [`Tree`] |
+//!
+//! # Items in the order in which you meet them
+//!
+//! 1. [`Client`] and [`ClientBuilder`] connect; [`ConnectError`] says why that failed.
+//! 2. [`LockBuilder`] has the options of a lock.
+//! 3. [`Acquire`] and [`TryAcquire`] are pending acquires, and [`Phases`] reports their progress.
+//! 4. [`Guard`] is a lock that is held, with its [`LockState`] and its [`FencingToken`].
+//! 5. [`LockError`] and [`LostReason`] say why a lock was not obtained, or is no longer held.
+//! 6. [`LockStats`] and [`Contender`] show what a lock is doing.
 //!
 //! # Promises
 //!
@@ -26,6 +68,7 @@
 //! passes replies and events of the client to the machines, and hands cleanup to the janitor of the
 //! session.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the engine"))]
 
 #[doc(hidden)]
@@ -35,14 +78,21 @@ mod action;
 mod error;
 mod exclusive;
 mod lock;
+#[cfg(all(test, feature = "tokio"))]
+mod messages;
 mod queue;
 mod rw;
+#[cfg(test)]
+mod samples;
 mod semaphore;
+mod timed_out;
 
 #[cfg(feature = "tokio")]
 mod acquire;
 #[cfg(feature = "tokio")]
 mod barrier;
+#[cfg(feature = "tokio")]
+mod cache;
 #[cfg(feature = "tokio")]
 mod counter;
 #[cfg(feature = "tokio")]
@@ -66,6 +116,8 @@ mod named;
 #[cfg(feature = "tokio")]
 mod shared_value;
 #[cfg(feature = "tokio")]
+mod tree;
+#[cfg(feature = "tokio")]
 mod work_queue;
 
 pub use crate::action::FailedAction;
@@ -73,12 +125,13 @@ pub use crate::error::RecipeError;
 pub use crate::lock::error::{LockError, LostReason, Stopped};
 pub use crate::lock::outcome::Released;
 pub use crate::lock::role::Role;
+pub use crate::timed_out::{LastSeen, Predecessor, TimedOut};
 
 #[doc(no_inline)]
 pub use zk_session;
 pub use zk_session::{
-    Acl, ConfigError, CreateMode, ErrorCode, Lease, OpError, Outcome, Permissions, SessionId, Stat,
-    Time, Version,
+    Acl, ConfigError, ConnectionFailure, CreateMode, ErrorCode, Id, Lease, OpError, Outcome,
+    Permissions, SessionId, Stat, Target, Time, Version,
 };
 
 #[cfg(feature = "tokio")]
@@ -86,9 +139,10 @@ pub use crate::{
     acquire::builder::LockBuilder,
     acquire::side::Side,
     acquire::{Acquire, Acquiring, TryAcquire},
-    barrier::{Barrier, BarrierWait, BarrierWaiting},
+    barrier::{Barrier, BarrierBuilder, BarrierWait, BarrierWaiting},
+    cache::{Cache, CacheBuilder, CacheError, CacheEvent, CacheStats, CachedNode},
     counter::{Counter, CounterBuilder, CounterChanges, CounterFormat},
-    double_barrier::{BarrierStep, DoubleBarrier, Inside},
+    double_barrier::{BarrierStep, DoubleBarrier, DoubleBarrierBuilder, Inside},
     election::{Election, ElectionNaming, Leader, Leaders, Leadership},
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
@@ -110,13 +164,21 @@ pub use crate::{
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
-    work_queue::{Leased, Put, Take, WorkQueue, WorkQueueBuilder, WorkQueueError},
+    tree::Tree,
+    work_queue::{Leased, Put, Take, TakeBatch, WorkQueue, WorkQueueBuilder, WorkQueueError},
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
     Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, Multi, MultiOutcome,
     SessionState, StateStream,
 };
+
+#[cfg(feature = "sasl-gssapi")]
+pub use zk_session::Gssapi;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+pub use zk_session::Sasl;
+#[cfg(feature = "tls")]
+pub use zk_session::{Tls, TlsBuilder};
 
 /// Kinds of locks, as types: what a [`Guard`] can do depends on its kind.
 #[cfg(feature = "tokio")]
@@ -149,6 +211,15 @@ pub mod machines {
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/getting-started.md")]
+    struct GettingStarted;
+    #[cfg(all(feature = "tls", feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+    #[doc = include_str!("../../../docs/security.md")]
+    struct Security;
+    #[doc = include_str!("../../../docs/fencing.md")]
+    struct Fencing;
+    #[doc = include_str!("../../../docs/logs.md")]
+    struct Logs;
     #[doc = include_str!("../../../docs/connection-loss.md")]
     struct ConnectionLoss;
     #[doc = include_str!("../../../docs/recipes/fair.md")]
@@ -173,6 +244,8 @@ mod pages {
     struct Election;
     #[doc = include_str!("../../../docs/recipes/group.md")]
     struct Groups;
+    #[doc = include_str!("../../../docs/recipes/cache.md")]
+    struct Caches;
     #[doc = include_str!("../../../docs/recipes/work_queue.md")]
     struct WorkQueue;
     #[doc = include_str!("../../../docs/guarantees.md")]

@@ -13,12 +13,18 @@ use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::clock::Clock;
 use crate::driver::ends::channels;
+use crate::driver::sasl::Sasl;
 use crate::driver::shared::Shared;
 use crate::driver::task::Driver;
+use crate::driver::thread;
 use crate::driver::transport::{Tcp, Transport};
 use crate::error::{ConfigError, ConnectError, OptionDefect};
-use crate::machine::{Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionState};
+use crate::machine::{
+    Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionState, SessionTicket,
+};
 use crate::random::SplitMix;
+use crate::time::NO_LIMIT;
+use crate::types::SessionId;
 
 /// Default session timeout to request.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -31,8 +37,6 @@ pub const RESPONSE_LIMIT_DEFAULT: usize = 4 * 1024 * 1024;
 /// Minimum number of shares into which the session timeout is divided for attempts to connect. One
 /// name may stand for several servers, and no single server may use up all of the time.
 const SHARES_MIN: u32 = 3;
-/// Represents "no limit": longer than any process runs, but short enough to be added to any time.
-const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 const SESSION_TIMEOUT_MIN: Duration = Duration::from_millis(10);
 /// The protocol has 31 bits for the milliseconds of a timeout.
 const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
@@ -47,12 +51,16 @@ pub struct ClientBuilder {
     connect_timeout: Option<Duration>,
     connect_within: Option<Duration>,
     give_up: Option<Duration>,
+    sasl: Option<Sasl>,
     auth: Vec<AuthPacket>,
     request_limit: usize,
     response_limit: usize,
     outstanding_limit: usize,
     renew: bool,
     create_chroot: bool,
+    read_only: bool,
+    resume: Option<SessionTicket>,
+    has_thread: bool,
     lease: Option<Lease>,
     seed: Option<u64>,
     clock: Option<Clock>,
@@ -67,12 +75,16 @@ impl ClientBuilder {
             connect_timeout: None,
             connect_within: None,
             give_up: None,
+            sasl: None,
             auth: Vec::new(),
             request_limit: REQUEST_LIMIT_DEFAULT,
             response_limit: RESPONSE_LIMIT_DEFAULT,
             outstanding_limit: OUTSTANDING_MAX,
             renew: true,
             create_chroot: true,
+            read_only: false,
+            resume: None,
+            has_thread: false,
             lease: Some(Lease::default()),
             seed: None,
             clock: None,
@@ -125,6 +137,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Authenticates each connection with SASL, before credentials of [`auth`](Self::auth) and any
+    /// other request are sent. A client that was told to authenticate never works without.
+    ///
+    /// If no server has accepted the credentials yet and one refuses them, the client stops with
+    /// [`ConnectError::AuthFailed`]. All other failures are repeated with the usual pauses, and the
+    /// session may survive them: there is no KDC or no ticket, the server does not use SASL, or a
+    /// server refuses credentials that another one has accepted.
+    #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+    pub fn sasl(mut self, sasl: impl Into<Sasl>) -> Self {
+        self.sasl = Some(sasl.into());
+        self
+    }
+
     /// Sets the maximum length of a request in bytes, excluding its length prefix. Default:
     /// 1,048,575, the servers' limit. A server closes the connection if a request is longer.
     pub fn request_limit(mut self, bytes: usize) -> Self {
@@ -160,6 +185,50 @@ impl ClientBuilder {
     /// Sets whether [`connect`](Self::connect) creates the chroot if it is missing. Default: true.
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
+        self
+    }
+
+    /// Sets whether to accept read-only servers. Default: false.
+    ///
+    /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
+    /// serves what it knows. While no other server can be reached, a client with this option connects
+    /// to it ([`SessionState::ConnectedReadOnly`]): reads may return old data, and writes fail with
+    /// `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
+    /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
+    /// asks other servers whether they accept writes, after 100 ms at first, and then after pauses
+    /// that double up to a minute. It moves to the first one that does, and resumes its session.
+    ///
+    /// Without this option, read-only servers refuse the client, and requests wait.
+    pub fn read_only(mut self, accept: bool) -> Self {
+        self.read_only = accept;
+        self
+    }
+
+    /// Continues the session of a ticket, which [`Client::hand_over`] has returned, instead of
+    /// opening a new one. The ephemeral znodes of the session stay; its watches do not, because they
+    /// belong to the client that set them.
+    ///
+    /// [`connect`](Self::connect) fails with [`ConnectError::NotResumed`] if the session has ended,
+    /// or the ticket is not valid for it; servers do not tell which. With [`start`](Self::start), or
+    /// after that, the client opens another session unless
+    /// [`renew_after_expiry`](Self::renew_after_expiry) is false.
+    ///
+    /// Use a ticket once. Servers allow one connection per session, so two clients with one session
+    /// disconnect each other for ever; the pauses between attempts to connect limit this to about
+    /// one connection per second.
+    pub fn resume(mut self, ticket: SessionTicket) -> Self {
+        self.resume = Some(ticket);
+        self
+    }
+
+    /// Runs the session on a thread of its own, instead of the runtime in which the client is
+    /// started. Blocking work in that runtime then delays neither heartbeats nor the cleanup of
+    /// locks. Handles can be used on any runtime in both cases. The thread ends with the session.
+    ///
+    /// Custom transports and resolvers run on that thread. It has its own tokio clock, so this
+    /// option does not suit tests with paused time.
+    pub fn dedicated_thread(mut self) -> Self {
+        self.has_thread = true;
         self
     }
 
@@ -223,19 +292,28 @@ impl ClientBuilder {
             session_timeout: self.session_timeout,
             connect_timeout,
             give_up: self.give_up.unwrap_or(self.session_timeout * 2).min(NO_LIMIT),
+            sasl: self.sasl.is_some(),
             auth: self.auth,
             request_limit: self.request_limit,
             response_limit: self.response_limit,
             outstanding_limit: self.outstanding_limit,
             renew: self.renew,
+            read_only: self.read_only,
+            resume: self.resume,
             lease: self.lease,
         };
         let clock = self.clock.unwrap_or_else(Clock::system);
         let machine = SessionMachine::new(config, clock.now());
         let (handle_ends, driver_ends) = channels(machine.status());
-        let driver = Driver::new(machine, clock.clone(), self.transport, driver_ends);
+        let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
+        let driver = || Driver::new(machine, driver_clock, transport, sasl, driver_ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
-        let janitor = driver.start(&span);
+        let janitor = if self.has_thread {
+            let started = thread::start(driver, span);
+            started.map_err(|error| ConfigError::Thread { message: error.to_string() })?
+        } else {
+            driver().start(&span)
+        };
         let queued_max = self.outstanding_limit;
         let shared = Shared::new(chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
         Ok(Client::from_shared(Arc::new(shared)))
@@ -257,9 +335,10 @@ impl ClientBuilder {
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let within = self.connect_within.unwrap_or(self.session_timeout);
         let create_chroot = self.create_chroot;
+        let resumed = self.resume.as_ref().map(SessionTicket::session);
         let client = self.start()?;
         let ready = async {
-            first_connection(&client).await?;
+            first_connection(&client, resumed).await?;
             if create_chroot { ensure_chroot(client.shared()).await } else { Ok(()) }
         };
         match tokio::time::timeout(within, ready).await {
@@ -277,37 +356,65 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let option = |option, defect| Err(ConfigError::Option { option, defect });
-        let is_below = |timeout: Option<Duration>, least| timeout.is_some_and(|it| it < least);
-        if self.session_timeout < SESSION_TIMEOUT_MIN {
-            return option("session_timeout", OptionDefect::ShorterThan(SESSION_TIMEOUT_MIN));
+        let invalid = |option, value, defect| Err(ConfigError::Option { option, value, defect });
+        let is_below = |timeout: Option<Duration>, least| timeout.filter(|it| *it < least);
+        let timeout = self.session_timeout;
+        let shown = format!("{timeout:?}");
+        if timeout < SESSION_TIMEOUT_MIN {
+            return invalid(
+                "session_timeout",
+                shown,
+                OptionDefect::ShorterThan(SESSION_TIMEOUT_MIN),
+            );
         }
-        if self.session_timeout.as_millis() > SESSION_TIMEOUT_MAX.as_millis() {
-            return option("session_timeout", OptionDefect::LongerThan(SESSION_TIMEOUT_MAX));
+        if timeout.as_millis() > SESSION_TIMEOUT_MAX.as_millis() {
+            return invalid(
+                "session_timeout",
+                shown,
+                OptionDefect::LongerThan(SESSION_TIMEOUT_MAX),
+            );
         }
-        if is_below(self.give_up, self.session_timeout) {
-            return option("give_up_after", OptionDefect::ShorterThanSessionTimeout);
+        if let Some(short) = is_below(self.give_up, timeout) {
+            let defect = OptionDefect::ShorterThanSessionTimeout;
+            return invalid("give_up_after", format!("{short:?}"), defect);
         }
-        if is_below(self.connect_timeout, CONNECT_TIMEOUT_MIN) {
-            return option("connect_timeout", OptionDefect::ShorterThan(CONNECT_TIMEOUT_MIN));
+        for (option, value) in
+            [("connect_timeout", self.connect_timeout), ("connect_within", self.connect_within)]
+        {
+            if let Some(short) = is_below(value, CONNECT_TIMEOUT_MIN) {
+                let defect = OptionDefect::ShorterThan(CONNECT_TIMEOUT_MIN);
+                return invalid(option, format!("{short:?}"), defect);
+            }
         }
-        if is_below(self.connect_within, CONNECT_TIMEOUT_MIN) {
-            return option("connect_within", OptionDefect::ShorterThan(CONNECT_TIMEOUT_MIN));
-        }
-        if self.request_limit < FRAME_LIMIT_MIN {
-            return option("request_limit", OptionDefect::BytesBelow(FRAME_LIMIT_MIN));
-        }
-        if self.response_limit < FRAME_LIMIT_MIN {
-            return option("response_limit", OptionDefect::BytesBelow(FRAME_LIMIT_MIN));
+        for (option, limit) in
+            [("request_limit", self.request_limit), ("response_limit", self.response_limit)]
+        {
+            if limit < FRAME_LIMIT_MIN {
+                return invalid(
+                    option,
+                    limit.to_string(),
+                    OptionDefect::BytesBelow(FRAME_LIMIT_MIN),
+                );
+            }
         }
         if self.outstanding_limit == 0 {
-            return option("outstanding_limit", OptionDefect::Zero);
+            return invalid("outstanding_limit", "0".to_owned(), OptionDefect::Zero);
         }
-        if let Some(defect) = self.lease.and_then(|lease| lease.defect()) {
-            return option("lease", OptionDefect::Lease(defect));
+        if let Some(lease) = self.lease
+            && let Some(defect) = lease.defect()
+        {
+            return invalid("lease", format!("({lease})"), OptionDefect::Lease(defect));
         }
-        if self.auth.iter().any(|packet| packet.scheme.is_empty()) {
-            return option("auth", OptionDefect::EmptyScheme);
+        if let Some(defect) = self.sasl.as_ref().and_then(Sasl::defect) {
+            return invalid("sasl", String::new(), defect);
+        }
+        for AuthPacket { scheme, auth } in &self.auth {
+            if scheme.is_empty() {
+                return invalid("auth", String::new(), OptionDefect::EmptyScheme);
+            }
+            if *scheme == *"digest" && !auth.iter().flatten().any(|byte| *byte == b':') {
+                return invalid("auth", String::new(), OptionDefect::DigestWithoutColon);
+            }
         }
         Ok(())
     }
@@ -324,29 +431,39 @@ impl fmt::Debug for ClientBuilder {
     }
 }
 
-/// Waits until the client is connected for the first time.
-async fn first_connection(client: &Client) -> Result<(), ConnectError> {
+/// Waits until the client is connected for the first time, in the session to resume if there is one.
+async fn first_connection(client: &Client, resumed: Option<SessionId>) -> Result<(), ConnectError> {
     let mut states = client.states();
-    let mut state = states.current().state;
+    let mut status = states.current();
     loop {
-        if state == SessionState::Connected {
+        let state = status.state;
+        // The session of the ticket is the first one, so any other state shows that it has ended.
+        let is_stopped = matches!(state, SessionState::AuthFailed | SessionState::Closed);
+        if let Some(session) = resumed
+            && status.session != resumed
+            && !is_stopped
+        {
+            return Err(ConnectError::NotResumed { session });
+        }
+        if matches!(state, SessionState::Connected | SessionState::ConnectedReadOnly) {
             return Ok(());
         }
         let next = match state {
             SessionState::AuthFailed => return Err(ConnectError::AuthFailed),
             SessionState::Closed | SessionState::Expired => None,
-            SessionState::Connected | SessionState::Connecting | SessionState::Suspended => {
-                states.next().await
-            }
+            SessionState::Connected
+            | SessionState::ConnectedReadOnly
+            | SessionState::Connecting
+            | SessionState::Suspended => states.next().await,
         };
-        let Some(status) = next else {
+        let Some(next) = next else {
             let shared = client.shared();
             return Err(ConnectError::Stopped {
                 hosts: shared.hosts.clone(),
                 last_failure: shared.why_not_connected(),
             });
         };
-        state = status.state;
+        status = next;
     }
 }
 

@@ -16,6 +16,8 @@ use crate::types::Stat;
 pub struct CreateOptions {
     pub(crate) mode: CreateMode,
     pub(crate) acl: Vec<Acl>,
+    pub(crate) container_parents: bool,
+    pub(crate) parent_acl: Vec<Acl>,
 }
 
 impl CreateOptions {
@@ -23,6 +25,23 @@ impl CreateOptions {
     #[must_use]
     pub fn acl(self, acl: Vec<Acl>) -> Self {
         Self { acl, ..self }
+    }
+
+    /// Sets the access control list of ancestors that
+    /// [`create_with_parents`](crate::Client::create_with_parents) creates. By default everyone may
+    /// do everything. Has no effect on other creates.
+    #[must_use]
+    pub fn parent_acl(self, parent_acl: Vec<Acl>) -> Self {
+        Self { parent_acl, ..self }
+    }
+
+    /// Makes [`create_with_parents`](crate::Client::create_with_parents) create missing ancestors as
+    /// containers, which servers delete some time after their last child. By default they are
+    /// persistent. Servers before 3.5.1 do not know containers; the call then fails, because a
+    /// persistent znode would stay for ever. Has no effect on other creates.
+    #[must_use]
+    pub fn container_parents(self) -> Self {
+        Self { container_parents: true, ..self }
     }
 
     pub(crate) fn request(self, path: &str, data: bytes::Bytes) -> CreateRequest {
@@ -38,7 +57,7 @@ impl CreateOptions {
 
 impl From<CreateMode> for CreateOptions {
     fn from(mode: CreateMode) -> Self {
-        Self { mode, acl: Acl::open() }
+        Self { mode, acl: Acl::open(), container_parents: false, parent_acl: Acl::open() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Why something failed, and what is known about its effect.
 
+use std::fmt;
 use std::time::Duration;
 
 use jute_codec::{DecodeError, ErrorCode};
@@ -7,6 +8,8 @@ use thiserror::Error;
 
 use crate::failure::ConnectionFailure;
 use crate::machine::lease::LeaseDefect;
+use crate::target::{Label, Refusal, Target};
+use crate::types::SessionId;
 
 /// What is known about the effect of an operation that failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -25,16 +28,38 @@ pub enum Outcome {
 #[non_exhaustive]
 pub enum OpError {
     /// A server refused the credentials. The client has stopped, and its session will expire.
-    #[error("authentication failed")]
+    #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
+    /// The chroot of the connect string does not exist on the servers: somebody has deleted it, or
+    /// the client was built not to create it.
+    #[error("{}", MissingChroot { chroot, path })]
+    ChrootMissing {
+        /// The path of the chroot on the servers.
+        chroot: String,
+        /// The path of the znode that could not be created, as the client sees it.
+        path: String,
+    },
     /// The client was closed.
-    #[error("client closed ({0:?})")]
-    Closed(Outcome),
+    #[error("{}the client is closed; the operation {outcome}", Label(.target))]
+    Closed {
+        /// What is known about its effect.
+        outcome: Outcome,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The connection was lost before the reply arrived.
     ///
     /// The session, its ephemeral znodes and its watches survive until the session timeout.
-    #[error("connection lost ({0:?})")]
-    ConnectionLoss(Outcome),
+    #[error(
+        "{}the connection was lost before the reply arrived; the operation {outcome}",
+        Label(.target)
+    )]
+    ConnectionLoss {
+        /// What is known about its effect.
+        outcome: Outcome,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The path is not a valid absolute path of a znode. Nothing was sent.
     #[error("invalid path {path:?}: {defect}")]
     InvalidPath {
@@ -44,89 +69,221 @@ pub enum OpError {
         defect: PathDefect,
     },
     /// Too many requests are waiting or in flight. Nothing was sent.
-    #[error("{0} requests are waiting already")]
-    QueueFull(usize),
+    #[error(
+        "{}{waiting} requests are already waiting; await some of them, or raise \
+         `outstanding_limit`",
+        Label(.target)
+    )]
+    QueueFull {
+        /// Number of requests that are waiting or in flight.
+        waiting: usize,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The caller withdrew the request before it was sent.
-    #[error("withdrawn before it was sent")]
-    Recalled,
+    #[error("{}the request was withdrawn before it was sent", Label(.target))]
+    Recalled {
+        /// The operation and its path.
+        target: Target,
+    },
     /// The request exceeds the limit. Nothing was sent.
-    #[error("a request of {length} bytes is longer than the limit of {limit}")]
+    #[error(
+        "{}the request has {length} bytes, and the limit is {limit}; store less data, or raise \
+         `request_limit` here and `jute.maxbuffer` on the servers",
+        Label(.target)
+    )]
     RequestTooLarge {
         /// Length of the request in bytes.
         length: usize,
         /// The limit in bytes.
         limit: usize,
+        /// The operation and its path. All operations of a [`Flight`](crate::recipe::Flight) fail
+        /// with the first one that is too large.
+        target: Target,
     },
-    /// The reply exceeded the limit and was skipped. The value is its length in bytes. The server
-    /// executed the operation regardless; a write has taken effect unless the server refused it.
-    #[error("a reply of {0} bytes is longer than the limit")]
-    ResponseTooLarge(usize),
+    /// The reply exceeded the limit and was skipped. The server executed the operation regardless; a
+    /// write has taken effect unless the server refused it.
+    #[error(
+        "{}the reply has {length} bytes, which is longer than the limit; raise `response_limit`. \
+         The server executed the operation",
+        Label(.target)
+    )]
+    ResponseTooLarge {
+        /// Length of the reply in bytes.
+        length: usize,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The server refused the operation.
-    #[error("the server answered {0}")]
-    Server(ErrorCode),
+    #[error("{}", Refusal { code: *code, target, place: None })]
+    Server {
+        /// The error code of the server.
+        code: ErrorCode,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The session has expired. Its ephemeral znodes are deleted, or soon will be. The client may
     /// already have opened another session.
-    #[error("session expired ({0:?})")]
-    SessionExpired(Outcome),
+    #[error("{}the session has expired; the operation {outcome}", Label(.target))]
+    SessionExpired {
+        /// What is known about its effect.
+        outcome: Outcome,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The deadline of the operation passed. This does not affect the connection.
-    #[error("timed out ({0:?})")]
-    TimedOut(Outcome),
+    #[error("{}the deadline of the operation has passed; the operation {outcome}", Label(.target))]
+    TimedOut {
+        /// What is known about its effect.
+        outcome: Outcome,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The reply could not be decoded. This does not affect the connection.
-    #[error("undecodable reply: {0}")]
-    Undecodable(DecodeError),
+    #[error(
+        "{}the reply cannot be decoded ({error}); the operation may have been applied",
+        Label(.target)
+    )]
+    Undecodable {
+        /// Why not. It is boxed, so that other errors are not larger because of it.
+        error: Box<DecodeError>,
+        /// The operation and its path.
+        target: Target,
+    },
     /// The server does not know the operation, or the operation is disabled.
-    #[error("the server does not support the operation")]
-    Unsupported,
+    #[error("{}the server does not know the operation, or it is disabled there", Label(.target))]
+    Unsupported {
+        /// The operation and its path.
+        target: Target,
+    },
 }
 
+/// Evaluates to the target of an error, as a reference of the same kind as the argument.
+macro_rules! target_of {
+    ($error:expr) => {
+        match $error {
+            OpError::AuthFailed | OpError::ChrootMissing { .. } | OpError::InvalidPath { .. } => {
+                None
+            }
+            OpError::Closed { target, .. }
+            | OpError::ConnectionLoss { target, .. }
+            | OpError::QueueFull { target, .. }
+            | OpError::Recalled { target }
+            | OpError::RequestTooLarge { target, .. }
+            | OpError::ResponseTooLarge { target, .. }
+            | OpError::Server { target, .. }
+            | OpError::SessionExpired { target, .. }
+            | OpError::TimedOut { target, .. }
+            | OpError::Undecodable { target, .. }
+            | OpError::Unsupported { target } => Some(target),
+        }
+    };
+}
+
+/// The constructors create errors whose operation and path are not known yet, or are named by the
+/// error that will contain this one; [`about`](Self::about) adds them.
 impl OpError {
+    /// Creates the error of a closed client.
+    pub const fn closed(outcome: Outcome) -> Self {
+        Self::Closed { outcome, target: Target::UNKNOWN }
+    }
+
+    /// Creates the error of a lost connection.
+    pub const fn connection_loss(outcome: Outcome) -> Self {
+        Self::ConnectionLoss { outcome, target: Target::UNKNOWN }
+    }
+
+    /// Creates the error of a refusal.
+    pub const fn server(code: ErrorCode) -> Self {
+        Self::Server { code, target: Target::UNKNOWN }
+    }
+
+    /// Creates the error of an expired session.
+    pub const fn session_expired(outcome: Outcome) -> Self {
+        Self::SessionExpired { outcome, target: Target::UNKNOWN }
+    }
+
+    /// Replaces the operation and the path that the error is about. Has no effect on an error that
+    /// does not concern a single operation, or names its path anyway.
+    #[must_use]
+    pub fn about(mut self, target: Target) -> Self {
+        if let Some(old) = self.target_mut() {
+            *old = target;
+        }
+        self
+    }
+
+    /// Returns the operation and the path that the error is about. `None` if the error does not
+    /// concern a single operation, or names its path in another way.
+    pub fn target(&self) -> Option<&Target> {
+        target_of!(self)
+    }
+
+    /// Like [`target`](Self::target), to change it.
+    pub(crate) fn target_mut(&mut self) -> Option<&mut Target> {
+        target_of!(self)
+    }
+
     /// Returns what is known about the effect of the operation.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Closed(outcome)
-            | Self::ConnectionLoss(outcome)
-            | Self::SessionExpired(outcome)
-            | Self::TimedOut(outcome) => *outcome,
-            Self::Server(code) if is_effect_unknown(*code) => Outcome::Unknown,
-            Self::ResponseTooLarge(_) | Self::Undecodable(_) => Outcome::Unknown,
+            Self::Closed { outcome, .. }
+            | Self::ConnectionLoss { outcome, .. }
+            | Self::SessionExpired { outcome, .. }
+            | Self::TimedOut { outcome, .. } => *outcome,
+            Self::Server { code, .. } if is_effect_unknown(*code) => Outcome::Unknown,
+            Self::ResponseTooLarge { .. } | Self::Undecodable { .. } => Outcome::Unknown,
             Self::AuthFailed
+            | Self::ChrootMissing { .. }
             | Self::InvalidPath { .. }
-            | Self::QueueFull(_)
-            | Self::Recalled
+            | Self::QueueFull { .. }
+            | Self::Recalled { .. }
             | Self::RequestTooLarge { .. }
-            | Self::Server(_)
-            | Self::Unsupported => Outcome::NotApplied,
+            | Self::Server { .. }
+            | Self::Unsupported { .. } => Outcome::NotApplied,
         }
+    }
+
+    /// Returns true if the deadline of the operation has passed.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// Returns true if the server refused the operation because the znode, or the parent of a znode
+    /// to create, does not exist.
+    pub fn is_no_node(&self) -> bool {
+        matches!(self, Self::Server { code: ErrorCode::NO_NODE, .. })
     }
 
     /// Returns true if the connection was lost before the reply arrived. This is the only error
     /// after which recipes repeat an operation.
     pub fn is_connection_loss(&self) -> bool {
-        matches!(self, Self::ConnectionLoss(_))
+        matches!(self, Self::ConnectionLoss { .. })
     }
 
     /// Returns true if the session of the operation has ended, so that its ephemeral znodes are
     /// deleted or soon will be.
     pub fn is_session_over(&self) -> bool {
-        matches!(self, Self::SessionExpired(_) | Self::Closed(_))
+        matches!(self, Self::SessionExpired { .. } | Self::Closed { .. })
     }
 
     /// Returns the error code if a server refused the operation.
     pub fn server_code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Server(code) => Some(*code),
-            Self::Unsupported => Some(ErrorCode::UNIMPLEMENTED),
+            Self::Server { code, .. } => Some(*code),
+            Self::ChrootMissing { .. } => Some(ErrorCode::NO_NODE),
+            Self::Unsupported { .. } => Some(ErrorCode::UNIMPLEMENTED),
             Self::AuthFailed
-            | Self::Closed(_)
-            | Self::ConnectionLoss(_)
+            | Self::Closed { .. }
+            | Self::ConnectionLoss { .. }
             | Self::InvalidPath { .. }
-            | Self::QueueFull(_)
-            | Self::Recalled
+            | Self::QueueFull { .. }
+            | Self::Recalled { .. }
             | Self::RequestTooLarge { .. }
-            | Self::ResponseTooLarge(_)
-            | Self::SessionExpired(_)
-            | Self::TimedOut(_)
-            | Self::Undecodable(_) => None,
+            | Self::ResponseTooLarge { .. }
+            | Self::SessionExpired { .. }
+            | Self::TimedOut { .. }
+            | Self::Undecodable { .. } => None,
         }
     }
 }
@@ -141,16 +298,51 @@ fn is_effect_unknown(code: ErrorCode) -> bool {
     }
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotApplied => "was not applied",
+            Self::Unknown => "may have been applied",
+        })
+    }
+}
+
+/// The message of a missing chroot.
+struct MissingChroot<'a> {
+    chroot: &'a str,
+    path: &'a str,
+}
+
+impl fmt::Display for MissingChroot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { chroot, path } = self;
+        write!(
+            f,
+            "cannot create {path:?}: the chroot {chroot:?} of the connect string does not exist on \
+             the servers; create it, or let `create_chroot` do that when a client connects"
+        )
+    }
+}
+
 /// Why a watch ended without an event.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEnded {
     /// The client was closed, or a server refused its credentials.
-    #[error("client closed")]
+    #[error("the client is closed")]
     Closed,
+    /// [`remove_watches`](crate::Client::remove_watches) has removed the watch.
+    #[error("the watch was removed by `remove_watches`")]
+    Removed,
     /// The session of the watch has expired.
-    #[error("session expired")]
+    #[error("the session of the watch has expired")]
     SessionExpired,
+    /// The client was reconnected to a server that does not know persistent watches.
+    #[error(
+        "the client was reconnected to a server that does not know persistent watches (they need \
+         ZooKeeper 3.6 or later)"
+    )]
+    Unsupported,
 }
 
 /// Why a path is invalid.
@@ -158,16 +350,21 @@ pub enum WatchEnded {
 #[non_exhaustive]
 pub enum PathDefect {
     /// The path has an empty component, or ends with `/`.
-    #[error("it has an empty component, or ends with /")]
+    #[error("it must not end with /, and must not have an empty component (//)")]
     EmptyComponent,
     /// The path has a character that servers refuse.
-    #[error("it has a character that servers refuse")]
+    #[error(
+        "it has a character that servers refuse (a control character, a private-use character, or one above U+FFFF)"
+    )]
     ForbiddenCharacter,
     /// The path does not start with `/`.
-    #[error("it does not start with /")]
+    #[error("it must start with /")]
     NotAbsolute,
+    /// The path is the root, where no recipe can be.
+    #[error("it is the root, and a recipe needs a znode below the root")]
+    Root,
     /// The path has a component `.` or `..`.
-    #[error("it has a relative component")]
+    #[error("it has a component `.` or `..`, and paths of znodes are never relative")]
     RelativeComponent,
 }
 
@@ -191,17 +388,45 @@ pub enum ConfigError {
         /// Why it is invalid.
         defect: HostDefect,
     },
+    /// The system could not start the thread of
+    /// [`dedicated_thread`](crate::ClientBuilder::dedicated_thread).
+    #[error("cannot start the thread of the session: {message}")]
+    Thread {
+        /// The system's message.
+        message: String,
+    },
     /// The connect string names no host.
-    #[error("the connect string names no host")]
+    #[error("the connect string names no host; an example is \"zk1:2181,zk2:2181/app\"")]
     NoHosts,
     /// The value of an option is invalid.
-    #[error("invalid {option}: {defect}")]
+    #[error("invalid {option}{}: {defect}", Shown(.value))]
     Option {
         /// Name of the option: the builder's method that sets it.
         option: &'static str,
+        /// The value as given, as text; empty if it has no text, or is a secret.
+        value: String,
         /// Why its value is invalid.
         defect: OptionDefect,
     },
+    /// The path of a recipe is invalid.
+    #[error("invalid {option} {path:?}: {defect}")]
+    Path {
+        /// What the path is for.
+        option: &'static str,
+        /// The path as given.
+        path: String,
+        /// Why it is invalid.
+        defect: PathDefect,
+    },
+}
+
+/// The value of an option, behind its name.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, " {}", self.0) }
+    }
 }
 
 /// Why a chroot is invalid.
@@ -229,7 +454,7 @@ pub enum ChrootDefect {
 #[non_exhaustive]
 pub enum HostDefect {
     /// Something other than a port follows the closing bracket.
-    #[error("only :port may follow ]")]
+    #[error("only a port may follow the bracket, as in \"[::1]:2181\"")]
     AfterBracket,
     /// The entry is empty.
     #[error("entry {number} is empty: there is a comma too many")]
@@ -238,13 +463,13 @@ pub enum HostDefect {
         number: usize,
     },
     /// An IPv6 address has no brackets.
-    #[error("an IPv6 address needs brackets")]
+    #[error("an IPv6 address needs brackets, as in \"[::1]:2181\"")]
     Ipv6WithoutBrackets,
     /// An opening bracket is not closed.
-    #[error("] is missing")]
+    #[error("the bracket of an IPv6 address is not closed; write it as in \"[::1]:2181\"")]
     MissingBracket,
     /// The entry has no name before the port.
-    #[error("the name is empty")]
+    #[error("the name before the port must not be empty")]
     NoName,
     /// Something other than a port follows the colon.
     #[error("a port between 1 and 65535 must follow the colon")]
@@ -267,31 +492,38 @@ pub enum HostDefect {
 #[non_exhaustive]
 pub enum OptionDefect {
     /// The value is a limit of fewer bytes than this minimum.
-    #[error("it is less than {0} bytes")]
+    #[error("it must be at least {0} bytes")]
     BytesBelow(usize),
     /// The value is empty.
-    #[error("it is empty")]
+    #[error("it must not be empty")]
     Empty,
+    /// The credentials of the scheme `digest` contain no colon. Servers would accept them, and store
+    /// the password where they store the name of the user.
+    #[error(
+        "the credentials of the scheme \"digest\" must have the form user:password, with a colon (they \
+         are not shown here, because they are a secret)"
+    )]
+    DigestWithoutColon,
     /// The authentication scheme is empty.
-    #[error("the scheme is empty")]
+    #[error("the scheme must not be empty; an example is \"digest\"")]
     EmptyScheme,
     /// The value is a lease that cannot be kept.
     #[error(transparent)]
     Lease(LeaseDefect),
     /// The value is longer than this maximum.
-    #[error("it is longer than {0:?}")]
+    #[error("it must be at most {0:?}")]
     LongerThan(Duration),
     /// The value violates a rule of a recipe, which the text describes.
     #[error("{0}")]
     Other(&'static str),
     /// The value is shorter than this minimum.
-    #[error("it is shorter than {0:?}")]
+    #[error("it must be at least {0:?}")]
     ShorterThan(Duration),
     /// The value is shorter than the session timeout.
-    #[error("it is shorter than the session timeout")]
+    #[error("it must not be shorter than the session timeout")]
     ShorterThanSessionTimeout,
     /// The value is zero.
-    #[error("it is zero")]
+    #[error("it must be at least 1")]
     Zero,
 }
 
@@ -300,7 +532,7 @@ pub enum OptionDefect {
 #[non_exhaustive]
 pub enum ConnectError {
     /// A server refused the credentials.
-    #[error("authentication failed")]
+    #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
     /// The chroot is missing and could not be created.
     #[error("cannot create the chroot {path:?}: {error}")]
@@ -313,6 +545,14 @@ pub enum ConnectError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The session of the ticket has ended, or the ticket is not valid for it. The client is closed.
+    #[error(
+        "the session {session} cannot be resumed: it has ended, or the ticket is not valid for it"
+    )]
+    NotResumed {
+        /// The session.
+        session: SessionId,
+    },
     /// The client stopped before it was connected. Either the session expired and the client may
     /// not open another ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the
     /// transport panicked in the session's task, or the runtime shut down.

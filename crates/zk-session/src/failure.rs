@@ -6,6 +6,8 @@ use thiserror::Error;
 
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
+use crate::sasl_failure::SaslFailure;
+use crate::tls_failure::TlsFailure;
 
 /// Why there is no connection to a server.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -37,7 +39,7 @@ pub enum FailureCause {
     /// The peer closed the connection before it replied to the handshake.
     #[error(
         "the peer closed the connection and did not answer the handshake (a server without a \
-         quorum, or not a ZooKeeper server)"
+         quorum, a port for TLS, or not a ZooKeeper server)"
     )]
     HandshakeClosed,
     /// The transport failed before the peer replied to the handshake.
@@ -49,6 +51,12 @@ pub enum FailureCause {
     /// The transport failed.
     #[error("{0}")]
     Transport(TransportError),
+    /// SASL failed before the connection was opened, for example because no KDC has replied.
+    #[error(transparent)]
+    Sasl(SaslFailure),
+    /// TLS failed, or its certificates could not be read.
+    #[error(transparent)]
+    Tls(TlsFailure),
     /// The client ended the connection.
     #[error(transparent)]
     Disconnected(DisconnectCause),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::chroot::translate::response_to_client;
+use crate::chroot::translate::{error_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink};
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, lane_queue};
@@ -67,7 +67,7 @@ impl Lane {
         let count = flight.operations.len();
         let pending = self.pending.iter().map(|(_, count)| count).sum();
         if count + pending > PENDING_MAX {
-            return Err(OpError::QueueFull(pending));
+            return Err(OpError::QueueFull { waiting: pending, target: flight.target() });
         }
         self.shared.to_server(&mut flight);
         let token = self.shared.submit(flight, self.id, ReplySink::Lane(self.id), None)?;
@@ -132,15 +132,11 @@ impl Lane {
                 self.to_client(&mut reply);
                 LaneEvent::Reply { token, reply }
             }
-            LaneEvent::Watch { number, mut event } => {
-                event.path = self.shared.chroot.to_client(&event.path);
-                LaneEvent::Watch { number, event }
-            }
             LaneEvent::Alarm => {
                 self.alarm = None;
                 event
             }
-            LaneEvent::Change(_) | LaneEvent::Stopped => event,
+            LaneEvent::Change(_) | LaneEvent::Stopped | LaneEvent::Watch { .. } => event,
         }
     }
 
@@ -216,8 +212,14 @@ impl Lane {
     }
 
     fn to_client(&self, reply: &mut Reply) {
-        for response in reply.results.iter_mut().flatten() {
-            response_to_client(&self.shared.chroot, response);
+        for result in &mut reply.results {
+            match result {
+                Ok(response) => response_to_client(&self.shared.chroot, response),
+                Err(error) => error_to_client(&self.shared.chroot, error),
+            }
+        }
+        if let Some(target) = &mut reply.refused {
+            target.path = self.shared.chroot.to_client(&target.path);
         }
     }
 }

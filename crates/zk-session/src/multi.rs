@@ -7,7 +7,9 @@ use thiserror::Error;
 
 use crate::create::CreateOptions;
 use crate::error::{OpError, Outcome};
+use crate::machine::subject::refusal;
 use crate::path;
+use crate::target::{Refusal, Target};
 use crate::types::{Stat, Version};
 
 /// A list of writes and checks that a server executes in order, as one transaction.
@@ -54,12 +56,21 @@ pub enum MultiError {
     #[error(transparent)]
     Op(#[from] OpError),
     /// The server refused an operation. None of them was applied.
-    #[error("operation {index} of the multi was refused: {code}")]
+    #[error(
+        "{}; nothing was applied",
+        Refusal {
+            code: *code,
+            target,
+            place: Some(&format_args!("operation {index} of the multi (counted from 0)")),
+        }
+    )]
     Refused {
         /// Position of the operation, counted from 0.
         index: usize,
         /// Why it was refused.
         code: ErrorCode,
+        /// The operation and its path.
+        target: Target,
     },
 }
 
@@ -139,12 +150,17 @@ impl MultiError {
 }
 
 /// Converts the results of a multi. The multi failed if any result is an error, even though the
-/// header of the reply says `OK`. The first error other than `OK` is the reason.
-pub(crate) fn outcomes(results: Vec<MultiResult>) -> Result<Vec<MultiOutcome>, MultiError> {
-    let mut outcomes = Vec::with_capacity(results.len());
-    let mut refused = None;
-    for (index, result) in results.into_iter().enumerate() {
-        outcomes.push(match result {
+/// header of the reply says `OK`. `refused` is the operation that made it fail.
+pub(crate) fn outcomes(
+    results: Vec<MultiResult>,
+    refused: Option<Box<Target>>,
+) -> Result<Vec<MultiOutcome>, MultiError> {
+    if let Some((index, code)) = refusal(&results) {
+        let target = refused.map(|target| *target).unwrap_or_default();
+        return Err(MultiError::Refused { index, code, target });
+    }
+    let outcome = |result| {
+        Some(match result {
             MultiResult::Check => MultiOutcome::Checked,
             MultiResult::Create { path } => MultiOutcome::Created { path, stat: None },
             MultiResult::Create2 { path, stat } => {
@@ -152,24 +168,16 @@ pub(crate) fn outcomes(results: Vec<MultiResult>) -> Result<Vec<MultiOutcome>, M
             }
             MultiResult::Delete => MultiOutcome::Deleted,
             MultiResult::SetData(stat) => MultiOutcome::DataSet(stat.into()),
-            MultiResult::Error(code) => {
-                // `OK` as an error means that a different operation failed.
-                let is_explained = refused.is_some_and(|(_, code)| code != ErrorCode::OK);
-                if !is_explained && (refused.is_none() || !code.is_ok()) {
-                    refused = Some((index, code));
-                }
-                continue;
-            }
-        });
-    }
-    match refused {
-        None => Ok(outcomes),
-        Some((index, code)) => Err(MultiError::Refused { index, code }),
-    }
+            MultiResult::Error(_) => return None,
+        })
+    };
+    Ok(results.into_iter().filter_map(outcome).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use jute_codec::OpCode;
+
     use super::*;
 
     #[test]
@@ -181,8 +189,10 @@ mod tests {
                 std::cmp::Ordering::Greater => ErrorCode::RUNTIME_INCONSISTENCY,
             };
             let results = (0..3).map(|index| MultiResult::Error(code(index))).collect();
-            let refused = MultiError::Refused { index: failing, code: ErrorCode::BAD_VERSION };
-            assert_eq!(outcomes(results), Err(refused));
+            let code = ErrorCode::BAD_VERSION;
+            let target = Target::new(OpCode::CHECK, "/a");
+            let refused = MultiError::Refused { index: failing, code, target: target.clone() };
+            assert_eq!(outcomes(results, Some(Box::new(target))), Err(refused));
         }
     }
 
@@ -203,6 +213,6 @@ mod tests {
     #[test]
     fn a_multi_of_errors_is_never_a_success() {
         let results = vec![MultiResult::Error(ErrorCode::OK); 2];
-        assert!(matches!(outcomes(results), Err(MultiError::Refused { index: 0, .. })));
+        assert!(matches!(outcomes(results, None), Err(MultiError::Refused { index: 0, .. })));
     }
 }

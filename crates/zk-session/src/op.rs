@@ -5,15 +5,18 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use jute_codec::Response;
 use tokio::sync::oneshot;
 
-use crate::chroot::translate::response_to_client;
+use crate::chroot::translate::{error_to_client, refused_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink, WatchSender};
 use crate::driver::shared::Shared;
 use crate::error::{OpError, Outcome};
 use crate::machine::{Flight, Operation, OwnerId, Reply, Token};
+use crate::target::Target;
+use crate::time::NO_LIMIT;
 use crate::types::SessionId;
 
 /// A pending operation.
@@ -28,7 +31,14 @@ pub struct Op<T, E = OpError> {
     state: State<T, E>,
 }
 
-type Convert<T, E> = Box<dyn FnOnce(Result<Response, OpError>) -> Result<T, E> + Send>;
+type Convert<T, E> = Box<dyn FnOnce(Answer) -> Result<T, E> + Send>;
+
+/// The result of an operation.
+pub(crate) struct Answer {
+    pub(crate) result: Result<Response, OpError>,
+    /// The operation that made a server refuse the multi.
+    pub(crate) refused: Option<Box<Target>>,
+}
 
 enum State<T, E> {
     Done,
@@ -59,7 +69,18 @@ impl<T, E: From<OpError>> Op<T, E> {
     ) -> Self {
         let mut flight = Flight { operations: vec![operation], session: None, deadline: None };
         shared.to_server(&mut flight);
-        Self::enqueue(shared, flight, watcher, Box::new(convert))
+        Self::enqueue(shared, flight, watcher, Box::new(|answer| convert(answer.result)))
+    }
+
+    /// Like [`submit`](Self::submit), with the server's paths.
+    pub(crate) fn submit_at_server(
+        shared: &Arc<Shared>,
+        operation: Operation,
+        watcher: Option<(OwnerId, WatchSender)>,
+        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
+    ) -> Self {
+        let flight = Flight { operations: vec![operation], session: None, deadline: None };
+        Self::enqueue(shared, flight, watcher, Box::new(|answer| convert(answer.result)))
     }
 
     /// Submits an operation. If a session is given, the operation fails in any other session
@@ -68,7 +89,7 @@ impl<T, E: From<OpError>> Op<T, E> {
         shared: &Arc<Shared>,
         session: Option<SessionId>,
         operation: Operation,
-        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
+        convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
     ) -> Self {
         let mut flight = Flight { operations: vec![operation], session, deadline: None };
         shared.to_server(&mut flight);
@@ -95,6 +116,26 @@ impl<T, E: From<OpError>> Op<T, E> {
 }
 
 impl<T, E> Op<T, E> {
+    /// Makes the operation fail with [`OpError::TimedOut`] unless its reply arrives within this
+    /// time, counted from this call. The session and the connection are not affected.
+    ///
+    /// A request that was not sent by then is never sent: the outcome is
+    /// [`NotApplied`](Outcome::NotApplied). Otherwise the server may execute it at any time: the
+    /// outcome is [`Unknown`](Outcome::Unknown), and a reply that arrives later is ignored. Other
+    /// operations keep their order.
+    ///
+    /// The deadline follows the client's clock and is checked by the session's task, so the call
+    /// ends late if the client's runtime is blocked. An earlier timeout of the same operation is
+    /// replaced. See [`Client::with_timeout`](crate::Client::with_timeout) for all operations of a
+    /// handle.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        if let State::Waiting { shared, token, .. } = &self.state {
+            let at = shared.clock.now() + timeout.min(NO_LIMIT);
+            shared.send(Command::SetDeadline(*token, at));
+        }
+        self
+    }
+
     /// Withdraws the request; see [`recipe::Session::recall`](crate::recipe::Session::recall).
     pub(crate) fn recall(&self) {
         if let State::Waiting { shared, token, .. } = &self.state {
@@ -107,7 +148,7 @@ impl Op<()> {
     /// Submits an operation whose paths are already the server's paths.
     pub(crate) fn submit_to_server(shared: &Arc<Shared>, operation: Operation) -> Self {
         let flight = Flight { operations: vec![operation], session: None, deadline: None };
-        Self::enqueue(shared, flight, None, Box::new(|result| result.map(drop)))
+        Self::enqueue(shared, flight, None, Box::new(|answer| answer.result.map(drop)))
     }
 }
 
@@ -122,16 +163,24 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
             else {
                 unreachable!("matched above")
             };
-            let mut result = match received {
-                Ok(mut reply) => reply.results.pop().expect("one operation has one result"),
+            let (mut result, mut refused) = match received {
+                Ok(mut reply) => {
+                    (reply.results.pop().expect("one operation has one result"), reply.refused)
+                }
                 // The task was dropped with its runtime, so whether the request was sent is
                 // unknown.
-                Err(_) => Err(OpError::Closed(Outcome::Unknown)),
+                Err(_) => (Err(OpError::closed(Outcome::Unknown)), None),
             };
-            if let Ok(response) = &mut result {
-                response_to_client(&shared.chroot, response);
+            match &mut result {
+                Ok(response) => response_to_client(&shared.chroot, response),
+                Err(error) => error_to_client(&shared.chroot, error),
             }
-            return Poll::Ready(convert(result));
+            if let Some(target) = &mut refused
+                && let Err(missing) = refused_to_client(&shared.chroot, &result, target)
+            {
+                result = Err(missing);
+            }
+            return Poll::Ready(convert(Answer { result, refused }));
         }
         match std::mem::replace(&mut self.state, State::Done) {
             State::Ready(result) => Poll::Ready(result),

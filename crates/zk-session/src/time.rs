@@ -3,6 +3,9 @@
 use std::ops::Add;
 use std::time::Duration;
 
+/// Represents "no limit": longer than any process runs, but short enough to be added to any time.
+pub(crate) const NO_LIMIT: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+
 /// A point in time, measured from the start of the client's clock.
 ///
 /// Unlike [`std::time::Instant`] on Linux, it counts the time that the machine spends suspended,

@@ -34,6 +34,18 @@ pub struct Stat {
     pub num_children: usize,
 }
 
+/// An identity that a server attributes to a connection; see
+/// [`Client::who_am_i`](crate::Client::who_am_i).
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[non_exhaustive]
+pub struct Identity {
+    /// The scheme, such as `ip`, `digest` or `sasl`.
+    pub scheme: ByteString,
+    /// The user. For the scheme `digest`, it is the name without the hash of the password. It is
+    /// empty for the scheme `super`.
+    pub user: ByteString,
+}
+
 /// What happened to a watched znode.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -42,6 +54,9 @@ pub struct WatchedEvent {
     pub kind: EventType,
     /// Path of the znode. A client reports the path without its chroot.
     pub path: ByteString,
+    /// Transaction that changed the znode. Servers before 3.9 do not report it, and no server does
+    /// for a change that happened while the client was not connected.
+    pub zxid: Option<Zxid>,
 }
 
 impl From<jute_codec::Stat> for Stat {

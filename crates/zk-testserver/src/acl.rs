@@ -9,6 +9,7 @@ use bytestring::ByteString;
 use jute_codec::{Acl, ClientInfo, ErrorCode, Id, Permissions};
 use sha1::{Digest as _, Sha1};
 
+use crate::config::ServerConfig;
 use crate::order::Order;
 
 /// The identities of one connection, as pairs of scheme and id.
@@ -55,6 +56,19 @@ impl Identities {
         }
     }
 
+    /// Adds the identity of a user who has authenticated with SASL.
+    pub(crate) fn add_sasl(&mut self, user: &str, super_user: Option<&str>) {
+        if super_user == Some(user) {
+            self.ids.insert(("super".to_owned(), String::new()));
+        }
+        self.ids.insert(("sasl".to_owned(), user.to_owned()));
+    }
+
+    /// Returns whether the connection has authenticated with SASL.
+    pub(crate) fn has_sasl(&self) -> bool {
+        self.ids.iter().any(|(scheme, _)| scheme == "sasl")
+    }
+
     /// Returns whether the list grants one of the permissions. `None` is the list of built-in
     /// znodes.
     pub(crate) fn is_allowed(&self, perms: Permissions, acl: Option<&[Acl]>) -> bool {
@@ -75,7 +89,11 @@ impl Identities {
     }
 
     /// Converts the list in a request to the list to store.
-    pub(crate) fn resolve(&self, acl: &[Acl], order: Order) -> Result<Vec<Acl>, ErrorCode> {
+    pub(crate) fn resolve(
+        &self,
+        acl: &[Acl],
+        config: &ServerConfig,
+    ) -> Result<Vec<Acl>, ErrorCode> {
         let mut resolved: Vec<Acl> = Vec::with_capacity(acl.len());
         let mut add = |entry: Acl| {
             if !resolved.contains(&entry) {
@@ -86,7 +104,8 @@ impl Identities {
             let id = &*entry.id.id;
             let is_valid = match &*entry.id.scheme {
                 "auth" => {
-                    let authenticated = self.arranged(order, |scheme| scheme == "digest");
+                    let authenticated =
+                        self.arranged(config.order, |scheme| matches!(scheme, "digest" | "sasl"));
                     let is_any = !authenticated.is_empty();
                     for (scheme, id) in authenticated {
                         add(Acl::new(entry.perms, scheme.clone(), id.clone()));
@@ -99,6 +118,7 @@ impl Identities {
                 "world" => id == "anyone",
                 "digest" => is_digest_id(id),
                 "ip" => ip_block(id).is_some(),
+                "sasl" => !config.sasl_users.is_empty() && is_kerberos_name(id),
                 _ => false,
             };
             if !is_valid {
@@ -148,6 +168,15 @@ fn digest(auth: &[u8]) -> String {
     format!("{user}:{}", STANDARD.encode(Sha1::digest(auth)))
 }
 
+/// Returns whether the id has the form of a Kerberos name: `service/host@realm`, where only the
+/// service is mandatory.
+fn is_kerberos_name(id: &str) -> bool {
+    match id.split_once('@') {
+        None => true,
+        Some((name, realm)) => name.split('/').count() <= 2 && !realm.contains(['/', '@']),
+    }
+}
+
 /// Returns whether the id has two parts, separated by a colon. Java's `split` drops trailing empty
 /// parts.
 fn is_digest_id(id: &str) -> bool {
@@ -186,7 +215,7 @@ mod tests {
 
     fn resolve(scheme: &str, id: &str) -> Result<Vec<Acl>, ErrorCode> {
         let peer = Identities::of_peer(IpAddr::from([127, 0, 0, 1]));
-        peer.resolve(&[Acl::new(Permissions::ALL, scheme, id)], Order::Sorted)
+        peer.resolve(&[Acl::new(Permissions::ALL, scheme, id)], &ServerConfig::default())
     }
 
     #[test]
@@ -213,6 +242,7 @@ mod tests {
             ("ip", "0:0:0:0:0:0:0:1"),
             ("ip", "::ffff:1.2.3.4"),
             ("x509", "CN=a"),
+            ("sasl", "a"),
         ] {
             assert_eq!(resolve(scheme, id), Err(ErrorCode::INVALID_ACL), "{scheme} {id}");
         }
@@ -224,6 +254,23 @@ mod tests {
             ("ip", "1.2.3.4/+8"),
         ] {
             assert!(resolve(scheme, id).is_ok(), "{scheme} {id}");
+        }
+    }
+
+    #[test]
+    fn sasl_ids_need_a_configuration_and_the_form_of_a_kerberos_name() {
+        let peer = Identities::of_peer(IpAddr::from([127, 0, 0, 1]));
+        let config = ServerConfig::default().sasl_user("a", "secret");
+        for (id, is_valid) in [
+            ("a", true),
+            ("zk/host@REALM", true),
+            ("a@R", true),
+            ("a/b/c@R", false),
+            ("a@b@c", false),
+            ("a@b/c", false),
+        ] {
+            let resolved = peer.resolve(&[Acl::new(Permissions::ALL, "sasl", id)], &config);
+            assert_eq!(resolved.is_ok(), is_valid, "{id}");
         }
     }
 

@@ -6,18 +6,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use jute_codec::{
     CheckRequest, CreateMode, CreateRequest, DeleteRequest, ErrorCode, EventType, MultiOp,
-    MultiResult, OpCode, Permissions, SessionId, SetAclRequest, SetDataRequest, Stat, Version,
-    Zxid,
+    MultiResult, OpCode, Permissions, ReconfigRequest, SessionId, SetAclRequest, SetDataRequest,
+    Stat, Version, Zxid,
 };
 
 use crate::acl::Identities;
-use crate::config::{ServerConfig, ServerVersion};
+use crate::config::ServerConfig;
 use crate::multi::Step;
 use crate::path;
 use crate::quota;
-use crate::tree::{Change, Lifetime, Node, SharedAcl, Stamp, Tree, Undo, next_version};
+use crate::tree::{Change, Lifetime, Node, SharedAcl, Stamp, Tree, Undo, count, next_version};
 
 /// A write that has a place in the log.
 #[derive(Clone, Debug)]
@@ -46,6 +47,7 @@ pub(crate) enum Write {
     /// A client sent this request, although only servers should send it.
     DeleteContainer(String),
     Multi(Vec<Step>),
+    Reconfig(ReconfigRequest),
     /// Fails before the tree is read.
     Refused(ErrorCode, Option<String>),
     SetAcl(SetAclRequest),
@@ -59,6 +61,8 @@ pub(crate) struct Committed {
     pub(crate) error: ErrorCode,
     pub(crate) path: Option<String>,
     pub(crate) stat: Option<Stat>,
+    /// The new configuration, after a reconfiguration.
+    pub(crate) data: Option<Bytes>,
     /// The results of a multi, whether or not it failed.
     pub(crate) results: Option<Vec<MultiResult>>,
     /// Changes that may trigger watches, in order.
@@ -111,6 +115,7 @@ pub(crate) fn commit(
                 Err(error)
             }
         },
+        Write::Reconfig(reconfig) => txn.reconfig(reconfig),
         Write::Refused(error, _) => Err(*error),
         Write::SetAcl(set_acl) => txn.set_acl(set_acl),
         Write::SetData(set_data) => txn.set_data(set_data),
@@ -120,14 +125,15 @@ pub(crate) fn commit(
     for change in &changes {
         quota::account(tree, change);
     }
-    let (error, path, stat) = match done {
-        Ok(done) => (ErrorCode::OK, done.path, done.stat),
-        Err(error) => (error, requested_path, None),
+    let (error, done) = match done {
+        Ok(done) => (ErrorCode::OK, done),
+        Err(error) => (error, Done { path: requested_path, ..Done::default() }),
     };
+    let Done { path, stat, data } = done;
     if steps.is_empty() {
         steps.push((proposal.op, path.clone()));
     }
-    Committed { zxid, error, path, stat, results, changes, steps }
+    Committed { zxid, error, path, stat, data, results, changes, steps }
 }
 
 impl Write {
@@ -141,7 +147,9 @@ impl Write {
             Self::SetAcl(set_acl) => Some(&set_acl.path),
             Self::SetData(set_data) => Some(&set_data.path),
             Self::Refused(_, path) => path.as_deref(),
-            Self::CloseSession(_) | Self::CreateSession | Self::Multi(_) => None,
+            Self::CloseSession(_) | Self::CreateSession | Self::Multi(_) | Self::Reconfig(_) => {
+                None
+            }
         }
     }
 }
@@ -151,11 +159,12 @@ impl Write {
 struct Done {
     path: Option<String>,
     stat: Option<Stat>,
+    data: Option<Bytes>,
 }
 
 impl Done {
     fn of(path: &str) -> Self {
-        Self { path: Some(path.to_owned()), stat: None }
+        Self { path: Some(path.to_owned()), ..Self::default() }
     }
 }
 
@@ -186,7 +195,7 @@ impl Transaction<'_> {
             }
         };
         let parent_path = parent_for_change(&create.path)?;
-        let acl = self.identities.resolve(&create.acl, self.config.order)?;
+        let acl = self.identities.resolve(&create.acl, self.config)?;
         let parent = self.tree.get(parent_path).ok_or(ErrorCode::NO_NODE)?;
         let parent_acl = parent.acl.clone();
         self.require(Permissions::CREATE, &parent_acl)?;
@@ -205,11 +214,13 @@ impl Transaction<'_> {
             return Err(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
         }
         let acl: SharedAcl = Some(Arc::from(acl));
+        let length = count(create.data.as_ref().map_or(0, Bytes::len));
+        quota::check(self.tree, self.config, &path, i64::from(length), 1)?;
         let data = create.data.clone();
         self.undo.push(self.tree.insert(&path, data, acl.clone(), lifetime, self.stamp));
         self.changed(EventType::NODE_CREATED, &path, (acl, parent_acl), 0);
         let stat = self.stat(&path);
-        Ok(Done { path: Some(path), stat })
+        Ok(Done { path: Some(path), stat, data: None })
     }
 
     fn delete(&mut self, delete: &DeleteRequest) -> Result<Done, ErrorCode> {
@@ -264,10 +275,12 @@ impl Transaction<'_> {
         let acl = node.acl.clone();
         let bytes = node.data_length();
         self.require(Permissions::WRITE, &acl)?;
+        let length = count(set_data.data.as_ref().map_or(0, Bytes::len));
+        quota::check(self.tree, self.config, path, i64::from(length) - bytes, 0)?;
         require_version(set_data.version, node.version)?;
         self.undo.push(self.tree.set_data(path, set_data.data.clone(), self.stamp));
         self.changed(EventType::NODE_DATA_CHANGED, path, (acl, None), bytes);
-        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
+        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path), data: None })
     }
 
     /// Replaces an access control list. The change needs no undo entry, because a multi cannot
@@ -277,14 +290,30 @@ impl Transaction<'_> {
         if !path::is_valid(path) {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
-        let resolved = self.identities.resolve(&set_acl.acl, self.config.order)?;
+        let resolved = self.identities.resolve(&set_acl.acl, self.config)?;
         let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         self.require(Permissions::ADMIN, &node.acl)?;
         require_version(set_acl.version, node.aversion)?;
         let node = self.tree.get_mut(path).ok_or(ErrorCode::NO_NODE)?;
         node.acl = Some(Arc::from(resolved));
         node.aversion = next_version(node.aversion);
-        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path) })
+        Ok(Done { path: Some(path.to_owned()), stat: self.stat(path), data: None })
+    }
+
+    /// Changes the members of the ensemble. It needs no undo entry, because a multi cannot contain
+    /// it.
+    fn reconfig(&mut self, reconfig: &ReconfigRequest) -> Result<Done, ErrorCode> {
+        if !self.config.reconfig_enabled {
+            return Err(ErrorCode::RECONFIG_DISABLED);
+        }
+        let membership = self.tree.membership.as_ref().ok_or(ErrorCode::UNIMPLEMENTED)?;
+        let membership = membership.change(reconfig, self.stamp.zxid.0)?;
+        let node = self.tree.get(path::CONFIG).ok_or(ErrorCode::NO_NODE)?;
+        let (acl, bytes) = (node.acl.clone(), node.data_length());
+        self.require(Permissions::WRITE, &acl)?;
+        let data = Some(self.tree.set_membership(membership, self.stamp));
+        self.changed(EventType::NODE_DATA_CHANGED, path::CONFIG, (acl, None), bytes);
+        Ok(Done { path: Some(path::CONFIG.to_owned()), stat: self.stat(path::CONFIG), data })
     }
 
     fn check(&self, check: &CheckRequest) -> Result<(), ErrorCode> {
@@ -343,9 +372,11 @@ impl Transaction<'_> {
                 let path = done.path.clone().unwrap_or_default().into();
                 // 3.8.0 replies to create2 as it does to create, but includes the stat of
                 // containers.
-                let is_short = match self.config.version {
-                    ServerVersion::V3_8 => matches!(create.op(), OpCode::CREATE | OpCode::CREATE2),
-                    ServerVersion::V3_9 => create.op() == OpCode::CREATE,
+                let has_stat = self.config.version.has_late_multi();
+                let is_short = match create.op() {
+                    OpCode::CREATE => true,
+                    OpCode::CREATE2 => !has_stat,
+                    _ => false,
                 };
                 let result = if is_short {
                     MultiResult::Create { path }

@@ -5,20 +5,10 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 
+use crate::digest_md5::Users;
+use crate::membership::Membership;
 use crate::order::Order;
-
-/// The server version to imitate where versions differ on the wire.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-pub enum ServerVersion {
-    /// 3.8.0 as shipped by Debian. Watch events have zxid -1, and connections that may not read the
-    /// znode do not receive them. A successful check outside of a multi gets no reply.
-    #[default]
-    V3_8,
-    /// 3.9.3. Watch events have the zxid of their transaction. A connection can have persistent and
-    /// one-shot watches on the same path.
-    V3_9,
-}
+use crate::version::ServerVersion;
 
 /// What happens to the sequence number of a parent after 2,147,483,647 creates.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
@@ -56,6 +46,15 @@ pub struct ServerConfig {
     pub(crate) max_frame: usize,
     pub(crate) log_capacity: usize,
     pub(crate) events_at_expiry: bool,
+    pub(crate) members: usize,
+    pub(crate) lag: Duration,
+    pub(crate) sasl_users: Users,
+    pub(crate) sasl_super_user: Option<String>,
+    pub(crate) is_sasl_required: bool,
+    pub(crate) enforce_quota: bool,
+    pub(crate) local_sessions: bool,
+    pub(crate) reconfig_enabled: bool,
+    pub(crate) membership: Option<Membership>,
 }
 
 /// A digest that is not printed. Its password grants access to every znode.
@@ -86,6 +85,15 @@ impl Default for ServerConfig {
             max_frame: 0xf_ffff,
             log_capacity: 100_000,
             events_at_expiry: false,
+            members: 1,
+            lag: Duration::ZERO,
+            sasl_users: Users::default(),
+            sasl_super_user: None,
+            is_sasl_required: false,
+            enforce_quota: false,
+            local_sessions: true,
+            reconfig_enabled: false,
+            membership: None,
         }
     }
 }
@@ -201,6 +209,98 @@ impl ServerConfig {
     /// its own ephemerals. On real servers, this depends on a race. Default: no.
     pub fn events_at_expiry(mut self, delivered: bool) -> Self {
         self.events_at_expiry = delivered;
+        self
+    }
+
+    /// Sets how many servers the ensemble has. They are numbered from 0, which is the leader.
+    /// Default: 1.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the number is 0.
+    pub fn members(mut self, number: usize) -> Self {
+        assert!(number > 0, "an ensemble has a leader");
+        self.members = number;
+        self
+    }
+
+    /// Sets how long after the leader the other [members](Self::members) apply a write. Default:
+    /// zero.
+    ///
+    /// A member applies everything that has been committed earlier if one of its own clients
+    /// writes, syncs or starts a session. `Duration::MAX` means that it waits for that. Its clients
+    /// read old states meanwhile, and receive events late. It refuses sessions that have already
+    /// seen more than it has applied.
+    pub fn lag(mut self, lag: Duration) -> Self {
+        self.lag = lag;
+        self
+    }
+
+    /// Adds a user who can authenticate with SASL, mechanism DIGEST-MD5. Default: none, and SASL is
+    /// not configured.
+    ///
+    /// With a user, access control lists may have the scheme `sasl`.
+    pub fn sasl_user(mut self, name: impl Into<String>, password: impl Into<String>) -> Self {
+        self.sasl_users.insert(name.into(), password.into());
+        self
+    }
+
+    /// Sets the SASL user who passes every access check. Default: none.
+    pub fn sasl_super_user(mut self, name: impl Into<String>) -> Self {
+        self.sasl_super_user = Some(name.into());
+        self
+    }
+
+    /// Sets whether a client must authenticate with SASL before any other request, even a ping
+    /// (`sessionRequireClientSASLAuth`). Default: no.
+    pub fn sasl_required(mut self, is_required: bool) -> Self {
+        self.is_sasl_required = is_required;
+        self
+    }
+
+    /// Sets whether the server refuses writes that would exceed a hard limit of a quota. Default:
+    /// no, as on real servers.
+    pub fn enforce_quota(mut self, is_enforced: bool) -> Self {
+        self.enforce_quota = is_enforced;
+        self
+    }
+
+    /// Sets whether a partitioned server starts sessions that only it knows. Default: yes.
+    ///
+    /// Real servers need `localSessionsEnabled` for this, which is off by default. Without it, a
+    /// server with `readonlymode.enabled` replies to the handshake of a new session with a header
+    /// that contains the error `NOT_READ_ONLY`, where clients expect another record, and then with
+    /// nothing.
+    pub fn local_sessions(mut self, is_enabled: bool) -> Self {
+        self.local_sessions = is_enabled;
+        self
+    }
+
+    /// Sets whether clients may change the members of the ensemble. Default: no, as on real
+    /// servers.
+    ///
+    /// Without a [`dynamic_config`](Self::dynamic_config), the server then refuses reconfiguration
+    /// as a standalone server does. A client also needs the permission to write
+    /// `/zookeeper/config`.
+    pub fn reconfig_enabled(mut self, is_enabled: bool) -> Self {
+        self.reconfig_enabled = is_enabled;
+        self
+    }
+
+    /// Sets the servers of the ensemble that the znode `/zookeeper/config` names, one per line, as
+    /// in `server.1=host:2888:3888:participant;0.0.0.0:2181`. Default: none.
+    ///
+    /// Reconfiguration changes this text, and neither starts nor stops a server. The servers named
+    /// here count as running, and other servers do not: a configuration needs a majority of running
+    /// voters.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a line is malformed or no server votes.
+    pub fn dynamic_config(mut self, servers: &str) -> Self {
+        let membership = Membership::first(servers);
+        assert!(membership.is_some(), "this is not a list of servers with a voter: {servers:?}");
+        self.membership = membership;
         self
     }
 

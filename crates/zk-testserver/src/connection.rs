@@ -8,6 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use jute_codec::{Frame, FrameDecoder, Record, SessionId, Zxid, encode_frame};
 
 use crate::acl::Identities;
+use crate::digest_md5::Exchange;
 use crate::tree::Tree;
 
 /// Bytes to write to a connection.
@@ -40,7 +41,10 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) identities: Identities,
+    pub(crate) sasl: Exchange,
     pub(crate) phase: Phase,
+    /// The member of the ensemble to which the client is connected.
+    pub(crate) member: usize,
     pub(crate) fate: Fate,
     /// When the server closes the connection if no handshake has arrived.
     pub(crate) handshake_deadline: Duration,
@@ -76,10 +80,12 @@ pub(crate) struct Isolation {
 pub(crate) struct BadLength;
 
 impl Connection {
-    pub(crate) fn new(identities: Identities, handshake_deadline: Duration) -> Self {
+    pub(crate) fn new(identities: Identities, handshake_deadline: Duration, member: usize) -> Self {
         Self {
             identities,
+            sasl: Exchange::New,
             phase: Phase::Handshake,
+            member,
             fate: Fate::Deliver,
             handshake_deadline,
             input: BytesMut::new(),

@@ -1,9 +1,10 @@
-//! Records for tests: requests in the order of arrival, commits in the order of their zxid.
+//! Records for tests: requests in the order of arrival, commits in the order of their zxid, and
+//! watch events in the order in which they were sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode, SessionId, Zxid};
+use jute_codec::{ErrorCode, EventType, OpCode, SessionId, Zxid};
 
 /// A request that arrived. Pings and handshakes are not recorded.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,7 +42,7 @@ pub enum Outcome {
     Dropped,
     /// The server logged the request and commits it later. The server never replies to it.
     Held,
-    /// A fault made the server reply with this error without processing the request.
+    /// A fault or throttling made the server reply with this error without processing the request.
     Refused(ErrorCode),
 }
 
@@ -67,25 +68,63 @@ pub struct CommitRecord {
     pub error: ErrorCode,
 }
 
-/// Both logs. When they are full, the oldest records are discarded.
+/// A watch event that was sent completely.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct EventRecord {
+    /// The session whose watch fired.
+    pub session: SessionId,
+    /// The connection on which the event was sent.
+    pub connection: u64,
+    /// What happened to the znode.
+    pub kind: EventType,
+    /// The path of the znode.
+    pub path: String,
+    /// Number of requests that were recorded before the event. A request is recorded when it has been
+    /// processed, so the events that it causes are recorded before it.
+    pub requests_before: usize,
+    /// When the event was sent: the time since the start of the server.
+    pub at: Duration,
+}
+
+/// All logs. When they are full, the oldest records are discarded.
 #[derive(Debug)]
 pub(crate) struct Journal {
     capacity: usize,
     requests: VecDeque<RequestRecord>,
+    /// Number of requests since the log was cleared, including those that were discarded.
+    requests_total: usize,
     commits: VecDeque<CommitRecord>,
+    events: VecDeque<EventRecord>,
 }
 
 impl Journal {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { capacity, requests: VecDeque::new(), commits: VecDeque::new() }
+        Self {
+            capacity,
+            requests: VecDeque::new(),
+            requests_total: 0,
+            commits: VecDeque::new(),
+            events: VecDeque::new(),
+        }
     }
 
     pub(crate) fn request(&mut self, record: RequestRecord) {
+        self.requests_total += 1;
         push(&mut self.requests, record, self.capacity);
     }
 
     pub(crate) fn commit(&mut self, record: CommitRecord) {
         push(&mut self.commits, record, self.capacity);
+    }
+
+    pub(crate) fn event(&mut self, mut record: EventRecord) {
+        record.requests_before = self.requests_total;
+        push(&mut self.events, record, self.capacity);
+    }
+
+    pub(crate) fn events(&self) -> Vec<EventRecord> {
+        self.events.iter().cloned().collect()
     }
 
     pub(crate) fn requests(&self) -> Vec<RequestRecord> {
@@ -98,6 +137,8 @@ impl Journal {
 
     pub(crate) fn clear_requests(&mut self) {
         self.requests.clear();
+        self.requests_total = 0;
+        self.events.clear();
     }
 }
 

@@ -10,7 +10,8 @@ use jute_codec::{
     Acl, CreateMode, CreateRequest, DecodeError, ErrorCode, MultiOp, OpCode, Reader, Record, Ttl,
 };
 
-use crate::config::{ServerConfig, ServerVersion};
+use crate::config::ServerConfig;
+use crate::version::ServerVersion;
 
 /// One operation of a multi.
 #[derive(Clone, Debug)]
@@ -40,6 +41,9 @@ pub(crate) fn decode(input: &mut Reader, config: &ServerConfig) -> Option<Vec<St
         if is_done {
             return Some(steps);
         }
+        if !config.version.knows(op) {
+            return None;
+        }
         steps.push(match op {
             OpCode::CHECK => Step::Op(MultiOp::Check(Record::decode(input).ok()?)),
             OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
@@ -60,7 +64,7 @@ fn create(op: OpCode, input: &mut Reader, config: &ServerConfig) -> Option<Step>
     let path = ByteString::decode(input).ok()?;
     let data = Option::<Bytes>::decode(input).ok()?;
     let is_null = i32::decode(&mut input.clone()).ok()? == -1;
-    if is_null && config.version == ServerVersion::V3_9 {
+    if is_null && config.version >= ServerVersion::V3_9 {
         return None;
     }
     let acl = Vec::<Acl>::decode(input).ok()?;
@@ -88,7 +92,7 @@ fn create(op: OpCode, input: &mut Reader, config: &ServerConfig) -> Option<Step>
         // The record has no time to live.
         (5 | 6, None) => return None,
         // Since versions 3.7.2 and 3.8.2, the whole request is malformed.
-        _ if config.version == ServerVersion::V3_9 => return None,
+        _ if config.version.has_late_multi() => return None,
         _ => return Some(Step::Refused(ErrorCode::BAD_ARGUMENTS, path)),
     };
     Some(Step::Op(MultiOp::Create(CreateRequest { path, data, acl, mode, with_stat })))

@@ -5,6 +5,8 @@
 //! routed to the tasks of the connections. No task holds the mutex across an await.
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
+mod control;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
@@ -17,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::{SessionId, Stat, Zxid};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
@@ -25,8 +26,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::config::ServerConfig;
-use crate::fault::{CutOff, Fault, Reception};
-use crate::journal::{CommitRecord, RequestRecord};
+use crate::fault::Reception;
 use crate::server::Server;
 
 /// The future that a connector returns.
@@ -54,6 +54,8 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct TestServer {
     shared: Arc<Shared>,
+    /// The member of the ensemble to which this handle connects.
+    member: usize,
 }
 
 struct Shared {
@@ -105,7 +107,20 @@ impl TestServer {
             alive: watch::Sender::new(()),
         });
         shared.runtime.spawn(keep_time(Arc::downgrade(&shared), shared.start, deadlines));
-        Self { shared }
+        Self { shared, member: 0 }
+    }
+
+    /// Returns a handle to the same ensemble that connects to this
+    /// [member](ServerConfig::members). The number of [`start`](Self::start) is 0, the leader.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such member.
+    #[must_use]
+    pub fn member(&self, number: usize) -> Self {
+        let members = self.with(|server, _| server.members());
+        assert!(number < members, "{number} is not a member of {members}");
+        Self { shared: Arc::clone(&self.shared), member: number }
     }
 
     /// Connects in memory.
@@ -119,7 +134,7 @@ impl TestServer {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let (client, server) = tokio::io::duplex(PIPE);
-        if !Shared::accept(&self.shared, server, IpAddr::from([127, 0, 0, 1]), false) {
+        if !Shared::accept(&self.shared, self.member, server, IpAddr::from([127, 0, 0, 1]), false) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         Ok(client)
@@ -133,10 +148,29 @@ impl TestServer {
     /// Client::builder("in-process").transport(server.connector()).clock(Clock::tokio())
     /// ```
     pub fn connector<H>(&self) -> impl Fn(H) -> Connecting + Send + Sync + use<H> {
+        let member = self.member;
+        self.connector_by(move |_| member)
+    }
+
+    /// Does the same as [`connector`](Self::connector), but the requested host decides which
+    /// [member](ServerConfig::members) to connect to. A number without a member is refused.
+    pub fn connector_by<H, F>(
+        &self,
+        choose: F,
+    ) -> impl Fn(H) -> Connecting + Send + Sync + use<H, F>
+    where
+        F: Fn(H) -> usize + Send + Sync,
+    {
         let server = self.clone();
-        move |_| {
-            let server = server.clone();
+        let members = self.with(|server, _| server.members());
+        move |host| {
+            let member = choose(host);
+            let mut server = server.clone();
+            server.member = member;
             Box::pin(async move {
+                if member >= members {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
                 Shared::leave_black_hole(&Arc::downgrade(&server.shared)).await;
                 server.connect()
             })
@@ -157,167 +191,9 @@ impl TestServer {
         let listener = TcpListener::bind(addr).await?;
         let bound = listener.local_addr()?;
         let alive = self.shared.alive.subscribe();
-        self.shared.runtime.spawn(listen(Arc::downgrade(&self.shared), listener, alive));
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.runtime.spawn(listen(shared, self.member, listener, alive));
         Ok(bound)
-    }
-
-    /// Arms a fault.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the action is not possible at the moment that the fault specifies.
-    pub fn inject(&self, fault: Fault) {
-        self.with(|server, _| server.inject(fault));
-    }
-
-    /// Disarms all faults.
-    pub fn clear_faults(&self) {
-        self.with(|server, _| server.clear_faults());
-    }
-
-    /// Returns the faults that have not fired.
-    pub fn pending_faults(&self) -> Vec<Fault> {
-        self.with(|server, _| server.pending_faults())
-    }
-
-    /// Refuses new connections for this long.
-    pub fn refuse_for(&self, duration: Duration) {
-        self.with(|server, now| server.refuse_for(duration, now));
-    }
-
-    /// Sets how the server treats new connections from now on.
-    pub fn set_reception(&self, reception: Reception) {
-        self.with(|server, _| server.set_reception(reception));
-        self.shared.reception.send_replace(());
-    }
-
-    /// Sets how the server treats new connections for this long. After that, the reception is
-    /// [`Open`](Reception::Open).
-    pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
-        self.with(|server, now| server.set_reception_for(reception, duration, now));
-        self.shared.reception.send_replace(());
-    }
-
-    /// Closes all connections, including frozen ones. The sessions continue.
-    pub fn disconnect_all(&self) {
-        self.with(Server::disconnect_all);
-    }
-
-    /// Expires a session, as if its timeout had passed.
-    pub fn expire(&self, session: SessionId) {
-        self.with(|server, now| server.expire(session, now));
-    }
-
-    /// Makes the server of this session's connection lose its leader. Other connections are not
-    /// affected: they are treated as connections to other servers. The call does nothing if the
-    /// session is not connected.
-    ///
-    /// # Panics
-    ///
-    /// Panics if [`CutOff::unreported`] is longer than a tick.
-    pub fn cut_off(&self, session: SessionId, cut_off: CutOff) {
-        self.with(|server, now| server.cut_off(session, cut_off, now));
-    }
-
-    /// Pauses the server of this session's connection for this long. After the pause, it processes
-    /// the requests that have arrived. The leader keeps running, and expires sessions whose timeout
-    /// passes. The call does nothing if the session is not connected.
-    pub fn pause_connection(&self, session: SessionId, duration: Duration) {
-        self.with(|server, now| server.pause_connection(session, duration, now));
-    }
-
-    /// Pauses the whole server for this long. After the pause, it first expires the sessions that
-    /// are due, and then processes requests. On real servers, the order depends on a race.
-    pub fn pause(&self, duration: Duration) {
-        self.with(|server, now| server.pause(duration, now));
-    }
-
-    /// Returns the sessions that have not ended.
-    pub fn sessions(&self) -> Vec<SessionId> {
-        self.with(|server, _| server.sessions())
-    }
-
-    /// Returns the last transaction that was applied.
-    pub fn zxid(&self) -> Zxid {
-        self.with(|server, _| server.zxid())
-    }
-
-    /// Returns the recorded requests in the order of arrival, without pings and handshakes.
-    pub fn requests(&self) -> Vec<RequestRecord> {
-        self.with(|server, _| server.requests())
-    }
-
-    /// Discards the requests recorded so far.
-    pub fn clear_requests(&self) {
-        self.with(|server, _| server.clear_requests());
-    }
-
-    /// Returns the recorded transactions in the order of their zxid.
-    pub fn commits(&self) -> Vec<CommitRecord> {
-        self.with(|server, _| server.commits())
-    }
-
-    /// Returns the sorted names of the children, or `None` if the znode does not exist.
-    pub fn children(&self, path: &str) -> Option<Vec<String>> {
-        self.with(|server, _| server.children(path))
-    }
-
-    /// Returns the stat of a znode, or `None` if it does not exist.
-    pub fn stat(&self, path: &str) -> Option<Stat> {
-        self.with(|server, _| server.stat(path))
-    }
-
-    /// Returns the data of a znode, or `None` if it does not exist. Null data is returned as empty.
-    pub fn data(&self, path: &str) -> Option<Bytes> {
-        self.with(|server, _| server.data(path))
-    }
-
-    /// Returns all ephemerals and the sessions that own them, sorted by path.
-    pub fn ephemerals(&self) -> Vec<(String, SessionId)> {
-        self.with(|server, _| server.ephemerals())
-    }
-
-    /// Returns the number of watches. A persistent watch counts once.
-    pub fn watch_count(&self) -> usize {
-        self.with(|server, _| server.watch_count())
-    }
-
-    /// Creates a persistent znode, or an ephemeral if there is an owner.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the server refuses the change.
-    pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<SessionId>) {
-        self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
-    }
-
-    /// Deletes a znode. Returns false if the server refuses the delete.
-    pub fn admin_delete(&self, path: &str) -> bool {
-        self.with(|server, now| server.admin_delete(path, now))
-    }
-
-    /// Replaces the data of a znode.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the server refuses the change.
-    pub fn admin_set_data(&self, path: &str, data: &[u8]) {
-        self.with(|server, now| server.admin_set_data(path, data, now));
-    }
-
-    /// Sets how many children a znode had in its lifetime, which is the next sequence number.
-    ///
-    /// # Panics
-    ///
-    /// Panics if the znode does not exist.
-    pub fn set_create_count(&self, path: &str, creates: i32) {
-        self.with(|server, now| server.set_create_count(path, creates, now));
-    }
-
-    /// Deletes the containers and znodes with a time to live that are due. The server also does
-    /// this every [`reap_interval`](ServerConfig::reap_interval).
-    pub fn reap(&self) {
-        self.with(Server::reap);
     }
 
     fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
@@ -378,7 +254,7 @@ impl Shared {
     }
 
     /// Starts the task of a connection. Returns false if the server refuses the connection.
-    fn accept<S>(shared: &Arc<Self>, stream: S, peer: IpAddr, is_tcp: bool) -> bool
+    fn accept<S>(shared: &Arc<Self>, member: usize, stream: S, peer: IpAddr, is_tcp: bool) -> bool
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
@@ -387,7 +263,7 @@ impl Shared {
         let route = Route { output: sender, untaken: Arc::clone(&untaken) };
         let mut state = shared.lock();
         let now = shared.start.elapsed();
-        let accepted = state.server.handle_connect(peer, now);
+        let accepted = state.server.handle_connect_to(member, peer, now);
         if let Some(id) = accepted {
             state.routes.insert(id, route);
             shared.runtime.spawn(serve(Arc::clone(shared), id, stream, (output, untaken), is_tcp));
@@ -511,7 +387,12 @@ impl Source for TcpListener {
 
 /// Accepts connections until the server stops. If accepting fails, for example for lack of file
 /// descriptors, it retries after a growing pause.
-async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch::Receiver<()>) {
+async fn listen(
+    shared: Weak<Shared>,
+    member: usize,
+    mut source: impl Source,
+    mut alive: watch::Receiver<()>,
+) {
     let mut pause = Duration::ZERO;
     loop {
         let accepted = tokio::select! {
@@ -539,7 +420,7 @@ async fn listen(shared: Weak<Shared>, mut source: impl Source, mut alive: watch:
         };
         let Some(shared) = Shared::leave_black_hole(&shared).await else { return };
         let (stream, peer) = stream;
-        Shared::accept(&shared, stream, peer, true);
+        Shared::accept(&shared, member, stream, peer, true);
     }
 }
 
@@ -552,8 +433,9 @@ async fn keep_time(
     loop {
         let deadline = *deadlines.borrow_and_update();
         let alarm = async {
-            match deadline {
-                Some(deadline) => sleep_until(start + deadline).await,
+            // The test may ask for a lag or a delay without end.
+            match deadline.and_then(|deadline| start.checked_add(deadline)) {
+                Some(deadline) => sleep_until(deadline).await,
                 None => pending().await,
             }
         };
@@ -644,7 +526,7 @@ mod tests {
         let (clients, mut accepted) = mpsc::unbounded_channel();
         let source = Exhausted { failures: 100, left: 100, turns: Arc::clone(&turns), clients };
         let alive = server.shared.alive.subscribe();
-        let listening = tokio::spawn(listen(Arc::downgrade(&server.shared), source, alive));
+        let listening = tokio::spawn(listen(Arc::downgrade(&server.shared), 0, source, alive));
 
         sleep(Duration::from_secs(10)).await;
         let tried = turns.load(Ordering::Relaxed);

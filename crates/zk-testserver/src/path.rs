@@ -1,7 +1,10 @@
 //! Paths of znodes: validation, parents and ancestors.
 
 /// Built-in znodes, which cannot be deleted.
-pub(crate) const SPECIAL: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+pub(crate) const SPECIAL: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", CONFIG];
+
+/// The znode with the servers of the ensemble.
+pub(crate) const CONFIG: &str = "/zookeeper/config";
 
 /// Returns whether a znode may have this path.
 pub(crate) fn is_valid(path: &str) -> bool {

@@ -21,10 +21,14 @@ mod costs;
 mod follower;
 mod handshake;
 mod held;
+mod login;
+mod members;
+mod partition;
 mod read;
 mod request;
 mod write;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -38,12 +42,14 @@ use crate::connection::{Connection, Phase, Transmit};
 use crate::connections::Connections;
 use crate::fault::{Action, Fault, Faults, Reception};
 use crate::journal::Journal;
+use crate::replica::Replica;
 use crate::session::Sessions;
-use crate::tree::{Lifetime, Tree};
-use crate::watch::Watches;
+use crate::tree::Lifetime;
 use crate::words::{self, Figures};
 
 use self::held::Held;
+use self::members::LEADER;
+use self::partition::Island;
 
 /// Minimum time that a connection has for its handshake. The maximum is twice that time.
 const HANDSHAKE_INTERVAL: Duration = Duration::from_secs(10);
@@ -56,13 +62,15 @@ const UNREAD_MAX: usize = 16 << 20;
 /// A ZooKeeper server without sockets and without a clock.
 pub struct Server {
     config: ServerConfig,
-    tree: Tree,
+    /// The state of the leader, which is the newest.
+    leader: Replica,
+    /// The other members of the ensemble, from number 1.
+    followers: Vec<Replica>,
+    /// Members that have lost the others, and serve only reads.
+    islands: BTreeMap<usize, Island>,
     sessions: Sessions,
-    watches: Watches,
     faults: Faults,
     journal: Journal,
-    /// The last transaction that was applied.
-    zxid: Zxid,
     /// A proposal whose commit a fault delays.
     held: Option<Held>,
     connections: Connections,
@@ -70,6 +78,8 @@ pub struct Server {
     /// The connection whose output was taken last, so that its requests may continue.
     drained: Option<u64>,
     refuse_until: Duration,
+    /// The server executes no requests before this time, but refuses them.
+    throttled_until: Duration,
     reception: Reception,
     /// When `reception` becomes [`Reception::Open`] again; `None` if it stays the same until a test
     /// changes it.
@@ -85,17 +95,18 @@ impl Server {
     /// Creates a server that contains only the built-in znodes.
     pub fn new(config: ServerConfig) -> Self {
         Self {
-            tree: Tree::new(config.sequence_overflow, config.order),
+            leader: Replica::new(&config),
+            followers: (1..config.members).map(|_| Replica::new(&config)).collect(),
+            islands: BTreeMap::new(),
             sessions: Sessions::new(config.first_session_id, config.tick),
-            watches: Watches::new(config.version),
             faults: Faults::default(),
             journal: Journal::new(config.log_capacity),
-            zxid: Zxid(0),
             held: None,
             connections: Connections::default(),
             last_connection: 0,
             drained: None,
             refuse_until: Duration::ZERO,
+            throttled_until: Duration::ZERO,
             reception: Reception::default(),
             reception_until: None,
             paused_until: Duration::ZERO,
@@ -108,6 +119,17 @@ impl Server {
     /// Accepts a connection and returns its number, or returns `None` to refuse it. During a
     /// [`Reception::BlackHole`] the driver should make the client wait instead of calling this.
     pub fn handle_connect(&mut self, peer: IpAddr, now: Duration) -> Option<u64> {
+        self.handle_connect_to(LEADER, peer, now)
+    }
+
+    /// Does the same as [`handle_connect`](Self::handle_connect) for a connection to this
+    /// [member](ServerConfig::members).
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such member.
+    pub fn handle_connect_to(&mut self, member: usize, peer: IpAddr, now: Duration) -> Option<u64> {
+        assert!(member < self.members(), "{member} is not a member of {}", self.members());
         self.handle_timeout(now);
         let reception = self.reception(now);
         if now < self.refuse_until || matches!(reception, Reception::Refused | Reception::BlackHole)
@@ -116,7 +138,7 @@ impl Server {
         }
         self.last_connection += 1;
         let deadline = next_multiple(now + HANDSHAKE_INTERVAL, HANDSHAKE_INTERVAL);
-        let mut connection = Connection::new(Identities::of_peer(peer), deadline);
+        let mut connection = Connection::new(Identities::of_peer(peer), deadline, member);
         if reception == Reception::Silent {
             connection.freeze();
         }
@@ -156,7 +178,7 @@ impl Server {
         let Some(connection) = self.connections.get(id) else { return };
         if connection.phase == Phase::Handshake
             && let Some(word) = connection.peek_word()
-            && let Some(reply) = words::reply(word, || self.figures())
+            && let Some(reply) = words::reply(word, || self.figures(id))
         {
             self.send(id, reply.as_bytes());
             self.close(id);
@@ -208,11 +230,17 @@ impl Server {
         if self.held.as_ref().is_some_and(|held| held.is_due(now)) {
             self.release(None, now);
         }
-        while let Some((_, session)) = self.sessions.next_expiry().filter(|(due, _)| *due <= now) {
-            self.expire(session, now);
+        self.apply_due(now);
+        if self.has_leader() {
+            while let Some((_, session)) =
+                self.sessions.next_expiry().filter(|(due, _)| *due <= now)
+            {
+                self.expire(session, now);
+            }
         }
+        self.expire_on_islands(now);
         self.run_chores(now);
-        if now >= self.next_reap {
+        if now >= self.next_reap && self.has_leader() {
             self.next_reap = next_multiple(now, self.config.reap_interval);
             self.reap(now);
         }
@@ -231,8 +259,10 @@ impl Server {
     fn next_timeout(&self) -> Option<Duration> {
         let held = self.held.as_ref().and_then(Held::due);
         let expiry = self.sessions.next_expiry().map(|(due, _)| due);
-        let reap = self.tree.reapable().next().map(|_| self.next_reap);
-        self.connections.next().into_iter().chain(held).chain(expiry).chain(reap).min()
+        let reap = self.leader.tree.reapable().next().map(|_| self.next_reap);
+        let by_leader = expiry.into_iter().chain(reap).filter(|_| self.has_leader()).min();
+        let others = held.into_iter().chain(self.next_lag()).chain(self.next_on_islands());
+        self.connections.next().into_iter().chain(by_leader).chain(others).min()
     }
 
     /// Takes the next bytes to write to a connection.
@@ -251,7 +281,9 @@ impl Server {
 
     /// Expires a session, as if its timeout had passed.
     pub fn expire(&mut self, session: SessionId, now: Duration) {
-        let Some(known) = self.sessions.get_mut(session) else { return };
+        let Some(known) = self.sessions.get_mut(session) else {
+            return self.expire_on_island(session);
+        };
         // From here on the session cannot be renewed or resumed.
         known.is_closing = true;
         let connection = known.connection;
@@ -281,6 +313,7 @@ impl Server {
                 }
         };
         let due: Vec<String> = self
+            .leader
             .tree
             .reapable()
             .filter(|(_, node)| is_due(node))
@@ -300,21 +333,23 @@ impl Server {
 
     /// Returns the last transaction that was applied.
     pub fn zxid(&self) -> Zxid {
-        self.zxid
+        self.leader.zxid
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self, id: u64) -> Figures {
+        let replica = self.replica(id);
         let is_open = |(_, connection): &(u64, &Connection)| connection.is_open();
         Figures {
             version: self.config.version,
-            zxid: self.zxid,
+            mode: self.mode(self.member_of(id)),
+            zxid: replica.zxid,
             connections: self.connections.iter().filter(is_open).count(),
             sessions: self.sessions.ids().len(),
-            watches: self.watches.count(),
+            watches: replica.watches.count(),
             // Real servers count the root twice.
-            nodes: self.tree.len() + 1,
-            ephemerals: self.tree.ephemerals().count(),
-            data_size: self.tree.data_size(),
+            nodes: replica.tree.len() + 1,
+            ephemerals: replica.tree.ephemerals().count(),
+            data_size: replica.tree.data_size(),
         }
     }
 
@@ -358,7 +393,8 @@ impl Server {
 
     /// Removes the watches of a closed connection, and its link from the session.
     fn detach(&mut self, id: u64) {
-        self.watches.forget(id);
+        self.replica_mut(id).watches.forget(id);
+        self.detach_on_island(id);
         let session = self.connections.get(id).and_then(Connection::session);
         if let Some(session) = session.and_then(|session| self.sessions.get_mut(session))
             && session.connection == Some(id)
@@ -372,7 +408,7 @@ impl Server {
         let fault = fault?;
         tracing::debug!(?fault, "fault fires");
         if let Some(duration) = fault.refuse_for {
-            self.refuse_until = self.refuse_until.max(now + duration);
+            self.refuse_until = self.refuse_until.max(now.saturating_add(duration));
         }
         Some(fault.action)
     }
@@ -392,9 +428,9 @@ impl Server {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("zxid", &self.zxid)
+            .field("zxid", &self.leader.zxid)
             .field("sessions", &self.sessions.ids())
-            .field("nodes", &self.tree.len())
+            .field("nodes", &self.leader.tree.len())
             .finish_non_exhaustive()
     }
 }

@@ -44,6 +44,11 @@ impl Sessions {
     ) -> SessionId {
         let id = self.next_id;
         self.next_id = SessionId(id.0.checked_add(1).unwrap_or(1));
+        self.insert(id, timeout, connection, now);
+        id
+    }
+
+    fn insert(&mut self, id: SessionId, timeout: Duration, connection: u64, now: Duration) {
         let session = Session {
             timeout,
             deadline: self.deadline(timeout, now),
@@ -54,18 +59,21 @@ impl Sessions {
         };
         self.deadlines.insert((session.deadline, id));
         self.sessions.insert(id, session);
-        id
     }
 
     /// Resumes a session on a new connection. Returns false if the session does not exist or is
-    /// closing.
+    /// closing. A session that is to be adopted need not exist.
     pub(crate) fn resume(
         &mut self,
         id: SessionId,
         timeout: Duration,
         connection: u64,
         now: Duration,
+        is_adopted: bool,
     ) -> bool {
+        if is_adopted && !self.sessions.contains_key(&id) {
+            self.insert(id, timeout, connection, now);
+        }
         let Some(session) = self.sessions.get_mut(&id).filter(|session| !session.is_closing) else {
             return false;
         };
@@ -119,6 +127,13 @@ impl Sessions {
             session.deadline = deadline;
         }
         true
+    }
+
+    /// Restarts the timeouts of all sessions.
+    pub(crate) fn touch_all(&mut self, now: Duration) {
+        for id in self.ids() {
+            self.touch(id, now);
+        }
     }
 
     pub(crate) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {

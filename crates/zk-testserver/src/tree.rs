@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jute_codec::{Acl, EventType, NameList, SessionId, Stat, Version, Zxid};
 
-use crate::config::SequenceOverflow;
+use crate::config::{SequenceOverflow, ServerConfig};
+use crate::membership::Membership;
 use crate::order::{NameSet, Order};
 use crate::path;
 
@@ -138,11 +139,14 @@ pub(crate) struct Tree {
     reapable: NameSet,
     overflow: SequenceOverflow,
     order: Order,
+    /// The servers that the znode with the configuration names.
+    pub(crate) membership: Option<Membership>,
 }
 
 impl Tree {
     /// Creates a tree with the built-in znodes.
-    pub(crate) fn new(overflow: SequenceOverflow, order: Order) -> Self {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
+        let order = config.order;
         let start = Stamp { zxid: Zxid(0), time_ms: 0 };
         let mut nodes = BTreeMap::new();
         for path in path::SPECIAL {
@@ -150,18 +154,32 @@ impl Tree {
             match path {
                 "/" => node.children.insert("zookeeper"),
                 "/zookeeper" => {
-                    node.children.insert("config");
                     node.children.insert("quota");
+                    if config.version.has_config_znode() {
+                        node.children.insert("config");
+                    }
                 }
+                "/zookeeper/config" if !config.version.has_config_znode() => continue,
                 "/zookeeper/config" => {
                     node.acl = Some(Acl::read().into());
                     node.aversion = Version(-1);
+                    if let Some(membership) = &config.membership {
+                        node.data = Some(Bytes::from(membership.text()));
+                        node.version = Version(-1);
+                    }
                 }
                 _ => {}
             }
             nodes.insert(path.to_owned(), node);
         }
-        Self { nodes, ephemerals: BTreeMap::new(), reapable: NameSet::new(order), overflow, order }
+        Self {
+            nodes,
+            ephemerals: BTreeMap::new(),
+            reapable: NameSet::new(order),
+            overflow: config.sequence_overflow,
+            membership: config.membership.clone(),
+            order,
+        }
     }
 
     /// Returns the znode at a path. The empty path is an alias of the root.
@@ -269,6 +287,20 @@ impl Tree {
         node.mtime = stamp.time_ms;
         node.mzxid = stamp.zxid;
         undo
+    }
+
+    /// Replaces the servers of the ensemble. Returns the new configuration as text. Its version is
+    /// in the text; that of the znode stays -1.
+    pub(crate) fn set_membership(&mut self, membership: Membership, stamp: Stamp) -> Bytes {
+        let text = Bytes::from(membership.text());
+        self.membership = Some(membership);
+        if let Some(node) = self.nodes.get_mut(path::CONFIG) {
+            node.data = Some(text.clone());
+            node.version = Version(-1);
+            node.mtime = stamp.time_ms;
+            node.mzxid = stamp.zxid;
+        }
+        text
     }
 
     pub(crate) fn undo(&mut self, undo: Undo) {

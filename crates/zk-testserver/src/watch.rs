@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use jute_codec::{EventType, WatcherType};
 
-use crate::config::ServerVersion;
 use crate::path;
+use crate::version::ServerVersion;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
@@ -78,13 +78,13 @@ impl Watches {
         let kind = if is_recursive { Kind::Recursive } else { Kind::Persistent };
         self.add(Table::Data, path, connection, kind);
         // Since 3.9.0 a recursive watch is in one table only.
-        if !is_recursive || self.version == ServerVersion::V3_8 {
+        if !is_recursive || self.version < ServerVersion::V3_9 {
             self.add(Table::Child, path, connection, kind);
         }
     }
 
     fn add(&mut self, table: Table, path: &str, connection: u64, kind: Kind) {
-        let is_exclusive = self.version == ServerVersion::V3_8;
+        let is_exclusive = self.version < ServerVersion::V3_9;
         let path: Arc<str> = path.into();
         self.places.entry(connection).or_default().insert((table, Arc::clone(&path)));
         let kinds = self.table(table).entry(path).or_default().entry(connection).or_default();
@@ -134,11 +134,11 @@ impl Watches {
     /// Returns whether the connection has a watch of this type on the path. Servers before 3.9.0
     /// ignore which connection the watch belongs to.
     pub(crate) fn contains(&self, path: &str, connection: u64, which: WatcherType) -> bool {
-        let has = |table: &Registrations, wanted: fn(&Kinds) -> bool| match self.version {
-            ServerVersion::V3_8 => table.contains_key(path),
-            ServerVersion::V3_9 => {
-                table.get(path).and_then(|watchers| watchers.get(&connection)).is_some_and(wanted)
+        let has = |table: &Registrations, wanted: fn(&Kinds) -> bool| {
+            if self.version < ServerVersion::V3_9 {
+                return table.contains_key(path);
             }
+            table.get(path).and_then(|watchers| watchers.get(&connection)).is_some_and(wanted)
         };
         match which {
             WatcherType::CHILDREN => has(&self.child, |kinds| kinds.one_shot),
@@ -152,7 +152,7 @@ impl Watches {
     /// Removes the watches of this type that the connection has on the path. Returns false if there
     /// were none.
     pub(crate) fn remove(&mut self, path: &str, connection: u64, which: WatcherType) -> bool {
-        let is_coarse = self.version == ServerVersion::V3_8;
+        let is_coarse = self.version < ServerVersion::V3_9;
         let mut clear = |table: Table, kind: Option<Kind>| {
             self.clear(table, path, connection, kind.filter(|_| !is_coarse))
         };
@@ -235,7 +235,7 @@ pub(crate) fn is_watcher_type(kind: WatcherType, version: ServerVersion) -> bool
     match kind {
         WatcherType::CHILDREN | WatcherType::DATA | WatcherType::ANY => true,
         WatcherType::PERSISTENT | WatcherType::PERSISTENT_RECURSIVE => {
-            version == ServerVersion::V3_9
+            version >= ServerVersion::V3_9
         }
         _ => false,
     }

@@ -3,11 +3,13 @@
 
 use jute_codec::Zxid;
 
-use crate::config::ServerVersion;
+use crate::version::ServerVersion;
 
 /// The figures of a server that the replies report.
 pub(crate) struct Figures {
     pub(crate) version: ServerVersion,
+    /// The role in the ensemble, as the replies name it.
+    pub(crate) mode: &'static str,
     pub(crate) zxid: Zxid,
     /// Number of open connections, with or without a session.
     pub(crate) connections: usize,
@@ -19,6 +21,9 @@ pub(crate) struct Figures {
     pub(crate) data_size: usize,
 }
 
+/// The mode of a partitioned server.
+pub(crate) const READ_ONLY: &str = "read-only";
+
 /// Words that real servers know but this one refuses.
 const REFUSED: [&[u8; 4]; 13] = [
     b"conf", b"cons", b"crst", b"dirs", b"dump", b"gtmk", b"hash", b"lead", b"srst", b"stmk",
@@ -27,9 +32,10 @@ const REFUSED: [&[u8; 4]; 13] = [
 
 /// Returns the reply to a word, after which the connection is closed, or `None` if the bytes are
 /// not such a word.
-pub(crate) fn reply(word: [u8; 4], figures: impl FnOnce() -> Figures) -> Option<String> {
+pub(crate) fn reply(word: [u8; 4], figures: impl Fn() -> Figures) -> Option<String> {
     Some(match &word {
         b"ruok" => "imok".to_owned(),
+        b"isro" if figures().mode == READ_ONLY => "ro".to_owned(),
         b"isro" => "rw".to_owned(),
         b"envi" => format!("Environment:\nzookeeper.version={}\n", version(&figures())),
         b"srvr" => summary("", &figures()),
@@ -45,20 +51,18 @@ pub(crate) fn reply(word: [u8; 4], figures: impl FnOnce() -> Figures) -> Option<
 
 /// Formats the version as real servers do, because clients and tools parse numbers from it.
 fn version(figures: &Figures) -> String {
-    let number = match figures.version {
-        ServerVersion::V3_8 => "3.8.0",
-        ServerVersion::V3_9 => "3.9.3",
-    };
+    let number = figures.version.number();
     format!("{number}-zk-testserver, built on 1970-01-01 00:00 UTC")
 }
 
 fn summary(clients: &str, figures: &Figures) -> String {
     format!(
         "Zookeeper version: {}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\n\
-         Connections: {}\nOutstanding: 0\nZxid: {}\nMode: standalone\nNode count: {}\n",
+         Connections: {}\nOutstanding: 0\nZxid: {}\nMode: {}\nNode count: {}\n",
         version(figures),
         figures.connections,
         figures.zxid,
+        figures.mode,
         figures.nodes,
     )
 }
@@ -68,7 +72,7 @@ fn summary(clients: &str, figures: &Figures) -> String {
 fn monitor(figures: &Figures) -> String {
     let lines = [
         ("version", version(figures)),
-        ("server_state", "standalone".to_owned()),
+        ("server_state", figures.mode.to_owned()),
         ("ephemerals_count", figures.ephemerals.to_string()),
         ("num_alive_connections", figures.connections.to_string()),
         ("avg_latency", "0.0".to_owned()),

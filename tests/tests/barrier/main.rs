@@ -1,8 +1,9 @@
 //! Barriers in virtual time: cuts of the connection at every request and event, sessions that
-//! expire, futures that are dropped, refusals, and costs.
+//! expire, futures that are dropped, refusals, options, and costs.
 
 mod changing;
 mod costs;
+mod options;
 mod waiting;
 
 use std::time::Duration;

@@ -117,7 +117,7 @@ fn a_timeout_ends_a_wait_with_and_without_a_connection() {
             }
             let before = client.now();
             let waited = barrier(&client).wait().timeout(Duration::from_secs(3)).await;
-            assert_eq!(waited, Err(RecipeError::TimedOut));
+            assert!(matches!(waited, Err(RecipeError::TimedOut(_))));
             assert_eq!(client.now().saturating_since(before), Duration::from_secs(3));
         }
         sleep_ms(10_000).await;
@@ -161,7 +161,7 @@ fn an_overloaded_server_gets_few_requests() {
         }
         let before = world.traffic().requests;
         let waited = barrier(&client).wait().timeout(Duration::from_secs(60)).await;
-        assert_eq!(waited, Err(RecipeError::TimedOut));
+        assert!(matches!(waited, Err(RecipeError::TimedOut(_))));
         let requests = world.traffic().requests - before;
         assert!(requests <= 20, "{requests} requests in a minute");
         world.server.clear_faults();

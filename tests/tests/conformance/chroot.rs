@@ -7,6 +7,7 @@ use zk_session::{
     Client, ConfigError, ConnectError, ConnectString, CreateMode, ErrorCode, EventType, Multi,
     MultiOutcome, OpError,
 };
+use zk_tests::bare::Bare as _;
 use zk_tests::target::{Fixture, LONG_SESSION};
 use zk_tests::wait::event;
 
@@ -39,7 +40,8 @@ async fn a_missing_chroot_is_left_alone_if_so_wanted() {
     let client = fixture.builder().create_chroot(false).connect().await.unwrap();
     assert_eq!(client.exists("/").await, Ok(None));
     let refusal = client.create("/a", "", PERSISTENT).await.unwrap_err();
-    assert_eq!(refusal, OpError::Server(ErrorCode::NO_NODE));
+    let (chroot, path) = (fixture.chroot().to_owned(), "/a".to_owned());
+    assert_eq!(refusal, OpError::ChrootMissing { chroot, path });
     assert_eq!(fixture.observer.exists(fixture.chroot()).await, Ok(None));
 }
 
@@ -51,8 +53,9 @@ async fn a_chroot_below_an_ephemeral_is_an_error_of_connecting() {
     let connect =
         Client::builder(format!("{}{}", fixture.target.hosts(), fixture.full("/e/below")));
     let error = connect.session_timeout(LONG_SESSION).connect().await.unwrap_err();
-    let code = OpError::Server(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS);
-    assert_eq!(error, ConnectError::Chroot { path: fixture.full("/e/below"), error: code });
+    let ConnectError::Chroot { path, error } = error else { panic!("{error}") };
+    assert_eq!(path, fixture.full("/e/below"));
+    assert_eq!(error.bare(), OpError::server(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS));
 }
 
 #[tokio::test]
@@ -93,7 +96,7 @@ async fn the_root_of_the_client_is_the_chroot() {
     fixture.observer.sync("/").await.unwrap();
     assert_eq!(fixture.observer.get_data(fixture.chroot()).await, Ok(("root".into(), stat)));
     let refusal = client.create("/", "", PERSISTENT).await.unwrap_err();
-    assert_eq!(refusal, OpError::Server(ErrorCode::NODE_EXISTS));
+    assert_eq!(refusal.bare(), OpError::server(ErrorCode::NODE_EXISTS));
 
     let (_, mut watcher) = client.get_children_and_watch("/").await.unwrap();
     fixture.observer.create(&fixture.full("/x"), "", PERSISTENT).await.unwrap();

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use jute_codec::{CreateRequest, ReadRequest, Request, Response, SetDataRequest};
 use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
 use zk_session::{Acl, Client, CreateMode, ErrorCode, OpError, Version};
+use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
 fn server<T>(code: ErrorCode) -> Result<T, OpError> {
-    Err(OpError::Server(code))
+    Err(OpError::server(code))
 }
 
 #[tokio::test]
@@ -19,15 +20,21 @@ async fn nothing_can_be_done_with_a_missing_znode() {
     let client = fixture.client().await;
     for path in ["/missing", "/missing/child"] {
         assert_eq!(client.exists(path).await, Ok(None));
-        assert_eq!(client.get_data(path).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.set_data(path, "x", None).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.set_data(path, "x", Some(Version(3))).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.get_children(path).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.get_children_with_stat(path).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.get_acl(path).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.set_acl(path, Acl::open(), None).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.delete(path, None).await, server(ErrorCode::NO_NODE));
-        assert_eq!(client.delete(path, Some(Version(3))).await, server(ErrorCode::NO_NODE));
+        assert_eq!(client.get_data(path).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(client.set_data(path, "x", None).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(
+            client.set_data(path, "x", Some(Version(3))).await.bare(),
+            server(ErrorCode::NO_NODE)
+        );
+        assert_eq!(client.get_children(path).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(client.get_children_with_stat(path).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(client.get_acl(path).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(
+            client.set_acl(path, Acl::open(), None).await.bare(),
+            server(ErrorCode::NO_NODE)
+        );
+        assert_eq!(client.delete(path, None).await.bare(), server(ErrorCode::NO_NODE));
+        assert_eq!(client.delete(path, Some(Version(3))).await.bare(), server(ErrorCode::NO_NODE));
     }
 }
 
@@ -50,12 +57,18 @@ async fn set_data_needs_the_version_it_is_given() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     client.create("/a", "0", PERSISTENT).await.unwrap();
-    assert_eq!(client.set_data("/a", "x", Some(Version(1))).await, server(ErrorCode::BAD_VERSION));
+    assert_eq!(
+        client.set_data("/a", "x", Some(Version(1))).await.bare(),
+        server(ErrorCode::BAD_VERSION)
+    );
     for version in 0..3 {
         let stat = client.set_data("/a", "x", Some(Version(version))).await.unwrap();
         assert_eq!(stat.version, Version(version + 1));
     }
-    assert_eq!(client.set_data("/a", "y", Some(Version(2))).await, server(ErrorCode::BAD_VERSION));
+    assert_eq!(
+        client.set_data("/a", "y", Some(Version(2))).await.bare(),
+        server(ErrorCode::BAD_VERSION)
+    );
     assert_eq!(client.set_data("/a", "z", None).await.unwrap().version, Version(4));
     assert_eq!(client.get_data("/a").await.unwrap().0, "z");
 }
@@ -68,12 +81,12 @@ async fn deletes_are_refused_for_the_reason() {
     client.create("/a/b", "", PERSISTENT).await.unwrap();
     client.set_data("/a", "", None).await.unwrap();
     // The server checks the version before the children.
-    assert_eq!(client.delete("/a", Some(Version(0))).await, server(ErrorCode::BAD_VERSION));
-    assert_eq!(client.delete("/a", Some(Version(1))).await, server(ErrorCode::NOT_EMPTY));
-    assert_eq!(client.delete("/a", None).await, server(ErrorCode::NOT_EMPTY));
+    assert_eq!(client.delete("/a", Some(Version(0))).await.bare(), server(ErrorCode::BAD_VERSION));
+    assert_eq!(client.delete("/a", Some(Version(1))).await.bare(), server(ErrorCode::NOT_EMPTY));
+    assert_eq!(client.delete("/a", None).await.bare(), server(ErrorCode::NOT_EMPTY));
     assert_eq!(client.delete("/a/b", Some(Version(0))).await, Ok(()));
     assert_eq!(client.delete("/a", Some(Version(1))).await, Ok(()));
-    assert_eq!(client.delete("/a", None).await, server(ErrorCode::NO_NODE));
+    assert_eq!(client.delete("/a", None).await.bare(), server(ErrorCode::NO_NODE));
 }
 
 #[tokio::test]

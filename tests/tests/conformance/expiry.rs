@@ -9,6 +9,7 @@ use zk_session::recipe::{Change, LaneEvent, Session};
 use zk_session::{
     Client, CreateMode, EventType, OpError, Outcome, SessionState, Status, WatchEnded,
 };
+use zk_tests::bare::Bare as _;
 use zk_tests::proxy::Proxy;
 use zk_tests::target::{Fixture, SHORT_SESSION};
 use zk_tests::wait::{kind, soon, status};
@@ -102,12 +103,12 @@ async fn nothing_crosses_into_the_next_session() {
     victim.proxy.pause();
     let under_way = client.create("/under-way", "", PERSISTENT);
     status(client, "the loss", |now| now.state == SessionState::Suspended).await;
-    assert_eq!(under_way.await.unwrap_err(), OpError::ConnectionLoss(Outcome::Unknown));
+    assert_eq!(under_way.await.unwrap_err().bare(), OpError::connection_loss(Outcome::Unknown));
     let waiting = client.create("/waiting", "", PERSISTENT);
     victim.expire_while_blocked().await;
     victim.proxy.resume();
-    let expired = OpError::SessionExpired(Outcome::NotApplied);
-    assert_eq!(waiting.await.unwrap_err(), expired);
+    let expired = OpError::session_expired(Outcome::NotApplied);
+    assert_eq!(waiting.await.unwrap_err().bare(), expired);
     assert_eq!(soon("the end", data.changed()).await, Err(WatchEnded::SessionExpired));
     assert_eq!(soon("the end", existence.changed()).await, Err(WatchEnded::SessionExpired));
     victim.next_session().await;
@@ -148,7 +149,7 @@ async fn a_client_that_is_not_to_renew_stops() {
     let client = &victim.client;
     status(client, "the end", |now| now.state == SessionState::Expired).await;
     let error = client.exists("/e").await.unwrap_err();
-    assert_eq!(error, OpError::SessionExpired(Outcome::NotApplied));
+    assert_eq!(error.bare(), OpError::session_expired(Outcome::NotApplied));
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Large requests, large replies, and large numbers of both.
 
 use bytes::Bytes;
-use zk_session::{CreateMode, ErrorCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Version};
+use zk_session::{
+    CreateMode, ErrorCode, OpCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Target, Version,
+};
+use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -33,7 +36,8 @@ async fn a_longer_request_is_not_sent() {
     let data = vec![7; data_max(&fixture.full("/a")) + 1];
     let error = client.set_data("/a", data, None).await.unwrap_err();
     let (length, limit) = (REQUEST_LIMIT_DEFAULT + 1, REQUEST_LIMIT_DEFAULT);
-    assert_eq!(error, OpError::RequestTooLarge { length, limit });
+    let target = Target::new(OpCode::SET_DATA, "/a");
+    assert_eq!(error, OpError::RequestTooLarge { length, limit, target });
     assert_eq!(error.outcome(), Outcome::NotApplied);
     assert_eq!(client.exists("/a").await.unwrap().unwrap().version, Version(0));
     assert_eq!(client.status().connection, 1);
@@ -48,7 +52,7 @@ async fn a_server_drops_the_connection_over_a_request_beyond_its_limit() {
     client.create("/a", "", PERSISTENT).await.unwrap();
     let before = client.status();
     let error = client.set_data("/a", vec![7; 2 << 20], None).await.unwrap_err();
-    assert!(matches!(error, OpError::ConnectionLoss(_)), "{error}");
+    assert!(matches!(error, OpError::ConnectionLoss { .. }), "{error}");
     assert_eq!(client.exists("/a").await.unwrap().unwrap().version, Version(0));
     let after = client.status();
     assert_eq!((after.session, after.connection), (before.session, before.connection + 1));
@@ -66,8 +70,10 @@ async fn a_reply_beyond_the_limit_fails_its_own_request_only() {
     let after = client.get_data("/small");
     assert_eq!(before.await.unwrap().0, "s");
     // The rest of the reply consists of the header, the length of the data, and the stat.
-    assert_eq!(large.await, Err(OpError::ResponseTooLarge(300_000 + 16 + 4 + 68)));
-    assert_eq!(missing.await, Err(OpError::Server(ErrorCode::NO_NODE)));
+    let length = 300_000 + 16 + 4 + 68;
+    let target = Target::new(OpCode::GET_DATA, "/large");
+    assert_eq!(large.await, Err(OpError::ResponseTooLarge { length, target }));
+    assert_eq!(missing.await.bare(), Err(OpError::server(ErrorCode::NO_NODE)));
     assert_eq!(after.await.unwrap().0, "s");
     assert_eq!(client.set_data("/large", "s", None).await.unwrap().version, Version(1));
     assert_eq!(client.get_data("/large").await.unwrap().0, "s");
@@ -80,7 +86,7 @@ async fn a_watch_left_by_a_reply_beyond_the_limit_disturbs_nobody() {
     let client = fixture.builder().response_limit(1024).connect().await.unwrap();
     client.create("/large", vec![7; 5000], PERSISTENT).await.unwrap();
     let error = client.get_data_and_watch("/large").await.unwrap_err();
-    assert!(matches!(error, OpError::ResponseTooLarge(_)), "{error}");
+    assert!(matches!(error, OpError::ResponseTooLarge { .. }), "{error}");
     client.set_data("/large", "s", None).await.unwrap();
     assert_eq!(client.get_data("/large").await.unwrap().0, "s");
     assert_eq!(client.status().connection, 1);

@@ -7,6 +7,7 @@ use zk_recipes::{
     TransactionError, Version,
 };
 use zk_session::{CreateMode, ErrorCode, EventType};
+use zk_tests::bare::{Bare as _, not_committed};
 use zk_tests::case::{Case as _, LOCK};
 use zk_tests::lock::{Waiter, acquire, until_znodes};
 use zk_tests::target::{Fixture, SHORT_SESSION};
@@ -59,8 +60,8 @@ async fn a_refused_transaction_names_the_operation_and_applies_nothing() {
             true => multi.delete("/missing", None),
             false => multi.create("/n-", "", CreateMode::PersistentSequential),
         });
-        let refused = TransactionError::Refused { index: failing, code: ErrorCode::NO_NODE };
-        assert_eq!(guard.transaction(multi).await, Err(refused));
+        let refused = not_committed(failing, ErrorCode::NO_NODE);
+        assert_eq!(guard.transaction(multi).await.bare(), Err(refused));
     }
     let names = client.get_children("/").await.unwrap();
     assert!(names.iter().all(|name| !name.starts_with("n-")), "{names:?}");
@@ -101,8 +102,8 @@ async fn a_lost_reply_of_a_transaction_leaves_a_doubt_that_repeating_it_resolves
     assert_eq!(unknown.outcome(), Outcome::Unknown, "{unknown}");
     // The transaction was applied, unless the lost reply belonged to another request. Now it is
     // applied exactly once.
-    let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
-    let repeated = guard.transaction(unique()).await;
+    let exists = not_committed(0, ErrorCode::NODE_EXISTS);
+    let repeated = guard.transaction(unique()).await.bare();
     assert!(repeated.is_ok() || repeated == Err(exists), "{repeated:?}");
     assert!(client.exists("/paid-17").await.unwrap().is_some());
     assert_eq!(guard.release().await, Ok(Released::Released));

@@ -13,18 +13,23 @@
 
 mod acl;
 mod barrier;
+mod cache;
 mod chroot;
 mod compound;
 mod create;
 mod data;
 mod double_barrier;
+mod ensemble;
 mod every_lock;
 mod exclusive_lock;
 mod expiry;
 mod group;
+mod lagging;
 mod limits;
 mod lock;
 mod multi;
+mod persistent;
+mod queries;
 mod raw;
 mod restore;
 mod rw_lock;

@@ -3,12 +3,13 @@
 use zk_session::{
     Client, CreateMode, ErrorCode, Multi, MultiError, MultiOutcome, OpError, Version,
 };
+use zk_tests::bare::{self, Bare as _};
 use zk_tests::target::Fixture;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
 fn refused<T>(index: usize, code: ErrorCode) -> Result<T, MultiError> {
-    Err(MultiError::Refused { index, code })
+    Err(bare::refused(index, code))
 }
 
 async fn exists(client: &Client, path: &str) -> bool {
@@ -86,7 +87,7 @@ async fn a_refusal_at_any_index_undoes_everything() {
                 false => multi.create("/q/n-", "", CreateMode::PersistentSequential),
             };
         }
-        assert_eq!(client.commit(multi).await, refused(failing, ErrorCode::BAD_VERSION));
+        assert_eq!(client.commit(multi).await.bare(), refused(failing, ErrorCode::BAD_VERSION));
     }
     let stat = client.exists("/q").await.unwrap().unwrap();
     assert_eq!((stat.cversion, stat.num_children, stat.pzxid), (Version(0), 0, stat.czxid));
@@ -116,7 +117,7 @@ async fn every_refusal_has_its_code() {
         (Multi::new().set_data("/a", "", wrong), ErrorCode::BAD_VERSION),
     ] {
         let description = format!("{multi:?}");
-        assert_eq!(client.commit(multi).await, refused(0, code), "{description}");
+        assert_eq!(client.commit(multi).await.bare(), refused(0, code), "{description}");
     }
 }
 
@@ -128,7 +129,7 @@ async fn the_first_of_several_refusals_is_reported() {
         .create("/a", "", PERSISTENT)
         .delete("/missing", None)
         .check("/a", Some(Version(7)));
-    assert_eq!(client.commit(multi).await, refused(1, ErrorCode::NO_NODE));
+    assert_eq!(client.commit(multi).await.bare(), refused(1, ErrorCode::NO_NODE));
     assert!(!exists(&client, "/a").await);
 }
 
@@ -154,9 +155,9 @@ async fn operations_see_the_effect_of_earlier_ones() {
 
     // Later operations see the effects of earlier ones: deletes as well as creates.
     let multi = Multi::new().create("/x", "", PERSISTENT).create("/x", "", PERSISTENT);
-    assert_eq!(client.commit(multi).await, refused(1, ErrorCode::NODE_EXISTS));
+    assert_eq!(client.commit(multi).await.bare(), refused(1, ErrorCode::NODE_EXISTS));
     let multi = Multi::new().delete("/q/a-0000000001", None).check("/q/a-0000000001", None);
-    assert_eq!(client.commit(multi).await, refused(1, ErrorCode::NO_NODE));
+    assert_eq!(client.commit(multi).await.bare(), refused(1, ErrorCode::NO_NODE));
     assert!(exists(&client, "/q/a-0000000001").await);
 }
 
@@ -206,7 +207,7 @@ async fn a_lone_check_takes_a_zxid_whether_it_holds_or_not() {
     let holds = Multi::new().check("/a", None);
     assert_eq!(client.commit(holds).await, Ok(vec![MultiOutcome::Checked]));
     let fails = Multi::new().check("/missing", None);
-    assert_eq!(client.commit(fails).await, refused(0, ErrorCode::NO_NODE));
+    assert_eq!(client.commit(fails).await.bare(), refused(0, ErrorCode::NO_NODE));
     let after = client.create("/b", "", PERSISTENT).await.unwrap().stat.czxid;
     if fixture.target.is_external() {
         assert!(after.0 >= before.0 + 3, "{before} then {after}");

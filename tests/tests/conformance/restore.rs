@@ -10,14 +10,14 @@ use zk_tests::wait::{assert_silent, kind, reconnected, status};
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
 /// Separates the client from its server until [`Outage::end`].
-struct Outage<'a> {
+pub(crate) struct Outage<'a> {
     proxy: &'a Proxy,
     client: &'a Client,
     before: Status,
 }
 
 impl<'a> Outage<'a> {
-    async fn begin(proxy: &'a Proxy, client: &'a Client) -> Self {
+    pub(crate) async fn begin(proxy: &'a Proxy, client: &'a Client) -> Self {
         let before = client.status();
         proxy.pause();
         proxy.cut_all();
@@ -25,7 +25,7 @@ impl<'a> Outage<'a> {
         Self { proxy, client, before }
     }
 
-    async fn end(self) {
+    pub(crate) async fn end(self) {
         self.proxy.resume();
         let after = reconnected(self.client, self.before).await;
         assert_eq!(after.session, self.before.session, "the session survives");
@@ -126,6 +126,8 @@ async fn a_znode_made_again_meanwhile_counts_as_changed() {
     let outage = Outage::begin(&proxy, &client).await;
     other.delete("/a", None).await.unwrap();
     other.create("/a", "", PERSISTENT).await.unwrap();
+    // A server that has not applied both would report the delete.
+    fixture.settle().await;
     outage.end().await;
     assert_eq!(kind(&mut data).await, EventType::NODE_DATA_CHANGED);
 }

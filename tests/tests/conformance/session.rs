@@ -6,6 +6,7 @@ use std::time::Duration;
 use zk_session::{
     CloseOutcome, CreateMode, ErrorCode, EventType, OpError, Outcome, SessionState, Version,
 };
+use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
 use zk_tests::wait::{event, kind, now, reconnected, soon, status};
 
@@ -47,7 +48,7 @@ async fn closing_ends_the_session_and_its_ephemerals() {
 
     assert_eq!(client.state(), SessionState::Closed);
     let late = client.exists("/p").await;
-    assert_eq!(late, Err(OpError::Closed(Outcome::NotApplied)));
+    assert_eq!(late.bare(), Err(OpError::closed(Outcome::NotApplied)));
     assert_eq!(client.close().await, CloseOutcome::Closed);
 }
 
@@ -62,7 +63,7 @@ async fn what_was_called_before_the_close_is_answered() {
     for write in writes {
         match write.await {
             Ok(_) => applied += 1,
-            Err(error) => assert_eq!(error, OpError::Closed(Outcome::NotApplied)),
+            Err(error) => assert_eq!(error.bare(), OpError::closed(Outcome::NotApplied)),
         }
     }
     other.sync("/").await.unwrap();
@@ -130,7 +131,7 @@ async fn a_write_whose_reply_was_lost_has_an_unknown_outcome() {
     client.create("/a", "", PERSISTENT).await.unwrap();
     proxy.lose_replies();
     let error = client.set_data("/a", "x", None).await.unwrap_err();
-    assert_eq!(error, OpError::ConnectionLoss(Outcome::Unknown));
+    assert_eq!(error.clone().bare(), OpError::connection_loss(Outcome::Unknown));
     assert_eq!(error.outcome(), Outcome::Unknown);
     // In this case the write was applied, exactly once.
     let (data, stat) = client.get_data("/a").await.unwrap();
@@ -143,11 +144,11 @@ async fn a_create_whose_reply_was_lost_belongs_to_the_session() {
     let (proxy, client) = fixture.proxied().await;
     proxy.lose_replies();
     let error = client.create("/e", "", EPHEMERAL).await.unwrap_err();
-    assert_eq!(error, OpError::ConnectionLoss(Outcome::Unknown));
+    assert_eq!(error.bare(), OpError::connection_loss(Outcome::Unknown));
     let stat = client.exists("/e").await.unwrap().expect("the server had got the request");
     assert_eq!(stat.ephemeral_owner, client.session_id());
     let again = client.create("/e", "", EPHEMERAL).await.unwrap_err();
-    assert_eq!(again, OpError::Server(ErrorCode::NODE_EXISTS));
+    assert_eq!(again.bare(), OpError::server(ErrorCode::NODE_EXISTS));
 }
 
 #[tokio::test]
@@ -161,8 +162,10 @@ async fn all_that_is_under_way_when_a_connection_ends_is_answered() {
     for write in writes {
         match soon("a reply", write).await {
             Ok(_) => applied += 1,
-            Err(OpError::ConnectionLoss(Outcome::Unknown)) => unknown += 1,
-            Err(error) => assert_eq!(error, OpError::ConnectionLoss(Outcome::NotApplied)),
+            Err(OpError::ConnectionLoss { outcome: Outcome::Unknown, .. }) => unknown += 1,
+            Err(error) => {
+                assert_eq!(error.bare(), OpError::connection_loss(Outcome::NotApplied));
+            }
         }
     }
     let version = client.exists("/a").await.unwrap().unwrap().version;

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 
 use zk_recipes::{
-    Acl, Client, ErrorCode, FailedAction, LostReason, Permissions, RecipeError, WorkQueue,
+    Acl, Client, ErrorCode, FailedAction, Leased, LostReason, Permissions, RecipeError, WorkQueue,
     WorkQueueError,
 };
 use zk_tests::scene::spawn;
@@ -38,6 +38,27 @@ async fn items_are_taken_in_order_of_priority_and_arrival() {
     puts.put("e").priority(999).await.unwrap();
     consumer.sync("/").await.unwrap();
     assert_eq!(drain(&queue(&consumer)).await, ["a", "b", "c", "d", "e"]);
+}
+
+#[tokio::test]
+async fn a_batch_has_the_first_items_each_with_a_lease_of_its_own() {
+    let fixture = Fixture::start().await;
+    let (one, other) = (fixture.client().await, fixture.client().await);
+    queue(&one).put_batch(["a", "b", "c", "d", "e"]).await.unwrap();
+    let text = |items: &[Leased]| -> Vec<_> { items.iter().map(|i| i.data().clone()).collect() };
+    let first = queue(&one).take_batch(3).timeout(PATIENCE).await.unwrap();
+    assert_eq!(text(&first), ["a", "b", "c"]);
+    other.sync("/").await.unwrap();
+    let second = queue(&other).take_batch(3).timeout(PATIENCE).await.unwrap();
+    assert_eq!(text(&second), ["d", "e"]);
+    // The second batch was taken through another server of an ensemble.
+    one.sync("/").await.unwrap();
+    assert_eq!(one.get_children("/jobs/taken").await.unwrap().len(), 5);
+    for item in first.into_iter().chain(second) {
+        item.ack().await.unwrap();
+    }
+    other.sync("/").await.unwrap();
+    assert_eq!(queue(&other).length().await, Ok(0));
 }
 
 #[tokio::test]

@@ -5,13 +5,33 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use zk_recipes::{DoubleBarrier, RecipeError};
+use zk_recipes::{Acl, DoubleBarrier, Permissions, RecipeError};
 use zk_tests::scene::{FIRST, SECOND, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{
     PATH, PATIENCE, barrier, check_clean, enter, entered, leave, left, present, until_present,
 };
+
+#[test]
+fn the_permissions_apply_to_the_participants() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let acl = vec![Acl::new(Permissions::READ | Permissions::DELETE, "world", "anyone")];
+        let builder = || DoubleBarrier::builder(&client, PATH, 1).expect("the options are legal");
+        let refused = builder().acl(vec![]).build().expect_err("servers refuse it");
+        assert!(refused.to_string().contains("acl of the double barrier"), "{refused}");
+        let barrier = builder().acl(acl.clone()).build().expect("the options are legal");
+        let inside = barrier.enter().await.expect("it is alone");
+        let names = world.server.children(PATH).expect("the directory exists");
+        assert_eq!(names.len(), 1, "{names:?}");
+        let (found, _) = client.get_acl(&format!("{PATH}/{}", names[0])).await.expect("it exists");
+        assert_eq!(found, acl);
+        inside.leave().await.expect("it is alone");
+        check_clean(&world, &[&client]).await;
+    });
+}
 
 #[test]
 fn participants_enter_when_the_last_one_comes_and_leave_when_the_last_one_goes() {
@@ -118,7 +138,7 @@ fn a_participant_that_gave_up_counts_until_its_znode_is_deleted() {
         until_present(&world, 1).await;
         world.server.pause_connection(session(&client), Duration::from_secs(2));
         let late = early.await.expect("it does not panic");
-        assert_eq!(late.err(), Some(RecipeError::TimedOut));
+        assert!(matches!(late.err(), Some(RecipeError::TimedOut(_))));
         assert_eq!(present(&world), 1, "the server has not seen the deletion");
         let theirs = entered(&world, enter(&other, 2)).await;
         let mine = enter(&client, 2);

@@ -66,10 +66,10 @@ fn a_wait_that_is_too_long_times_out_and_leaves_nothing() {
         let before = client.now();
         let timeout = Duration::from_millis(700);
         let ended = ExclusiveLock::of(&client).acquire().timeout(timeout).await.map(drop);
-        assert_eq!(ended, Err(LockError::TimedOut));
+        assert!(matches!(ended, Err(LockError::TimedOut(_))));
         assert_eq!(client.now().saturating_since(before), timeout);
         let none = ExclusiveLock::of(&client).acquire().timeout(Duration::ZERO).await.map(drop);
-        assert_eq!(none, Err(LockError::TimedOut));
+        assert!(matches!(none, Err(LockError::TimedOut(_))));
         sleep_ms(1_000).await;
         assert_eq!(world.owner(), Some(session(&other)), "{}", world.trace());
         // The holder has one watch, and at most one other watch is left, which fires with the
@@ -312,7 +312,7 @@ fn a_znode_that_is_not_ephemeral_is_an_error_and_never_waited_for() {
         world.server.admin_create(LOCK, b"", None);
         let client = world.client(FIRST).await;
         let lock = ExclusiveLock::of(&client);
-        let mixed = LockError::MixedKinds { name: "x".into() };
+        let mixed = LockError::MixedKinds { name: LOCK.to_owned() };
         assert_eq!(lock.acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.try_acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.holder().await, Err(mixed));
@@ -334,7 +334,7 @@ fn a_znode_that_is_not_ephemeral_ends_the_wait_when_it_comes() {
         assert!(world.server.admin_delete(LOCK));
         world.server.admin_create(LOCK, b"", None);
         let ended = waiter.await.expect("an acquire does not panic").map(drop);
-        assert_eq!(ended, Err(LockError::MixedKinds { name: "x".into() }));
+        assert_eq!(ended, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
         drop(held);
         sleep_ms(1_000).await;
         assert_eq!(world.owner(), Some(SessionId::NONE), "it is not ours to delete");
@@ -353,7 +353,7 @@ fn the_directory_of_another_lock_is_no_exclusive_lock() {
         let queue = World::lock(&client).acquire().await.expect("the lock is free");
         let lock = ExclusiveLock::new(&client, LOCK).expect("the path is valid");
         let ended = lock.acquire().await.map(drop);
-        assert_eq!(ended, Err(LockError::MixedKinds { name: "x".into() }));
+        assert_eq!(ended, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
         queue.validate().await.expect("it is undisturbed");
         queue.release().await.expect("its znode can be deleted");
         world.check_clean(&[&client]).await;

@@ -7,8 +7,9 @@ use std::time::Duration;
 use jute_codec::{OpCode, SessionId, Zxid};
 use zk_recipes::{
     Acl, Client, CreateMode, ErrorCode, FairLock, Guard, LockState, LostReason, Multi,
-    MultiOutcome, OpError, Outcome, Permissions, TransactionError, Version,
+    MultiOutcome, OpError, Outcome, Permissions, Target, TransactionError, Version,
 };
+use zk_tests::bare::{Bare as _, not_committed};
 use zk_tests::case::LOCK;
 use zk_tests::world::{SESSION_TIMEOUT, World, cuts_at_request, run, sleep_ms};
 use zk_testserver::{Action, RequestRecord, ServerConfig};
@@ -21,7 +22,7 @@ use crate::{
 /// The znode that the lock protects. Its version counts the transactions that were applied.
 const RESOURCE: &str = "/resource";
 
-const LOSS: TransactionError = TransactionError::Op(OpError::ConnectionLoss(Outcome::Unknown));
+const LOSS: TransactionError = TransactionError::Op(OpError::connection_loss(Outcome::Unknown));
 
 /// Creates the znode that the lock protects, and connects a client that acquires the lock.
 async fn writer(world: &World) -> (Client, Guard) {
@@ -106,7 +107,8 @@ fn the_refusal_of_an_operation_names_its_index_and_nothing_is_applied() {
             });
             let error = guard.transaction(multi).await.expect_err("the version is another");
             let code = ErrorCode::BAD_VERSION;
-            assert_eq!(error, TransactionError::Refused { index: failing, code });
+            let target = Target::new(OpCode::DELETE, RESOURCE);
+            assert_eq!(error, TransactionError::Refused { index: failing, code, target });
             assert_eq!(error.outcome(), Outcome::NotApplied);
             let children = world.server.children("/").expect("the root exists");
             assert!(children.iter().all(|name| !name.starts_with("n-")), "{children:?}");
@@ -123,9 +125,9 @@ fn a_missing_znode_of_the_callers_is_not_taken_for_the_loss_of_the_lock() {
     run(async {
         let world = World::new();
         let (client, guard) = writer(&world).await;
-        let refused = TransactionError::Refused { index: 1, code: ErrorCode::NO_NODE };
+        let refused = not_committed(1, ErrorCode::NO_NODE);
         let multi = write("x").check("/missing", None);
-        assert_eq!(guard.transaction(multi).await, Err(refused));
+        assert_eq!(guard.transaction(multi).await.bare(), Err(refused));
         assert_eq!((guard.state(), applied(&world)), (LockState::Held, 0));
         release(guard).await;
         world.check_clean(&[&client]).await;
@@ -224,7 +226,8 @@ fn the_end_of_the_session_between_acquire_and_commit_changes_nothing() {
                 assert_eq!(next.state(), LockState::Held);
                 error
             }
-            .expect_err("the session is over");
+            .expect_err("the session is over")
+            .bare();
             assert!(
                 error == LOSS || error == TransactionError::Lost(LostReason::SessionExpired),
                 "{way}: {error}"
@@ -312,6 +315,7 @@ fn a_transaction_that_crosses_the_end_of_the_session_is_not_sent_in_the_next() {
             let (is_known, error, guard) = calling.await.expect("the task does not panic");
             *if is_known { &mut after } else { &mut before } += 1;
             let lost = TransactionError::Lost(LostReason::SessionExpired);
+            let error = error.bare();
             assert!(error == lost || error == LOSS, "{early_ms} ms early, {turns} turns: {error}");
             sleep_ms(1_000).await;
             assert_ne!(client.session_id(), Some(guard.session()));
@@ -349,7 +353,7 @@ fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
             world.server.inject(fault.clone());
             let unique = Multi::new().create("/once", "", CreateMode::Persistent);
             let once = unique.append(write("x"));
-            assert_eq!(guard.transaction(once.clone()).await, Err(LOSS), "{fault:?}");
+            assert_eq!(guard.transaction(once.clone()).await.bare(), Err(LOSS), "{fault:?}");
             assert_eq!(LOSS.outcome(), Outcome::Unknown);
             assert!(world.server.pending_faults().is_empty());
             assert_eq!(guard.state(), LockState::AtRisk, "{fault:?}");
@@ -359,8 +363,8 @@ fn a_lost_connection_leaves_a_doubt_and_nothing_is_repeated() {
             assert_eq!(applied(&world), i32::from(is_applied), "{fault:?}");
             assert_eq!(guard.state(), LockState::Held);
             // The caller may repeat the transaction, because it creates a unique name.
-            let repeated = guard.transaction(once).await.map(|outcomes| outcomes.len());
-            let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
+            let repeated = guard.transaction(once).await.map(|outcomes| outcomes.len()).bare();
+            let exists = not_committed(0, ErrorCode::NODE_EXISTS);
             assert_eq!(repeated, if is_applied { Err(exists) } else { Ok(2) }, "{fault:?}");
             assert_eq!(applied(&world), 1);
             release(guard).await;
@@ -385,7 +389,7 @@ fn a_doubt_outlives_the_lock() {
                 assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
             };
             let (unknown, ()) = tokio::join!(pending, closing);
-            assert_eq!(unknown, Err(LOSS), "{action:?}");
+            assert_eq!(unknown.bare(), Err(LOSS), "{action:?}");
             assert_eq!(applied(&world), i32::from(action == Action::CutAfter));
         });
     }
@@ -455,6 +459,7 @@ fn a_pause_within_the_deadline_is_decided_by_the_ensemble() {
             if is_gone {
                 let error = committed.expect_err("it is lost");
                 let lost = TransactionError::Lost(LostReason::SessionExpired);
+                let error = error.bare();
                 assert!(error == lost || error == LOSS, "{error}");
                 sleep_ms(1_000).await;
                 assert!(is_lost(&guard));
@@ -563,12 +568,16 @@ fn a_closed_client_has_lost_the_lock() {
 fn each_answer_to_the_request_as_a_whole_says_what_is_known() {
     use Outcome::{NotApplied, Unknown};
     let op = |error| TransactionError::Op(error);
-    let server = |code| op(OpError::Server(code));
+    let server = |code| op(OpError::server(code));
     let expired = TransactionError::Lost(LostReason::SessionExpired);
     for (code, error, outcome) in [
         (ErrorCode::THROTTLED_OP, server(ErrorCode::THROTTLED_OP), NotApplied),
         (ErrorCode::NOT_READ_ONLY, server(ErrorCode::NOT_READ_ONLY), NotApplied),
-        (ErrorCode::UNIMPLEMENTED, op(OpError::Unsupported), NotApplied),
+        (
+            ErrorCode::UNIMPLEMENTED,
+            op(OpError::Unsupported { target: Target::default() }),
+            NotApplied,
+        ),
         (ErrorCode::REQUEST_TIMEOUT, server(ErrorCode::REQUEST_TIMEOUT), Unknown),
         (ErrorCode::SYSTEM_ERROR, server(ErrorCode::SYSTEM_ERROR), Unknown),
         (ErrorCode(-999), server(ErrorCode(-999)), Unknown),
@@ -580,6 +589,7 @@ fn each_answer_to_the_request_as_a_whole_says_what_is_known() {
             let (client, guard) = writer(&world).await;
             world.server.inject(at_op(session(&client), OpCode::MULTI, Action::Error(code)));
             let failed = guard.transaction(write("x")).await.expect_err("a fault was injected");
+            let failed = failed.bare();
             assert_eq!((&failed, failed.outcome()), (&error, outcome), "{code}");
             assert_eq!(is_lost(&guard), matches!(failed, TransactionError::Lost(_)), "{code}");
             sleep_ms(2_000).await;
@@ -610,7 +620,7 @@ fn what_cannot_be_sent_is_refused_at_once() {
         sleep_ms(10).await;
         let waiting = [client.exists("/"), client.exists("/")];
         let full = guard.transaction(write("x")).await;
-        assert!(matches!(full, Err(TransactionError::Op(OpError::QueueFull(_)))), "{full:?}");
+        assert!(matches!(full, Err(TransactionError::Op(OpError::QueueFull { .. }))), "{full:?}");
         for error in [invalid, long, full] {
             assert_eq!(error.expect_err("refused").outcome(), Outcome::NotApplied);
         }
@@ -633,7 +643,10 @@ fn a_check_that_is_not_allowed_is_no_loss() {
         let lock = FairLock::builder(&client, LOCK).expect("the path is valid").acl(acl);
         let lock = lock.watch_check(None).build().expect("the options are legal");
         let guard = lock.acquire().await.expect("the lock is free");
-        let refused = TransactionError::CheckRefused { code: ErrorCode::NO_AUTH };
+        let refused = TransactionError::CheckRefused {
+            code: ErrorCode::NO_AUTH,
+            path: guard.path().to_owned(),
+        };
         assert_eq!(refused.outcome(), Outcome::NotApplied);
         assert_eq!(guard.transaction(write("x")).await, Err(refused));
         assert_eq!((guard.state(), applied(&world)), (LockState::Held, 0));

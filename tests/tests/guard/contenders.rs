@@ -268,7 +268,7 @@ fn the_holder_of_an_exclusive_lock_says_who_it_is() {
         assert_eq!(holder.identity, &b"10.0.0.1:4711"[..]);
         assert!(world.server.admin_delete(LOCK));
         world.server.admin_create(LOCK, b"", None);
-        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { name: "x".into() }));
+        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
         assert!(world.server.admin_delete(LOCK));
         world.check_clean(&[&client, &other]).await;
     });

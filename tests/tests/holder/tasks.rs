@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Holder, Level, LockError, LockState, Released};
+use zk_recipes::{Client, Guard, Holder, Level, LockError, LockState, Released};
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
 use zk_tests::meter::Pace;
@@ -101,43 +101,65 @@ fn if_the_task_that_acquires_is_dropped_another_takes_over<H: Case, W: Case>() {
     assert!(took_over >= 40, "the other holder keeps the first task waiting: {took_over}");
 }
 
-fn a_task_that_waits_for_another_task_keeps_its_own_deadline<H: Case, W: Case>() {
-    run(async {
+/// A holder with a task that waits for the lock, which another client holds.
+struct Waiting<H: Case, W: Case> {
+    world: World,
+    clients: [Client; 2],
+    held: Guard<H::Kind>,
+    holder: Holder<W::Kind>,
+    patient: Task<W::Kind>,
+}
+
+impl<H: Case, W: Case> Waiting<H, W> {
+    async fn start() -> Self {
         let world = World::new();
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
         let held = hold(&H::of(&other)).await;
         let holder = holder::<W>(&client);
         let patient = start(&holder);
         sleep_ms(100).await;
-        let before = client.now();
-        let timeout = Duration::from_millis(700);
-        let timed = holder.acquire().timeout(timeout).await.map(drop);
-        assert_eq!(timed, Err(LockError::TimedOut));
-        assert_eq!(client.now().saturating_since(before), timeout);
-        let at_once = holder.acquire().timeout(Duration::ZERO).await.map(drop);
-        assert_eq!(at_once, Err(LockError::TimedOut));
-        release(held).await;
-        let level = patient.await.expect("no panic").expect("the lock is free");
-        // A nested acquire needs no time.
-        drop(holder.acquire().timeout(Duration::ZERO).await.expect("it is held"));
+        Self { world, clients: [client, other], held, holder, patient }
+    }
+
+    /// Returns the client of the holder.
+    fn client(&self) -> &Client {
+        &self.clients[0]
+    }
+
+    /// Releases the lock, lets the task have it, and ends its level when the test has used it.
+    async fn end(self, test: impl AsyncFnOnce(Holder<W::Kind>)) {
+        release(self.held).await;
+        let level = self.patient.await.expect("no panic").expect("the lock is free");
+        test(self.holder).await;
         drop(level);
-        world.check_clean(&[&client, &other]).await;
+        self.world.check_clean(&self.clients.each_ref()).await;
+    }
+}
+
+fn a_task_that_waits_for_another_task_keeps_its_own_deadline<H: Case, W: Case>() {
+    run(async {
+        let waiting = Waiting::<H, W>::start().await;
+        for timeout in [Duration::from_millis(700), Duration::ZERO] {
+            let before = waiting.client().now();
+            let timed = waiting.holder.acquire().timeout(timeout).await.map(drop);
+            assert!(matches!(timed, Err(LockError::TimedOut(_))), "{timed:?}");
+            assert_eq!(waiting.client().now().saturating_since(before), timeout);
+        }
+        waiting
+            .end(async |holder| {
+                // A nested acquire needs no time.
+                drop(holder.acquire().timeout(Duration::ZERO).await.expect("it is held"));
+            })
+            .await;
     });
 }
 
 fn a_try_beside_a_task_that_waits_returns_at_once<H: Case, W: Case>() {
     run(async {
-        let world = World::new();
-        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-        let held = hold(&H::of(&other)).await;
-        let holder = holder::<W>(&client);
-        let patient = start(&holder);
-        sleep_ms(100).await;
-        let before = client.now();
-        assert!(holder.try_acquire().await.expect("it sends nothing").is_none());
-        assert_eq!(client.now(), before);
-        release(held).await;
-        drop(patient.await.expect("no panic").expect("the lock is free"));
-        world.check_clean(&[&client, &other]).await;
+        let waiting = Waiting::<H, W>::start().await;
+        let before = waiting.client().now();
+        assert!(waiting.holder.try_acquire().await.expect("it sends nothing").is_none());
+        assert_eq!(waiting.client().now(), before);
+        waiting.end(async |_| {}).await;
     });
 }

@@ -4,7 +4,8 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use zk_recipes::{
-    Acl, Client, ErrorCode, LockError, LostReason, MultiLock, MultiLockError, Permissions, Released,
+    Acl, Client, ErrorCode, LockError, LostReason, MultiGuard, MultiLock, MultiLockError,
+    Permissions, Released,
 };
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, session, spawn};
@@ -25,27 +26,36 @@ fn blocker(client: &Client, position: usize) -> MultiLock {
     builder.build().expect("there is one lock")
 }
 
-#[test]
-fn a_timeout_at_any_position_names_the_lock_and_leaves_nothing() {
-    for (position, path) in PATHS.into_iter().enumerate() {
+/// Runs a test for each position, with a client and the locks of another client that keep it out at
+/// this position.
+fn at_every_position(test: impl AsyncFn(usize, &World, &Client, MultiGuard)) {
+    for position in 0..PATHS.len() {
         run(async {
             let world = World::new();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             let held = hold(&blocker(&other, position)).await;
-            let before = client.now();
-            let timeout = Duration::from_millis(700);
-            let error = all_kinds(&client).acquire().timeout(timeout).await.unwrap_err();
-            assert_eq!((&*error.path, &error.error), (path, &LockError::TimedOut));
-            assert_eq!(client.now().saturating_since(before), timeout, "one deadline for all");
-            sleep_ms(100).await;
-            assert_eq!(znodes(&world).len(), 1, "\n{}", world.trace());
-            assert!(held.states().all(|(_, state)| state == zk_recipes::LockState::Held));
-            // Then the locks are free again.
-            drop(held);
-            drop(hold(&all_kinds(&client)).await);
+            test(position, &world, &client, held).await;
             check_clean(&world, &[&client, &other]).await;
         });
     }
+}
+
+#[test]
+fn a_timeout_at_any_position_names_the_lock_and_leaves_nothing() {
+    at_every_position(async |position, world, client, held| {
+        let before = client.now();
+        let timeout = Duration::from_millis(700);
+        let error = all_kinds(client).acquire().timeout(timeout).await.unwrap_err();
+        assert_eq!(error.path, PATHS[position]);
+        assert!(error.error.is_timed_out(), "{error}");
+        assert_eq!(client.now().saturating_since(before), timeout, "one deadline for all");
+        sleep_ms(100).await;
+        assert_eq!(znodes(world).len(), 1, "\n{}", world.trace());
+        assert!(held.states().all(|(_, state)| state == zk_recipes::LockState::Held));
+        // Then the locks are free again.
+        drop(held);
+        drop(hold(&all_kinds(client)).await);
+    });
 }
 
 /// The first lock is free after 400 ms and the second never, so the deadline is not one per lock.
@@ -62,7 +72,8 @@ fn one_deadline_covers_all_waits() {
         sleep_ms(400).await;
         first.release().await.expect("the znode can be deleted");
         let error = acquiring.await.expect("no panic").unwrap_err();
-        assert_eq!((&*error.path, &error.error), (PATHS[1], &LockError::TimedOut));
+        assert_eq!(error.path, PATHS[1]);
+        assert!(error.error.is_timed_out(), "{error}");
         assert_eq!(client.now().saturating_since(before), timeout);
         drop(second);
         check_clean(&world, &[&client, &other]).await;
@@ -71,22 +82,16 @@ fn one_deadline_covers_all_waits() {
 
 #[test]
 fn a_try_of_locks_of_which_any_is_taken_leaves_nothing() {
-    for position in 0..PATHS.len() {
-        run(async {
-            let world = World::new();
-            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            let held = hold(&blocker(&other, position)).await;
-            let tried = all_kinds(&client).try_acquire().await.expect("the locks can be read");
-            assert!(tried.is_none());
-            sleep_ms(100).await;
-            assert_eq!(znodes(&world).len(), 1, "\n{}", world.trace());
-            drop(held);
-            sleep_ms(100).await;
-            let tried = all_kinds(&client).try_acquire().await.expect("the locks can be read");
-            drop(tried.expect("they are free"));
-            check_clean(&world, &[&client, &other]).await;
-        });
-    }
+    at_every_position(async |_, world, client, held| {
+        let tried = all_kinds(client).try_acquire().await.expect("the locks can be read");
+        assert!(tried.is_none());
+        sleep_ms(100).await;
+        assert_eq!(znodes(world).len(), 1, "\n{}", world.trace());
+        drop(held);
+        sleep_ms(100).await;
+        let tried = all_kinds(client).try_acquire().await.expect("the locks can be read");
+        drop(tried.expect("they are free"));
+    });
 }
 
 #[test]
@@ -125,26 +130,20 @@ fn a_refusal_at_any_position_names_the_lock_and_leaves_nothing() {
 /// acquires all of them again, in the next session.
 #[test]
 fn a_session_that_expires_in_the_middle_is_followed_by_another_round() {
-    for position in 0..PATHS.len() {
-        run(async {
-            let world = World::new();
-            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
-            let held = hold(&blocker(&other, position)).await;
-            let acquiring = spawn(all_kinds(&client).acquire().into_future());
-            sleep_ms(500).await;
-            world.server.expire(session(&client));
-            sleep_ms(5_000).await;
-            assert!(!acquiring.is_finished());
-            held.release().await.expect("the znode can be deleted");
-            let guard = acquiring.await.expect("no panic").expect("the locks are free");
-            guard.validate().await.expect("all are held");
-            let own = session(&client);
-            assert!(world.server.ephemerals().iter().all(|(_, owner)| *owner == own));
-            assert_eq!(znodes(&world).len(), PATHS.len(), "\n{}", world.trace());
-            drop(guard);
-            check_clean(&world, &[&client, &other]).await;
-        });
-    }
+    at_every_position(async |_, world, client, held| {
+        let acquiring = spawn(all_kinds(client).acquire().into_future());
+        sleep_ms(500).await;
+        world.server.expire(session(client));
+        sleep_ms(5_000).await;
+        assert!(!acquiring.is_finished());
+        held.release().await.expect("the znode can be deleted");
+        let guard = acquiring.await.expect("no panic").expect("the locks are free");
+        guard.validate().await.expect("all are held");
+        let own = session(client);
+        assert!(world.server.ephemerals().iter().all(|(_, owner)| *owner == own));
+        assert_eq!(znodes(world).len(), PATHS.len(), "\n{}", world.trace());
+        drop(guard);
+    });
 }
 
 /// An administrator deletes the znode of the first lock again and again while the multi-lock waits

@@ -101,7 +101,7 @@ fn a_path_that_occurs_twice_is_refused_and_named() {
         assert!(error.to_string().contains("\"/locks/b\""), "{error}");
         assert!(error.to_string().contains("same path"), "{error}");
         let error = MultiLock::builder().build().expect_err("there are no locks");
-        assert!(error.to_string().contains("it is empty"), "{error}");
+        assert!(error.to_string().contains("must not be empty"), "{error}");
     });
 }
 

@@ -79,7 +79,7 @@ fn a_timeout_survives_every_cut() {
         let held = hold(&lock(other)).await;
         world.inject(faults);
         let timed = lock(client).acquire().timeout(Duration::from_millis(700)).await;
-        assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
+        assert!(matches!(timed.map(drop), Err(LockError::TimedOut(_))), "\n{}", world.trace());
         sleep_ms(3_000).await;
         assert_eq!(held.state(), LockState::Held);
         release(held).await;

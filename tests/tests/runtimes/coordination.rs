@@ -1,12 +1,9 @@
-//! The calls of the recipes without a lock and of the work queue, on a client whose runtime ends, is
-//! not driven, or is not the runtime of the caller. Each call must complete: with a result, an error,
-//! or at its timeout.
+//! The calls of the recipes without a lock, of the work queue, and of locks that are made of other
+//! locks, on a client whose runtime ends, is not driven, or is not the runtime of the caller. Each
+//! call must complete: with a result, an error, or at its timeout.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::future::{Future, IntoFuture as _};
-use std::pin::Pin;
-use std::sync::mpsc;
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -16,11 +13,12 @@ use zk_recipes::{
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
-use zk_tests::scene::spawn;
 use zk_tests::wait::{PATIENCE, now, soon, status};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::TestServer;
 
+use crate::calls::{Call, apart, call, each_apart, start};
+use crate::compound::{self, Held};
 use crate::{Caller, LONG_SESSION, Stage, driven_by_callers, drivers};
 
 const QUEUE: &str = "/queues/x";
@@ -32,6 +30,14 @@ const BARRIER: &str = "/barriers/x";
 const ENTERED: &str = "/barriers/entered";
 const MEETING: &str = "/barriers/meeting";
 const GROUP: &str = "/groups/x";
+/// Watches of all that is in use: of two leases, three memberships, a value, a group and its members,
+/// and locks.
+const WATCHES: usize = 15;
+/// Watches of the calls that wait: for an item, for the barrier, for the double barrier, for the sum, and
+/// for three locks.
+const WAIT_WATCHES: usize = 10;
+/// The same without the sum.
+const SHORT_WAIT_WATCHES: usize = WAIT_WATCHES - 1;
 /// Timeout of calls that can end in no other way.
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -57,20 +63,6 @@ fn meeting(client: &Client) -> DoubleBarrier {
 
 fn group(client: &Client) -> Group {
     Group::new(client, GROUP).expect("the path is valid")
-}
-
-/// A call with its name. It completes with a description of its error.
-type Call = (&'static str, Pin<Box<dyn Future<Output = Result<(), String>> + Send>>);
-
-fn call<T, E: Debug>(
-    name: &'static str,
-    future: impl Future<Output = Result<T, E>> + Send + 'static,
-) -> Call {
-    let future = async move {
-        let output = future.await;
-        output.map(drop).map_err(|error| format!("{error:?}"))
-    };
-    (name, Box::pin(future))
 }
 
 /// Returns calls of a client that uses nothing yet.
@@ -106,6 +98,7 @@ fn new_calls(client: &Client) -> Vec<Call> {
     let other = barrier.clone();
     calls.push(call("open", async move { other.open().await }));
     calls.push(call("is_open", async move { barrier.is_open().await }));
+    calls.extend(compound::new_calls(client));
     calls
 }
 
@@ -118,11 +111,12 @@ struct InUse {
     changes: ValueChanges,
     watch: GroupWatch,
     value: SharedValue,
+    locks: Held,
 }
 
 impl InUse {
     /// Leases two items, enters a double barrier, joins a group, follows a value and the group, and
-    /// closes the barrier. Three members have joined and have been reported.
+    /// closes the barrier. Three members have joined and have been reported. Holds locks.
     async fn begin(client: &Client) -> Self {
         let queue = queue(client);
         queue.put_batch(["a", "b"]).await.expect("they can be put");
@@ -143,15 +137,16 @@ impl InUse {
         let mut changes = value.changes();
         changes.next().await.expect("it can be read");
         barrier(client).close().await.expect("it can be closed");
-        Self { items, inside, members, read, changes, watch, value }
+        let locks = Held::begin(client).await;
+        Self { items, inside, members, read, changes, watch, value, locks }
     }
 
     /// Returns calls that use all of it.
     fn calls(self) -> Vec<Call> {
-        let Self { items, inside, members, read, mut changes, mut watch, value } = self;
+        let Self { items, inside, members, read, mut changes, mut watch, value, locks } = self;
         let [acknowledged, returned] = items;
         let [written, left, mut observed] = members;
-        vec![
+        let mut calls = vec![
             call("ack", acknowledged.ack()),
             call("give_back", returned.give_back()),
             call("leave", inside.leave().into_future()),
@@ -164,11 +159,14 @@ impl InUse {
                 let state = observed.changed().await;
                 if let MembershipState::Ended(ending) = state { Err(ending) } else { Ok(state) }
             }),
-        ]
+        ];
+        calls.extend(locks.calls());
+        calls
     }
 }
 
-/// Returns calls that wait for somebody else.
+/// Returns calls that wait for somebody else. A client that uses something already waits for itself
+/// in [`compound::waits`].
 fn waits(client: &Client) -> Vec<Call> {
     let mut sums = counter(client).changes();
     vec![
@@ -182,20 +180,22 @@ fn waits(client: &Client) -> Vec<Call> {
     ]
 }
 
-/// Returns whether the calls of [`waits`] wait: each has its znode or its watch.
-fn all_wait(server: &TestServer, watches_before: usize) -> bool {
-    let has_children = |path| server.children(path).is_some_and(|names| !names.is_empty());
-    has_children(TAKERS) && has_children(MEETING) && server.watch_count() >= watches_before + 4
+/// Returns all calls that wait.
+fn all_waits(client: &Client) -> Vec<Call> {
+    waits(client).into_iter().chain(compound::waits(client)).collect()
 }
 
-/// Starts calls as tasks.
-fn start(calls: Vec<Call>) -> Vec<Call> {
-    let start = |(name, future)| {
-        let task = spawn(future);
-        let output = async move { task.await.expect("a call does not panic") };
-        (name, Box::pin(output) as Pin<Box<_>>)
-    };
-    calls.into_iter().map(start).collect()
+/// Returns whether what is in use is watched: each guard and each membership has its watch.
+fn is_watched(server: &TestServer) -> bool {
+    server.watch_count() >= WATCHES
+}
+
+/// Returns whether the calls of [`waits`] and [`compound::waits`] wait: each has its znode or its
+/// watches, of which there are this many.
+fn all_wait(server: &TestServer, watches: usize) -> bool {
+    let has_children = |path| server.children(path).is_some_and(|names| !names.is_empty());
+    let is_watched = server.watch_count() >= WATCHES + watches;
+    has_children(TAKERS) && has_children(MEETING) && compound::all_wait(server) && is_watched
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
     let client = stage.client(&drivers, LONG_SESSION);
     let used = stage.soon("the beginning", InUse::begin(&client));
     let lost = used.items[0].lost();
-    let before = stage.server.watch_count();
-    let pending = stage.runtime.block_on(async { start(waits(&client)) });
-    stage.until("calls wait", |server| all_wait(server, before));
+    stage.until("watches", is_watched);
+    let pending = stage.runtime.block_on(async { start(all_waits(&client)) });
+    stage.until("calls wait", |server| all_wait(server, WAIT_WATCHES));
     drop(drivers);
     assert_eq!(client.state(), SessionState::Closed);
     let calls = pending.into_iter().chain(used.calls()).chain(new_calls(&client));
@@ -217,7 +217,7 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
         assert!(is_told, "{name}: {error}");
         count += 1;
     }
-    assert_eq!(count, 33);
+    assert_eq!(count, 48);
     assert_eq!(stage.soon("the loss", lost), LostReason::Closed);
 }
 
@@ -229,34 +229,22 @@ fn a_client_that_has_expired_and_does_not_renew_answers_every_call() {
         let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
         let used = InUse::begin(&client).await;
         let lost = used.items[0].lost();
-        let before = world.server.watch_count();
-        let pending = start(waits(&client));
-        world.until("calls wait", |server| all_wait(server, before)).await;
+        world.until("watches", is_watched).await;
+        let pending = start(all_waits(&client));
+        world.until("calls wait", |server| all_wait(server, WAIT_WATCHES)).await;
         world.server.expire(client.session_id().expect("connected"));
         status(&client, "the end", |now| now.state == SessionState::Expired).await;
         for (name, call) in pending.into_iter().chain(used.calls()).chain(new_calls(&client)) {
             let output = soon(name, call).await;
-            // The end of the session has returned the item and has removed the participant and the
-            // member, which is all that their callers have asked for.
-            let is_done = ["give_back", "leave", "end of a membership"].contains(&name);
+            // The end of the session has returned the item and has removed the participant, the
+            // member and the locks, which is all that their callers have asked for.
+            let is_done = ["give_back", "leave", "end of a membership"].contains(&name)
+                || name.starts_with("release of");
             assert!(output.is_err() || is_done, "{name}: {output:?}");
         }
         assert_eq!(soon("the loss", lost).await, LostReason::SessionExpired);
         assert_eq!(world.server.ephemerals(), []);
     });
-}
-
-/// Waits for a future on its own thread, so that a call that hangs does not hang the test.
-#[expect(clippy::disallowed_methods, reason = "a thread that hangs must not be joined")]
-fn apart<T: Send + 'static>(
-    what: &str,
-    caller: Caller,
-    future: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (sender, ended) = mpsc::channel();
-    std::thread::spawn(move || sender.send(caller.wait(future)));
-    let ended = ended.recv_timeout(PATIENCE);
-    ended.unwrap_or_else(|_| panic!("{what} has panicked, or did not come within {PATIENCE:?}"))
 }
 
 #[test]
@@ -268,18 +256,9 @@ fn every_call_completes_outside_of_tokio() {
             let client = client.clone();
             apart("the beginning", caller, async move { InUse::begin(&client).await })
         };
-        // These calls wait for the observer.
-        let before = stage.server.watch_count();
-        let (sender, ended) = mpsc::channel();
-        for (name, wait) in waits(&client) {
-            let sender = sender.clone();
-            #[expect(
-                clippy::disallowed_methods,
-                reason = "a thread that hangs must not be joined"
-            )]
-            std::thread::spawn(move || sender.send((name, caller.wait(wait))));
-        }
-        stage.until("calls wait", |server| all_wait(server, before));
+        stage.until("watches", is_watched);
+        let ended = each_apart(caller, all_waits(&client));
+        stage.until("calls wait", |server| all_wait(server, WAIT_WATCHES));
         stage.soon("the observer", async {
             queue(&stage.observer).put("c").await.expect("it can be put");
             barrier(&stage.observer).open().await.expect("it can be opened");
@@ -287,14 +266,19 @@ fn every_call_completes_outside_of_tokio() {
             let inside = meeting(&stage.observer).enter().await.expect("two have entered");
             drop(inside);
         });
-        for _ in 0..4 {
-            let (name, output) = ended.recv_timeout(PATIENCE).expect("the calls complete");
-            assert_eq!(output, Ok(()), "{name}");
-        }
+        let complete = |count: usize| {
+            for _ in 0..count {
+                let (name, output) = ended.recv_timeout(PATIENCE).expect("the calls complete");
+                assert_eq!(output, Ok(()), "{name}");
+            }
+        };
+        complete(waits(&client).len());
         let idle = ["next value", "next member", "state of a membership"];
         for (name, call) in used.calls().into_iter().filter(|(name, _)| !idle.contains(name)) {
             assert_eq!(apart(name, caller, call), Ok(()), "{name}");
         }
+        // The locks are free now.
+        complete(compound::waits(&client).len());
         // The items that puts add are for the takes, and the group has a member while it is read.
         let member = stage.soon("a join", group(&stage.observer).join("last", "x"));
         for (name, call) in new_calls(&client).into_iter().filter(|(name, _)| *name != "enter") {
@@ -317,7 +301,7 @@ fn drive_until_clean(still: &Runtime, client: &Client, server: &TestServer) {
 
 /// Returns calls with a timeout that begin while the runtime of their client is not driven.
 fn short_calls(client: &Client, used: InUse) -> (Vec<Call>, InUseAfterwards) {
-    let InUse { items, inside, members, read, changes, mut watch, .. } = used;
+    let InUse { items, inside, members, read, changes, mut watch, locks, .. } = used;
     let value = SharedValue::builder(client, VALUE).expect("the path is valid");
     let value = value.timeout(SHORT).build().expect("the options are legal");
     let counter = Counter::builder(client, COUNT).expect("the path is valid");
@@ -343,7 +327,8 @@ fn short_calls(client: &Client, used: InUse) -> (Vec<Call>, InUseAfterwards) {
     let other = counter.clone();
     calls.push(call("sum", async move { other.get().await }));
     calls.push(call("add", async move { counter.add(1).await }));
-    (calls, InUseAfterwards { items, members, changes })
+    calls.extend(compound::short_calls(client, SHORT));
+    (calls, InUseAfterwards { items, members, changes, locks })
 }
 
 /// What the client still uses after [`short_calls`].
@@ -351,6 +336,7 @@ struct InUseAfterwards {
     items: [Leased; 2],
     members: [Membership; 3],
     changes: ValueChanges,
+    locks: Held,
 }
 
 #[test]
@@ -370,7 +356,7 @@ fn every_timeout_comes_although_the_clients_runtime_is_not_driven() {
         // Only writes that may have been sent are undecided.
         assert!(undecided.keys().all(|name| ["set", "compare_and_set"].contains(name)));
         // The runtime is driven again, and everything works.
-        let InUseAfterwards { items, members, changes } = used;
+        let InUseAfterwards { items, members, changes, locks } = used;
         still.block_on(soon("the end", async {
             let [acknowledged, returned] = items;
             acknowledged.ack().await.expect("the lease is held");
@@ -379,6 +365,9 @@ fn every_timeout_comes_although_the_clients_runtime_is_not_driven() {
                 member.leave().await.expect("it can leave");
             }
             drop(changes);
+            for (name, call) in locks.calls() {
+                assert_eq!(call.await, Ok(()), "{name}");
+            }
             assert_eq!(queue(&client).length().await, Ok(1));
             value(&client).set("last").await.expect("it can be written");
         }));
@@ -386,14 +375,16 @@ fn every_timeout_comes_although_the_clients_runtime_is_not_driven() {
     }
 }
 
-/// Returns calls that wait for somebody else, for this long.
+/// Returns calls that wait for this long.
 fn short_waits(client: &Client, mut watch: GroupWatch, timeout: Duration) -> Vec<Call> {
-    vec![
+    let mut calls = vec![
         call("take", queue(client).take().timeout(timeout).into_future()),
         call("wait", barrier(client).wait().timeout(timeout).into_future()),
         call("enter", meeting(client).enter().timeout(timeout).into_future()),
         call("next member", async move { watch.next_within(timeout).await }),
-    ]
+    ];
+    calls.extend(compound::short_waits(client, timeout));
+    calls
 }
 
 /// The runtime of the client is driven until the calls wait for an event.
@@ -411,16 +402,14 @@ fn a_wait_that_has_begun_times_out_although_the_clients_runtime_is_no_longer_dri
 fn stops_while_all_wait(caller: Caller, timeout: Duration) -> bool {
     let (stage, still) = (Stage::start(), driven_by_callers());
     let client = stage.client(&still, LONG_SESSION);
-    let used = still.block_on(soon("the beginning", InUse::begin(&client)));
-    let before = stage.server.watch_count();
+    let used = still.block_on(soon("the beginning", async {
+        let used = InUse::begin(&client).await;
+        while !is_watched(&stage.server) {
+            sleep_ms(1).await;
+        }
+        used
+    }));
     let mut calls = short_waits(&client, used.watch, timeout);
-    let has_children =
-        |path| stage.server.children(path).is_some_and(|names: Vec<_>| !names.is_empty());
-    // The taker watches the items and their leases; the barrier is one watch, and the double barrier
-    // two.
-    let all_wait = || {
-        has_children(TAKERS) && has_children(MEETING) && stage.server.watch_count() >= before + 5
-    };
     let is_in_time = still.block_on(soon("the waits", async {
         loop {
             for (_, call) in &mut calls {
@@ -428,7 +417,7 @@ fn stops_while_all_wait(caller: Caller, timeout: Duration) -> bool {
                     return false;
                 }
             }
-            if all_wait() {
+            if all_wait(&stage.server, SHORT_WAIT_WATCHES) {
                 return true;
             }
             sleep_ms(1).await;
@@ -440,7 +429,7 @@ fn stops_while_all_wait(caller: Caller, timeout: Duration) -> bool {
             assert!(error.contains("TimedOut"), "{name}: {error}");
         }
     }
-    drop((used.items, used.inside, used.members));
+    drop((used.items, used.inside, used.members, used.locks));
     drive_until_clean(&still, &client, &stage.server);
     is_in_time
 }
@@ -451,7 +440,7 @@ fn calls_that_were_dropped_while_the_clients_runtime_was_not_driven_leave_nothin
     let (stage, still) = (Stage::start(), driven_by_callers());
     let client = stage.client(&still, LONG_SESSION);
     let used = still.block_on(soon("the beginning", InUse::begin(&client)));
-    let calls = used.calls().into_iter().chain(waits(&client)).chain(new_calls(&client));
+    let calls = used.calls().into_iter().chain(all_waits(&client)).chain(new_calls(&client));
     stage.runtime.block_on(async {
         let calls: Vec<_> = calls.collect();
         for (name, call) in calls {

@@ -4,9 +4,13 @@
 //! The servers and the observer, which is an ordinary client, share one runtime. These tests run in
 //! real time, but do not depend on the speed of the machine: only failures wait for a timeout.
 //!
-//! The tests of this file are those of locks. The module `coordination` tests the other recipes.
+//! The tests of this file are those of single locks. The module `coordination` tests the other
+//! recipes, and `compound` the locks that are made of other locks.
 
+mod calls;
+mod compound;
 mod coordination;
+mod counters;
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};
@@ -16,6 +20,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
+use zk_session::CloseOutcome;
 use zk_session::recipe::Session;
 
 use tokio::net::TcpStream;
@@ -317,7 +322,7 @@ fn an_acquire_outside_of_tokio_times_out<H: Case, W: Case>() {
     std::thread::scope(|threads| {
         threads.spawn(|| sender.send(block_on(acquire.into_future()).map(drop)));
         let ended = ended.recv_timeout(PATIENCE).expect("an end in time");
-        assert_eq!(ended, Err(LockError::TimedOut));
+        assert!(matches!(ended, Err(LockError::TimedOut(_))));
     });
     drop(rival);
     stage.check_clean(&client);
@@ -444,7 +449,8 @@ fn deadlines_come_without_timers_on_either_side<H: Case, W: Case>(caller: Caller
         });
         threads.spawn(|| {
             let acquired = caller.wait(rival.into_future()).map(drop);
-            tell("acquire", format!("{acquired:?}"));
+            let is_late = matches!(&acquired, Err(error) if error.is_timed_out());
+            tell("acquire", if is_late { "TimedOut".into() } else { format!("{acquired:?}") });
         });
         let told: BTreeMap<_, _> =
             (0..4).map_while(|_| ended.recv_timeout(PATIENCE).ok()).collect();
@@ -453,7 +459,7 @@ fn deadlines_come_without_timers_on_either_side<H: Case, W: Case>(caller: Caller
         told
     });
     let expected = [
-        ("acquire", "Err(TimedOut)"),
+        ("acquire", "TimedOut"),
         ("lost", "DeadlinePassed"),
         ("run", "Err(Lost(DeadlinePassed))"),
         ("wary", "Err(AtRisk)"),
@@ -469,6 +475,20 @@ fn deadlines_come_on_a_runtime_without_timers<H: Case, W: Case>() {
 
 fn deadlines_come_outside_of_tokio<H: Case, W: Case>() {
     deadlines_come_without_timers_on_either_side::<H, W>(Caller::Thread);
+}
+
+#[test]
+fn a_close_with_a_limit_ends_although_the_clients_runtime_stands_still() {
+    let (stage, still) = (Stage::start(), driven_by_callers());
+    let client = stage.client(&still, LONG_SESSION);
+    let (sender, ended) = mpsc::channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| sender.send(block_on(client.close_within(Duration::from_millis(200)))));
+        let ended = ended.recv_timeout(PATIENCE).expect("an end in time");
+        assert_eq!(ended, CloseOutcome::Abandoned);
+    });
+    // The runtime continues, and so does the close.
+    assert_eq!(still.block_on(client.close()), CloseOutcome::Closed);
 }
 
 /// Only the client's task knows whether it has sent a transaction, so the call waits for that task.

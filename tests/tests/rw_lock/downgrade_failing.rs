@@ -505,11 +505,12 @@ fn only_a_reply_or_the_end_of_the_session_decides_a_downgrade() {
         let step = downgrade.handle(view, input.clone());
         assert!(matches!(step, Step::Wait(None)), "{input:?}: {step:?}");
     }
-    let lost = Err(OpError::ConnectionLoss(Outcome::Unknown));
-    let reply = |results| Reply { session: Some(SessionId(1)), connection: 2, results };
+    let lost = Err(OpError::connection_loss(Outcome::Unknown));
+    let reply =
+        |results| Reply { session: Some(SessionId(1)), connection: 2, results, refused: None };
     let step = downgrade.handle(view, Input::Reply(reply(vec![lost])));
     assert!(matches!(step, Step::Submit(_)), "{step:?}");
-    let exists = Err(OpError::Server(ErrorCode::NODE_EXISTS));
+    let exists = Err(OpError::server(ErrorCode::NODE_EXISTS));
     let step = downgrade.handle(view, Input::Reply(reply(vec![exists])));
     let Step::Submit(flight) = step else { panic!("{step:?}") };
     assert!(matches!(flight.operations[0].request, Request::GetData(_)));

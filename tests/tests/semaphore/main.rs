@@ -7,6 +7,7 @@ mod costs;
 mod cuts;
 mod number;
 mod orders;
+mod timeouts;
 
 use zk_recipes::{Client, PermitGuard, Semaphore, kind};
 use zk_tests::case::{LOCK, OnePermit};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jute_codec::{ReadRequest, Request};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use zk_recipes::{Client, Clock, FairLock, LockState};
-use zk_session::OpError;
 use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
+use zk_session::{OpCode, OpError, Target};
 use zk_tests::meter::Pace;
 use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
@@ -106,18 +106,20 @@ fn a_lane_takes_a_bounded_number_of_operations_whatever_users_do() {
         let client = world.client_with(1, |builder| builder.outstanding_limit(1)).await;
         let taken = client.exists("/");
         let full = client.exists("/").await;
-        assert!(matches!(full, Err(OpError::QueueFull(1))), "{full:?}");
+        assert!(matches!(full, Err(OpError::QueueFull { waiting: 1, .. })), "{full:?}");
         let look =
             || Operation::new(Request::Exists(ReadRequest { path: "/".into(), watch: false }));
         let flight =
             |count| Flight { operations: vec![look(); count], session: None, deadline: None };
+        let target = Target::new(OpCode::EXISTS, "/");
+        let full = |waiting| Err(OpError::QueueFull { waiting, target: target.clone() });
         for mut lane in [Session::of(&client).lane(), Session::of(&client).lane()] {
             for _ in 0..25 {
                 lane.submit(flight(10)).expect("there is room");
             }
-            assert_eq!(lane.submit(flight(10)), Err(OpError::QueueFull(250)));
+            assert_eq!(lane.submit(flight(10)), full(250));
             lane.submit(flight(6)).expect("there is room");
-            assert_eq!(lane.submit(flight(1)), Err(OpError::QueueFull(256)));
+            assert_eq!(lane.submit(flight(1)), full(256));
             let mut answered = 0;
             while answered < 256 {
                 let event = lane.next().await;
@@ -142,7 +144,7 @@ fn a_client_that_has_stopped_says_so_however_often_it_is_asked() {
         client.close().await;
         for _ in 0..10 {
             let result = client.exists("/").await;
-            assert!(matches!(result, Err(OpError::Closed(_))), "{result:?}");
+            assert!(matches!(result, Err(OpError::Closed { .. })), "{result:?}");
         }
     });
 }

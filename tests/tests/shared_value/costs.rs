@@ -25,7 +25,11 @@ fn each_operation_costs_what_the_page_says() {
         value.set("1").await.expect("it can be written");
         assert_eq!(all_sent_since(&world, &client).await, [MULTI, DELETE]);
         value.compare_and_set(&old, "2").await.expect_err("it has changed");
-        assert_eq!(all_sent_since(&world, &client).await, [MULTI], "no marker to delete");
+        assert_eq!(all_sent_since(&world, &client).await, [READ], "nothing is written");
+        let old = value.get().await.expect("it can be read");
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
+        value.compare_and_set(&old, "1").await.expect("it is the value");
+        assert_eq!(all_sent_since(&world, &client).await, [READ, MULTI, DELETE]);
         value.update(|_| "2".into()).await.expect("it can be written");
         assert_eq!(all_sent_since(&world, &client).await, [READ, MULTI, DELETE]);
         assert_eq!(counter.add(1).await, Ok(3));

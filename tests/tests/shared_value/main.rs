@@ -9,6 +9,7 @@ mod costs;
 mod cuts;
 mod expiry;
 mod formats;
+mod recreated;
 mod refusals;
 
 use std::time::Duration;

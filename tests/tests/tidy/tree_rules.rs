@@ -67,6 +67,19 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
             ("crates/a/Cargo.toml", ""),
         ],
     },
+    TreeRule {
+        name: "anchors are headings",
+        check: anchors_are_headings,
+        bad: &[
+            &[("docs/a.md", "[part](#part)")],
+            &[("docs/a.md", "[part](b.md#part)"), ("docs/b.md", "```sh\n# Part\n```")],
+            &[("docs/a.md", "[part](b.md#part-1)"), ("docs/b.md", "# Part")],
+        ],
+        good: &[
+            ("docs/a.md", "# A `b`, c_d\n\n[up](#a-b-c_d) [other](b.md#part-1) [item](Self::a#b)"),
+            ("docs/b.md", "# Part\n\n## Part\n\n[web](https://example.org/#part)"),
+        ],
+    },
 ];
 
 /// Checks that there is only one Clippy configuration. A second one would replace the first for its
@@ -122,10 +135,52 @@ fn links_lead_somewhere(files: &[File]) -> Vec<String> {
     problems
 }
 
+fn anchors_are_headings(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for file in files.iter().filter(|file| file.path.ends_with(".md")) {
+        for (target, anchor) in targets(&file.text).filter_map(|target| target.split_once('#')) {
+            let path = match target {
+                "" => file.path.clone(),
+                target => resolve(&file.path, target),
+            };
+            // Links to the web and to Rust items resolve to no page.
+            let Some(page) = files.iter().find(|page| page.path == path) else { continue };
+            if path.ends_with(".md") && !anchors(&page.text).iter().any(|it| it == anchor) {
+                problems.push(format!("{}: {path} has no heading #{anchor}", file.path));
+            }
+        }
+    }
+    problems
+}
+
+/// Returns the anchors of the headings of a page, as mdBook and the usual hosts derive them.
+fn anchors(page: &str) -> Vec<String> {
+    let mut anchors: Vec<String> = Vec::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        is_code ^= line.trim_start().starts_with("```");
+        let text = line.trim_start_matches('#');
+        if is_code || text.len() == line.len() || !text.starts_with(' ') {
+            continue;
+        }
+        let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+        let name: String = text.trim().chars().filter(kept).collect();
+        let name = name.to_lowercase().replace(' ', "-");
+        let numbered = (1..).map(|number| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        anchors.extend(names.find(|name| !anchors.contains(name)));
+    }
+    anchors
+}
+
+/// Returns the targets of all links of a page, with their anchors.
+fn targets(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next())
+}
+
 /// Returns the files that a Markdown page links to, as paths from the root.
 fn links(page: &File) -> impl Iterator<Item = String> {
-    let targets = page.text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
-    targets
+    targets(&page.text)
         .filter_map(|target| target.split('#').next())
         // A target without a dot or a slash is a Rust item, which rustdoc checks, or code in
         // brackets.

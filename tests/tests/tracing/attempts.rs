@@ -10,7 +10,7 @@ use jute_codec::OpCode;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
-use zk_recipes::{Client, LockError};
+use zk_recipes::{Client, ExclusiveLock, FairLock, LockError, WorkQueue};
 use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
 use zk_tests::scene::{FIRST, SECOND, at_op, hold, partition, release, session, spawn};
@@ -35,7 +35,7 @@ struct Recorder(Arc<Mutex<Seen>>);
 struct Seen {
     spans: BTreeMap<u64, String>,
     entered: Vec<u64>,
-    /// The spans, outermost first, and the event.
+    /// The spans, outermost first, and the event, which begins with its level.
     events: Vec<(String, String)>,
 }
 
@@ -95,7 +95,8 @@ impl Subscriber for Recorder {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().target().to_owned());
+        let metadata = event.metadata();
+        let mut line = Line(format!("{} {}", metadata.level(), metadata.target()));
         event.record(&mut line);
         self.with(|seen| {
             let spans: Vec<_> =
@@ -176,7 +177,7 @@ fn what_is_left_of_a_cancelled_attempt_is_removed_inside_its_span<H: Case, W: Ca
             for _ in 0..2 {
                 let soon = Duration::from_millis(1);
                 let ended = lock::<W>(&client).acquire().timeout(soon).await.map(drop);
-                assert_eq!(ended, Err(LockError::TimedOut));
+                assert!(matches!(ended, Err(LockError::TimedOut(_))));
                 let waiter = spawn(lock::<W>(&client).acquire().into_future());
                 sleep_ms(200).await;
                 waiter.abort();
@@ -216,4 +217,61 @@ fn the_loss_of_a_lock_is_told_inside_its_span<C: Case>() {
     assert_eq!(attempts.len(), 1);
     assert_eq!(recorder.attempts_that("the lock is lost"), attempts);
     assert_eq!(recorder.attempts_that("released"), attempts);
+}
+
+/// A second acquire by the holder waits for itself. The log says so at once, and once a minute for
+/// each lock, however many tasks wait, and however often they list and check afterwards.
+fn waits_behind_the_own_session_are_told_once_a_minute<L: Case>() {
+    let recorder = traced(async {
+        let world = World::new();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        let held = hold(&lock::<L>(&client)).await;
+        let stranger = spawn(lock::<L>(&other).acquire().into_future());
+        sleep_ms(1_000).await;
+        stranger.abort();
+        // The second one begins within a minute after the first, and the third does not.
+        for _ in 0..3 {
+            let waiters: Vec<_> =
+                (0..5).map(|_| spawn(lock::<L>(&client).acquire().into_future())).collect();
+            sleep_ms(200).await;
+            partition(&world, 100);
+            sleep_ms(31_000).await;
+            waiters.iter().for_each(|waiter| waiter.abort());
+        }
+        sleep_ms(1_000).await;
+        drop(held);
+        world.check_clean(&[&client, &other]).await;
+    });
+    let told = |event: &&(String, String)| event.1.contains("a znode of the own session");
+    let events = recorder.with(|seen| seen.events.iter().filter(told).cloned().collect::<Vec<_>>());
+    assert!(events.iter().all(|(_, event)| event.contains(LOCK)), "{events:?}");
+    let is_loud = |event: &&(String, String)| event.1.starts_with("WARN");
+    assert_eq!(events.iter().filter(is_loud).count(), 2, "{events:?}");
+}
+
+#[test]
+fn a_second_acquire_of_a_fair_lock_is_told() {
+    waits_behind_the_own_session_are_told_once_a_minute::<FairLock>();
+}
+
+#[test]
+fn a_second_acquire_of_an_exclusive_lock_is_told() {
+    waits_behind_the_own_session_are_told_once_a_minute::<ExclusiveLock>();
+}
+
+/// Several takers of one client are no mistake, although they wait for each other.
+#[test]
+fn takers_of_one_client_are_not_told_about() {
+    let recorder = traced(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let queue = WorkQueue::new(&client, "/queue").expect("the path is valid");
+        let takers = [queue.take(), queue.take()].map(|take| spawn(take.into_future()));
+        sleep_ms(1_000).await;
+        takers.iter().for_each(|taker| taker.abort());
+        sleep_ms(1_000).await;
+        client.close().await;
+    });
+    let told = |event: &(String, String)| event.1.contains("a znode of the own session");
+    assert!(!recorder.with(|seen| seen.events.iter().any(told)));
 }

@@ -1,21 +1,25 @@
-//! A long outage: log lines remain short and rare, and name the cause.
+//! Outages: log lines remain short and rare, and say what has happened and why.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
+use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
-use tracing::{Level, Subscriber};
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
-use zk_recipes::{Client, Clock, Lease};
-use zk_session::SessionState;
+use zk_recipes::{Client, Clock, FairLock, Lease, LockState, LostReason};
+use zk_session::{SessionState, Time};
+use zk_tests::page;
 use zk_tests::world::{runtime, sleep_ms};
-use zk_testserver::{ServerConfig, TestServer};
+use zk_testserver::{Reception, ServerConfig, TestServer};
 
 /// Collects the lines.
 #[derive(Clone, Default)]
@@ -130,15 +134,18 @@ fn an_outage_is_told_once_a_minute_with_its_cause_and_so_is_its_end() {
         server.disconnect_all();
         sleep_ms(5_000).await;
         let first = lines.take();
-        let suspended = first.iter().filter(|line| line.contains("suspended")).collect::<Vec<_>>();
-        assert_eq!(suspended.len(), 1, "{first:#?}");
-        assert!(suspended[0].contains("cause=the server closed the connection"), "{first:#?}");
+        let lost = first.iter().filter(|line| line.contains("connection lost")).collect::<Vec<_>>();
+        assert_eq!(lost.len(), 1, "{first:#?}");
+        assert!(lost[0].contains("cause=the server closed the connection"), "{first:#?}");
         let before = attempts.load(Relaxed);
         sleep_ms(595_000).await;
         let count = attempts.load(Relaxed) - before;
         let lines_of_outage = lines.take();
-        let warnings: Vec<_> =
-            lines_of_outage.iter().chain(&first).filter(|line| line.contains("WARN")).collect();
+        let warnings: Vec<_> = lines_of_outage
+            .iter()
+            .chain(&first)
+            .filter(|line| line.contains("still not connected"))
+            .collect();
         assert!((9..=11).contains(&warnings.len()), "{} in 10 minutes", warnings.len());
         for warning in &warnings {
             assert!(warning.contains("attempts="), "{warning}");
@@ -150,7 +157,12 @@ fn an_outage_is_told_once_a_minute_with_its_cause_and_so_is_its_end() {
         is_off.store(false, Relaxed);
         sleep_ms(30_000).await;
         let end = lines.take();
-        assert!(end.iter().any(|line| line.contains("the connection holds again")), "{end:#?}");
+        let connected = end.iter().filter(|line| line.contains("connected")).collect::<Vec<_>>();
+        let [connected] = connected.as_slice() else { panic!("{end:#?}") };
+        for field in ["resumed=", "server=", "timeout=30s", "requested=30s", "lease=", "outage=60"]
+        {
+            assert!(connected.contains(field), "{connected}");
+        }
         assert_eq!(client.state(), SessionState::Connected);
     });
 }
@@ -209,5 +221,175 @@ fn a_session_without_a_lease_is_told_once_with_the_numbers() {
             sleep_ms(5_000).await;
             assert_eq!(warnings(&lines).len(), 1, "another session");
         });
+    });
+}
+
+/// Formats an event for the page: the virtual time, the level, the message, and the fields below it,
+/// in lines that fit on a page. Subscribers also print the spans and the target in one long line.
+struct ForPage {
+    clock: Clock,
+    began: Time,
+}
+
+impl<S, N> FormatEvent<S, N> for ForPage
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let elapsed = self.clock.now().saturating_since(self.began).as_secs_f64();
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let level = event.metadata().level().as_str();
+        write!(writer, "{elapsed:>7.3} {level:>5} {}", fields.message)?;
+        let mut width = WIDTH;
+        for field in fields.others {
+            if width + field.len() > WIDTH {
+                write!(writer, "\n{:INDENT$}", "")?;
+                width = INDENT;
+            }
+            write!(writer, " {field}")?;
+            width += 1 + field.len();
+        }
+        writeln!(writer)
+    }
+}
+
+/// Number of characters that fit into a line of the page.
+const WIDTH: usize = 84;
+/// Number of characters in front of a message.
+const INDENT: usize = 13;
+
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<String>,
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            name => self.others.push(format!("{name}={value:?}")),
+        }
+    }
+}
+
+/// Records what a service at INFO logs while its server is killed, while there is then no quorum for
+/// 20 s, and while there is none for longer than the session lives.
+fn recorded_outage() -> Vec<String> {
+    let lines = Lines::default();
+    let runtime = runtime();
+    // The clock of the runtime is virtual, so the times are those of the recording.
+    let clock = runtime.block_on(async { Clock::tokio() });
+    let for_page = ForPage { began: clock.now(), clock };
+    let fmt = tracing_subscriber::fmt::layer()
+        .with_ansi(false)
+        .event_format(for_page)
+        .with_writer(lines.clone());
+    let at_info = tracing_subscriber::filter::LevelFilter::from_level(Level::INFO);
+    let subscriber = Registry::default().with(at_info).with(fmt);
+    tracing::subscriber::with_default(subscriber, || {
+        runtime.block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            let client = Client::builder("zk1,zk2,zk3")
+                .transport(server.connector())
+                .clock(Clock::tokio())
+                .seed(1)
+                .connect()
+                .await
+                .expect("the servers are there");
+            let lock = FairLock::new(&client, "/locks/billing").expect("the path is valid");
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            sleep_ms(20_000).await;
+            // The server of the client is killed; another one takes the session over.
+            server.disconnect_all();
+            sleep_ms(20_000).await;
+            // Servers without a quorum close connections.
+            for silence in [20_000, 60_000] {
+                let session = client.session_id().expect("it is renewed");
+                server.set_reception(Reception::Refused);
+                server.disconnect_all();
+                sleep_ms(silence).await;
+                if silence > 30_000 {
+                    server.expire(session);
+                }
+                server.set_reception(Reception::Open);
+                sleep_ms(60_000).await;
+            }
+            drop(guard);
+            let guard = lock.acquire().await.expect("nobody else wants it");
+            guard.release().await.expect("the server is there");
+            client.close().await;
+        });
+    });
+    lines.take()
+}
+
+#[test]
+fn the_page_about_logs_shows_the_lines_of_a_recorded_outage() {
+    let recorded = recorded_outage();
+    let events = recorded.iter().filter(|line| !line.starts_with(&" ".repeat(INDENT))).count();
+    assert!((10..=20).contains(&events), "{events} events: {recorded:#?}");
+    page::check("logs.md", "an outage", &(recorded.join("\n") + "\n"));
+}
+
+#[test]
+fn of_many_locks_only_the_first_are_logged() {
+    const LOCKS: usize = 200;
+    with_outage(|client, server, is_off, _, lines| async move {
+        let mut guards = Vec::new();
+        for number in 0..LOCKS {
+            let lock = FairLock::new(&client, &format!("/locks/{number}"));
+            let guard = lock.expect("the path is valid").acquire().await;
+            guards.push(guard.expect("nobody else wants it"));
+        }
+        sleep_ms(20_000).await;
+        lines.take();
+        is_off.store(true, Relaxed);
+        server.disconnect_all();
+        sleep_ms(5_000).await;
+        let count =
+            |lines: &[String], text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        let lost = lines.take();
+        assert_eq!(count(&lost, "the lock is at risk"), 10, "{lost:#?}");
+        assert_eq!(count(&lost, "more locks are at risk"), 1, "{lost:#?}");
+        is_off.store(false, Relaxed);
+        sleep_ms(20_000).await;
+        let again = lines.take();
+        assert_eq!(count(&again, "the lock is held again"), 10, "{again:#?}");
+        server.expire(client.session_id().expect("it is alive"));
+        sleep_ms(5_000).await;
+        let lost = lines.take();
+        assert_eq!(count(&lost, "the lock is lost"), 10, "{lost:#?}");
+        assert!(lost.len() < 20, "{lost:#?}");
+        assert!(guards.iter().all(|guard| matches!(guard.state(), LockState::Lost(_))));
+        sleep_ms(60_000).await;
+        let lock = FairLock::new(&client, "/locks/next").expect("the path is valid");
+        let _guard = lock.acquire().await.expect("nobody else wants it");
+        sleep_ms(20_000).await;
+        server.disconnect_all();
+        sleep_ms(5_000).await;
+        let lines = lines.take();
+        assert_eq!(count(&lines, "the lock is at risk"), 1, "{lines:#?}");
+    });
+}
+
+/// Those who close the client know that its locks are lost.
+#[test]
+fn a_client_that_is_closed_warns_of_nothing() {
+    with_outage(|client, _, _, _, lines| async move {
+        let lock = FairLock::new(&client, "/locks/x").expect("the path is valid");
+        let guard = lock.acquire().await.expect("nobody else wants it");
+        client.close().await;
+        assert_eq!(guard.state(), LockState::Lost(LostReason::Closed));
+        let lines = lines.take();
+        assert!(lines.iter().all(|line| line.contains("INFO")), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.contains("session closed")), "{lines:#?}");
     });
 }

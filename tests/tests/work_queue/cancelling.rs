@@ -7,9 +7,8 @@ use std::time::Duration;
 use zk_recipes::Client;
 use zk_tests::cancel::at_every_poll;
 use zk_tests::scene::{FIRST, SECOND, Trouble, poll_times};
+use zk_tests::work_queue::{check_clean, children, drain, put_all, queue, take, world};
 use zk_tests::world::{World, run, sleep_ms};
-
-use crate::{check_clean, children, drain, put_all, queue, take, world};
 
 /// How long a call may take before it counts as a wait that nothing will end.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -47,7 +46,11 @@ fn a_put_dropped_after_any_poll_puts_once_or_not_at_all_and_leaves_no_marker() {
             assert!(taken.len() <= 1, "{taken:?}\n{}", world.trace());
             assert!(!has_ended || taken == ["a"], "it was put\n{}", world.trace());
             check_clean(&world, &[&client, &other]).await;
-            assert!(children(&world, crate::ENTRIES).is_empty(), "late\n{}", world.trace());
+            assert!(
+                children(&world, zk_tests::work_queue::ENTRIES).is_empty(),
+                "late\n{}",
+                world.trace()
+            );
             has_ended
         })
     });
@@ -55,31 +58,44 @@ fn a_put_dropped_after_any_poll_puts_once_or_not_at_all_and_leaves_no_marker() {
     assert!(points > 200, "{points}");
 }
 
+/// How a consumer takes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Wait,
+    Try,
+    Batch,
+}
+
 #[test]
 fn a_take_dropped_after_any_poll_leaves_no_lease() {
-    for is_try in [false, true] {
+    for way in [Way::Wait, Way::Try, Way::Batch] {
         let points = at_every_poll(6, |polls, trouble| {
             run(async {
                 let world = world();
                 let (other, client) = two(&world).await;
-                put_all(&queue(&other), &["a"]).await;
+                put_all(&queue(&other), &["a", "b"]).await;
                 let queue = queue(&client);
                 let take = async move {
-                    if is_try {
-                        queue.try_take().await.map(drop)
-                    } else {
-                        queue.take().await.map(drop)
+                    match way {
+                        Way::Wait => queue.take().await.map(drop),
+                        Way::Try => queue.try_take().await.map(drop),
+                        Way::Batch => queue.take_batch(3).await.map(drop),
                     }
                 };
                 let has_ended = drop_after(&world, polls, trouble, take).await;
                 sleep_ms(2_000).await;
                 world.server.clear_faults();
-                assert_eq!(drain(&crate::queue(&other)).await, ["a"], "\n{}", world.trace());
+                assert_eq!(
+                    drain(&zk_tests::work_queue::queue(&other)).await,
+                    ["a", "b"],
+                    "\n{}",
+                    world.trace()
+                );
                 check_clean(&world, &[&client, &other]).await;
                 has_ended
             })
         });
-        eprintln!("a take: dropped at {points} points");
+        eprintln!("a take, {way:?}: dropped at {points} points");
         assert!(points > 200, "{points}");
     }
 }

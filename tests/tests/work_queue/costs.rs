@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use jute_codec::OpCode;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, all_sent_since, session};
+use zk_tests::work_queue::{Ledger, check_clean, children, drain, put_all, queue, take, world};
 use zk_tests::world::{World, run, run_within, sleep_ms};
-
-use crate::{Ledger, check_clean, children, drain, put_all, queue, take, world};
 
 const LIST: OpCode = OpCode::GET_CHILDREN;
 const READ: OpCode = OpCode::GET_DATA;
@@ -100,7 +99,7 @@ fn requests_per_item(consumers: usize) -> f64 {
         }
         let clients: Vec<_> = clients.iter().chain([&producer]).collect();
         check_clean(&world, &clients).await;
-        assert!(children(&world, crate::ENTRIES).is_empty());
+        assert!(children(&world, zk_tests::work_queue::ENTRIES).is_empty());
         let requests: usize = by_op.values().sum();
         let each = requests as f64 / ITEMS as f64;
         eprintln!("{consumers} consumers that wait: {each:.1} requests per item, {by_op:?}");
@@ -130,7 +129,7 @@ fn the_requests_for_an_item_do_not_grow_with_the_number_of_consumers_of_a_full_q
             // All directories exist.
             put_all(&queue(&producer), &["first"]).await;
             drain(&queue(&producer)).await;
-            let first = crate::start_taking(&world, &queue(&producer)).await;
+            let first = zk_tests::work_queue::start_taking(&world, &queue(&producer)).await;
             first.abort();
             let _ = first.await;
             for batch in items.chunks(100) {
@@ -148,7 +147,7 @@ fn the_requests_for_an_item_do_not_grow_with_the_number_of_consumers_of_a_full_q
             ledger.until_acknowledged(&world, ITEMS).await;
             let requests = world.server.requests();
             let requests = requests.iter().filter(|request| request.op != OpCode::PING).count();
-            assert_eq!(ledger.lock().taken, items, "in order");
+            assert_eq!(ledger.entries().taken, items, "in order");
             for task in tasks {
                 task.abort();
                 let _ = task.await;
@@ -175,8 +174,8 @@ fn a_consumer_that_dies_after_it_was_woken_strands_no_item() {
             let world = World::new().pace(Pace::of(20));
             let (producer, dying) = (world.client(FIRST).await, world.client(SECOND).await);
             let other = world.client(SECOND + 1).await;
-            let head = crate::start_taking(&world, &queue(&dying)).await;
-            let next = crate::start_taking(&world, &queue(&other)).await;
+            let head = zk_tests::work_queue::start_taking(&world, &queue(&dying)).await;
+            let next = zk_tests::work_queue::start_taking(&world, &queue(&other)).await;
             put_all(&queue(&producer), &["a"]).await;
             for _ in 0..turns {
                 tokio::task::yield_now().await;

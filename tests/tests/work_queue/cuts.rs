@@ -1,15 +1,13 @@
-//! Every single cut and every pair of cuts of a producer and of the end of a lease, and every single
-//! cut of a taker.
+//! Every single cut and every pair of cuts of a producer and of the end of a lease. The enumeration of
+//! takers takes longer, so it is in `tests/exhaustive/tests/enumeration/work_queue.rs`.
 
 use std::future::Future;
 
 use zk_recipes::{Client, SessionId, WorkQueue};
-use zk_tests::scene::spawn;
-use zk_tests::world::{Enumeration, run, session_of_first, sleep_ms};
-
-use crate::{
+use zk_tests::work_queue::{
     ENTRIES, Entries, Ledger, QUEUE, check_clean, children, put_all, queue, take, text, world,
 };
+use zk_tests::world::{Enumeration, run, session_of_first, sleep_ms};
 
 /// The client whose connections are cut.
 const CUT: u64 = 1;
@@ -38,13 +36,13 @@ fn put_with_every_cut<F: Future<Output = ()>>(
             put_all(&queue(&consumer), &["first"]).await;
             let consuming = ledger.consume(&world, &queue(&consumer));
             ledger.until_acknowledged(&world, 1).await;
-            *ledger.lock() = Entries::default();
+            *ledger.entries() = Entries::default();
             world.inject(faults);
             put(producer.clone()).await;
             ledger.until_acknowledged(&world, expected.len()).await;
             // A second copy would arrive now.
             sleep_ms(2_000).await;
-            assert_eq!(ledger.lock().taken, expected, "\n{}", world.trace());
+            assert_eq!(ledger.entries().taken, expected, "\n{}", world.trace());
             assert!(children(&world, ENTRIES).is_empty(), "\n{}", world.trace());
             consuming.abort();
             let _ = consuming.await;
@@ -76,72 +74,6 @@ fn a_put_with_a_limit_survives_every_pair_of_cuts_exactly_once() {
         let limited = limited.and_then(|builder| builder.limit(1).build());
         limited.expect("the options are legal").put("a").await.expect("it can be put");
     });
-}
-
-/// One client takes two items, acknowledges one and gives the other back, while its connections are
-/// cut. Another client takes all it can get. The pairs of cuts take half a minute: replace
-/// `run_singles` by `run` for them.
-#[test]
-fn two_consumers_survive_every_cut_of_one() {
-    let mut enumeration =
-        Enumeration::new("take, acknowledge, give back", cut_session()).without_refusals_in_pairs();
-    enumeration.run_singles(&|faults| {
-        run(async {
-            let world = world();
-            let (client, other) = (world.client(CUT).await, world.client(OTHER).await);
-            let ledger = Ledger::default();
-            put_all(&queue(&other), &["a", "b"]).await;
-            sleep_ms(10).await;
-            world.inject(faults);
-            let one = take(&queue(&client)).await;
-            ledger.took(&world, &one);
-            let two = take(&queue(&client)).await;
-            ledger.took(&world, &two);
-            assert_eq!((text(&one).as_str(), text(&two).as_str()), ("a", "b"));
-            let consuming = ledger.consume(&world, &queue(&other));
-            sleep_ms(500).await;
-            assert!(ledger.ack(&world, one).await, "the lease is held\n{}", world.trace());
-            let give_back = two.give_back();
-            ledger.left("b");
-            give_back.await.expect("the lease can be deleted");
-            ledger.until_acknowledged(&world, 2).await;
-            sleep_ms(1_000).await;
-            assert_eq!(ledger.lock().acknowledged, ["a", "b"], "\n{}", world.trace());
-            assert_eq!(ledger.lock().taken, ["a", "b", "b"], "\n{}", world.trace());
-            consuming.abort();
-            let _ = consuming.await;
-            check_clean(&world, &[&client, &other]).await;
-            world.ran()
-        })
-    });
-    assert!(enumeration.is_complete(300, 0), "{enumeration:?}");
-}
-
-/// A taker waits, an item arrives, and its connections are cut around that moment. For all pairs of
-/// cuts, see above.
-#[test]
-fn a_taker_that_waits_survives_every_cut() {
-    let mut enumeration =
-        Enumeration::new("waiting for an item", cut_session()).without_refusals_in_pairs();
-    enumeration.run_singles(&|faults| {
-        run(async {
-            let world = world();
-            let (client, other) = (world.client(CUT).await, world.client(OTHER).await);
-            world.inject(faults);
-            let taker = {
-                let queue = queue(&client);
-                spawn(async move { queue.take().await })
-            };
-            sleep_ms(1_500).await;
-            put_all(&queue(&other), &["a"]).await;
-            let item = taker.await.expect("no panic").expect("an item arrives");
-            item.ack().await.expect("the lease is held");
-            assert_eq!(queue(&other).length().await, Ok(0));
-            check_clean(&world, &[&client, &other]).await;
-            world.ran()
-        })
-    });
-    assert!(enumeration.is_complete(300, 0), "{enumeration:?}");
 }
 
 /// Two items are leased when the cuts begin. One is acknowledged, and the other given back.

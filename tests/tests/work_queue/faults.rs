@@ -7,13 +7,12 @@ use zk_recipes::{
     Acl, ErrorCode, FailedAction, LockState, LostReason, Permissions, RecipeError, WorkQueueError,
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session, settle, spawn};
-use zk_tests::world::{run, sleep_ms};
-use zk_testserver::{Action, Until};
-
-use crate::{
+use zk_tests::work_queue::{
     ENTRIES, LEASES, QUEUE, check_clean, children, drain, put_all, queue, start_taking, take, text,
     world,
 };
+use zk_tests::world::{run, sleep_ms};
+use zk_testserver::{Action, Until};
 
 #[test]
 fn an_item_whose_taker_expires_is_delivered_again_and_not_acknowledged_by_the_first() {

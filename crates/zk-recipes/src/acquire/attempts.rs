@@ -12,12 +12,14 @@ use crate::engine::feed::{Feed, FeedEvent};
 use crate::guard::{Guard, removal_duty, start_keeper};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
+use crate::lock::log;
 use crate::lock::outcome::{Held, NotHeld, Restart};
 use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
 use crate::lock::stats::Counters;
 use crate::machine::{Input, Interrupted, PAUSE, ReadAll};
+use crate::timed_out::{LastSeen, TimedOut};
 
 /// Number of attempts that may lose their znode before the acquire gives up.
 const ZNODES_LOST_MAX: u32 = 5;
@@ -73,8 +75,7 @@ async fn attempts<K: Kind>(
         match outcome {
             Outcome::Busy => return Ok(None),
             Outcome::Held(guard) => {
-                Counters::count(&terms.counters.acquired);
-                terms.counters.waited(terms.client.now().saturating_since(since));
+                terms.counters.acquired(terms.client.now().saturating_since(since));
                 return Ok(Some(guard));
             }
             Outcome::Restart(restart) => {
@@ -106,7 +107,7 @@ async fn attempt<K: Kind>(
         Session::of(&request.terms.client).reserve_slot(),
     )
     .await?;
-    Counters::count(&request.terms.counters.attempts);
+    request.terms.counters.attempted();
     let mut attempt = RunningAttempt::new(request, slot, may_wait);
     match attempt.run(request).await {
         Ok(held) => Ok(Outcome::Held(attempt.into_guard(request, held))),
@@ -160,10 +161,15 @@ impl<K: Kind> RunningAttempt<K> {
     async fn run(&mut self, request: &AcquireRequest<K>) -> Result<Held, NotHeld> {
         let AttemptParts { machine, feed, .. } =
             self.parts.as_mut().expect("the lock is not held yet");
-        let mut supervisor = Waiting { request, span: &self.span };
-        drive(feed, machine, &mut supervisor)
-            .await
-            .unwrap_or_else(|interrupted| Err(NotHeld::Failed(interrupted.into())))
+        let mut supervisor = Waiting { request, span: &self.span, has_warned: false };
+        drive(feed, machine, &mut supervisor).await.unwrap_or_else(|interrupted| {
+            Err(NotHeld::Failed(match interrupted {
+                Interrupted::TimedOut => LockError::TimedOut(TimedOut::after(last_seen(machine))),
+                stopped @ (Interrupted::AuthFailed
+                | Interrupted::Closed
+                | Interrupted::Rejected(_)) => stopped.into(),
+            }))
+        })
     }
 
     fn into_guard(mut self, request: &AcquireRequest<K>, held: Held) -> Guard<K> {
@@ -187,10 +193,22 @@ impl<K: Recipe> Drop for RunningAttempt<K> {
     }
 }
 
+/// Returns what an attempt had seen when its time was up. Without a connection, the reason is that;
+/// see [`Begun::explain`](crate::engine::limited::Begun::explain).
+fn last_seen(attempt: &impl Attempt) -> LastSeen {
+    match attempt.predecessor() {
+        None => LastSeen::Nothing,
+        Some(predecessor) if attempt.is_behind_own_session() => LastSeen::OwnSession(predecessor),
+        Some(predecessor) => LastSeen::Queued(predecessor),
+    }
+}
+
 /// Supervises an attempt.
 struct Waiting<'a, K: Recipe> {
     request: &'a AcquireRequest<K>,
     span: &'a Span,
+    /// The attempt has reported that it waits behind its own session.
+    has_warned: bool,
 }
 
 impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
@@ -224,6 +242,11 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
     }
 
     fn before_wait(&mut self, machine: &K::Attempt, feed: &mut Feed) {
+        if !self.has_warned && !self.request.is_beside_own && machine.must_warn_of_own_session() {
+            self.has_warned = true;
+            let path = K::path(&self.request.profile);
+            log::behind_own_session(&self.request.terms.client, self.span, path);
+        }
         let ahead = machine.ahead();
         // The next contender must have a lease when it is granted the lock. Contenders further back
         // cause no writes.
@@ -273,7 +296,7 @@ mod tests {
         assert!(is_provisional(&Ok(held)));
         for not_held in [
             NotHeld::Busy,
-            NotHeld::Failed(LockError::TimedOut),
+            NotHeld::Failed(LockError::TimedOut(TimedOut::unexplained())),
             NotHeld::Restart(Restart::SessionOver),
             NotHeld::Restart(Restart::ZnodeGone),
         ] {

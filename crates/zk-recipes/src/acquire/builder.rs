@@ -12,6 +12,7 @@ use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::{Acquire, TryAcquire};
+use crate::error::{check_acl, check_path};
 use crate::guard::Terms;
 use crate::lock::kind::Kind;
 use crate::lock::phase::Observer;
@@ -54,12 +55,7 @@ pub(crate) struct LockCore {
 
 impl<L, N: Default> LockBuilder<L, N> {
     pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
-        if zk_session::path::validate(path).is_err() || path == "/" {
-            return Err(ConfigError::Option {
-                option: "path of the lock",
-                defect: OptionDefect::Other("it is not an absolute path below the root"),
-            });
-        }
+        check_path("path of the lock", path)?;
         let options = LockOptions {
             path: path.into(),
             acl: Acl::open(),
@@ -111,20 +107,21 @@ impl<L, N> LockBuilder<L, N> {
         self
     }
 
-    /// Checks the options, and returns the parts from which a lock is built.
-    pub(crate) fn finish(self) -> Result<(LockCore, LockOptions, N), ConfigError> {
+    /// Checks the options, and returns the parts from which a lock is built. `recipe` is the name
+    /// of the recipe in metrics.
+    pub(crate) fn finish(
+        self,
+        recipe: &'static str,
+    ) -> Result<(LockCore, LockOptions, N), ConfigError> {
         let Self { client, options, naming, .. } = self;
-        let invalid = |option, defect| Err(ConfigError::Option { option, defect });
-        if options.acl.is_empty() {
-            return invalid(
-                "acl of the lock",
-                OptionDefect::Other("it is empty, and servers refuse that"),
-            );
+        let invalid = |option, value, defect| Err(ConfigError::Option { option, value, defect });
+        check_acl("acl of the lock", &options.acl)?;
+        if let Some(short) = options.watch_check.filter(|interval| *interval < WATCH_CHECK_MIN) {
+            let defect = OptionDefect::ShorterThan(WATCH_CHECK_MIN);
+            return invalid("watch_check", format!("{short:?}"), defect);
         }
-        if options.watch_check.is_some_and(|interval| interval < WATCH_CHECK_MIN) {
-            return invalid("watch_check", OptionDefect::ShorterThan(WATCH_CHECK_MIN));
-        }
-        let core = LockCore { client, counters: Arc::default(), at_risk: options.at_risk };
+        let counters = Arc::new(Counters::new(recipe));
+        let core = LockCore { client, counters, at_risk: options.at_risk };
         Ok((core, options, naming))
     }
 }

@@ -12,15 +12,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytestring::ByteString;
 use zk_session::{Client, Time};
 
 use self::attempts::{acquire, claim, try_acquire};
 use self::request::AcquireRequest;
-use crate::engine::watchdog::Watchdog;
+use crate::engine::limited::Begun;
 use crate::guard::{Guard, Terms};
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
 use crate::lock::phase::{Observer, Phases};
+use crate::timed_out::{LastSeen, TimedOut};
+use zk_session::recipe::Watchdog;
 
 /// A pending acquire: set options, then `.await` it. It returns a [`Guard`] of the kind `K`.
 #[must_use = "nothing is acquired until this is awaited"]
@@ -51,6 +54,8 @@ pub struct Acquiring<T> {
 /// The deadline of an acquire, and a watchdog in case the client's runtime does not notice it.
 struct Limit {
     client: Client,
+    path: ByteString,
+    begun: Begun,
     deadline: Time,
     watchdog: Watchdog,
 }
@@ -64,7 +69,7 @@ impl<K: Kind> AcquireRequest<K> {
 impl<K: Kind> Acquire<K> {
     pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
         let profile = Arc::clone(profile);
-        Self { request: AcquireRequest { profile, deadline: None, terms } }
+        Self { request: AcquireRequest { profile, deadline: None, is_beside_own: false, terms } }
     }
 
     /// Makes the acquire give up at this time, if there is one.
@@ -91,6 +96,13 @@ impl<K: Kind> Acquire<K> {
 }
 
 impl<K: Kind> Acquire<K> {
+    /// Declares that the client may hold the lock already, so that waiting behind its own session
+    /// is not a mistake.
+    pub(crate) fn beside_own_session(mut self) -> Self {
+        self.request.is_beside_own = true;
+        self
+    }
+
     /// Acquires the lock if no other contender holds it. Unlike [`TryAcquire`], this begins with
     /// the create of the znode, because the caller has already seen that the lock was free.
     pub(crate) async fn without_wait(self) -> Result<Option<Guard<K>>, LockError> {
@@ -103,7 +115,8 @@ impl<K: Kind> TryAcquire<K> {
     pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
         let timeout = terms.client.status().timeout;
         let profile = Arc::clone(profile);
-        Self { request: AcquireRequest { profile, deadline: None, terms } }.timeout(timeout)
+        Self { request: AcquireRequest { profile, deadline: None, is_beside_own: false, terms } }
+            .timeout(timeout)
     }
 
     /// Makes the acquire give up at this time, if there is one.
@@ -127,7 +140,8 @@ impl<K: Kind> IntoFuture for Acquire<K> {
     fn into_future(self) -> Acquiring<Guard<K>> {
         let Self { request } = self;
         let (client, deadline) = (request.terms.client.clone(), request.deadline);
-        Acquiring::new(client, deadline, async move { acquire(&request).await })
+        let path = deadline.map(|_| K::path(&request.profile).clone()).unwrap_or_default();
+        Acquiring::new(client, path, deadline, async move { acquire(&request).await })
     }
 }
 
@@ -138,19 +152,24 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
     fn into_future(self) -> Acquiring<Option<Guard<K>>> {
         let Self { request } = self;
         let (client, deadline) = (request.terms.client.clone(), request.deadline);
-        Acquiring::new(client, deadline, async move { try_acquire(&request).await })
+        let path = deadline.map(|_| K::path(&request.profile).clone()).unwrap_or_default();
+        Acquiring::new(client, path, deadline, async move { try_acquire(&request).await })
     }
 }
 
 impl<T> Acquiring<T> {
-    /// Wraps a future that gives up at the deadline, and adds the watchdog.
+    /// Wraps a future that gives up at the deadline, and adds the watchdog. The path is used only
+    /// with a deadline, for the error.
     pub(crate) fn new(
         client: Client,
+        path: ByteString,
         deadline: Option<Time>,
         future: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Self {
-        let limit = deadline
-            .map(|deadline| Box::new(Limit { client, deadline, watchdog: Watchdog::default() }));
+        let limit = deadline.map(|deadline| {
+            let begun = Begun::now(&client);
+            Box::new(Limit { client, path, begun, deadline, watchdog: Watchdog::default() })
+        });
         Self { inner: Some(Box::pin(future)), limit }
     }
 }
@@ -166,7 +185,13 @@ impl<T> Future for Acquiring<T> {
             && limit.watchdog.poll(cx, limit.client.now(), limit.deadline).is_ready()
         {
             // The client's own timer has not fired: its runtime is not driven.
-            outcome = Poll::Ready(Err(LockError::TimedOut));
+            let timed_out = TimedOut::after(LastSeen::RuntimeStopped);
+            outcome = Poll::Ready(Err(LockError::TimedOut(timed_out)));
+        }
+        if let Poll::Ready(Err(LockError::TimedOut(timed_out))) = &mut outcome
+            && let Some(limit) = limit
+        {
+            limit.begun.explain(timed_out, &limit.client, &limit.path);
         }
         if outcome.is_ready() {
             *inner = None;

@@ -12,5 +12,7 @@ pub(crate) struct AcquireRequest<K: Recipe> {
     pub(crate) profile: Arc<K::Profile>,
     /// When to give up.
     pub(crate) deadline: Option<Time>,
+    /// The client may hold the lock already, so waiting behind its own session is not a mistake.
+    pub(crate) is_beside_own: bool,
     pub(crate) terms: Terms,
 }

@@ -1,14 +1,15 @@
 //! Closing and opening a barrier at most once.
 
 use bytes::Bytes;
-use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp};
+use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp};
 use zk_session::recipe::Session;
-use zk_session::{Client, OpError, Version};
+use zk_session::{OpError, Time, Version};
 
+use super::builder::Profile;
 use crate::action::FailedAction;
 use crate::engine::attended::Attended;
 use crate::engine::drive::run;
+use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::machine::{
     Ensure, Failure, Once, ReadAll, Settled, barrier, child, exists, name_of, parent,
@@ -25,23 +26,31 @@ pub(super) enum Change {
     Open,
 }
 
-/// Closes or opens the barrier at a path.
-pub(super) async fn change(
-    client: &Client,
-    path: &ByteString,
+/// Closes or opens the barrier, within its timeout.
+pub(super) async fn change(profile: &Profile, change: Change) -> Result<(), RecipeError> {
+    let deadline = profile.deadline();
+    let late = RecipeError::timed_out;
+    let changing = change_before(profile, change, deadline);
+    limited(&profile.client, &profile.path, deadline, late, changing).await
+}
+
+async fn change_before(
+    profile: &Profile,
     change: Change,
+    deadline: Option<Time>,
 ) -> Result<(), RecipeError> {
+    let Profile { client, path, .. } = profile;
     let is_closing = change == Change::Close;
     let action = if is_closing { FailedAction::Create } else { FailedAction::Delete };
     let failed = |code| -> Result<(), RecipeError> {
-        Err(Failure::new(action, path.clone(), OpError::Server(code)).into())
+        Err(Failure::new(action, path.clone(), OpError::server(code)).into())
     };
     for _ in 0..CREATES_MAX {
-        match attempt(client, path, change).await? {
+        match attempt(profile, change, deadline).await? {
             Settled::Applied(_) => return Ok(()),
             Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
                 let mut ensure = Ensure::parent_of(path.clone());
-                run(client, &mut ensure, None).await??;
+                run(client, &mut ensure, deadline).await??;
             }
             Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
             Settled::Refused(_, ErrorCode::NO_NODE) if !is_closing => return Ok(()),
@@ -50,7 +59,7 @@ pub(super) async fn change(
             // it was changed and changed back, or never changed: a repetition might undo what
             // another client has done since.
             Settled::Undecided(error) => {
-                if is_there(client, path, true).await? == is_closing {
+                if is_there(profile, true, deadline).await? == is_closing {
                     return Ok(());
                 }
                 return Err(Failure::new(action, path.clone(), error).into());
@@ -61,15 +70,15 @@ pub(super) async fn change(
 }
 
 async fn attempt(
-    client: &Client,
-    path: &ByteString,
+    Profile { client, path, acl, .. }: &Profile,
     change: Change,
+    deadline: Option<Time>,
 ) -> Result<Settled, RecipeError> {
     let operation = match change {
         Change::Close => MultiOp::Create(CreateRequest {
             path: path.clone(),
             data: Some(Bytes::new()),
-            acl: Acl::open(),
+            acl: acl.clone(),
             mode: CreateMode::Persistent,
             with_stat: false,
         }),
@@ -80,22 +89,22 @@ async fn attempt(
     // The marker is beside the barrier: a barrier with a child could not be deleted.
     let name = name_of(path).unwrap_or_default();
     let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
-    let once = Once::new(child(&parent(path), &name), Acl::open(), vec![operation]);
+    let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
     let mut running = Attended::new(client, once).await;
-    Ok(running.run(None).await??)
+    Ok(running.run(deadline).await??)
 }
 
 /// Reads whether the znode exists, behind a write barrier if writes may be on their way.
 pub(super) async fn is_there(
-    client: &Client,
-    path: &ByteString,
+    Profile { client, path, .. }: &Profile,
     with_barrier: bool,
+    deadline: Option<Time>,
 ) -> Result<bool, RecipeError> {
     let mut operations = vec![exists(path.clone())];
     if with_barrier {
         operations.insert(0, barrier(path.clone()));
     }
     let mut reading = ReadAll::new(operations, FailedAction::Check, path);
-    let found = run(client, &mut reading, None).await??.pop().flatten();
+    let found = run(client, &mut reading, deadline).await??.pop().flatten();
     Ok(found.is_some())
 }

@@ -9,17 +9,20 @@
 //! Waiters compare the transaction that created the znode. If it changes, the barrier was open in
 //! between, so a barrier that is opened and closed again at once releases all who waited.
 
+mod builder;
 mod change;
 mod wait;
 
 use std::fmt;
 
-use bytestring::ByteString;
-use zk_session::{Client, ConfigError, OptionDefect};
+use zk_session::{Client, ConfigError};
 
+pub use self::builder::BarrierBuilder;
 pub use self::wait::{BarrierWait, BarrierWaiting};
 
+use self::builder::Profile;
 use self::change::{Change, change, is_there};
+use crate::engine::limited::limited;
 use crate::error::RecipeError;
 
 /// A barrier that tasks in any process wait for. It is closed while its znode exists.
@@ -39,7 +42,7 @@ use crate::error::RecipeError;
 /// let migration = Barrier::new(&client, "/barriers/migration")?;
 /// migration.close().await?;
 /// let waited = migration.wait().timeout(Duration::from_millis(50)).await;
-/// assert_eq!(waited, Err(RecipeError::TimedOut));
+/// assert!(matches!(waited, Err(RecipeError::TimedOut(_))));
 /// migration.open().await?;
 /// migration.wait().await?;
 /// # Ok(()) }
@@ -51,24 +54,26 @@ use crate::error::RecipeError;
 /// **Permissions.** CREATE and DELETE on the parent; none for those who wait.
 #[derive(Clone)]
 pub struct Barrier {
-    client: Client,
-    path: ByteString,
+    profile: Profile,
 }
 
 impl Barrier {
-    /// A barrier at a path.
+    /// Builds a barrier at a path, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
-        if zk_session::path::validate(path).is_err() || path == "/" {
-            return Err(ConfigError::Option {
-                option: "path of the barrier",
-                defect: OptionDefect::Other("it is not an absolute path below the root"),
-            });
-        }
-        Ok(Self { client: client.clone(), path: path.into() })
+        Self::builder(client, path)?.build()
+    }
+
+    /// Returns a builder for a barrier at a path.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path below the root.
+    pub fn builder(client: &Client, path: &str) -> Result<BarrierBuilder, ConfigError> {
+        BarrierBuilder::new(client, path)
     }
 
     /// Closes the barrier. If it is closed already, nothing changes. Missing ancestors are created
@@ -82,10 +87,11 @@ impl Barrier {
     ///
     /// [`RecipeError::SessionExpired`] if the session ended before the outcome was known, and the
     /// barrier is open: it may have been closed, and opened by another client.
-    /// [`RecipeError::Refused`] if a server refuses the create; [`RecipeError::Closed`] and similar
-    /// errors if the client has stopped.
+    /// [`RecipeError::Refused`] if a server refuses the create; [`RecipeError::TimedOut`] if the
+    /// barrier has a [timeout](BarrierBuilder::timeout); [`RecipeError::Closed`] and similar errors
+    /// if the client has stopped.
     pub async fn close(&self) -> Result<(), RecipeError> {
-        change(&self.client, &self.path, Change::Close).await
+        change(&self.profile, Change::Close).await
     }
 
     /// Opens the barrier, which releases all who wait. If it is open already, nothing changes.
@@ -99,7 +105,7 @@ impl Barrier {
     /// As for [`close`](Self::close), with open and closed exchanged. A znode with children cannot
     /// be deleted, so it is no barrier.
     pub async fn open(&self) -> Result<(), RecipeError> {
-        change(&self.client, &self.path, Change::Open).await
+        change(&self.profile, Change::Open).await
     }
 
     /// Reads whether the barrier is open.
@@ -109,9 +115,13 @@ impl Barrier {
     ///
     /// # Errors
     ///
+    /// [`RecipeError::TimedOut`] if the barrier has a [timeout](BarrierBuilder::timeout);
     /// [`RecipeError::Closed`] and similar errors if the client has stopped.
     pub async fn is_open(&self) -> Result<bool, RecipeError> {
-        Ok(!is_there(&self.client, &self.path, false).await?)
+        let Profile { client, path, .. } = &self.profile;
+        let deadline = self.profile.deadline();
+        let reading = is_there(&self.profile, false, deadline);
+        Ok(!limited(client, path, deadline, RecipeError::timed_out, reading).await?)
     }
 
     /// Waits until the barrier is open, or has been open since the wait began. Set a timeout, then
@@ -129,12 +139,23 @@ impl Barrier {
     /// [`RecipeError::TimedOut`]; [`RecipeError::Closed`] and similar errors if the client has
     /// stopped.
     pub fn wait(&self) -> BarrierWait {
-        BarrierWait::new(&self.client, &self.path)
+        BarrierWait::new(&self.profile.client, &self.profile.path)
     }
 
-    /// The path of the znode.
+    /// Returns the path of the znode.
     pub fn path(&self) -> &str {
-        &self.path
+        &self.profile.path
+    }
+}
+
+impl BarrierBuilder {
+    /// Checks the options and builds the barrier.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the access control list is empty.
+    pub fn build(self) -> Result<Barrier, ConfigError> {
+        Ok(Barrier { profile: self.finish()? })
     }
 }
 

@@ -56,7 +56,7 @@ impl BarrierWait {
                 closed_by = Some(stat.czxid);
             }
         };
-        limited(&client, deadline, || RecipeError::TimedOut, waiting).await
+        limited(&client, &path, deadline, RecipeError::timed_out, waiting).await
     }
 }
 

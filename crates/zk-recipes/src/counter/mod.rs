@@ -188,6 +188,7 @@ impl CounterBuilder {
         let Some(bytes) = format.encode(initial) else {
             return Err(ConfigError::Option {
                 option: "initial number of the counter",
+                value: initial.to_string(),
                 defect: zk_session::OptionDefect::Other("it does not fit into the format"),
             });
         };

@@ -18,7 +18,7 @@ use crate::engine::attended::Attended;
 use crate::engine::drive::{jitter, pause, run};
 use crate::engine::limited::limited;
 use crate::engine::monitor::Monitored;
-use crate::error::RecipeError;
+use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{Aspect, Ensure, Failure, Once, PAUSE, Settled, child};
 
 /// How often a participant may lose its znode or its directory before it gives up.
@@ -57,6 +57,14 @@ pub struct DoubleBarrier {
     client: Client,
     directory: ByteString,
     count: u32,
+    acl: Vec<Acl>,
+}
+
+/// Options of a [`DoubleBarrier`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct DoubleBarrierBuilder {
+    barrier: DoubleBarrier,
 }
 
 /// A participant inside a [`DoubleBarrier`]. Dropping it leaves without waiting for the others.
@@ -73,6 +81,7 @@ pub struct Inside {
 #[must_use = "nothing happens until this is awaited"]
 pub struct BarrierStep<T> {
     client: Client,
+    path: ByteString,
     deadline: Option<Time>,
     start: Box<dyn FnOnce(Option<Time>) -> Pending<T> + Send>,
 }
@@ -80,23 +89,35 @@ pub struct BarrierStep<T> {
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, RecipeError>> + Send>>;
 
 impl DoubleBarrier {
-    /// A double barrier for so many participants, at a directory.
+    /// Builds a double barrier for this number of participants, at a directory, with default
+    /// options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root, or there are no participants.
+    /// Fails if the path is not a valid absolute znode path below the root, or there are no
+    /// participants.
     pub fn new(client: &Client, directory: &str, participants: u32) -> Result<Self, ConfigError> {
-        let invalid = |option, defect| {
-            Err(ConfigError::Option { option, defect: OptionDefect::Other(defect) })
-        };
-        if zk_session::path::validate(directory).is_err() || directory == "/" {
-            let defect = "it is not an absolute path below the root";
-            return invalid("directory of the double barrier", defect);
-        }
+        Self::builder(client, directory, participants)?.build()
+    }
+
+    /// Returns a builder for a double barrier for this number of participants, at a directory.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path below the root, or there are no
+    /// participants.
+    pub fn builder(
+        client: &Client,
+        directory: &str,
+        participants: u32,
+    ) -> Result<DoubleBarrierBuilder, ConfigError> {
+        check_path("directory of the double barrier", directory)?;
         if participants == 0 {
-            return invalid("participants of the double barrier", "it is 0, so nobody could enter");
+            let (option, value) = ("participants of the double barrier", "0".to_owned());
+            return Err(ConfigError::Option { option, value, defect: OptionDefect::Zero });
         }
-        Ok(Self { client: client.clone(), directory: directory.into(), count: participants })
+        let (client, directory, acl) = (client.clone(), directory.into(), Acl::open());
+        Ok(DoubleBarrierBuilder { barrier: Self { client, directory, count: participants, acl } })
     }
 
     /// Enters, and waits until all participants have. Set a timeout, then `.await` the step.
@@ -118,12 +139,12 @@ impl DoubleBarrier {
     /// the client has stopped.
     pub fn enter(&self) -> BarrierStep<Inside> {
         let barrier = self.clone();
-        BarrierStep::new(&self.client, |deadline| {
+        BarrierStep::new(&self.client, &self.directory, |deadline| {
             Box::pin(async move { barrier.try_enter(deadline).await })
         })
     }
 
-    /// The directory of the barrier.
+    /// Returns the directory of the barrier.
     pub fn directory(&self) -> &str {
         &self.directory
     }
@@ -134,7 +155,7 @@ impl DoubleBarrier {
             let id = Session::of(&self.client).unique_id();
             let own: ByteString = format!("{MEMBER}{id:032x}").into();
             let path = child(&self.directory, &own);
-            let once = Once::new(path.clone(), Acl::open(), Vec::new());
+            let once = Once::new(path.clone(), self.acl.clone(), Vec::new());
             let mut participant = Attended::new(&self.client, once).await;
             match participant.run(deadline).await?? {
                 Settled::Applied(_) => {}
@@ -144,9 +165,9 @@ impl DoubleBarrier {
                     run(&self.client, &mut ensure, deadline).await??;
                     continue;
                 }
-                Settled::Refused(_, code) => return Err(self.refused(OpError::Server(code))),
+                Settled::Refused(_, code) => return Err(self.refused(OpError::server(code))),
                 // The session of the znode is over, so nothing is left of it.
-                Settled::Undecided(OpError::SessionExpired(_)) => continue,
+                Settled::Undecided(OpError::SessionExpired { .. }) => continue,
                 Settled::Undecided(error) => return Err(self.refused(error)),
             }
             let Some(session) = participant.state().0.session() else { continue };
@@ -164,11 +185,30 @@ impl DoubleBarrier {
                 }
             }
         }
-        Err(self.refused(OpError::Server(ErrorCode::NO_NODE)))
+        Err(self.refused(OpError::server(ErrorCode::NO_NODE)))
     }
 
     fn refused(&self, error: OpError) -> RecipeError {
         Failure::new(FailedAction::Create, self.directory.clone(), error).into()
+    }
+}
+
+impl DoubleBarrierBuilder {
+    /// Sets the access control list of the participants' znodes. Missing directories are open to
+    /// everyone. Default: all permissions for everyone.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.barrier.acl = acl;
+        self
+    }
+
+    /// Checks the options and builds the double barrier.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the access control list is empty.
+    pub fn build(self) -> Result<DoubleBarrier, ConfigError> {
+        check_acl("acl of the double barrier", &self.barrier.acl)?;
+        Ok(self.barrier)
     }
 }
 
@@ -188,11 +228,13 @@ impl Inside {
     /// refuses to list the directory; [`RecipeError::Closed`] and similar errors if the client has
     /// stopped.
     pub fn leave(self) -> BarrierStep<()> {
-        let client = self.client.clone();
-        BarrierStep::new(&client, |deadline| Box::pin(async move { self.left(deadline).await }))
+        let (client, directory) = (self.client.clone(), self.directory.clone());
+        BarrierStep::new(&client, &directory, |deadline| {
+            Box::pin(async move { self.left(deadline).await })
+        })
     }
 
-    /// The number of participants of the round.
+    /// Returns the number of participants of the round.
     pub fn participants(&self) -> usize {
         self.round.len()
     }
@@ -217,9 +259,10 @@ impl Inside {
 impl<T> BarrierStep<T> {
     fn new(
         client: &Client,
+        path: &ByteString,
         start: impl FnOnce(Option<Time>) -> Pending<T> + Send + 'static,
     ) -> Self {
-        Self { client: client.clone(), deadline: None, start: Box::new(start) }
+        Self { client: client.clone(), path: path.clone(), deadline: None, start: Box::new(start) }
     }
 
     /// Makes the step give up after this time with [`RecipeError::TimedOut`]. Default: none.
@@ -234,9 +277,11 @@ impl<T: Send + 'static> IntoFuture for BarrierStep<T> {
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { client, deadline, start } = self;
+        let Self { client, path, deadline, start } = self;
         let step = start(deadline);
-        Box::pin(async move { limited(&client, deadline, || RecipeError::TimedOut, step).await })
+        Box::pin(
+            async move { limited(&client, &path, deadline, RecipeError::timed_out, step).await },
+        )
     }
 }
 

@@ -263,7 +263,7 @@ impl LockBuilder<Election, ElectionNaming> {
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<Election, ConfigError> {
-        let (core, options, ElectionNaming(form)) = self.finish()?;
+        let (core, options, ElectionNaming(form)) = self.finish("election")?;
         let profile = QueueProfile::new(options, QueueNames::exclusive(form));
         Ok(Election { core, profile: Arc::new(profile) })
     }

@@ -109,8 +109,8 @@ impl Feed {
                 self.pending = None;
                 FeedEvent::Input(Input::Reply(reply))
             }
-            LaneEvent::Watch { number, event } => {
-                FeedEvent::Input(Input::Watch { watch: number, kind: event.kind })
+            LaneEvent::Watch { number, kind } => {
+                FeedEvent::Input(Input::Watch { watch: number, kind })
             }
             LaneEvent::Change(Change::Connected { session, .. }) => FeedEvent::Connected(session),
             LaneEvent::Change(Change::Suspended { .. }) => FeedEvent::Input(Input::Suspended),

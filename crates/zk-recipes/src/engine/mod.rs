@@ -4,6 +4,6 @@
 pub(crate) mod attended;
 pub(crate) mod drive;
 pub(crate) mod feed;
+pub(crate) mod join;
 pub(crate) mod limited;
 pub(crate) mod monitor;
-pub(crate) mod watchdog;

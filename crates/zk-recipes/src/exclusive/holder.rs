@@ -9,7 +9,7 @@ use crate::engine::drive::run;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::role::Role;
-use crate::machine::{FailedAction, ReadAll, name_of, read};
+use crate::machine::{FailedAction, ReadAll, read};
 
 /// Returns the holder of an exclusive lock, if there is one.
 pub(crate) async fn holder(
@@ -20,7 +20,7 @@ pub(crate) async fn holder(
     let response = run(client, &mut reading, None).await??.into_iter().next().flatten();
     let Some(Response::GetData(mut data)) = response else { return Ok(None) };
     if data.stat.ephemeral_owner == SessionId::NONE {
-        let name = name_of(path).unwrap_or_default().to_string();
+        let name = path.to_string();
         return Err(LockError::MixedKinds { name });
     }
     data.data = data.data.map(|bytes| identity_in(&bytes));

@@ -160,7 +160,7 @@ impl LockBuilder<ExclusiveLock> {
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
-        let (core, options, ()) = self.finish()?;
+        let (core, options, ()) = self.finish("exclusive")?;
         let profile = ExclusiveProfile {
             path: options.path,
             acl: options.acl,

@@ -151,7 +151,7 @@ impl LockBuilder<FairLock, Naming> {
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<FairLock, ConfigError> {
-        let (core, options, Naming(form)) = self.finish()?;
+        let (core, options, Naming(form)) = self.finish("fair")?;
         let profile = QueueProfile::new(options, QueueNames::exclusive(form));
         Ok(FairLock::from_parts(core, profile))
     }

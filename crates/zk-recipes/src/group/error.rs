@@ -4,7 +4,7 @@ use thiserror::Error;
 use zk_session::SessionId;
 
 use crate::error::RecipeError;
-use crate::machine::Interrupted;
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 use super::state::Ending;
 
@@ -20,7 +20,10 @@ pub enum GroupError {
     /// Another member has this id. It may be an earlier run of this process whose session has not
     /// expired yet; to wait for its end, build the group with
     /// [`wait_if_taken`](crate::GroupBuilder::wait_if_taken).
-    #[error("session {session} is already a member as {path:?}")]
+    #[error(
+        "session {session} is already a member as {path:?}; use another id, or wait for the end of \
+         that session with `wait_if_taken`"
+    )]
     IdTaken {
         /// The path of the member's znode.
         path: String,
@@ -29,7 +32,9 @@ pub enum GroupError {
     },
     /// The znode at the path of the member is not ephemeral, so it belongs to no member and does
     /// not disappear by itself. Delete it, or use another id or another directory.
-    #[error("the znode {path:?} is not ephemeral, so it cannot be a member")]
+    #[error(
+        "the znode {path:?} is not ephemeral, so it cannot be a member; delete it, or use another id"
+    )]
     NotEphemeral {
         /// The path of the znode.
         path: String,
@@ -39,8 +44,8 @@ pub enum GroupError {
     Recipe(#[from] RecipeError),
 }
 
-impl From<Interrupted> for GroupError {
-    fn from(interrupted: Interrupted) -> Self {
-        Self::Recipe(interrupted.into())
+impl MayTimeOut for GroupError {
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        if let Self::Recipe(error) = self { error.timed_out_mut() } else { None }
     }
 }

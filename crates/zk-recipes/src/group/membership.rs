@@ -18,7 +18,6 @@ use crate::engine::drive::before;
 use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::lock::outcome::Released;
-use crate::machine::Interrupted;
 
 /// A member of a group, as the process that it stands for sees it.
 ///
@@ -46,14 +45,17 @@ impl Membership {
         data: Bytes,
     ) -> Result<Self, GroupError> {
         let deadline = timeout.map(|timeout| client.now() + timeout);
-        let slot = in_time(client, deadline, Session::of(client).reserve_slot()).await?;
+        let slot =
+            in_time(client, &profile.path, deadline, Session::of(client).reserve_slot()).await?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the membership is dropped with it, and leaves.
         let seen = MembershipState::Rejoining(Absence::SessionEnded);
         let mut membership = Self { client: client.clone(), profile, timeout, wanted, news, seen };
         let joined = membership.news.wait_for(|news| news.state().is_some());
-        let news = in_time(client, deadline, joined).await?.map(|news| news.clone());
+        let news = in_time(client, &membership.profile.path, deadline, joined)
+            .await?
+            .map(|news| news.clone());
         let path = || membership.profile.path.to_string();
         match news {
             Ok(News::Present(_)) => {
@@ -130,7 +132,8 @@ impl Membership {
         let mut news = self.news.clone();
         let is_settled =
             |news: &News| news.settled().map_or(true, |settled| settled.generation >= own);
-        let settled = in_time(&self.client, deadline, news.wait_for(is_settled)).await?;
+        let settled =
+            in_time(&self.client, &self.profile.path, deadline, news.wait_for(is_settled)).await?;
         let Ok(news) = settled else { return Err(GroupError::Ended(Ending::ClientStopped)) };
         let settled = news.settled().map_err(GroupError::Ended)?;
         match &settled.refusal {
@@ -150,11 +153,11 @@ impl Membership {
     /// server refuses to delete the znode, which the client then tries again in the background for
     /// as long as the session lives. [`RecipeError::TimedOut`] after the group's timeout.
     pub async fn leave(self) -> Result<Released, GroupError> {
-        let Self { client, timeout, wanted, mut news, .. } = self;
+        let Self { client, profile, timeout, wanted, mut news, .. } = self;
         let deadline = timeout.map(|timeout| client.now() + timeout);
         drop(wanted);
         let over = news.wait_for(|news| matches!(news, News::Over(_)));
-        let Ok(news) = in_time(&client, deadline, over).await? else {
+        let Ok(news) = in_time(&client, &profile.path, deadline, over).await? else {
             return Err(GroupError::Ended(Ending::ClientStopped));
         };
         match &*news {
@@ -175,10 +178,12 @@ impl Membership {
 /// until the client stops.
 async fn in_time<T>(
     client: &Client,
+    path: &str,
     deadline: Option<Time>,
     future: impl Future<Output = T>,
-) -> Result<T, Interrupted> {
-    limited(client, deadline, || Interrupted::TimedOut, before(client, deadline, future)).await
+) -> Result<T, RecipeError> {
+    let waiting = async { Ok(before(client, deadline, future).await?) };
+    limited(client, path, deadline, RecipeError::timed_out, waiting).await
 }
 
 impl fmt::Debug for Membership {

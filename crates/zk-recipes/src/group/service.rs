@@ -16,7 +16,7 @@ use super::membership::Membership;
 use super::watch::GroupWatch;
 use crate::engine::drive::run;
 use crate::engine::limited::limited;
-use crate::error::RecipeError;
+use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
 /// A group of processes: each member is an ephemeral znode in a directory. Its name is the id of
@@ -90,12 +90,7 @@ impl Group {
     ///
     /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(client: &Client, directory: &str) -> Result<GroupBuilder, ConfigError> {
-        if zk_session::path::validate(directory).is_err() || directory == "/" {
-            return Err(ConfigError::Option {
-                option: "directory of the group",
-                defect: OptionDefect::Other("it is not an absolute path below the root"),
-            });
-        }
+        check_path("directory of the group", directory)?;
         let options = Options {
             directory: directory.into(),
             acl: Acl::open(),
@@ -127,7 +122,11 @@ impl Group {
         if id.is_empty() || id.contains('/') || zk_session::path::validate(&path).is_err() {
             return Err(GroupError::Recipe(RecipeError::Config(ConfigError::Option {
                 option: "id of the member",
-                defect: OptionDefect::Other("it is not a valid name of a znode"),
+                value: format!("{id:?}"),
+                defect: OptionDefect::Other(
+                    "it must be a name of a znode: not empty, without / and without characters that \
+                     servers refuse, and neither . nor ..",
+                ),
             })));
         }
         let profile = MemberProfile { path, acl, waits_if_taken };
@@ -150,7 +149,7 @@ impl Group {
         let deadline = self.deadline();
         async move {
             let reading = read_members(&client, &directory, deadline);
-            limited(&client, deadline, || RecipeError::TimedOut, reading).await
+            limited(&client, &directory, deadline, RecipeError::timed_out, reading).await
         }
     }
 
@@ -228,12 +227,7 @@ impl GroupBuilder {
     /// Fails if the access control list is empty.
     pub fn build(self) -> Result<Group, ConfigError> {
         let Self { client, options } = self;
-        if options.acl.is_empty() {
-            return Err(ConfigError::Option {
-                option: "acl of the group",
-                defect: OptionDefect::Other("it is empty, and servers refuse that"),
-            });
-        }
+        check_acl("acl of the group", &options.acl)?;
         Ok(Group { client, options })
     }
 }

@@ -72,8 +72,9 @@ impl GroupWatch {
 
     async fn next_before(&mut self, deadline: Option<Time>) -> Result<GroupChange, RecipeError> {
         let Self { client, feed, roster } = self;
+        let directory = roster.directory().clone();
         let next = async { Ok(drive(feed, roster, &mut Caller { deadline }).await??) };
-        limited(client, deadline, || RecipeError::TimedOut, next).await
+        limited(client, &directory, deadline, RecipeError::timed_out, next).await
     }
 }
 

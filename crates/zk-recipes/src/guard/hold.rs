@@ -9,14 +9,13 @@ use std::task::Poll;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
 use tokio::sync::{oneshot, watch};
-use tracing::debug;
-use zk_session::recipe::{Operation, Session};
-use zk_session::{Client, OpError, SessionId, SessionState, Zxid};
+use zk_session::recipe::{Operation, Session, Watchdog};
+use zk_session::{Client, OpError, SessionId, SessionState, Status, Time, Zxid};
 
 use super::revocation::Revocation;
 use crate::engine::feed::Feed;
-use crate::engine::watchdog::Watchdog;
 use crate::lock::error::{LockError, LostReason};
+use crate::lock::log::{self, Risk};
 use crate::lock::outcome::{Held, Refusal, Released, Znode};
 use crate::lock::phase::{Observer, Phase};
 use crate::lock::recipe::Recipe;
@@ -161,10 +160,7 @@ impl Hold {
         if let Some(reason) = loss {
             return LockState::Lost(self.lose(reason));
         }
-        let is_proven = self.proven_on.load(Ordering::Acquire) == status.connection;
-        let is_prompt = status.risk_deadline().is_some_and(|overdue| now < overdue);
-        let is_connected = status.state == SessionState::Connected;
-        if is_connected && is_proven && is_prompt && status.is_leased(now) {
+        if self.risk(&status, now).is_none() {
             self.was_held.store(true, Ordering::Release);
             return LockState::Held;
         }
@@ -174,6 +170,31 @@ impl Hold {
             }
             AtRiskPolicy::GoOn | AtRiskPolicy::TreatAsLost => LockState::AtRisk,
         }
+    }
+
+    /// Returns why the lock is at risk, provided that it is not lost.
+    fn risk(&self, status: &Status, now: Time) -> Option<Risk> {
+        if status.state != SessionState::Connected {
+            Some(Risk::Disconnected)
+        } else if self.proven_on.load(Ordering::Acquire) != status.connection {
+            Some(Risk::Unproven)
+        } else if status.risk_deadline().is_none_or(|overdue| overdue <= now) {
+            Some(Risk::Silent)
+        } else if !status.is_leased(now) {
+            Some(Risk::Unleased)
+        } else {
+            None
+        }
+    }
+
+    /// Returns why the lock is at risk, unless it is lost, or has no lease yet on a session that was
+    /// idle: that is no cause for concern.
+    pub(super) fn concern(&self) -> Option<Risk> {
+        if matches!(self.state(), LockState::Lost(_)) {
+            return None;
+        }
+        let risk = self.risk(&self.client().status(), self.client().now());
+        risk.filter(|risk| *risk != Risk::Unleased || self.was_held())
     }
 
     /// Waits until the lock is held with a lease for the first time. Returns the reason if the lock
@@ -222,7 +243,7 @@ impl Hold {
             Some(Verdict::Done(response)) => match multi_refusal(&response) {
                 None => Proof::Held,
                 Some(ErrorCode::NO_NODE) => Proof::Lost(LostReason::ZnodeDeleted),
-                Some(code) => Proof::Refused(OpError::Server(code)),
+                Some(code) => Proof::Refused(OpError::server(code)),
             },
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
@@ -251,9 +272,10 @@ impl Hold {
     pub(super) fn seen(&self, read: Option<Verdict>) -> Proof {
         match read {
             Some(Verdict::Done(Response::GetData(found))) if self.is_own(&found) => Proof::Held,
-            Some(Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
-                Proof::Lost(LostReason::ZnodeDeleted)
-            }
+            Some(
+                Verdict::Done(_)
+                | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
+            ) => Proof::Lost(LostReason::ZnodeDeleted),
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
             Some(Verdict::Later(_)) => Proof::Later,
@@ -322,8 +344,8 @@ impl Hold {
             is_first
         });
         if is_first {
-            debug!(path = %self.path, %reason, "the lock is lost");
-            Counters::count(&self.terms.counters.lost);
+            log::lost(self.client(), &self.path, reason);
+            self.terms.counters.lost();
             self.terms.observer.end(Phase::Lost(reason));
         }
         self.lost_reason().unwrap_or(reason)

@@ -19,11 +19,11 @@ use super::removal::{self, Ended};
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::lock::error::{LockError, LostReason};
+use crate::lock::log;
 use crate::lock::outcome::{Changed, Held, NotChanged, Released};
 use crate::lock::phase::Phase;
 use crate::lock::recipe::{Change, ChangeRequest, Recipe, Removal};
 use crate::lock::state::{AtRiskPolicy, LockState};
-use crate::lock::stats::Counters;
 use crate::machine::{
     FailedAction, Failure, Input, Machine, PAUSE, WatchNumber, WatchNumbers, flight, read,
     replayable,
@@ -51,6 +51,7 @@ pub(crate) fn start<K: Recipe>(
     let path = removal.path_of(&held.znode);
     let hold = Arc::new(Hold::new(terms, path, held));
     let phase = hold.phase();
+    hold.terms.counters.began();
     hold.terms.observer.report(phase);
     let (commands, received) = oneshot::channel();
     let keeper = Keeper::<K> {
@@ -61,8 +62,7 @@ pub(crate) fn start<K: Recipe>(
         needs_proof: false,
         granted_on,
         since: now,
-        // The time before the first lease does not count as a risk.
-        is_at_risk: phase == Phase::AtRisk,
+        at_risk_since: hold.concern().map(|_| now),
         presence: Presence(Some(Arc::clone(&hold))),
         hold: Arc::clone(&hold),
         feed,
@@ -89,8 +89,8 @@ struct Keeper<K: Recipe> {
     /// The connection on which the lock was granted.
     granted_on: u64,
     since: Time,
-    /// Whether the lock was at risk when the keeper last checked its state.
-    is_at_risk: bool,
+    /// Since when the lock has been at risk, as far as the keeper has noticed.
+    at_risk_since: Option<Time>,
     presence: Presence,
 }
 
@@ -149,10 +149,15 @@ async fn keep<K: Recipe>(
             End::Released(reply) => break Owner::Waits(reply),
         }
     };
-    let Keeper { mut feed, hold, mut removal, granted_on, since, presence, .. } = keeper;
+    let Keeper { mut feed, hold, mut removal, granted_on, since, at_risk_since, presence, .. } =
+        keeper;
     presence.end();
     let Terms { counters, observer, .. } = hold.terms.clone();
-    counters.held(feed.lane.now().saturating_since(since));
+    let now = feed.lane.now();
+    counters.ended(now.saturating_since(since));
+    if let Some(since) = at_risk_since {
+        counters.was_at_risk(now.saturating_since(since));
+    }
     // Another holder may have replaced the znode while the lock was not certainly ours.
     if hold.state() != LockState::Held || feed.lane.status().connection != granted_on {
         removal.doubt();
@@ -254,7 +259,7 @@ impl<K: Recipe> Keeper<K> {
                 | FeedEvent::Input(Input::Ended(_) | Input::Suspended)
                 | FeedEvent::Lapsed) => lose_if_over(&self.hold, &event),
             }
-            notice(&self.hold, &mut self.is_at_risk);
+            notice(&self.hold, self.feed.lane.now(), &mut self.at_risk_since);
         }
     }
 
@@ -395,7 +400,7 @@ impl<K: Recipe> Keeper<K> {
         let mut supervisor = Changing {
             hold: Arc::clone(&hold),
             loss: Box::pin(wait_for_loss(Arc::clone(&hold))),
-            is_at_risk: &mut self.is_at_risk,
+            at_risk_since: &mut self.at_risk_since,
         };
         let changed = drive(&mut self.feed, &mut change, &mut supervisor).await?;
         match changed {
@@ -429,19 +434,19 @@ impl<K: Recipe> Keeper<K> {
 struct Changing<'a> {
     hold: Arc<Hold>,
     loss: Pin<Box<dyn Future<Output = LostReason> + Send>>,
-    is_at_risk: &'a mut bool,
+    at_risk_since: &'a mut Option<Time>,
 }
 
 impl<M: Machine> Supervisor<M> for Changing<'_> {
     type Stop = LockError;
 
-    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, LockError> {
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, LockError> {
         if let FeedEvent::Input(input @ (Input::Reply(_) | Input::Timer | Input::Ended(_))) = event
         {
             return Ok(Some(input));
         }
         lose_if_over(&self.hold, &event);
-        notice(&self.hold, self.is_at_risk);
+        notice(&self.hold, feed.lane.now(), self.at_risk_since);
         Ok(None)
     }
 
@@ -478,12 +483,23 @@ fn lose_if_over(hold: &Hold, event: &FeedEvent) {
     }
 }
 
-/// Counts each time that the lock becomes at risk, and reports the phase to observers.
-fn notice(hold: &Hold, is_at_risk: &mut bool) {
+/// Counts and logs each time that the lock becomes at risk, and reports the phase to observers.
+fn notice(hold: &Hold, now: Time, at_risk_since: &mut Option<Time>) {
     let phase = hold.phase();
-    let was_at_risk = std::mem::replace(is_at_risk, phase == Phase::AtRisk);
-    if *is_at_risk && !was_at_risk {
-        Counters::count(&hold.terms.counters.at_risk);
+    match (hold.concern(), *at_risk_since) {
+        (Some(risk), None) => {
+            *at_risk_since = Some(now);
+            hold.terms.counters.at_risk();
+            log::at_risk(hold.client(), &hold.path, risk);
+        }
+        (None, Some(since)) => {
+            *at_risk_since = None;
+            hold.terms.counters.was_at_risk(now.saturating_since(since));
+            if phase == Phase::Held {
+                log::held_again(hold.client(), &hold.path);
+            }
+        }
+        (Some(_), Some(_)) | (None, None) => {}
     }
     hold.terms.observer.report(phase);
 }

@@ -4,11 +4,11 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use zk_session::recipe::Session;
+
+use zk_session::recipe::{Session, Watchdog};
 
 use super::hold::Hold;
 use crate::engine::feed::Feed;
-use crate::engine::watchdog::Watchdog;
 use crate::lock::error::Stopped;
 use crate::lock::state::LockState;
 use crate::machine::PAUSE;

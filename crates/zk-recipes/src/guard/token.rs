@@ -24,6 +24,21 @@ impl FencingToken {
     }
 }
 
+/// For numbers that a resource has stored, and for unit tests of code that takes a token. Only the
+/// token of a guard says who holds a lock.
+///
+/// ```
+/// use zk_recipes::FencingToken;
+///
+/// let stored = FencingToken::from(7);
+/// assert!(stored < FencingToken::from(9));
+/// ```
+impl From<i64> for FencingToken {
+    fn from(token: i64) -> Self {
+        Self(Zxid(token))
+    }
+}
+
 impl From<FencingToken> for i64 {
     fn from(token: FencingToken) -> Self {
         token.0.0

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::recipe::Session;
-use zk_session::{Multi, MultiError, MultiOutcome, OpError, Outcome};
+use zk_session::{Multi, MultiError, MultiOutcome, OpError, Outcome, Target};
 
 use super::hold::Hold;
+use crate::action::because;
 use crate::lock::error::LostReason;
 use crate::lock::state::LockState;
 
@@ -20,24 +21,36 @@ use crate::lock::state::LockState;
 pub enum TransactionError {
     /// The znode exists, but the server refused to check it, for example because its access control
     /// list denies reading it. Nothing was applied, and the lock is held as before.
-    #[error("the check of the contender znode was refused: {code}")]
+    #[error(
+        "the server refused to check {path:?}, the znode of the lock: {code}{}; nothing was applied, \
+         and the lock is held as before",
+        because(*.code, .path)
+    )]
     CheckRefused {
         /// The error code of the server.
         code: ErrorCode,
+        /// The path of the contender znode.
+        path: String,
     },
     /// The lock is lost. Nothing was applied.
-    #[error("lock lost: {0}")]
+    #[error("the lock is lost, so nothing was applied: {0}")]
     Lost(LostReason),
     /// The request as a whole failed; see [`OpError::outcome`].
     #[error(transparent)]
     Op(OpError),
     /// An operation was refused while the lock was held. Nothing was applied.
-    #[error("operation {index} of the transaction was refused: {code}")]
+    #[error(
+        "the server refused to {target}, operation {index} of the transaction (counted from 0): \
+         {code}{}; nothing was applied",
+        because(*.code, &.target.path)
+    )]
     Refused {
         /// Index of the operation among those of the caller, from 0.
         index: usize,
         /// The error code of the server.
         code: ErrorCode,
+        /// The operation and its path.
+        target: Target,
     },
 }
 
@@ -87,16 +100,18 @@ fn conclude(
     let error = match result {
         Ok(outcomes) => return Ok(outcomes.into_iter().skip(1).collect()),
         Err(MultiError::Op(error)) => error,
-        Err(MultiError::Refused { index, code }) => match index.checked_sub(1) {
-            Some(index) => return Err(TransactionError::Refused { index, code }),
+        Err(MultiError::Refused { index, code, target }) => match index.checked_sub(1) {
+            Some(index) => return Err(TransactionError::Refused { index, code, target }),
             None if code == ErrorCode::NO_NODE => {
                 hold.lose(LostReason::ZnodeDeleted);
-                OpError::Server(code)
+                OpError::server(code).about(target)
             }
-            None => return Err(TransactionError::CheckRefused { code }),
+            None => {
+                return Err(TransactionError::CheckRefused { code, path: hold.path.to_string() });
+            }
         },
     };
-    if matches!(error, OpError::SessionExpired(_)) {
+    if matches!(error, OpError::SessionExpired { .. }) {
         hold.lose(LostReason::SessionExpired);
     }
     match hold.state() {

@@ -156,7 +156,8 @@ impl<K: Kind> IntoFuture for AcquireLevel<K> {
     fn into_future(self) -> Acquiring<Level<K>> {
         let Self { shared, deadline } = self;
         let client = shared.side.client().clone();
-        Acquiring::new(client, deadline, async move { acquire(&shared, deadline).await })
+        let path = deadline.map(|_| shared.side.path().into()).unwrap_or_default();
+        Acquiring::new(client, path, deadline, async move { acquire(&shared, deadline).await })
     }
 }
 
@@ -167,8 +168,9 @@ impl<K: Kind> IntoFuture for TryAcquireLevel<K> {
     fn into_future(self) -> Acquiring<Option<Level<K>>> {
         let Self { shared, deadline } = self;
         let client = shared.side.client().clone();
+        let path = shared.side.path().into();
         let trying = async move { try_acquire(&shared, deadline).await };
-        Acquiring::new(client, Some(deadline), trying)
+        Acquiring::new(client, path, Some(deadline), trying)
     }
 }
 

@@ -4,8 +4,10 @@ use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::{ConfigError, OpError};
 
+use crate::action::because;
 use crate::error::RecipeError;
 use crate::machine::{FailedAction, Failure, Interrupted};
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a lock was not obtained, or is no longer held.
 ///
@@ -16,27 +18,42 @@ use crate::machine::{FailedAction, Failure, Interrupted};
 #[non_exhaustive]
 pub enum LockError {
     /// The credentials were refused.
-    #[error("authentication failed")]
+    #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
+    /// The chroot of the connect string does not exist on the servers.
+    #[error("{}", OpError::ChrootMissing { chroot: chroot.clone(), path: path.clone() })]
+    ChrootMissing {
+        /// The path of the chroot on the servers.
+        chroot: String,
+        /// The path of the znode that could not be created, as the client sees it.
+        path: String,
+    },
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
     /// The client was closed.
-    #[error("client closed")]
+    #[error("the client is closed")]
     Closed,
     /// The lock is no longer held, or the attempt lost its place in the queue too often.
-    #[error("lock lost: {0}")]
+    #[error("the lock is lost: {0}")]
     Lost(LostReason),
     /// A lock of another kind, or with other names, shares the directory. The two locks would not
     /// see each other's holders.
-    #[error("{name:?} in the lock's directory is a lock of another kind")]
+    #[error(
+        "the znode {name:?} belongs to a lock of another kind, or with other names; give each lock \
+         a path of its own"
+    )]
     MixedKinds {
-        /// Name of the other lock's znode.
+        /// Name of the other lock's znode in the directory of this lock, or the path of this lock if
+        /// that is the znode of the other one.
         name: String,
     },
     /// The directory of a semaphore stores another number of permits than this client expects. Build
     /// the semaphore with that number, let it accept the stored one, or change the stored one.
-    #[error("{directory:?} stores {stored:?} as its number of permits, expected {expected}")]
+    #[error(
+        "{directory:?} stores {stored:?} as its number of permits, and this client expects \
+         {expected}; build the semaphore with the stored number, let it accept that one, or change it"
+    )]
     PermitsDiffer {
         /// The directory.
         directory: String,
@@ -47,13 +64,16 @@ pub enum LockError {
     },
     /// The directory's sequence counter has reached its end (2^31 - 1 znodes were created in it).
     /// Delete the directory when it is empty, or use another one.
-    #[error("the sequence counter of {directory:?} is exhausted")]
+    #[error(
+        "the sequence counter of {directory:?} has reached its end (2147483647); use another \
+         directory, or delete this one while it is empty"
+    )]
     QueueExhausted {
         /// The directory.
         directory: String,
     },
     /// A server refused an operation that the lock needs.
-    #[error("the server refused to {action} {path:?}: {code}")]
+    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .path))]
     Refused {
         /// The error code of the server.
         code: ErrorCode,
@@ -62,12 +82,13 @@ pub enum LockError {
         /// The path of the znode, or of the directory if the action is on its children.
         path: String,
     },
-    /// The lock was not obtained in time.
-    #[error("timed out")]
-    TimedOut,
+    /// The lock was not obtained in time. The value says why, as far as the attempt has seen it: no
+    /// connection, a lost one, or the contender ahead.
+    #[error(transparent)]
+    TimedOut(Box<TimedOut>),
     /// The list of contenders is longer than the client's limit for replies, or the identity is
     /// longer than the client's limit for requests.
-    #[error("a request or reply is too large: {0}")]
+    #[error("too large for the client: {0}")]
     TooLarge(OpError),
     /// An option is invalid.
     #[error(transparent)]
@@ -104,8 +125,21 @@ pub enum Stopped {
     #[error("the lock is at risk")]
     AtRisk,
     /// The lock is lost.
-    #[error("lock lost: {0}")]
+    #[error("the lock is lost: {0}")]
     Lost(LostReason),
+}
+
+impl LockError {
+    /// Returns true if the lock was not obtained in time.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, Self::TimedOut(_))
+    }
+}
+
+impl MayTimeOut for LockError {
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
+    }
 }
 
 impl From<Stopped> for LockError {
@@ -127,7 +161,8 @@ impl From<RecipeError> for LockError {
             RecipeError::Closed => Self::Closed,
             RecipeError::Refused { code, action, path } => Self::Refused { code, action, path },
             RecipeError::SessionExpired => Self::Lost(LostReason::SessionExpired),
-            RecipeError::TimedOut => Self::TimedOut,
+            RecipeError::TimedOut(timed_out) => Self::TimedOut(timed_out),
+            RecipeError::ChrootMissing { chroot, path } => Self::ChrootMissing { chroot, path },
             RecipeError::TooLarge(error) => Self::TooLarge(error),
             RecipeError::Config(error) => Self::Config(error),
         }

@@ -7,8 +7,12 @@ pub(crate) mod role;
 
 #[cfg(feature = "tokio")]
 pub(crate) mod contender;
+#[cfg(feature = "metrics")]
+mod export;
 #[cfg(feature = "tokio")]
 pub(crate) mod kind;
+#[cfg(feature = "tokio")]
+pub(crate) mod log;
 #[cfg(feature = "tokio")]
 pub(crate) mod phase;
 #[cfg(feature = "tokio")]

@@ -96,11 +96,11 @@ pub enum NotChanged {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Tally {
     /// Duplicates of our own znode that were found and removed.
-    pub duplicates: u64,
+    pub duplicates: u32,
     /// Flights issued again because a lost connection had left their outcome open.
-    pub replays: u64,
+    pub replays: u32,
     /// Changes that no watch had reported and that the periodic check found.
-    pub watches_missed: u64,
+    pub watches_missed: u32,
 }
 
 impl From<Failure> for NotHeld {

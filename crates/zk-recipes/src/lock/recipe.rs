@@ -16,6 +16,7 @@ use zk_session::recipe::Operation;
 use super::error::LockError;
 use super::outcome::{Changed, Held, NotChanged, NotHeld, Refusal, Released, Tally, Znode};
 use crate::machine::{FailedAction, Input, Machine, SessionView, Step};
+use crate::timed_out::Predecessor;
 
 /// A way to obtain, hold and give back a lock.
 #[cfg_attr(not(feature = "tokio"), expect(unreachable_pub, reason = "the kinds make it public"))]
@@ -60,6 +61,19 @@ pub trait Attempt: Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'sta
 
     /// Returns the number of contenders ahead, if the attempt knows it.
     fn ahead(&self) -> Option<usize>;
+
+    /// Returns the contender that the attempt waits for, if the attempt knows it.
+    fn predecessor(&self) -> Option<Predecessor>;
+
+    /// Returns whether the attempt is known to wait for its own session only.
+    fn is_behind_own_session(&self) -> bool {
+        false
+    }
+
+    /// Returns whether such a wait is probably a mistake.
+    fn must_warn_of_own_session(&self) -> bool {
+        self.is_behind_own_session()
+    }
 
     /// Returns the counts since the last call.
     fn take_tally(&mut self) -> Tally;

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+use super::export::Export;
 use super::outcome::Tally;
 
 /// A snapshot of the counters of a lock and its clones, since the lock was built.
@@ -19,6 +21,8 @@ pub struct LockStats {
     pub acquired: u64,
     /// How often a lock that was held became at risk. Very short risks may not be counted.
     pub at_risk: u64,
+    /// Total time for which locks that were held were at risk. A risk is added when it ends.
+    pub risk: Duration,
     /// Locks that were lost.
     pub lost: u64,
     /// Total time between the start of an acquire and its grant, over all locks that were obtained.
@@ -39,40 +43,109 @@ pub struct LockStats {
 }
 
 /// The counters behind [`LockStats`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counters {
-    pub(crate) attempts: AtomicU64,
-    pub(crate) acquired: AtomicU64,
-    pub(crate) at_risk: AtomicU64,
-    pub(crate) lost: AtomicU64,
+    attempts: AtomicU64,
+    acquired: AtomicU64,
+    at_risk: AtomicU64,
+    risk_us: AtomicU64,
+    lost: AtomicU64,
     waited_us: AtomicU64,
     held_us: AtomicU64,
     replays: AtomicU64,
     duplicates: AtomicU64,
     watches_missed: AtomicU64,
+    #[cfg(feature = "metrics")]
+    export: Export,
 }
 
 impl Counters {
-    pub(crate) fn count(counter: &AtomicU64) {
-        counter.fetch_add(1, Ordering::Relaxed);
+    /// Creates counters, all 0. `recipe` is the name of the recipe in metrics.
+    pub(crate) fn new(recipe: &'static str) -> Self {
+        #[cfg(not(feature = "metrics"))]
+        let _ = recipe;
+        Self {
+            attempts: AtomicU64::new(0),
+            acquired: AtomicU64::new(0),
+            at_risk: AtomicU64::new(0),
+            risk_us: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            waited_us: AtomicU64::new(0),
+            held_us: AtomicU64::new(0),
+            replays: AtomicU64::new(0),
+            duplicates: AtomicU64::new(0),
+            watches_missed: AtomicU64::new(0),
+            #[cfg(feature = "metrics")]
+            export: Export::new(recipe),
+        }
     }
 
-    pub(crate) fn waited(&self, time: Duration) {
-        self.waited_us.fetch_add(micros(time), Ordering::Relaxed);
+    /// Counts the start of an attempt.
+    pub(crate) fn attempted(&self) {
+        add(&self.attempts, 1);
+        #[cfg(feature = "metrics")]
+        self.export.attempts.increment(1);
     }
 
-    pub(crate) fn held(&self, time: Duration) {
-        self.held_us.fetch_add(micros(time), Ordering::Relaxed);
+    /// Counts an acquire that has obtained the lock after this time.
+    pub(crate) fn acquired(&self, waited: Duration) {
+        add(&self.acquired, 1);
+        add(&self.waited_us, micros(waited));
+        #[cfg(feature = "metrics")]
+        self.export.waited.record(waited);
+    }
+
+    /// Records that a lock is held from now on.
+    #[cfg_attr(
+        not(feature = "metrics"),
+        expect(clippy::unused_self, reason = "only metrics have a gauge")
+    )]
+    pub(crate) fn began(&self) {
+        #[cfg(feature = "metrics")]
+        self.export.held_now.increment(1.0);
+    }
+
+    /// Records that a lock was released or lost after this time.
+    pub(crate) fn ended(&self, held: Duration) {
+        add(&self.held_us, micros(held));
+        #[cfg(feature = "metrics")]
+        {
+            self.export.held_now.decrement(1.0);
+            self.export.held.record(held);
+        }
+    }
+
+    /// Counts a lock that has become at risk.
+    pub(crate) fn at_risk(&self) {
+        add(&self.at_risk, 1);
+    }
+
+    /// Records that a lock is no longer at risk, or no longer held, after this time at risk.
+    pub(crate) fn was_at_risk(&self, time: Duration) {
+        add(&self.risk_us, micros(time));
+        #[cfg(feature = "metrics")]
+        self.export.at_risk.record(time);
+    }
+
+    /// Counts a lock that is lost.
+    pub(crate) fn lost(&self) {
+        add(&self.lost, 1);
+        #[cfg(feature = "metrics")]
+        self.export.lost.increment(1);
     }
 
     pub(crate) fn replays(&self, count: u64) {
-        self.replays.fetch_add(count, Ordering::Relaxed);
+        add(&self.replays, count);
+        #[cfg(feature = "metrics")]
+        self.export.replays.increment(count);
     }
 
     pub(crate) fn add(&self, tally: Tally) {
-        self.replays(tally.replays);
-        self.duplicates.fetch_add(tally.duplicates, Ordering::Relaxed);
-        self.watches_missed.fetch_add(tally.watches_missed, Ordering::Relaxed);
+        self.replays(tally.replays.into());
+        add(&self.duplicates, tally.duplicates.into());
+        add(&self.watches_missed, tally.watches_missed.into());
+        #[cfg(feature = "metrics")]
+        self.export.watches_missed.increment(tally.watches_missed.into());
     }
 
     pub(crate) fn snapshot(&self, janitor_backlog: usize) -> LockStats {
@@ -81,6 +154,7 @@ impl Counters {
             attempts: read(&self.attempts),
             acquired: read(&self.acquired),
             at_risk: read(&self.at_risk),
+            risk: Duration::from_micros(read(&self.risk_us)),
             lost: read(&self.lost),
             waited: Duration::from_micros(read(&self.waited_us)),
             held: Duration::from_micros(read(&self.held_us)),
@@ -90,6 +164,10 @@ impl Counters {
             janitor_backlog,
         }
     }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
 }
 
 fn micros(time: Duration) -> u64 {

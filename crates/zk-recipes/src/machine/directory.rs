@@ -21,6 +21,7 @@ const ROUNDS_MAX: u32 = 5;
 /// A directory that may have to be created during the life of an attempt.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
+    /// The server does not support containers, or the caller does not want them.
     has_no_containers: bool,
     rounds: u32,
 }
@@ -40,6 +41,11 @@ pub(crate) enum Round {
 }
 
 impl Directory {
+    /// Creates a directory that is created as a persistent znode, as are its ancestors.
+    pub(crate) fn persistent() -> Self {
+        Self { has_no_containers: true, rounds: 0 }
+    }
+
     /// Returns the operations of a round, for the directory at this path. The directory gets this
     /// data; its ancestors get none.
     pub(crate) fn create(
@@ -50,7 +56,7 @@ impl Directory {
         // The root always exists. If a server still reports that the parent of one of its children
         // is missing, there is nothing left to create.
         if self.rounds == ROUNDS_MAX || path == "/" {
-            let error = OpError::Server(ErrorCode::NO_NODE);
+            let error = OpError::server(ErrorCode::NO_NODE);
             return Err(Failure::new(FailedAction::Create, path.clone(), error));
         }
         let mode = self.mode();
@@ -72,7 +78,7 @@ impl Directory {
     /// Evaluates the result of [`create_last`](Self::create_last). Whether the directory exists
     /// shows when it is used.
     pub(crate) fn created_last(&mut self, result: &Result<Response, OpError>) {
-        self.has_no_containers |= *result == Err(OpError::Unsupported);
+        self.has_no_containers |= matches!(result, Err(OpError::Unsupported { .. }));
     }
 
     /// Allows as many rounds as at the beginning.
@@ -90,16 +96,17 @@ impl Directory {
     /// we lack the permission to create it. If the directory could not be created because an
     /// ancestor is missing, the result for that ancestor decides.
     pub(crate) fn created(&mut self, path: &str, mut reply: Reply) -> Round {
-        let is_unsupported = |result: &Result<_, OpError>| *result == Err(OpError::Unsupported);
+        let is_unsupported =
+            |result: &Result<_, OpError>| matches!(result, Err(OpError::Unsupported { .. }));
         if reply.results.iter().any(is_unsupported) {
             self.has_no_containers = true;
             return Round::Repeat;
         }
         let mut path = path.to_owned();
         let mut deciding = reply.results.pop();
-        if deciding == Some(Err(OpError::Server(ErrorCode::NO_NODE))) {
+        if matches!(&deciding, Some(Err(error)) if error.is_no_node()) {
             let exists = |result: &Result<_, OpError>| {
-                matches!(result, Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)))
+                matches!(result, Ok(_) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }))
             };
             if let Some(depth) = reply.results.iter().position(|result| !exists(result)) {
                 deciding = Some(reply.results.swap_remove(depth));
@@ -108,9 +115,10 @@ impl Directory {
         }
         let round = match deciding.map(replayable) {
             // Another contender was faster, or somebody deletes what we create.
-            Some(Verdict::Refused(OpError::Server(
-                ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
-            ))) => Round::Retry,
+            Some(Verdict::Refused(OpError::Server {
+                code: ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
+                ..
+            })) => Round::Retry,
             Some(Verdict::Refused(error)) => {
                 Round::Failed(Failure::new(FailedAction::Create, path, error))
             }

@@ -54,6 +54,11 @@ impl Ensure {
         Self::new(path, None)
     }
 
+    /// Makes missing ancestors persistent znodes instead of containers.
+    pub(crate) fn with_persistent_ancestors(self) -> Self {
+        Self { directory: Directory::persistent(), ..self }
+    }
+
     fn new(path: ByteString, leaf: Option<(Bytes, Vec<Acl>)>) -> Self {
         let (directory, pauses) = (Directory::default(), Pauses::default());
         Self { path, leaf, directory, pauses, state: State::Creating }
@@ -69,10 +74,13 @@ impl Ensure {
     fn created(&mut self, view: SessionView, reply: Reply) -> EnsureStep {
         let [result] = take(reply).map(replayable);
         match result {
-            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS)) => {
+            Verdict::Done(_)
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 Step::Done(Ok(()))
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.make_directory()
+            }
             Verdict::Refused(error) => self.failed(error),
             Verdict::Later(error) => self.later(view, error),
             Verdict::SessionOver if view.has_stopped => self.stopped(),
@@ -109,7 +117,7 @@ impl Ensure {
 
     /// Fails because no session follows, so every later flight would fail at once.
     fn stopped(&self) -> EnsureStep {
-        self.failed(OpError::SessionExpired(Outcome::Unknown))
+        self.failed(OpError::session_expired(Outcome::Unknown))
     }
 
     fn failed(&self, error: OpError) -> EnsureStep {

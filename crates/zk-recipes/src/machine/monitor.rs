@@ -127,17 +127,17 @@ impl Monitor {
         match result {
             Verdict::Done(_) if tests_existence => self.read(false),
             Verdict::Done(response) => self.report(watch, session, Some(response)),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) if is_existence => {
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) if is_existence => {
                 self.report(watch, session, None)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })
                 if self.aspect == Aspect::Lifetime =>
             {
                 self.pauses.reset();
                 self.state = State::Changed;
                 Step::Done(Ok(None))
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.read(true),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.read(true),
             Verdict::Refused(error) => self.failed(error),
             Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
             Verdict::Later(_) => {
@@ -146,7 +146,7 @@ impl Monitor {
             }
             // There will be no other session, so every later flight would fail at once.
             Verdict::SessionOver if view.has_stopped => {
-                self.failed(OpError::SessionExpired(Outcome::NotApplied))
+                self.failed(OpError::session_expired(Outcome::NotApplied))
             }
             // The next flight waits for the next connection, or the next session.
             Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.read(false),
@@ -226,7 +226,12 @@ mod tests {
     const SESSION: SessionId = SessionId(1);
 
     fn reply(result: Result<Response, OpError>) -> Input {
-        Input::Reply(Reply { session: Some(SESSION), connection: 1, results: vec![result] })
+        Input::Reply(Reply {
+            session: Some(SESSION),
+            connection: 1,
+            results: vec![result],
+            refused: None,
+        })
     }
 
     fn failed(error: OpError) -> Input {
@@ -234,7 +239,7 @@ mod tests {
     }
 
     fn missing() -> Input {
-        failed(OpError::Server(ErrorCode::NO_NODE))
+        failed(OpError::server(ErrorCode::NO_NODE))
     }
 
     fn found() -> Result<Response, OpError> {
@@ -337,9 +342,9 @@ mod tests {
     #[test]
     fn lost_replies_are_read_again_and_never_reported() {
         let losses = [
-            OpError::ConnectionLoss(Outcome::Unknown),
-            OpError::ConnectionLoss(Outcome::NotApplied),
-            OpError::SessionExpired(Outcome::NotApplied),
+            OpError::connection_loss(Outcome::Unknown),
+            OpError::connection_loss(Outcome::NotApplied),
+            OpError::session_expired(Outcome::NotApplied),
         ];
         let mut machine = monitor();
         let (mut watch, _) = submitted(machine.start(view(0)));
@@ -357,7 +362,7 @@ mod tests {
         let mut machine = monitor();
         let _ = machine.start(view(0));
         let stopped = SessionView { has_stopped: true, ..view(0) };
-        let expired = failed(OpError::SessionExpired(Outcome::NotApplied));
+        let expired = failed(OpError::session_expired(Outcome::NotApplied));
         assert!(matches!(machine.handle(stopped, expired), Step::Done(Err(_))));
     }
 
@@ -370,7 +375,7 @@ mod tests {
         let mut now = 0;
         let mut lengths = Vec::new();
         for _ in 0..10 {
-            let throttled = failed(OpError::Server(ErrorCode::THROTTLED_OP));
+            let throttled = failed(OpError::server(ErrorCode::THROTTLED_OP));
             let Step::Wait(Some(until)) = machine.handle(view(now), throttled) else {
                 panic!("no pause")
             };
@@ -398,14 +403,14 @@ mod tests {
         while let Step::Submit(_) = step {
             asked += 1;
             assert!(asked < 100, "without end");
-            step = machine.handle(view(0), failed(OpError::Server(ErrorCode::SYSTEM_ERROR)));
+            step = machine.handle(view(0), failed(OpError::server(ErrorCode::SYSTEM_ERROR)));
             if let Step::Wait(_) = step {
                 step = machine.handle(view(0), Input::Timer);
             }
         }
         assert!(matches!(step, Step::Done(Err(_))), "{step:?}");
         let _ = submitted(machine.start(view(0)));
-        let refused = failed(OpError::Server(ErrorCode::NO_AUTH));
+        let refused = failed(OpError::server(ErrorCode::NO_AUTH));
         assert!(matches!(machine.handle(view(0), refused), Step::Done(Err(_))));
         let _ = submitted(machine.start(view(0)));
     }

@@ -120,7 +120,7 @@ impl Once {
             Verdict::Refused(error) if self.is_in_doubt => self.undecided(error),
             Verdict::Refused(error) => self.failed(error),
             Verdict::SessionOver if self.is_in_doubt || view.has_stopped => {
-                let error = OpError::SessionExpired(Outcome::NotApplied);
+                let error = OpError::session_expired(Outcome::NotApplied);
                 if self.is_in_doubt { self.undecided(error) } else { self.failed(error) }
             }
             Verdict::SessionOver => {
@@ -155,7 +155,7 @@ impl Once {
             Some((0, ErrorCode::NODE_EXISTS)) if self.is_in_doubt => Settled::Applied(None),
             // A znode with children cannot be deleted, so without the parent there is no marker.
             Some((0, code)) if self.is_in_doubt && code != ErrorCode::NO_NODE => {
-                return self.undecided(OpError::Server(code));
+                return self.undecided(OpError::server(code));
             }
             Some((at, code)) => {
                 self.is_marked = false;

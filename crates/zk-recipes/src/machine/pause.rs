@@ -56,8 +56,8 @@ impl Pauses {
     pub(crate) fn is_too_many(&mut self, error: &OpError) -> bool {
         let is_known_to_pass = matches!(
             error,
-            OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
-                | OpError::QueueFull(_)
+            OpError::Server { code: ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY, .. }
+                | OpError::QueueFull { .. }
         );
         self.doubts = self.doubts.saturating_add(u8::from(!is_known_to_pass));
         self.doubts > DOUBTS_MAX
@@ -107,9 +107,9 @@ mod tests {
     fn what_passes_is_waited_out_and_what_may_not_pass_is_given_up() {
         let mut pauses = Pauses::default();
         for code in [ErrorCode::THROTTLED_OP, ErrorCode::NOT_READ_ONLY] {
-            assert!((0..1000).all(|_| !pauses.is_too_many(&OpError::Server(code))), "{code}");
+            assert!((0..1000).all(|_| !pauses.is_too_many(&OpError::server(code))), "{code}");
         }
-        let unknown = OpError::Server(ErrorCode(-999));
+        let unknown = OpError::server(ErrorCode(-999));
         let survived = (0..1000).take_while(|_| !pauses.is_too_many(&unknown)).count();
         assert_eq!(survived, usize::from(DOUBTS_MAX));
     }

@@ -51,7 +51,9 @@ impl ReadAll {
         for result in reply.results {
             match replayable(result) {
                 Verdict::Done(response) => self.results.push(Some(response)),
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.results.push(None),
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                    self.results.push(None)
+                }
                 Verdict::Refused(error) => return self.failed(error),
                 Verdict::Later(error) if self.pauses.is_too_many(&error) => {
                     return self.failed(error);
@@ -59,7 +61,7 @@ impl ReadAll {
                 // There will be no other session, so the next flight would fail at once, and so
                 // would every later flight.
                 Verdict::SessionOver if view.has_stopped => {
-                    return self.failed(OpError::SessionExpired(Outcome::NotApplied));
+                    return self.failed(OpError::session_expired(Outcome::NotApplied));
                 }
                 Verdict::Later(_) => {
                     is_later = true;
@@ -128,7 +130,7 @@ mod tests {
     }
 
     fn reply(results: Vec<Result<Response, OpError>>) -> Input {
-        Input::Reply(Reply { session: Some(SessionId(1)), connection: 1, results })
+        Input::Reply(Reply { session: Some(SessionId(1)), connection: 1, results, refused: None })
     }
 
     #[track_caller]
@@ -141,7 +143,7 @@ mod tests {
     fn reads_continue_where_a_lost_connection_has_interrupted_them() {
         let mut machine = reading(250);
         assert_eq!(flight_length(&machine.start(view(false))), BATCH);
-        let lost = || Err(OpError::ConnectionLoss(Outcome::Unknown));
+        let lost = || Err(OpError::connection_loss(Outcome::Unknown));
         let mut results: Vec<_> = (0..40).map(|_| found("x")).collect();
         results.resize_with(BATCH, lost);
         let step = machine.handle(view(false), reply(results));
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(flight_length(&step), BATCH);
         let step = machine.handle(view(false), reply((0..BATCH).map(|_| found("z")).collect()));
         assert_eq!(flight_length(&step), 10);
-        let missing = || Err(OpError::Server(ErrorCode::NO_NODE));
+        let missing = || Err(OpError::server(ErrorCode::NO_NODE));
         let step = machine.handle(view(false), reply((0..10).map(|_| missing()).collect()));
         let Step::Done(Ok(read)) = step else { panic!("{step:?}") };
         assert_eq!(read.len(), 250);
@@ -161,13 +163,13 @@ mod tests {
     fn an_overloaded_server_is_asked_after_a_pause_and_a_failing_one_not_without_end() {
         let mut machine = reading(1);
         let _ = machine.start(view(false));
-        let throttled = || reply(vec![Err(OpError::Server(ErrorCode::THROTTLED_OP))]);
+        let throttled = || reply(vec![Err(OpError::server(ErrorCode::THROTTLED_OP))]);
         for _ in 0..100 {
             let step = machine.handle(view(false), throttled());
             assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
             assert_eq!(flight_length(&machine.handle(view(false), Input::Timer)), 1);
         }
-        let failing = || reply(vec![Err(OpError::Server(ErrorCode::SYSTEM_ERROR))]);
+        let failing = || reply(vec![Err(OpError::server(ErrorCode::SYSTEM_ERROR))]);
         let mut step = machine.handle(view(false), failing());
         for _ in 0..100 {
             if let Step::Wait(_) = step {
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_last_session_is_a_failure_and_that_of_another_is_not() {
-        let expired = || reply(vec![Err(OpError::SessionExpired(Outcome::NotApplied))]);
+        let expired = || reply(vec![Err(OpError::session_expired(Outcome::NotApplied))]);
         let mut machine = reading(1);
         let _ = machine.start(view(false));
         assert_eq!(flight_length(&machine.handle(view(false), expired())), 1);

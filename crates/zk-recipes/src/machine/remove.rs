@@ -74,7 +74,9 @@ impl Remove {
         match result {
             Verdict::Done(_)
             | Verdict::SessionOver
-            | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => Step::Done(Ok(())),
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                Step::Done(Ok(()))
+            }
             Verdict::Refused(error) => self.failed(error),
             Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
             Verdict::Later(_) => Step::Wait(self.pauses.begin(view.now)),

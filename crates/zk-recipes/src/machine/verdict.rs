@@ -25,14 +25,17 @@ pub(crate) enum Verdict {
 pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
     match result {
         Ok(response) => Verdict::Done(response),
-        Err(OpError::SessionExpired(_)) => Verdict::SessionOver,
+        Err(OpError::SessionExpired { .. }) => Verdict::SessionOver,
         Err(
-            error @ (OpError::Server(ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY)
-            | OpError::QueueFull(_)),
+            error @ (OpError::Server {
+                code: ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY,
+                ..
+            }
+            | OpError::QueueFull { .. }),
         ) => Verdict::Later(error),
-        Err(OpError::ConnectionLoss(Outcome::NotApplied) | OpError::Recalled) => {
-            Verdict::NotApplied
-        }
+        Err(
+            OpError::ConnectionLoss { outcome: Outcome::NotApplied, .. } | OpError::Recalled { .. },
+        ) => Verdict::NotApplied,
         Err(error) if error.is_session_over() => Verdict::Refused(error),
         Err(error) if error.outcome() == Outcome::Unknown => Verdict::Unknown,
         Err(error) => Verdict::Refused(error),
@@ -45,11 +48,11 @@ pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
 pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
     match result {
         // The operation was executed, but repeating it would fail in the same way.
-        Err(error @ (OpError::ResponseTooLarge(_) | OpError::Undecodable(_))) => {
+        Err(error @ (OpError::ResponseTooLarge { .. } | OpError::Undecodable { .. })) => {
             Verdict::Refused(error)
         }
         // The server failed. It may recover, and repeating the operation is harmless.
-        Err(error @ OpError::Server(_)) if error.outcome() == Outcome::Unknown => {
+        Err(error @ OpError::Server { .. }) if error.outcome() == Outcome::Unknown => {
             Verdict::Later(error)
         }
         result => verdict(result),
@@ -81,5 +84,5 @@ pub(crate) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Op
 pub(crate) fn take<const N: usize>(reply: Reply) -> [Result<Response, OpError>; N] {
     debug_assert_eq!(reply.results.len(), N, "a reply has a result for each operation");
     let mut results = reply.results.into_iter();
-    [(); N].map(|()| results.next().unwrap_or(Err(OpError::ConnectionLoss(Outcome::Unknown))))
+    [(); N].map(|()| results.next().unwrap_or(Err(OpError::connection_loss(Outcome::Unknown))))
 }

@@ -7,7 +7,7 @@ use crate::lock::outcome::Released;
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
-#[error("lock {path:?} of a multi-lock: {error}")]
+#[error("{}{error}", of_multi_lock(path))]
 #[non_exhaustive]
 pub struct MultiLockError {
     /// The path that identifies the lock; empty if the error concerns no lock in particular.
@@ -35,6 +35,10 @@ impl MultiLockError {
     pub(super) fn new(path: &str, error: LockError) -> Self {
         Self { path: path.to_owned(), error }
     }
+}
+
+fn of_multi_lock(path: &str) -> String {
+    if path.is_empty() { String::new() } else { format!("lock {path:?} of a multi-lock: ") }
 }
 
 fn first(failed: &[MultiLockError]) -> String {

@@ -151,7 +151,9 @@ impl MultiLockBuilder {
     /// are no locks.
     pub fn build(self) -> Result<MultiLock, MultiLockError> {
         let invalid = |path: &str, defect| {
-            let error = ConfigError::Option { option: "locks of the multi-lock", defect };
+            let (option, value) = ("locks of the multi-lock", format!("at {path:?}"));
+            let value = if path.is_empty() { String::new() } else { value };
+            let error = ConfigError::Option { option, value, defect };
             Err(MultiLockError::new(path, error.into()))
         };
         let Self { mut parts } = self;

@@ -86,6 +86,7 @@ impl NamedLocks {
         if name.is_empty() {
             return Err(ConfigError::Option {
                 option: "name of the lock",
+                value: "\"\"".to_owned(),
                 defect: OptionDefect::Empty,
             });
         }
@@ -124,7 +125,7 @@ impl LockBuilder<NamedLocks, Naming> {
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<NamedLocks, ConfigError> {
-        let (core, options, Naming(form)) = self.finish()?;
+        let (core, options, Naming(form)) = self.finish("named")?;
         let profile = QueueProfile {
             removes_directory: true,
             ..QueueProfile::new(options, QueueNames::exclusive(form))

@@ -200,7 +200,7 @@ impl LockBuilder<RwLock, RwNaming> {
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<RwLock, ConfigError> {
-        let (core, options, naming) = self.finish()?;
+        let (core, options, naming) = self.finish("rw")?;
         let profile = |role| Arc::new(QueueProfile::new(options.clone(), naming.names(role)));
         Ok(RwLock { core, reader: profile(Role::Shared), writer: profile(Role::Exclusive) })
     }

@@ -160,8 +160,10 @@ impl Downgrade {
                 self.done(connection)
             }
             Verdict::Done(_) => self.conclude(code),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.conclude(code),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.conclude(code)
+            }
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })
                 if self.is_tainted && code == ErrorCode::NODE_EXISTS =>
             {
                 self.done(connection)

@@ -40,10 +40,11 @@ impl RwNaming {
     ///
     /// Fails if a form is invalid, as for `Naming::custom`, or if a name could have both forms.
     pub fn custom(reader: &str, writer: &str) -> Result<Self, ConfigError> {
+        let form = writer;
         let reader = NameForm::custom(reader)?;
         let writer = NameForm::custom(writer)?;
         if reader.overlaps(&writer) {
-            return refuse("some names could be those of a reader and of a writer");
+            return refuse(form, "some names could be those of a reader and of a writer");
         }
         Ok(Self { reader, writer })
     }

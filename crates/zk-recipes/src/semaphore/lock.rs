@@ -220,7 +220,7 @@ impl LockBuilder<Semaphore, PermitLimit> {
     /// There are no permits, the access control list is empty, or the interval of the watch check is
     /// too short.
     pub fn build(self) -> Result<Semaphore, ConfigError> {
-        let (core, options, PermitLimit(permits)) = self.finish()?;
+        let (core, options, PermitLimit(permits)) = self.finish("semaphore")?;
         checked(permits.count)?;
         let profile = QueueProfile {
             permits: Some(permits),
@@ -237,8 +237,8 @@ fn checked(permits: u32) -> Result<u32, ConfigError> {
     if permits > 0 {
         return Ok(permits);
     }
-    let defect = OptionDefect::Other("it is 0, so nobody could ever hold the semaphore");
-    Err(ConfigError::Option { option: "permits of the semaphore", defect })
+    let (option, value) = ("permits of the semaphore", "0".to_owned());
+    Err(ConfigError::Option { option, value, defect: OptionDefect::Zero })
 }
 
 impl Kind for Permit {}

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use zk_session::{Acl, Client, ConfigError, OptionDefect};
+use zk_session::{Acl, Client, ConfigError};
+
+use crate::error::{check_acl, check_path};
 
 /// Options of a [`SharedValue`](crate::SharedValue).
 #[derive(Clone)]
@@ -26,12 +28,7 @@ pub(crate) struct ValueProfile {
 
 impl SharedValueBuilder {
     pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
-        if zk_session::path::validate(path).is_err() || path == "/" {
-            return Err(ConfigError::Option {
-                option: "path of the shared value",
-                defect: OptionDefect::Other("it is not an absolute path below the root"),
-            });
-        }
+        check_path("path of the shared value", path)?;
         let (path, acl) = (path.into(), Acl::open());
         let profile = ValueProfile { path, initial: Bytes::new(), acl, timeout: None };
         Ok(Self { client: client.clone(), profile })
@@ -59,12 +56,7 @@ impl SharedValueBuilder {
 
     /// Checks the options, and returns the parts from which a value is built.
     pub(super) fn finish(self) -> Result<(Client, ValueProfile), ConfigError> {
-        if self.profile.acl.is_empty() {
-            return Err(ConfigError::Option {
-                option: "acl of the shared value",
-                defect: OptionDefect::Other("it is empty, and servers refuse that"),
-            });
-        }
+        check_acl("acl of the shared value", &self.profile.acl)?;
         Ok((self.client, self.profile))
     }
 }

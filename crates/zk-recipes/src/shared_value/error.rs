@@ -1,10 +1,13 @@
 //! Why an operation on a shared value or a counter has failed.
 
+use std::fmt;
+
 use thiserror::Error;
 use zk_session::ConfigError;
 
 use super::versioned::Versioned;
 use crate::error::RecipeError;
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why an operation on a [`SharedValue`](crate::SharedValue) or a [`Counter`](crate::Counter) has
 /// failed.
@@ -25,7 +28,9 @@ pub enum ValueError {
         expected: &'static str,
     },
     /// The sum does not fit into the format of the counter. Nothing was written.
-    #[error("{value} plus {delta} does not fit into the format of the counter")]
+    #[error(
+        "{value} plus {delta} does not fit into the format of the counter; nothing was written"
+    )]
     Overflow {
         /// The number before the operation.
         value: i64,
@@ -36,18 +41,52 @@ pub enum ValueError {
     /// applied any more, unless the cause is [`RecipeError::TimedOut`] or [`RecipeError::Closed`]:
     /// then it may still be.
     #[error(
-        "the write may have been applied, because {cause}; the value found afterwards: {found:?}"
+        "the write may have been applied, because {cause}; {}", Found(.found)
     )]
     Undecided {
         /// Why the outcome could not be found out.
         cause: RecipeError,
         /// The value that was read when nothing could change the outcome any more. `None` if it
         /// could not be read, or the znode is missing.
-        found: Option<Versioned>,
+        found: Option<Box<Versioned>>,
+    },
+    /// The znode was deleted and created again between the last look and the write. The new znode
+    /// had the version of the old one, so the server has written to it.
+    #[error(
+        "the value was deleted and created again while it was written, and the new one now has the \
+         data {written}; read it, and correct it"
+    )]
+    Recreated {
+        /// What was written.
+        written: Versioned,
     },
     /// The recipe failed, and nothing was written.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+}
+
+impl MayTimeOut for ValueError {
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        match self {
+            Self::Recipe(error) | Self::Undecided { cause: error, .. } => error.timed_out_mut(),
+            Self::Conflict
+            | Self::Malformed { .. }
+            | Self::Overflow { .. }
+            | Self::Recreated { .. } => None,
+        }
+    }
+}
+
+/// The value that was read after a write whose outcome is not known.
+struct Found<'a>(&'a Option<Box<Versioned>>);
+
+impl fmt::Display for Found<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(found) => write!(f, "the value was {found} afterwards"),
+            None => f.write_str("afterwards, no value could be read"),
+        }
+    }
 }
 
 impl From<ConfigError> for ValueError {

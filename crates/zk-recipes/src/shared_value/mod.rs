@@ -9,4 +9,6 @@ mod write;
 pub use self::builder::SharedValueBuilder;
 pub use self::error::ValueError;
 pub use self::value::{SharedValue, ValueChanges};
+#[cfg(test)]
+pub(crate) use self::versioned::Revision;
 pub use self::versioned::Versioned;

@@ -61,7 +61,7 @@ const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// leaves no marker.
 ///
 /// **Costs.** A read is one read. A write is one transaction, and another one in the background that
-/// deletes the marker; a caller waits for the first only.
+/// deletes the marker; a caller waits for the first only. `compare_and_set` and `update` also read.
 ///
 /// **Permissions.** READ, WRITE, CREATE and DELETE on the znode.
 #[derive(Clone)]
@@ -109,7 +109,7 @@ impl SharedValue {
     /// stopped, or the timeout has passed.
     pub async fn get(&self) -> Result<Versioned, ValueError> {
         let deadline = self.deadline();
-        self.limited(deadline, || RecipeError::TimedOut.into(), self.fetch(deadline)).await
+        self.limited(deadline, || RecipeError::timed_out().into(), self.fetch(deadline)).await
     }
 
     /// Replaces the value, whatever it is, and creates the znode if it is missing.
@@ -138,7 +138,9 @@ impl SharedValue {
 
     /// Replaces the value, if it still is the one that was read. Returns the new value.
     ///
-    /// Versions are compared, so a value that was replaced by an equal one is another value.
+    /// Versions are compared, so a value that was replaced by an equal one is another value. A znode
+    /// that was deleted and created again is another value, too, although its versions start at 0
+    /// again: it is read before it is written. Costs a read and a write.
     ///
     /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel
     /// safe** in that the value is written once or not at all.
@@ -146,6 +148,8 @@ impl SharedValue {
     /// # Errors
     ///
     /// [`ValueError::Conflict`] if the value has changed, or the znode was deleted;
+    /// [`ValueError::Recreated`] if the znode was deleted and created again between the read and the
+    /// write, and had the same version;
     /// [`ValueError::Undecided`] if the session has ended or the timeout has passed before the
     /// outcome was known; [`ValueError::Recipe`] if a server refuses the write, or the client has
     /// stopped.
@@ -155,7 +159,13 @@ impl SharedValue {
         bytes: impl Into<Bytes>,
     ) -> Result<Versioned, ValueError> {
         let (bytes, deadline) = (bytes.into(), self.deadline());
-        self.limited(deadline, undecided, self.replace(old, &bytes, deadline)).await
+        let replacing = async {
+            if self.is_replaced(old, deadline).await? {
+                return Err(ValueError::Conflict);
+            }
+            self.replace(old, &bytes, deadline).await
+        };
+        self.limited(deadline, undecided, replacing).await
     }
 
     /// Replaces the value by a function of it. If another client changes the value meanwhile, calls
@@ -235,7 +245,7 @@ impl SharedValue {
 
     /// Somebody deletes the znode as fast as it is created.
     fn keeps_vanishing(&self) -> ValueError {
-        let error = OpError::Server(ErrorCode::NO_NODE);
+        let error = OpError::server(ErrorCode::NO_NODE);
         let path = self.profile.path.clone();
         RecipeError::from(Failure::new(FailedAction::Create, path, error)).into()
     }
@@ -246,17 +256,34 @@ impl SharedValue {
         Ok(run(&self.client, &mut ensure, deadline).await??)
     }
 
+    /// Reads the znode, and returns whether it is certain that it no longer has this value. A server
+    /// that lags behind may show an older znode or version, which proves nothing.
+    async fn is_replaced(
+        &self,
+        old: &Versioned,
+        deadline: Option<Time>,
+    ) -> Result<bool, RecipeError> {
+        let path = &self.profile.path;
+        let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, path);
+        let found = match run(&self.client, &mut reading, deadline).await??.pop().flatten() {
+            Some(Response::GetData(found)) => Versioned::of(&found),
+            _ => return Ok(false),
+        };
+        // Versions wrap around.
+        let is_later = found.version().0.wrapping_sub(old.version().0) > 0;
+        Ok(found.czxid() > old.czxid() || (found.czxid() == old.czxid() && is_later))
+    }
+
     async fn replace(
         &self,
         old: &Versioned,
         bytes: &Bytes,
         deadline: Option<Time>,
     ) -> Result<Versioned, ValueError> {
-        let expected = Some(old.version());
+        let expected = Some(old.revision());
         match write(&self.client, &self.profile, bytes, expected, deadline).await? {
-            Written::Applied(version) => {
-                let version = version.unwrap_or_else(|| old.version());
-                Ok(Versioned::new(bytes.clone(), version))
+            Written::Applied(revision) => {
+                Ok(Versioned::new(bytes.clone(), revision.unwrap_or_else(|| old.revision())))
             }
             Written::Missing => Err(ValueError::Conflict),
         }
@@ -272,7 +299,7 @@ impl SharedValue {
         late: impl FnOnce() -> ValueError,
         future: impl Future<Output = Result<T, ValueError>>,
     ) -> Result<T, ValueError> {
-        limited(&self.client, deadline, late, future).await
+        limited(&self.client, &self.profile.path, deadline, late, future).await
     }
 }
 
@@ -290,7 +317,7 @@ impl SharedValueBuilder {
 
 /// The client's runtime was not driven, so a request may have been sent.
 fn undecided() -> ValueError {
-    ValueError::Undecided { cause: RecipeError::TimedOut, found: None }
+    ValueError::Undecided { cause: RecipeError::timed_out(), found: None }
 }
 
 impl ValueChanges {

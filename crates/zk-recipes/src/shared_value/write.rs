@@ -4,9 +4,10 @@
 //! outcome is known. If the session ends first, the marker is gone. Then a barrier and a read in
 //! the next session tell what is left to tell:
 //!
-//! - The version is the one that the write required: it was not applied. Write again.
-//! - The version is the next one, and the data is not ours: another client's write was applied, and
-//!   so ours was not.
+//! - The znode is still the one that was read, and so is its version: the write was not applied.
+//!   Write again.
+//! - The version of that znode is the next one, and the data is not ours: another client's write was
+//!   applied, and so ours was not.
 //! - Otherwise ours may have been applied, and overwritten since, or another client has written the
 //!   same bytes. The caller learns that, and the value that was found.
 
@@ -17,7 +18,7 @@ use zk_session::{Client, OpError, Time, Version};
 
 use super::builder::ValueProfile;
 use super::error::ValueError;
-use super::versioned::Versioned;
+use super::versioned::{Revision, Versioned};
 use crate::action::FailedAction;
 use crate::engine::attended::Attended;
 use crate::engine::drive::run;
@@ -27,19 +28,19 @@ use crate::machine::{Failure, Once, ReadAll, Settled, barrier, child, read};
 /// How a write ended that did not fail.
 #[derive(Debug)]
 pub(crate) enum Written {
-    /// The write was applied, and the value has this version. `None` if it had to fit no version,
-    /// and its reply was lost.
-    Applied(Option<Version>),
+    /// The write was applied, and the value has this revision. `None` if the write had to fit no
+    /// version, and its reply was lost.
+    Applied(Option<Revision>),
     /// The znode does not exist. Nothing was written.
     Missing,
 }
 
-/// Writes the data, if the value has this version.
+/// Writes the data, if the value has this revision.
 pub(crate) async fn write(
     client: &Client,
     profile: &ValueProfile,
     bytes: &Bytes,
-    expected: Option<Version>,
+    expected: Option<Revision>,
     deadline: Option<Time>,
 ) -> Result<Written, ValueError> {
     loop {
@@ -47,24 +48,25 @@ pub(crate) async fn write(
             Attempt::Written(written) => return Ok(written),
             Attempt::InDoubt(cause) => cause,
         };
-        if matches!(cause, RecipeError::AuthFailed | RecipeError::Closed | RecipeError::TimedOut) {
+        if matches!(cause, RecipeError::AuthFailed | RecipeError::Closed | RecipeError::TimedOut(_))
+        {
             return Err(ValueError::Undecided { cause, found: None });
         }
         let Ok(found) = look(client, profile, deadline).await else {
             return Err(ValueError::Undecided { cause, found: None });
         };
         match (&found, expected) {
-            (Some(found), Some(expected)) if found.version() == expected => {
+            (Some(found), Some(expected)) if found.revision() == expected => {
                 if cause != RecipeError::SessionExpired {
                     return Err(cause.into());
                 }
             }
             (Some(found), Some(expected))
-                if found.version() == next(expected) && found.bytes() != bytes =>
+                if found.revision() == expected.next() && found.bytes() != bytes =>
             {
                 return Err(ValueError::Conflict);
             }
-            _ => return Err(ValueError::Undecided { cause, found }),
+            _ => return Err(ValueError::Undecided { cause, found: found.map(Box::new) }),
         }
     }
 }
@@ -78,20 +80,20 @@ async fn attempt(
     client: &Client,
     profile: &ValueProfile,
     bytes: &Bytes,
-    expected: Option<Version>,
+    expected: Option<Revision>,
     deadline: Option<Time>,
 ) -> Result<Attempt, ValueError> {
     let name = format!("write-{:032x}", Session::of(client).unique_id());
     let request = SetDataRequest {
         path: profile.path.clone(),
         data: Some(bytes.clone()),
-        version: expected.unwrap_or(Version::ANY),
+        version: expected.map_or(Version::ANY, |expected| expected.version),
     };
     let marker = child(&profile.path, &name);
     let once = Once::new(marker.clone(), profile.acl.clone(), vec![MultiOp::SetData(request)]);
     let mut running = Attended::new(client, once).await;
     let refused = |action, path, code| {
-        ValueError::from(RecipeError::from(Failure::new(action, path, OpError::Server(code))))
+        ValueError::from(RecipeError::from(Failure::new(action, path, OpError::server(code))))
     };
     let settled = match running.run(deadline).await {
         Ok(settled) => settled.map_err(RecipeError::from)?,
@@ -104,11 +106,18 @@ async fn attempt(
     };
     match settled {
         Settled::Applied(results) => {
-            let version = match results.as_deref() {
-                Some([MultiResult::SetData(stat)]) => Some(stat.version),
-                _ => expected.map(next),
+            let revision = match results.as_deref() {
+                Some([MultiResult::SetData(stat)]) => Some(Revision::of(stat)),
+                _ => expected.map(Revision::next),
             };
-            Ok(Attempt::Written(Written::Applied(version)))
+            match (revision, expected) {
+                // Servers compare only versions, and the new znode happened to have this one.
+                (Some(revision), Some(expected)) if revision.czxid != expected.czxid => {
+                    let written = Versioned::new(bytes.clone(), revision);
+                    Err(ValueError::Recreated { written })
+                }
+                _ => Ok(Attempt::Written(Written::Applied(revision))),
+            }
         }
         Settled::Refused(_, ErrorCode::NO_NODE) => Ok(Attempt::Written(Written::Missing)),
         Settled::Refused(_, ErrorCode::BAD_VERSION) => Err(ValueError::Conflict),
@@ -133,9 +142,4 @@ async fn look(
         Some(Response::GetData(found)) => Some(Versioned::of(&found)),
         _ => None,
     })
-}
-
-/// Returns the version after this one, as servers count.
-fn next(version: Version) -> Version {
-    Version(version.0.wrapping_add(1))
 }

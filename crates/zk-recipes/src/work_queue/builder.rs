@@ -9,6 +9,7 @@ use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::core::Core;
 use super::layout::Layout;
+use crate::error::check_path;
 use crate::fair::FairLock;
 
 /// Default interval at which a taker that waits looks for items although it was not notified.
@@ -26,12 +27,7 @@ pub struct WorkQueueBuilder {
 
 impl WorkQueueBuilder {
     pub(crate) fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
-        if zk_session::path::validate(directory).is_err() || directory == "/" {
-            return Err(ConfigError::Option {
-                option: "directory of the queue",
-                defect: OptionDefect::Other("it is not an absolute path below the root"),
-            });
-        }
+        check_path("directory of the queue", directory)?;
         let layout = Layout { watch_check: Some(WATCH_CHECK), ..Layout::new(directory) };
         Ok(Self { client: client.clone(), layout })
     }
@@ -69,12 +65,13 @@ impl WorkQueueBuilder {
     /// Checks the options, and returns the parts of the queue.
     pub(crate) fn finish(self) -> Result<Core, ConfigError> {
         let Self { client, layout } = self;
-        let invalid = |option, defect| Err(ConfigError::Option { option, defect });
+        let invalid = |option, value, defect| Err(ConfigError::Option { option, value, defect });
         if layout.limit == Some(0) {
-            return invalid("limit of the queue", OptionDefect::Other("it is 0"));
+            return invalid("limit of the queue", "0".to_owned(), OptionDefect::Zero);
         }
-        if layout.watch_check.is_some_and(|interval| interval < WATCH_CHECK_MIN) {
-            return invalid("watch_check", OptionDefect::ShorterThan(WATCH_CHECK_MIN));
+        if let Some(short) = layout.watch_check.filter(|interval| *interval < WATCH_CHECK_MIN) {
+            let defect = OptionDefect::ShorterThan(WATCH_CHECK_MIN);
+            return invalid("watch_check", format!("{short:?}"), defect);
         }
         let turn = FairLock::builder(&client, &layout.takers)?
             .acl(layout.acl.clone())

@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::error::RecipeError;
 use crate::lock::error::{LockError, LostReason};
 use crate::machine::{Failure, Interrupted};
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a work queue could not do what its caller asked for.
 ///
@@ -13,7 +14,9 @@ use crate::machine::{Failure, Interrupted};
 #[non_exhaustive]
 pub enum WorkQueueError {
     /// The queue is full. Nothing was put.
-    #[error("{directory:?} has {length} items, and its limit is {limit}")]
+    #[error(
+        "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put"
+    )]
     Full {
         /// The directory of the queue.
         directory: String,
@@ -29,7 +32,7 @@ pub enum WorkQueueError {
         item: String,
     },
     /// The lease is lost. The item was not acknowledged, and another taker gets it or has it.
-    #[error("the lease is lost: {0}")]
+    #[error("the lease is lost, so another taker gets the item: {0}")]
     LeaseLost(LostReason),
     /// The queue of takers is not in order.
     #[error("the queue of takers failed: {0}")]
@@ -37,7 +40,9 @@ pub enum WorkQueueError {
     /// The outcome is not known. After a put: a server kept answering with errors of unclear
     /// meaning, so the items may have been put. After an acknowledgement: the same, or the lease was
     /// lost and the item is gone, so either this call or a later taker has acknowledged it.
-    #[error("it is not known whether {item:?} was changed")]
+    #[error(
+        "it is not known whether the change of {item:?} was applied; read it before you repeat the call"
+    )]
     Unknown {
         /// The path of the item, or of the parent of the items.
         item: String,
@@ -45,6 +50,12 @@ pub enum WorkQueueError {
     /// Any other reason.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+}
+
+impl MayTimeOut for WorkQueueError {
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        if let Self::Recipe(error) = self { error.timed_out_mut() } else { None }
+    }
 }
 
 impl From<LockError> for WorkQueueError {
@@ -56,7 +67,10 @@ impl From<LockError> for WorkQueueError {
             LockError::Refused { code, action, path } => {
                 RecipeError::Refused { code, action, path }
             }
-            LockError::TimedOut => RecipeError::TimedOut,
+            LockError::TimedOut(timed_out) => RecipeError::TimedOut(timed_out),
+            LockError::ChrootMissing { chroot, path } => {
+                RecipeError::ChrootMissing { chroot, path }
+            }
             LockError::TooLarge(error) => RecipeError::TooLarge(error),
             LockError::Config(error) => RecipeError::Config(error),
             error @ (LockError::Lost(_)

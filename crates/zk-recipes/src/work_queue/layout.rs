@@ -9,6 +9,8 @@ use crate::machine::{child, owned_copy};
 
 /// The beginning of the name of an item, as kazoo's `LockingQueue` has it.
 const PREFIX: &str = "entry-";
+/// The largest number of items in one put or take.
+pub(crate) const BATCH_MAX: usize = 128;
 /// Number of digits of a priority.
 const PRIORITY_DIGITS: usize = 3;
 

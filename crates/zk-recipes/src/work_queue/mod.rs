@@ -7,11 +7,16 @@ mod layout;
 mod leased;
 mod put;
 mod queue;
+mod sweep;
 mod take;
 
 pub(crate) mod machine;
 
 pub use self::{
-    builder::WorkQueueBuilder, error::WorkQueueError, leased::Leased, put::Put, queue::WorkQueue,
-    take::Take,
+    builder::WorkQueueBuilder,
+    error::WorkQueueError,
+    leased::Leased,
+    put::Put,
+    queue::WorkQueue,
+    take::{Take, TakeBatch},
 };

@@ -6,13 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tracing::{Instrument as _, Span, debug_span, warn};
+use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{ConfigError, OptionDefect};
 
 use super::core::Core;
 use super::error::WorkQueueError;
+use super::layout::BATCH_MAX;
 use super::machine::put::{NotPut, PutMachine};
+use super::sweep;
 use crate::engine::drive::{Caller, drive};
 use crate::engine::feed::Feed;
 use crate::error::RecipeError;
@@ -21,8 +23,6 @@ use crate::error::RecipeError;
 const PRIORITY: u16 = 100;
 /// The worst priority.
 const PRIORITY_MAX: u16 = 999;
-/// The largest number of items in one transaction.
-const ITEMS_MAX: usize = 128;
 
 /// A pending put: set options, then `.await` it.
 ///
@@ -72,7 +72,8 @@ impl Put {
         let span =
             debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
         let feed = Feed::new(session.lane());
-        let mut running = RunningPut { parts: Some(PutParts { machine, feed, slot }), span };
+        let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
+        let mut running = RunningPut { parts: Some(parts), span };
         running.run().await.map_err(|not_put| match not_put {
             Interruption::NotPut(NotPut::Failed(failure)) => failure.into(),
             Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
@@ -88,15 +89,17 @@ impl Put {
     }
 
     fn check(&self) -> Result<(), WorkQueueError> {
-        let invalid = |option, defect| {
+        let invalid = |option, value: String, defect| {
             let defect = OptionDefect::Other(defect);
-            Err(RecipeError::Config(ConfigError::Option { option, defect }).into())
+            Err(RecipeError::Config(ConfigError::Option { option, value, defect }).into())
         };
         if self.priority > PRIORITY_MAX {
-            return invalid("priority of the item", "it is greater than 999");
+            let value = self.priority.to_string();
+            return invalid("priority of the item", value, "it must be at most 999");
         }
-        if self.items.len() > ITEMS_MAX {
-            return invalid("items of the batch", "there are more than 128");
+        if self.items.len() > BATCH_MAX {
+            let value = self.items.len().to_string();
+            return invalid("items of the batch", value, "there must be at most 128");
         }
         Ok(())
     }
@@ -138,6 +141,8 @@ struct PutParts {
     machine: PutMachine,
     feed: Feed,
     slot: Slot,
+    core: Arc<Core>,
+    id: u128,
 }
 
 impl RunningPut {
@@ -152,7 +157,9 @@ impl RunningPut {
 
 impl Drop for RunningPut {
     fn drop(&mut self) {
-        let Some(PutParts { mut machine, mut feed, slot }) = self.parts.take() else { return };
+        let Some(PutParts { mut machine, mut feed, slot, core, id }) = self.parts.take() else {
+            return;
+        };
         let needs_reply = machine.abandon();
         match feed.pending {
             // If the multi has not been sent yet, there is no need to send it.
@@ -165,11 +172,24 @@ impl Drop for RunningPut {
         if machine.is_clean() {
             return;
         }
+        let sweeps = machine.has_marker() && sweep::is_due(id);
+        let sweeper = sweeps.then(|| (core, machine.marker().to_owned()));
         let duty = async move {
+            let own = match &sweeper {
+                Some((core, marker)) => core.client.exists(marker).await.ok().flatten(),
+                None => None,
+            };
             if let Ok(Err(not_put)) =
                 drive(&mut feed, &mut machine, &mut Caller { deadline: None }).await
             {
                 warn!(?not_put, "the marker of a put could not be deleted");
+            }
+            if let (Some((core, _)), Some(own)) = (sweeper, own) {
+                match sweep::sweep(&core.client, &core.layout, id, &own).await {
+                    Ok(0) => {}
+                    Ok(deleted) => debug!(deleted, "markers of puts whose clients have ended"),
+                    Err(error) => debug!(%error, "the markers of puts were not swept"),
+                }
             }
         };
         slot.run(duty.instrument(self.span.clone()));

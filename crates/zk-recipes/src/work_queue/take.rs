@@ -12,15 +12,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use jute_codec::Response;
-use zk_session::Time;
 use zk_session::recipe::Session;
+use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
 use super::error::WorkQueueError;
-use super::layout::ItemName;
+use super::layout::{BATCH_MAX, ItemName};
 use super::leased::Leased;
 use super::machine::look::Look;
 use crate::engine::drive::{pause, run};
+use crate::engine::join::join_all;
 use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
@@ -74,9 +75,70 @@ impl IntoFuture for Take {
     fn into_future(self) -> Self::IntoFuture {
         let Self { core, deadline } = self;
         Box::pin(async move {
-            let late = || RecipeError::TimedOut.into();
-            limited(&core.client, deadline, late, take(&core, deadline)).await
+            let mut items = take_within(&core, 1, deadline).await?;
+            Ok(items.pop().expect("a take returns an item"))
         })
+    }
+}
+
+/// A pending take of several items: set options, then `.await` it. It returns at least one
+/// [`Leased`] item, in the order of the queue.
+///
+/// It waits until the queue has an item, but not until it has as many as the caller takes. The
+/// items are leased at the same time, each with a lease of its own: acknowledge each of them.
+///
+/// What [`Take`] says about connection loss, expiry, cancellation and polling applies here too.
+///
+/// # Errors
+///
+/// Those of [`Take`]. [`RecipeError::Config`] if the number of items is 0 or
+/// greater than 128. If some of the items could be leased, they are returned, and an error of the
+/// others is discarded; the next take meets it again.
+#[must_use = "nothing is taken until this is awaited"]
+pub struct TakeBatch {
+    core: Arc<Core>,
+    items: usize,
+    deadline: Option<Time>,
+}
+
+impl TakeBatch {
+    pub(crate) fn new(core: &Arc<Core>, items: usize) -> Self {
+        Self { core: Arc::clone(core), items, deadline: None }
+    }
+
+    /// Makes the take give up after this time, as [`Take::timeout`] does.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.deadline = Some(self.core.client.now() + timeout);
+        self
+    }
+}
+
+impl IntoFuture for TakeBatch {
+    type Output = Result<Vec<Leased>, WorkQueueError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { core, items, deadline } = self;
+        Box::pin(async move {
+            if !(1..=BATCH_MAX).contains(&items) {
+                let defect = OptionDefect::Other("it must be between 1 and 128");
+                let (option, value) = ("items of the batch", items.to_string());
+                return Err(
+                    RecipeError::Config(ConfigError::Option { option, value, defect }).into()
+                );
+            }
+            take_within(&core, items, deadline).await
+        })
+    }
+}
+
+impl fmt::Debug for TakeBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TakeBatch")
+            .field("directory", &self.core.layout.directory)
+            .field("items", &self.items)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
@@ -97,11 +159,26 @@ enum Waited {
     Item(Leased),
 }
 
-async fn take(core: &Arc<Core>, deadline: Option<Time>) -> Result<Leased, WorkQueueError> {
+/// Takes up to this many items, and at least one, before the deadline.
+async fn take_within(
+    core: &Arc<Core>,
+    items: usize,
+    deadline: Option<Time>,
+) -> Result<Vec<Leased>, WorkQueueError> {
+    let late = || RecipeError::timed_out().into();
+    let path = &core.layout.directory;
+    limited(&core.client, path, deadline, late, take(core, items, deadline)).await
+}
+
+async fn take(
+    core: &Arc<Core>,
+    items: usize,
+    deadline: Option<Time>,
+) -> Result<Vec<Leased>, WorkQueueError> {
     loop {
         let turn = match wait_for_turn(core, deadline).await? {
             Waited::Turn(turn) => turn,
-            Waited::Item(item) => return Ok(item),
+            Waited::Item(item) => return Ok(vec![item]),
         };
         let Found { available, has_leases } = tokio::select! {
             biased;
@@ -110,26 +187,27 @@ async fn take(core: &Arc<Core>, deadline: Option<Time>) -> Result<Leased, WorkQu
             // session would add one that is woken by every item.
             _ = turn.lost() => continue,
         };
-        let mut leasing = pin!(lease_first(core, &available, deadline));
+        let mut leasing = pin!(lease_first(core, &available, items, deadline));
         let polled = poll_fn(|cx| Poll::Ready(leasing.as_mut().poll(cx))).await;
-        // The create of the lease is on its way. Requests of one session are executed in order, so
-        // the next taker gets its turn after the lease was created. If the directory of the leases
-        // is missing, this create fails, and the turn ends after the next one.
+        // The creates of the leases are on their way. Requests of one session are executed in order,
+        // so the next taker gets its turn after the leases were created. If the directory of the
+        // leases is missing, these creates fail, and the turn ends after the next ones.
         let turn = (!has_leases).then_some(turn);
         let leased = match polled {
             Poll::Ready(leased) => leased,
             Poll::Pending => leasing.await,
         };
         drop(turn);
+        let leased = leased?;
         // Otherwise takers that do not wait for their turn were faster.
-        if let Some(leased) = leased? {
+        if !leased.is_empty() {
             return Ok(leased);
         }
     }
 }
 
 async fn wait_for_turn(core: &Arc<Core>, deadline: Option<Time>) -> Result<Waited, WorkQueueError> {
-    let mut acquire = core.turn.acquire();
+    let mut acquire = core.turn.acquire().beside_own_session();
     if let Some(deadline) = deadline {
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
@@ -155,18 +233,29 @@ async fn wait_for_turn(core: &Arc<Core>, deadline: Option<Time>) -> Result<Waite
     }
 }
 
-/// Leases the first of these items that can be leased.
+/// Leases the first of these items that can be leased, up to this many.
 async fn lease_first(
     core: &Arc<Core>,
     available: &[ItemName],
+    items: usize,
     deadline: Option<Time>,
-) -> Result<Option<Leased>, WorkQueueError> {
-    for item in available.iter().take(TRIES_MAX) {
-        if let Some(leased) = lease(core, item, deadline).await? {
-            return Ok(Some(leased));
+) -> Result<Vec<Leased>, WorkQueueError> {
+    for items in available.chunks(items).take(TRIES_MAX) {
+        let leasing = items.iter().map(|item| lease(core, item, deadline));
+        let (mut leased, mut failed) = (Vec::new(), None);
+        for result in join_all(leasing).await {
+            match result {
+                Ok(item) => leased.extend(item),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) if leased.is_empty() => return Err(error),
+            _ if !leased.is_empty() => return Ok(leased),
+            _ => {}
         }
     }
-    Ok(None)
+    Ok(Vec::new())
 }
 
 /// Takes an item if there is one.

@@ -26,8 +26,14 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
         last = replay(|| create(shared, path)).await;
     }
     match last {
-        Ok(()) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => Ok(()),
-        Err(error) => Err(ConnectError::Chroot { path: chroot.to_owned(), error }),
+        Ok(()) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => Ok(()),
+        Err(mut error) => {
+            // The message has to name the path on the server.
+            if let Some(target) = error.target_mut() {
+                target.path = chroot.into();
+            }
+            Err(ConnectError::Chroot { path: chroot.to_owned(), error })
+        }
     }
 }
 

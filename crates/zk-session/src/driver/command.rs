@@ -3,8 +3,10 @@
 use tokio::sync::oneshot;
 
 use super::lane_queue::LaneSender;
+use super::watch_queue::StreamSender;
 use crate::error::WatchEnded;
-use crate::machine::{EndCause, Flight, OwnerId, Reply, Token};
+use crate::host::Host;
+use crate::machine::{EndCause, Flight, OwnerId, Reply, SessionTicket, Token};
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
@@ -14,17 +16,23 @@ pub(crate) enum Command {
     Cancel(Token),
     /// Closes the session, and reports how it ended.
     Close(oneshot::Sender<EndCause>),
+    /// Stops without closing the session, and reports its ticket.
+    HandOver(oneshot::Sender<Option<SessionTicket>>),
     /// Closes a lane, or removes a watcher.
     RemoveOwner(OwnerId),
     /// Sets whether a lane needs the lease.
     NeedLease(OwnerId, bool),
     /// Withdraws a flight if it was not sent.
     Recall(Token),
+    /// Replaces the list of servers, which is not empty.
+    SetHosts(Vec<Host>),
+    /// Sets the deadline of a flight, replacing any earlier one.
+    SetDeadline(Token, Time),
     /// Opens a lane.
     OpenLane(OwnerId, LaneSender),
     /// Sets the alarm of a lane, replacing any earlier one.
     WakeLane(OwnerId, Time),
-    /// Submits a flight. If a watcher is given, it receives the event of the flight's watch.
+    /// Submits a flight. If a watcher is given, it receives the events of the flight's watch.
     Submit {
         token: Token,
         owner: OwnerId,
@@ -50,5 +58,20 @@ impl ReplySink {
     }
 }
 
-/// Sends a watcher its event.
-pub(crate) type WatchSender = oneshot::Sender<Result<WatchedEvent, WatchEnded>>;
+/// Sends a watcher its event, or a stream its items.
+pub(crate) enum WatchSender {
+    /// The watcher of a one-shot watch.
+    Once(oneshot::Sender<Result<WatchedEvent, WatchEnded>>),
+    /// The stream of a persistent watch.
+    Stream(StreamSender),
+}
+
+impl WatchSender {
+    /// Reports that the watch has ended.
+    pub(crate) fn end(self, ended: WatchEnded) {
+        match self {
+            Self::Once(watcher) => drop(watcher.send(Err(ended))),
+            Self::Stream(stream) => stream.end(ended),
+        }
+    }
+}

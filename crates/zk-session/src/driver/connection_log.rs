@@ -10,17 +10,21 @@ use tracing::{debug, info, warn};
 
 use crate::failure::{ConnectionFailure, FailureCause};
 use crate::host::Host;
-use crate::machine::status::ConnectionStage;
-use crate::machine::{Change, DisconnectCause};
+use crate::machine::status::{ConnectionStage, SessionTerms};
+use crate::machine::{Change, DisconnectCause, EndCause};
+use crate::sasl_failure::SaslFailure;
 use crate::time::Time;
+use crate::tls_failure::TlsFailure;
+use crate::types::SessionId;
 
 /// Minimum time between two warnings that there is no connection.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// An outage causes a warning if it lasts this long, or if there were more failures than servers.
 const OUTAGE_MIN: Duration = Duration::from_secs(10);
-/// Each connection is logged until this many failures have occurred; after that, only the outage is
-/// logged.
-const FAILURES_LOGGED: u32 = 3;
+/// Number of connections in a row that are logged although they end before they are proven. After
+/// that, a connection is logged when it is proven, so that servers that end every connection do not
+/// fill the log.
+const FLAPS_LOGGED: u32 = 3;
 
 /// The view that handles have of the connections.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +33,16 @@ pub(crate) struct ConnectionView {
     pub(crate) last_failure: Option<ConnectionFailure>,
     /// The server of the current connection or attempt, and how far it has progressed.
     attempt: Option<(Host, ConnectionStage)>,
+    /// When the session was last connected, or lost its connection.
+    pub(crate) changed: Option<Time>,
 }
 
 impl ConnectionView {
+    /// Returns the server of the current connection or attempt.
+    pub(crate) fn server(&self) -> Option<&Host> {
+        self.attempt.as_ref().map(|(host, _)| host)
+    }
+
     /// Returns why there is no connection.
     pub(crate) fn why_not_connected(&self) -> Option<ConnectionFailure> {
         self.last_failure.clone().or_else(|| {
@@ -46,6 +57,17 @@ impl ConnectionView {
     }
 }
 
+/// The moment at which a connection has failed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) now: Time,
+    /// Failures since the last proven connection. The last one is included unless the next attempt
+    /// follows without a pause.
+    pub(super) failures: u32,
+    /// When the next attempt begins.
+    pub(super) next_attempt: Option<Time>,
+}
+
 /// Logs the connections of one session.
 #[derive(Debug)]
 pub(super) struct ConnectionLog {
@@ -57,10 +79,43 @@ pub(super) struct ConnectionLog {
     server_count: u32,
     /// Failures since the last proven connection.
     failures: u32,
-    /// When the first attempt since the last proven connection began.
+    /// When the last proven connection ended, or the first attempt began.
     outage_since: Option<Time>,
+    /// Connections and sessions that have ended since the last proven connection.
+    flaps: u32,
+    /// The newest connection, if it is logged only when it is proven.
+    unproven: Option<Connection>,
     /// When the last warning was logged.
     warned: Option<Time>,
+}
+
+/// What the log says about a connection.
+#[derive(Debug)]
+struct Connection {
+    server: String,
+    session: SessionId,
+    is_resumed: bool,
+    terms: SessionTerms,
+    /// Time since the last proven connection ended, or since the first attempt began.
+    outage: Duration,
+    attempts: u32,
+}
+
+impl Connection {
+    fn log(&self) {
+        let Self { server, session, is_resumed, terms, outage, attempts } = self;
+        info!(
+            %server,
+            %session,
+            resumed = is_resumed,
+            timeout = ?terms.granted,
+            requested = ?terms.requested,
+            lease = terms.lease(),
+            ?outage,
+            attempts,
+            "connected"
+        );
+    }
 }
 
 impl ConnectionLog {
@@ -72,8 +127,15 @@ impl ConnectionLog {
             server_count,
             failures: 0,
             outage_since: None,
+            flaps: 0,
+            unproven: None,
             warned: None,
         }
+    }
+
+    /// Records that the list of servers has changed.
+    pub(super) fn set_server_count(&mut self, count: usize) {
+        self.server_count = u32::try_from(count).unwrap_or(u32::MAX);
     }
 
     /// Records that an attempt begins.
@@ -95,14 +157,15 @@ impl ConnectionLog {
     }
 
     /// Records that the machine has ended the connection.
-    pub(super) fn connection_ended(&mut self, cause: DisconnectCause, failures: u32, now: Time) {
+    pub(super) fn connection_ended(&mut self, cause: DisconnectCause, moment: Moment) {
         let is_failure = cause.is_failure();
         let cause = FailureCause::Disconnected(cause);
         if is_failure {
-            self.failed(cause, failures, now);
+            self.failed(cause, moment);
         } else {
             debug!(%cause, "connection ended");
             self.last_cause = Some(cause);
+            self.outage_since.get_or_insert(moment.now);
         }
     }
 
@@ -111,10 +174,18 @@ impl ConnectionLog {
         &mut self,
         error: &io::Error,
         stage: ConnectionStage,
-        failures: u32,
-        now: Time,
+        moment: Moment,
     ) {
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
+        let inner = error.get_ref();
+        if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<TlsFailure>()) {
+            self.failed(FailureCause::Tls(failure.clone()), moment);
+            return;
+        }
+        if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<SaslFailure>()) {
+            self.failed(FailureCause::Sasl(failure.clone()), moment);
+            return;
+        }
         let cause = match stage {
             ConnectionStage::Idle | ConnectionStage::Connecting => {
                 FailureCause::Connect(error.into())
@@ -124,29 +195,35 @@ impl ConnectionLog {
             ConnectionStage::Ready if is_end => FailureCause::Closed,
             ConnectionStage::Ready => FailureCause::Transport(error.into()),
         };
-        self.failed(cause, failures, now);
+        self.failed(cause, moment);
     }
 
-    /// Records a failure. `failures` counts the failures since the last proven connection,
-    /// including this one unless the next attempt follows without a pause.
-    fn failed(&mut self, cause: FailureCause, failures: u32, now: Time) {
+    fn failed(&mut self, cause: FailureCause, Moment { now, failures, next_attempt }: Moment) {
         debug!(%cause, attempts = failures, "connection ended");
         self.last_cause = Some(cause.clone());
+        self.unproven = None;
+        self.outage_since.get_or_insert(now);
         self.view.send_modify(|view| {
             if let Some((host, _)) = view.attempt.clone() {
                 view.last_failure = Some(ConnectionFailure { host, cause });
             }
         });
         self.failures = failures;
-        let is_long =
-            self.outage_since.is_some_and(|since| now.saturating_since(since) >= OUTAGE_MIN);
+        let outage = self.outage(now);
         let is_due = |warned: Time| now.saturating_since(warned) >= WARNING_INTERVAL;
-        if (is_long || failures > self.server_count) && self.warned.is_none_or(is_due) {
+        let is_outage = outage >= OUTAGE_MIN || failures > self.server_count;
+        if is_outage && self.warned.is_none_or(is_due) {
             self.warned = Some(now);
             let failure = self.view.borrow().last_failure.as_ref().map(ToString::to_string);
             let cause = failure.unwrap_or_default();
-            warn!(attempts = failures, %cause, "no server keeps a connection");
+            let next_attempt = rounded(next_attempt.unwrap_or(now).saturating_since(now));
+            warn!(?outage, attempts = failures, ?next_attempt, %cause, "still not connected");
         }
+    }
+
+    /// Returns the time since the last proven connection ended, or since the first attempt began.
+    fn outage(&self, now: Time) -> Duration {
+        rounded(self.outage_since.map(|since| now.saturating_since(since)).unwrap_or_default())
     }
 
     /// Ends the outage if the connection is proven, which resets the number of failures.
@@ -155,35 +232,82 @@ impl ConnectionLog {
             return;
         }
         self.outage_since = None;
-        let attempts = std::mem::take(&mut self.failures);
-        if attempts > FAILURES_LOGGED {
-            info!(attempts, "the connection holds again");
+        self.failures = 0;
+        self.flaps = 0;
+        if let Some(connection) = self.unproven.take() {
+            connection.log();
         }
     }
 
-    /// Logs a change of the session.
-    pub(super) fn session_changed(&self, change: Change) {
-        let is_logged = self.failures <= FAILURES_LOGGED;
+    /// Logs a change of the session, whose newest acknowledged request was sent at `acknowledged`.
+    pub(super) fn session_changed(
+        &mut self,
+        change: Change,
+        terms: SessionTerms,
+        acknowledged: Option<Time>,
+        now: Time,
+    ) {
         match change {
-            Change::Connected { session, connection, resumed } => {
-                if is_logged {
-                    info!(%session, connection, resumed, "connected");
+            Change::Connected { session, resumed, .. } => {
+                self.view.send_modify(|view| view.changed = Some(now));
+                let connection = Connection {
+                    server: self.server(),
+                    session,
+                    is_resumed: resumed,
+                    terms,
+                    outage: self.outage(now),
+                    attempts: self.failures,
+                };
+                if self.flaps < FLAPS_LOGGED {
+                    connection.log();
                 } else {
-                    debug!(%session, connection, resumed, "connected");
+                    debug!(%session, resumed, "connected");
+                    self.unproven = Some(connection);
                 }
             }
             Change::Suspended { session } => {
+                self.view.send_modify(|view| view.changed = Some(now));
+                let server = self.server();
                 let cause = self.last_cause.as_ref().map(ToString::to_string).unwrap_or_default();
-                if is_logged {
-                    info!(%session, %cause, "suspended");
+                let silence = acknowledged.map(|at| now.saturating_since(at)).unwrap_or_default();
+                let silence = rounded(silence);
+                if self.flaps < FLAPS_LOGGED {
+                    info!(%server, %session, %cause, ?silence, "connection lost");
                 } else {
-                    debug!(%session, %cause, "suspended");
+                    debug!(%server, %session, %cause, ?silence, "connection lost");
                 }
+                self.flaps += 1;
             }
-            Change::Lapsed { session } => info!(%session, "guard deadline passed"),
-            Change::Ended { session, cause } => info!(%session, ?cause, "session ended"),
-            Change::AuthFailed => info!("authentication failed"),
+            Change::Lapsed { session } => {
+                let silence = acknowledged.map(|at| now.saturating_since(at)).unwrap_or_default();
+                let silence = rounded(silence);
+                warn!(%session, ?silence, "guard deadline passed; all locks of the session are lost");
+            }
+            Change::Ended { session, cause } => match cause {
+                EndCause::Closed | EndCause::Abandoned => info!(%session, %cause, "session closed"),
+                EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
+                    const LOST: &str = "session lost, with its ephemeral znodes and its locks";
+                    if self.flaps < FLAPS_LOGGED {
+                        warn!(%session, %cause, "{LOST}");
+                    } else {
+                        debug!(%session, %cause, "{LOST}");
+                    }
+                    self.flaps += 1;
+                }
+            },
+            // The reply of the server was logged, with its code.
+            Change::AuthFailed => debug!("authentication failed"),
             Change::Closing => debug!("closing"),
         }
     }
+
+    /// Returns the server of the current connection, or of the last one.
+    fn server(&self) -> String {
+        self.view.borrow().server().map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+/// Rounds to milliseconds, since more digits only make a line harder to read.
+fn rounded(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }

@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::command::Command;
 use super::connection_log::ConnectionView;
+use super::meter::Totals;
 use crate::machine::{EndCause, Status};
 
 /// The channel ends that the handles share.
@@ -16,6 +17,7 @@ pub(crate) struct HandleEnds {
     pub(crate) connection: watch::Receiver<ConnectionView>,
     pub(crate) queued: Queued,
     pub(crate) last_end: LastEnd,
+    pub(crate) totals: Totals,
 }
 
 /// The channel ends that the task owns.
@@ -25,6 +27,7 @@ pub(crate) struct DriverEnds {
     pub(super) connection: watch::Sender<ConnectionView>,
     pub(super) queued: Queued,
     pub(super) last_end: LastEnd,
+    pub(super) totals: Totals,
 }
 
 /// Creates the channels of a client whose session has this status.
@@ -34,12 +37,14 @@ pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
     let (connection_sender, connection_receiver) = watch::channel(ConnectionView::default());
     let queued = Queued::default();
     let last_end = LastEnd::default();
+    let totals = Totals::default();
     let handle_ends = HandleEnds {
         commands: command_sender,
         status: status_receiver,
         connection: connection_receiver,
         queued: queued.clone(),
         last_end: last_end.clone(),
+        totals: totals.clone(),
     };
     let driver_ends = DriverEnds {
         commands: command_receiver,
@@ -47,18 +52,27 @@ pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
         connection: connection_sender,
         queued,
         last_end,
+        totals,
     };
     (handle_ends, driver_ends)
 }
 
-/// Counts the flights that are on their way to the task and count against `outstanding_limit`.
+/// Counts the flights that count against `outstanding_limit`.
 #[derive(Clone, Default)]
-pub(crate) struct Queued(Arc<AtomicUsize>);
+pub(crate) struct Queued(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    /// Flights that are on their way to the task.
+    on_way: AtomicUsize,
+    /// Operations that the machine has accepted, as of the task's last round.
+    outstanding: AtomicUsize,
+}
 
 impl Queued {
     /// Adds a flight unless the limit is reached, in which case it returns the count.
     pub(crate) fn add(&self, limit: usize) -> Result<(), usize> {
-        let count = self.0.fetch_add(1, Ordering::Relaxed);
+        let count = self.0.on_way.fetch_add(1, Ordering::Relaxed);
         if count >= limit {
             self.remove();
             return Err(count);
@@ -67,7 +81,17 @@ impl Queued {
     }
 
     pub(crate) fn remove(&self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.on_way.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Records the number of operations that the machine has accepted.
+    pub(super) fn accepted(&self, outstanding: usize) {
+        self.0.outstanding.store(outstanding, Ordering::Relaxed);
+    }
+
+    /// Returns the number of all operations that have no result yet.
+    pub(crate) fn total(&self) -> usize {
+        self.0.on_way.load(Ordering::Relaxed) + self.0.outstanding.load(Ordering::Relaxed)
     }
 }
 

@@ -41,12 +41,12 @@ pub struct Slot {
 }
 
 impl Janitor {
-    /// Creates a janitor that runs cleanups on the current runtime.
-    pub(crate) fn new(span: Span) -> Self {
+    /// Creates a janitor that runs cleanups on this runtime.
+    pub(crate) fn new(span: Span, runtime: Handle) -> Self {
         Self {
             slots: Arc::new(Semaphore::new(JANITOR_SLOTS_MAX)),
             deferred: Arc::new(Semaphore::new(DEFERRED_MAX)),
-            spawner: Arc::new(Spawner { runtime: Handle::current(), span }),
+            spawner: Arc::new(Spawner { runtime, span }),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The events that a lane receives.
 
+use jute_codec::EventType;
+
 use crate::machine::{Change, Reply, Token, WatchNumber};
-use crate::types::WatchedEvent;
 
 /// An event of a [`Lane`](crate::recipe::Lane). Events arrive in the order in which the server sent
 /// their causes.
@@ -25,7 +26,7 @@ pub enum LaneEvent {
     Watch {
         /// Identifies the watch within the lane.
         number: WatchNumber,
-        /// What happened.
-        event: WatchedEvent,
+        /// What happened. The recipe knows the path.
+        kind: EventType,
     },
 }

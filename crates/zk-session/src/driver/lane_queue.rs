@@ -153,7 +153,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::machine::{EndCause, WatchNumber};
-    use crate::types::{SessionId, WatchedEvent};
+    use crate::types::SessionId;
 
     /// Counts how often a reader was woken.
     #[derive(Default)]
@@ -267,8 +267,7 @@ pub(super) mod tests {
         let session = SessionId(7);
         let suspended = LaneEvent::Change(Change::Suspended { session });
         let kind = jute_codec::EventType::NODE_DELETED;
-        let event = WatchedEvent { kind, path: "/a".into() };
-        let watch = LaneEvent::Watch { number: WatchNumber::FIRST, event };
+        let watch = LaneEvent::Watch { number: WatchNumber::FIRST, kind };
         for event in [&suspended, &suspended, &watch, &suspended, &suspended, &LaneEvent::Alarm] {
             sender.push(event.clone());
         }

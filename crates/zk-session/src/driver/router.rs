@@ -1,7 +1,8 @@
 //! Routes replies, watch events and changes of the session to their recipients.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use jute_codec::EventType;
 use tokio::sync::{oneshot, watch};
 
 use super::command::{Command, ReplySink, WatchSender};
@@ -9,9 +10,12 @@ use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
 use super::lanes::Lanes;
+use super::meter::Meter;
 use crate::error::WatchEnded;
+use crate::machine::status::SessionTerms;
 use crate::machine::{
-    Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, Status, Token, WatchId,
+    Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, SessionTicket, Status, Token,
+    WatchId, WatchNews,
 };
 use crate::time::Time;
 use crate::types::WatchedEvent;
@@ -22,6 +26,7 @@ pub(super) struct Router {
     published: Status,
     status: watch::Sender<Status>,
     pub(super) log: ConnectionLog,
+    pub(super) meter: Meter,
     queued: Queued,
     last_end: LastEnd,
     /// Recipients of replies.
@@ -31,12 +36,15 @@ pub(super) struct Router {
     watchers: BTreeMap<OwnerId, WatchSender>,
     /// Callers that wait for the end of the session.
     closers: Vec<oneshot::Sender<EndCause>>,
+    /// Callers that wait for the ticket of the session, in the order of their requests.
+    heirs: VecDeque<oneshot::Sender<Option<SessionTicket>>>,
 }
 
 impl Router {
     pub(super) fn new(
         status: watch::Sender<Status>,
         log: ConnectionLog,
+        meter: Meter,
         queued: Queued,
         last_end: LastEnd,
     ) -> Self {
@@ -45,12 +53,14 @@ impl Router {
             published,
             status,
             log,
+            meter,
             queued,
             last_end,
             sinks: BTreeMap::new(),
             lanes: Lanes::default(),
             watchers: BTreeMap::new(),
             closers: Vec::new(),
+            heirs: VecDeque::new(),
         }
     }
 
@@ -74,6 +84,10 @@ impl Router {
                 self.closers.push(closer);
                 machine.close(now);
             }
+            Command::HandOver(heir) => {
+                self.heirs.push_back(heir);
+                machine.hand_over(now);
+            }
             Command::RemoveOwner(owner) => {
                 let was_lane = self.lanes.close(owner);
                 self.watchers.remove(&owner);
@@ -95,6 +109,11 @@ impl Router {
             }
             Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => machine.recall(now, token),
+            Command::SetHosts(hosts) => {
+                self.log.set_server_count(hosts.len());
+                machine.set_hosts(now, hosts);
+            }
+            Command::SetDeadline(token, at) => machine.set_deadline(now, token, at),
             Command::Submit { token, owner, flight, sink, watcher } => {
                 // Registered before the flight is submitted, so that no event can arrive before the
                 // watcher is known.
@@ -141,8 +160,8 @@ impl Router {
     }
 
     /// Passes a change of the session on to all recipients.
-    pub(super) fn announce(&mut self, change: Change) {
-        self.log.session_changed(change);
+    pub(super) fn announce(&mut self, change: Change, terms: SessionTerms, now: Time) {
+        self.log.session_changed(change, terms, self.published.acknowledged, now);
         if let Change::Ended { cause, .. } = change {
             self.last_end.set(cause);
             let ended = match cause {
@@ -152,7 +171,7 @@ impl Router {
                 }
             };
             for (_, watcher) in std::mem::take(&mut self.watchers) {
-                let _ = watcher.send(Err(ended));
+                watcher.end(ended);
             }
         }
         self.lanes.push_to_all(change);
@@ -169,16 +188,51 @@ impl Router {
     pub(super) fn deliver_watch_event(&mut self, id: WatchId, event: WatchedEvent) {
         let WatchId { owner, number } = id;
         if let Some(watcher) = self.watchers.remove(&owner) {
-            let _ = watcher.send(Ok(event));
+            match watcher {
+                WatchSender::Once(watcher) => drop(watcher.send(match event.kind {
+                    EventType::CHILD_WATCH_REMOVED | EventType::DATA_WATCH_REMOVED => {
+                        Err(WatchEnded::Removed)
+                    }
+                    _ => Ok(event),
+                })),
+                WatchSender::Stream(_) => unreachable!("a stream has no one-shot watch"),
+            }
         } else {
-            self.lanes.push(owner, LaneEvent::Watch { number, event });
+            self.lanes.push(owner, LaneEvent::Watch { number, kind: event.kind });
         }
     }
 
+    /// Passes on the ticket of the session. The first caller gets the ticket, and later ones learn
+    /// that there is none left.
+    pub(super) fn hand_over(&mut self, ticket: Option<SessionTicket>) {
+        // A refusal answers the newest request, and a ticket the oldest.
+        let heir = if ticket.is_some() || self.heirs.len() == 1 {
+            self.heirs.pop_front()
+        } else {
+            self.heirs.pop_back()
+        };
+        if let Some(heir) = heir {
+            let _ = heir.send(ticket);
+        }
+    }
+
+    pub(super) fn deliver_news(&mut self, id: WatchId, news: WatchNews) {
+        if let Some(WatchSender::Stream(stream)) = self.watchers.get(&id.owner) {
+            stream.push(news);
+        }
+    }
+
+    /// Publishes the counters, which include the events that the machine is about to hand out, and
+    /// the number of operations that it has accepted.
+    pub(super) fn count(&mut self, machine: &mut SessionMachine, now: Time) {
+        self.queued.accepted(machine.outstanding());
+        self.meter.count(machine, now);
+    }
+
     /// Logs the end of an outage if the connection is proven.
-    pub(super) fn check_outage(&mut self, failures: u32) {
+    pub(super) fn check_outage(&mut self, machine: &SessionMachine) {
         let is_connected = self.published.state == SessionState::Connected;
-        self.log.check_outage(failures, is_connected);
+        self.log.check_outage(machine.failures(), is_connected);
     }
 
     /// Tells all recipients that the client has stopped.

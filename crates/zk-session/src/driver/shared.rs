@@ -2,11 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::mpsc::error::SendError;
+
 use super::clock::Clock;
 use super::command::{Command, ReplySink, WatchSender};
 use super::ends::HandleEnds;
 use super::janitor::Janitor;
-use crate::chroot::translate::request_to_server;
+use super::notices::Notices;
+use crate::chroot::translate::{error_to_client, request_to_server};
 use crate::error::OpError;
 use crate::failure::ConnectionFailure;
 use crate::machine::{Flight, Operation, OwnerId, Status, Token};
@@ -21,6 +24,7 @@ pub(crate) struct Shared {
     /// The hosts of the connect string, for messages.
     pub(crate) hosts: String,
     pub(crate) janitor: Janitor,
+    pub(crate) notices: Notices,
     /// Limit on the flights that are on their way to the task.
     pub(crate) queued_max: usize,
     next_id: AtomicU64,
@@ -38,7 +42,8 @@ impl Shared {
         id_seed: [u64; 2],
     ) -> Self {
         let next_id = AtomicU64::new(1);
-        Self { chroot, clock, ends, hosts, janitor, queued_max, next_id, id_seed }
+        let notices = Notices::default();
+        Self { chroot, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -87,8 +92,21 @@ impl Shared {
     }
 
     /// Submits a flight with the server's paths. Flights reach the server in the order of these
-    /// calls.
+    /// calls. An error has the client's path.
     pub(crate) fn submit(
+        &self,
+        flight: Flight,
+        owner: OwnerId,
+        sink: ReplySink,
+        watcher: Option<WatchSender>,
+    ) -> Result<Token, OpError> {
+        self.enqueue(flight, owner, sink, watcher).map_err(|mut error| {
+            error_to_client(&self.chroot, &mut error);
+            error
+        })
+    }
+
+    fn enqueue(
         &self,
         flight: Flight,
         owner: OwnerId,
@@ -99,15 +117,23 @@ impl Shared {
         if is_counted && let Err(count) = self.ends.queued.add(self.queued_max) {
             // A task that has stopped never makes room again, so do not suggest a retry.
             let is_stopped = self.ends.commands.is_closed();
-            return Err(if is_stopped { self.refusal() } else { OpError::QueueFull(count) });
+            let target = flight.target();
+            return Err(if is_stopped {
+                self.refusal().about(target)
+            } else {
+                OpError::QueueFull { waiting: count, target }
+            });
         }
         let token = Token(self.fresh_id());
         let command = Command::Submit { token, owner, flight, sink, watcher };
-        self.ends.commands.send(command).map_err(|_| {
+        self.ends.commands.send(command).map_err(|SendError(command)| {
             if is_counted {
                 self.ends.queued.remove();
             }
-            self.refusal()
+            let Command::Submit { flight, .. } = command else {
+                unreachable!("it was built above")
+            };
+            self.refusal().about(flight.target())
         })?;
         Ok(token)
     }

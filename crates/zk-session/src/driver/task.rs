@@ -1,6 +1,7 @@
 //! The task of a session: bytes, the timer, and commands.
 
 use std::cell::Cell;
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,12 +16,16 @@ use tracing::{Instrument as _, Span, debug, info_span};
 
 use super::clock::Clock;
 use super::command::Command;
-use super::connection_log::ConnectionLog;
+use super::connection_log::{ConnectionLog, Moment};
 use super::ends::DriverEnds;
 use super::janitor::Janitor;
+use super::meter::Meter;
+use super::probe::{Probe, probe};
 use super::router::Router;
-use super::transport::{Connecting, Stream, Transport};
-use crate::machine::{Event, SessionMachine};
+use super::sasl::{Prepared, Sasl, Stepping};
+use super::transport::{Stream, Transport};
+use crate::host::Host;
+use crate::machine::{Attempt, Event, SaslInput, SessionMachine};
 use crate::time::Time;
 
 /// Maximum number of bytes per read.
@@ -42,11 +47,16 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// A connection that is being opened, with its SASL exchange.
+type Opening =
+    Pin<Box<dyn Future<Output = io::Result<(Box<dyn Stream>, Option<Prepared>)>> + Send>>;
+
 /// The state of the task.
 pub(crate) struct Driver {
     machine: SessionMachine,
     clock: Clock,
     transport: Arc<dyn Transport>,
+    sasl: Option<Sasl>,
     commands: mpsc::UnboundedReceiver<Command>,
     are_handles_dropped: bool,
 
@@ -54,8 +64,13 @@ pub(crate) struct Driver {
     session_span: Span,
     /// Span of the current connection, or of the attempt to open one.
     span: Span,
-    connecting: Option<Connecting>,
+    connecting: Option<Opening>,
+    /// The question to another server whether it accepts writes.
+    probe: Option<Probe>,
     stream: Option<Box<dyn Stream>>,
+    /// The SASL exchange of the connection, unless a step is running.
+    exchange: Option<Prepared>,
+    stepping: Option<Stepping>,
     input: BytesMut,
     output: BytesMut,
     /// Number of bytes of `output` that the transport has accepted.
@@ -73,39 +88,52 @@ impl Driver {
         machine: SessionMachine,
         clock: Clock,
         transport: Arc<dyn Transport>,
+        sasl: Option<Sasl>,
         ends: DriverEnds,
     ) -> Self {
-        let DriverEnds { commands, status, connection, queued, last_end } = ends;
+        let DriverEnds { commands, status, connection, queued, last_end, totals } = ends;
         let log = ConnectionLog::new(connection, machine.server_count());
         Self {
             machine,
             clock,
             transport,
+            sasl,
             commands,
             are_handles_dropped: false,
             session_span: Span::none(),
             span: Span::none(),
             connecting: None,
+            probe: None,
             stream: None,
+            exchange: None,
+            stepping: None,
             input: BytesMut::new(),
             output: BytesMut::new(),
             written: 0,
             needs_flush: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            router: Router::new(status, log, queued, last_end),
+            router: Router::new(status, log, Meter::new(totals), queued, last_end),
         }
     }
 
     /// Spawns the task of the session on the current runtime, and creates its janitor.
     pub(crate) fn start(mut self, span: &Span) -> Janitor {
         self.session_span = span.clone();
-        tokio::spawn(self.run().instrument(span.clone()));
-        Janitor::new(span.clone())
+        tokio::spawn(Box::new(self).run().instrument(span.clone()));
+        Janitor::new(span.clone(), tokio::runtime::Handle::current())
     }
 
-    /// Runs until the session is closed and all events are delivered.
-    async fn run(mut self) {
+    /// Runs the task of the session until it ends.
+    pub(crate) async fn run_as(mut self, span: Span) {
+        self.session_span = span.clone();
+        Box::new(self).run().instrument(span).await;
+    }
+
+    /// Runs until the session is closed and all events are delivered. The driver is boxed, because a
+    /// future that owned it would have room for two of them: its argument, and the same value while
+    /// it runs.
+    async fn run(mut self: Box<Self>) {
         std::future::poll_fn(|cx| self.poll(cx)).await;
         // Commands that were sent before the channel closed still get their replies.
         self.commands.close();
@@ -133,6 +161,8 @@ impl Driver {
             // last, so that all earlier steps share one write.
             let mut moved = self.poll_read(cx).is_ready();
             moved |= self.poll_connect(cx).is_ready();
+            moved |= self.poll_sasl(cx).is_ready();
+            moved |= self.poll_probe(cx).is_ready();
             moved |= self.poll_timer(cx).is_ready();
             moved |= self.poll_commands(cx).is_ready();
             moved |= self.poll_write(cx).is_ready();
@@ -171,6 +201,7 @@ impl Driver {
                     self.written = 0;
                 }
                 self.needs_flush = true;
+                self.router.meter.sent(taken);
                 self.machine.handle_transmitted(self.clock.now(), taken);
             }
             Ok(_) => self.handle_transport_error(&io::ErrorKind::WriteZero.into()),
@@ -211,6 +242,7 @@ impl Driver {
         scratch.reserve(READ_CHUNK);
         let read = tokio_util::io::poll_read_buf(Pin::new(stream), cx, &mut scratch);
         self.input.extend_from_slice(&scratch);
+        self.router.meter.received(scratch.len());
         SCRATCH.set(scratch);
         match ready!(read) {
             Ok(0) => self.handle_transport_error(&io::ErrorKind::UnexpectedEof.into()),
@@ -233,11 +265,34 @@ impl Driver {
         let result = ready!(connecting.as_mut().poll(cx));
         self.connecting = None;
         match result {
-            Ok(stream) => {
+            Ok((stream, exchange)) => {
                 self.stream = Some(stream);
+                self.exchange = exchange;
                 self.machine.handle_connected(self.clock.now());
             }
             Err(error) => self.handle_transport_error(&error),
+        }
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_sasl(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(stepping) = &mut self.stepping else { return Poll::Pending };
+        let (exchange, step) = ready!(stepping.as_mut().poll(cx));
+        self.stepping = None;
+        self.exchange = Some(exchange);
+        self.machine.handle_sasl(self.clock.now(), step);
+        self.drain();
+        Poll::Ready(())
+    }
+
+    fn poll_probe(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(probe) = &mut self.probe else { return Poll::Pending };
+        let found = ready!(probe.as_mut().poll(cx));
+        self.probe = None;
+        if let Some(host) = found {
+            debug!(%host, "a server accepts writes");
+            self.machine.handle_read_write_server(self.clock.now(), host);
         }
         self.drain();
         Poll::Ready(())
@@ -298,26 +353,60 @@ impl Driver {
 
     fn handle_transport_error(&mut self, error: &io::Error) {
         let stage = self.machine.stage();
-        let now = self.clock.now();
         self.close_transport();
-        self.machine.handle_disconnected(now);
-        self.router.log.transport_failed(error, stage, self.machine.failures(), now);
+        self.machine.handle_disconnected(self.clock.now());
+        let moment = self.moment();
+        self.router.log.transport_failed(error, stage, moment);
+    }
+
+    fn moment(&self) -> Moment {
+        let Self { machine, clock, .. } = self;
+        let (failures, next_attempt) = (machine.failures(), machine.next_attempt());
+        Moment { now: clock.now(), failures, next_attempt }
     }
 
     fn close_transport(&mut self) {
         self.connecting = None;
+        self.probe = None;
         self.stream = None;
+        self.exchange = None;
+        self.stepping = None;
         self.input = BytesMut::new();
         self.clear_output();
         self.needs_flush = false;
     }
 
+    /// Opens a connection. Its first SASL message is prepared before: a KDC may be slow, and a
+    /// session that waits for one on an open connection could expire.
+    fn open(&self, host: Host, attempt: Attempt) -> Opening {
+        let transport = Arc::clone(&self.transport);
+        let sasl = self.sasl.clone();
+        let clock = self.clock.clone();
+        let begun = clock.now();
+        Box::pin(async move {
+            let Some(sasl) = sasl else {
+                return Ok((transport.connect(host, attempt).await?, None));
+            };
+            let exchange = sasl.prepare(host.clone(), attempt).await?;
+            let time = attempt.time().saturating_sub(clock.now().saturating_since(begun));
+            let attempt = Attempt::new(attempt.number(), time);
+            Ok((transport.connect(host, attempt).await?, Some(exchange)))
+        })
+    }
+
+    fn step_sasl(&mut self, input: SaslInput) {
+        let exchange = self.exchange.take();
+        let exchange = exchange.expect("the machine asks for one step at a time");
+        self.stepping = Some(exchange.next(input));
+    }
+
     /// Processes all events of the machine.
     fn drain(&mut self) {
         self.router.log.stage_reached(self.machine.stage());
-        // Publish the status first, so that the recipient of an event sees a status that is at
-        // least as new.
+        // Publish the status and the counters first, so that the recipient of an event sees those
+        // that include it, or newer ones.
         self.router.publish(self.machine.status());
+        self.router.count(&mut self.machine, self.clock.now());
         while let Some(event) = self.machine.poll_event() {
             match event {
                 Event::Connect(host) => {
@@ -327,19 +416,30 @@ impl Driver {
                     let attempt = self.machine.attempt();
                     debug!(parent: &self.span, time = ?attempt.time(), "connecting");
                     self.router.log.attempt_started(host.clone(), self.clock.now());
-                    self.connecting = Some(self.transport.connect(host, attempt));
+                    self.connecting = Some(self.open(host, attempt));
                 }
+                Event::HandedOver(ticket) => self.router.hand_over(ticket),
+                // A slow server must not get more questions.
+                Event::Probe { host, attempt } if self.probe.is_none() => {
+                    self.probe = Some(probe(&*self.transport, host, attempt));
+                }
+                Event::Probe { .. } => {}
                 Event::Disconnect(cause) => {
+                    self.probe = None;
                     self.close_transport();
-                    let failures = self.machine.failures();
-                    self.router.log.connection_ended(cause, failures, self.clock.now());
+                    let moment = self.moment();
+                    self.router.log.connection_ended(cause, moment);
                 }
-                Event::Change(change) => self.router.announce(change),
+                Event::Change(change) => {
+                    self.router.announce(change, self.machine.terms(), self.clock.now());
+                }
+                Event::Sasl(input) => self.step_sasl(input),
                 Event::Reply { token, reply } => self.router.deliver_reply(token, reply),
                 Event::Watch { id, event } => self.router.deliver_watch_event(id, event),
+                Event::PersistentWatch { id, news } => self.router.deliver_news(id, news),
             }
         }
-        self.router.check_outage(self.machine.failures());
+        self.router.check_outage(&self.machine);
     }
 }
 
@@ -402,17 +502,20 @@ mod tests {
                 session_timeout: Duration::from_secs(30),
                 connect_timeout: Duration::from_secs(3),
                 give_up: Duration::from_secs(60),
+                sasl: false,
                 auth: vec![],
                 request_limit: 1 << 20,
                 response_limit: 1 << 20,
                 outstanding_limit: 65_536,
                 renew: true,
+                read_only: false,
+                resume: None,
                 lease: None,
             };
             let clock = Clock::tokio();
             let machine = SessionMachine::new(config, clock.now());
             let (handles, driver_ends) = channels(machine.status());
-            let driver = Driver::new(machine, clock, Arc::new(transport), driver_ends);
+            let driver = Driver::new(machine, clock, Arc::new(transport), None, driver_ends);
             Self { driver, handles }
         }
     }

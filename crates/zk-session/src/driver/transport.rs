@@ -22,7 +22,7 @@ use crate::machine::Attempt;
 const STAGGER: Duration = Duration::from_millis(250);
 /// A race ends this long before the time of its attempt runs out, so that its error can say what
 /// happened to each address.
-const MARGIN: Duration = Duration::from_millis(5);
+pub(super) const MARGIN: Duration = Duration::from_millis(5);
 /// Maximum number of addresses of one name that are tried in one attempt. The next attempt starts
 /// with a different address.
 const RACED_MAX: usize = 4;

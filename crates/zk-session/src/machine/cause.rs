@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use jute_codec::{DecodeError, ErrorCode, FrameError};
+use jute_codec::{DecodeError, ErrorCode, FrameError, OpCode};
 use thiserror::Error;
+
+use crate::sasl_failure::SaslFailure;
 
 /// Why the machine ended a connection, or an attempt to open one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -15,6 +17,9 @@ pub enum DisconnectCause {
     /// The peer sent an invalid frame.
     #[error("the peer does not speak the ZooKeeper protocol: {0}")]
     Frame(#[from] FrameError),
+    /// The list of servers has changed, and the client moves to another one.
+    #[error("the list of servers has changed, and the client moves to another one")]
+    HostsChanged,
     /// The lease has ended, and a new connection can establish another lease sooner than this
     /// connection.
     #[error("the lease has ended, and a new connection can establish another one sooner")]
@@ -25,6 +30,9 @@ pub enum DisconnectCause {
     /// The server neither accepted nor refused the credentials in time.
     #[error("the server opened the session, but did not answer the credentials within {0:?}")]
     NoAuthReply(Duration),
+    /// The SASL exchange took too long.
+    #[error("the server opened the session, but SASL was not complete within {0:?}")]
+    NoSasl(Duration),
     /// The transport did not open in time.
     #[error("no connection within {0:?}")]
     NoConnection(Duration),
@@ -50,6 +58,15 @@ pub enum DisconnectCause {
     /// progress.
     #[error("a ping was not answered for {0:?}")]
     PingOverdue(Duration),
+    /// The server is read-only, and another server accepts writes.
+    #[error("the server is read-only, and another server accepts writes")]
+    ReadWriteServer,
+    /// SASL failed.
+    #[error(transparent)]
+    Sasl(#[from] SaslFailure),
+    /// The server refused the SASL credentials that another server has accepted before.
+    #[error("the server refused the SASL credentials: {0}")]
+    SaslRefused(ErrorCode),
     /// The server opened no session, although the client did not ask it to resume one.
     #[error("the server refused to open a session")]
     SessionRefused,
@@ -78,6 +95,9 @@ pub enum DisconnectCause {
     /// A frame that must be read as a whole exceeds the limit.
     #[error("a frame of {0} bytes is too long")]
     TooLong(usize),
+    /// The server does not know an operation, and closes the connection after it.
+    #[error("the server does not know the operation {0}, and closes the connection")]
+    UnknownOperation(OpCode),
     /// A reply does not belong to the oldest request: the client and the server are out of step.
     #[error("a reply has the xid {0}, which is not that of the oldest request")]
     Xid(i32),
@@ -86,13 +106,24 @@ pub enum DisconnectCause {
 impl DisconnectCause {
     /// Returns true if the server behaved correctly, so that there is no reason to back off.
     pub(super) fn is_regular_reply(&self) -> bool {
-        matches!(self, Self::SessionExpired | Self::SessionSwapped | Self::StaleSessionEnded)
+        matches!(
+            self,
+            Self::HostsChanged
+                | Self::ReadWriteServer
+                | Self::SessionExpired
+                | Self::SessionSwapped
+                | Self::StaleSessionEnded
+                | Self::UnknownOperation(_)
+        )
     }
 
     /// Returns true if something has failed.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_failure(&self) -> bool {
-        !matches!(self, Self::StaleSessionEnded | Self::Stopped)
+        !matches!(
+            self,
+            Self::HostsChanged | Self::ReadWriteServer | Self::StaleSessionEnded | Self::Stopped
+        )
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jute_codec::AuthPacket;
 
 use super::lease::Lease;
+use super::ticket::SessionTicket;
 use crate::host::Host;
 
 /// Default limit on the number of operations that wait or are in flight at a time.
@@ -26,6 +27,8 @@ pub struct SessionConfig {
     pub connect_timeout: Duration,
     /// Maximum time without any server, after which the session is given up.
     pub give_up: Duration,
+    /// Whether to authenticate with SASL on every connection. The driver owns the mechanism.
+    pub sasl: bool,
     /// Credentials, sent on every connection.
     pub auth: Vec<AuthPacket>,
     /// Maximum length of a request, in bytes.
@@ -37,6 +40,10 @@ pub struct SessionConfig {
     pub outstanding_limit: usize,
     /// Whether to open another session after one has expired.
     pub renew: bool,
+    /// Whether read-only servers are acceptable.
+    pub read_only: bool,
+    /// The session to continue, instead of opening a new one first.
+    pub resume: Option<SessionTicket>,
     /// How to keep a lease; `None` for no lease.
     pub lease: Option<Lease>,
 }

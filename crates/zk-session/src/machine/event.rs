@@ -2,7 +2,11 @@
 
 use super::cause::DisconnectCause;
 use super::flight::{Reply, Token, WatchId};
+use super::hosts::Attempt;
+use super::sasl::SaslInput;
 use super::status::Change;
+use super::ticket::SessionTicket;
+use crate::error::WatchEnded;
 use crate::host::Host;
 use crate::types::WatchedEvent;
 
@@ -19,6 +23,17 @@ pub enum Event {
     Connect(Host),
     /// Drop the transport, whether open or still opening. The machine expects no call in return.
     Disconnect(DisconnectCause),
+    /// The machine has stopped without ending its session, and this is the ticket of the session.
+    /// `None` if there is no session to hand over.
+    HandedOver(Option<SessionTicket>),
+    /// Ask this server whether it accepts writes. If so, call
+    /// [`handle_read_write_server`](super::SessionMachine::handle_read_write_server).
+    Probe {
+        /// The server.
+        host: Host,
+        /// The number and the time limit of the attempt.
+        attempt: Attempt,
+    },
     /// A flight is complete.
     Reply {
         /// Identifies the flight.
@@ -26,11 +41,34 @@ pub enum Event {
         /// Its results.
         reply: Reply,
     },
-    /// A watch fired and is no longer registered.
+    /// Ask the SASL mechanism for its next step, and call
+    /// [`handle_sasl`](super::SessionMachine::handle_sasl) unless the connection has ended before.
+    Sasl(SaslInput),
+    /// A one-shot watch fired and is no longer registered.
     Watch {
         /// Identifies the watch.
         id: WatchId,
         /// What happened. The path is the server's, including the chroot.
         event: WatchedEvent,
     },
+    /// News of a persistent watch.
+    PersistentWatch {
+        /// Identifies the stream of the watch.
+        id: WatchId,
+        /// The news.
+        news: WatchNews,
+    },
+}
+
+/// What a persistent watch reports.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum WatchNews {
+    /// The watch has ended, and reports nothing more.
+    Ended(WatchEnded),
+    /// A znode changed. The path is the server's, including the chroot.
+    Event(WatchedEvent),
+    /// The connection was lost, so changes may have been missed.
+    Gap,
+    /// The watch was set again on the same connection, so changes may have been missed.
+    Reset,
 }

@@ -6,6 +6,7 @@ use bytestring::ByteString;
 use jute_codec::{ReadRequest, Request, Response};
 
 use crate::error::OpError;
+use crate::target::Target;
 use crate::time::Time;
 use crate::types::SessionId;
 
@@ -52,7 +53,7 @@ impl WatchNumber {
     }
 }
 
-/// Identifies a one-shot watch of a session.
+/// Identifies a watch of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WatchId {
     /// The recipient of its event.
@@ -66,7 +67,8 @@ pub struct WatchId {
 pub struct Operation {
     /// The request. The machine expects the server's paths, including the chroot.
     pub request: Request,
-    /// Number of the watch that the request sets. Only exists, getData and getChildren set watches.
+    /// Number of the watch that the request sets. Only exists, getData, getChildren and addWatch
+    /// set watches. The watches of addWatch report to watch streams only, not to lanes.
     pub watch: Option<WatchNumber>,
     /// Whether flights may share its reply; see [`shared_list`](Self::shared_list). It has an
     /// effect only on a getChildren without a watch.
@@ -102,17 +104,9 @@ impl Operation {
         (self.is_shared && !read.watch).then_some(&read.path)
     }
 
-    /// Returns the path if the request asks the server for a watch.
-    pub(crate) fn watched_path(&self) -> Option<ByteString> {
-        if let Request::Exists(read)
-        | Request::GetData(read)
-        | Request::GetChildren(read)
-        | Request::GetChildren2(read) = &self.request
-            && read.watch
-        {
-            return Some(read.path.clone());
-        }
-        None
+    /// Returns what an error of this operation is about.
+    pub(crate) fn target(&self) -> Target {
+        Target::of(&self.request)
     }
 }
 
@@ -129,6 +123,13 @@ pub struct Flight {
     pub deadline: Option<Time>,
 }
 
+impl Flight {
+    /// Returns what an error of the whole flight is about: its first operation.
+    pub(crate) fn target(&self) -> Target {
+        self.operations.first().map(Operation::target).unwrap_or_default()
+    }
+}
+
 /// The results of a flight.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reply {
@@ -138,12 +139,17 @@ pub struct Reply {
     pub connection: u64,
     /// One result for each operation, in the same order.
     pub results: Vec<Result<Response, OpError>>,
+    /// The operation that made a server refuse a multi of the flight. The result of that multi has
+    /// its error code.
+    pub refused: Option<Box<Target>>,
 }
 
 impl Reply {
     /// Creates the reply to a flight that was not sent: the same error for each operation.
-    pub(crate) fn unsent(operations: usize, error: &OpError) -> Self {
-        Self { session: None, connection: 0, results: vec![Err(error.clone()); operations] }
+    pub(crate) fn unsent(flight: &Flight, error: &OpError) -> Self {
+        let result = |operation: &Operation| Err(error.clone().about(operation.target()));
+        let results = flight.operations.iter().map(result).collect();
+        Self { session: None, connection: 0, results, refused: None }
     }
 }
 
@@ -158,6 +164,8 @@ pub(super) struct OpenFlight {
     pub(super) connection: u64,
     pub(super) session: Option<SessionId>,
     pub(super) results: Vec<Option<Result<Response, OpError>>>,
+    /// The operation that made a server refuse a multi of the flight.
+    pub(super) refused: Option<Box<Target>>,
     /// Number of operations without a result.
     pub(super) missing: usize,
     /// How much of `outstanding_limit` it uses up.

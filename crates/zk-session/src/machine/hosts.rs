@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::rebalance::{Rebalanced, rebalance, shuffle};
 use crate::host::Host;
 use crate::random::SplitMix;
 use crate::time::Time;
@@ -67,6 +68,8 @@ pub(crate) struct Hosts {
     /// The attempts so far have used up the budget of one attempt per `SPACING` until this time.
     paid_until: Time,
     random: SplitMix,
+    /// The server to try next, out of turn.
+    aimed: Option<Host>,
 }
 
 impl Hosts {
@@ -74,13 +77,20 @@ impl Hosts {
     pub(crate) fn new(mut hosts: Vec<Host>, seed: u64) -> Self {
         assert!(!hosts.is_empty(), "the builder refuses an empty list");
         let mut random = SplitMix(seed);
-        for end in (1..hosts.len()).rev() {
-            hosts.swap(end, random.below(end as u64 + 1) as usize);
-        }
+        shuffle(&mut hosts, &mut random);
         // Drop half of the bits, so that adding attempts never overflows.
         let start = random.next() >> 32;
         let paid_until = Time::default();
-        Self { hosts, attempts: 0, start, failures: 0, may_hurry: true, paid_until, random }
+        Self {
+            hosts,
+            attempts: 0,
+            start,
+            failures: 0,
+            may_hurry: true,
+            paid_until,
+            random,
+            aimed: None,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,7 +103,35 @@ impl Hosts {
         let host = self.hosts.get((self.attempts % count) as usize).expect("the index wraps");
         let number = self.start + self.attempts / count;
         self.attempts += 1;
-        (host.clone(), number)
+        let host = host.clone();
+        (self.aimed.take().unwrap_or(host), number)
+    }
+
+    /// Replaces the list, which must not be empty. `current` is the server in use, if any. Returns
+    /// true if the client has to leave it.
+    pub(crate) fn replace(&mut self, mut hosts: Vec<Host>, current: Option<&Host>) -> bool {
+        assert!(!hosts.is_empty(), "the caller refuses an empty list");
+        let decision =
+            current.map(|current| rebalance(&self.hosts, &hosts, current, &mut self.random));
+        self.attempts = 0;
+        self.aimed = None;
+        if let Some(Rebalanced::Move(order)) = decision {
+            self.hosts = order;
+            return true;
+        }
+        shuffle(&mut hosts, &mut self.random);
+        // After a failure of the current server, the others are tried first.
+        if let Some(at) = hosts.iter().position(|host| Some(host) == current) {
+            let last = hosts.len() - 1;
+            hosts.swap(at, last);
+        }
+        self.hosts = hosts;
+        false
+    }
+
+    /// Makes this server the next one.
+    pub(crate) fn aim(&mut self, host: Host) {
+        self.aimed = Some(host);
     }
 
     /// Returns the number of failed attempts and lost connections since the last proven connection.
@@ -152,7 +190,7 @@ impl Hosts {
     /// Delays an attempt if there were too many before it. Otherwise, connections that prove
     /// themselves and then end, again and again, would bypass the long pauses. So each attempt uses
     /// up part of a budget, which has credit for one lap and a burst.
-    fn pace(&mut self, wanted: Time) -> Time {
+    pub(crate) fn pace(&mut self, wanted: Time) -> Time {
         let credit = SPACING * (self.hosts.len().min(LAP_MAX) + BURST) as u32;
         let debt = self.paid_until.saturating_since(wanted);
         let at = wanted + debt.saturating_sub(credit);

@@ -7,11 +7,14 @@
 use std::collections::VecDeque;
 
 use bytestring::ByteString;
-use jute_codec::OpCode;
+use jute_codec::{OpCode, WatcherType};
 
 use super::flight::{Token, WatchId};
+use super::persistent::WatchMode;
 use super::reply_size::ReplySizes;
+use super::subject::Subject;
 use crate::error::Outcome;
+use crate::target::Target;
 use crate::time::Time;
 
 /// Maximum number of requests in flight on a connection; further requests wait.
@@ -22,14 +25,33 @@ pub(super) const INFLIGHT_MAX: usize = 8192;
 pub(crate) enum Purpose {
     /// closeSession, for the current session or for one that was given up.
     Close,
-    /// An operation of a flight.
-    Operation { token: Token, index: usize, watch: Option<(WatchId, ByteString)> },
+    /// An operation of a flight, with its paths, for the watch and for the message of an error.
+    Operation { token: Token, index: usize, subject: Subject, watch: Option<RequestedWatch> },
     /// A list of the children of this path, for the flights that share it.
     SharedList(ByteString),
     /// A write that renews the lease.
     Renewal,
+    /// Removes the watches of a path that nobody wants any longer.
+    RemoveWatches,
+    /// A batch of watches that a request on this connection has replaced at the server.
+    RenewWatches,
+    /// A message of a SASL mechanism.
+    Sasl,
     /// A batch of watches to restore.
     SetWatches,
+}
+
+/// The watch that a request sets, or the watches that it checks or removes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RequestedWatch {
+    /// Checks whether there are such watches.
+    Check(WatcherType),
+    /// Removes such watches.
+    Removal(WatcherType),
+    /// A one-shot watch.
+    OneShot(WatchId),
+    /// A persistent watch. `sent` is the mode in the request, which may cover more.
+    Persistent { id: Option<WatchId>, mode: WatchMode, sent: WatchMode },
 }
 
 /// A request that was encoded for the current connection.
@@ -42,6 +64,31 @@ pub(crate) struct Pending {
     pub(crate) sent: Time,
     /// Number of bytes of the connection up to and including its last byte.
     pub(crate) end: u64,
+}
+
+impl Pending {
+    /// Returns what an error of this request is about.
+    pub(crate) fn target(&self) -> Target {
+        match &self.purpose {
+            Purpose::Operation { subject, .. } => subject.target(self.op),
+            Purpose::SharedList(path) => Target::new(self.op, path.clone()),
+            Purpose::Close
+            | Purpose::RemoveWatches
+            | Purpose::Renewal
+            | Purpose::RenewWatches
+            | Purpose::Sasl
+            | Purpose::SetWatches => Target::default(),
+        }
+    }
+
+    fn sets_one_shot_watch_on(&self, watched: &str) -> bool {
+        let Purpose::Operation { subject, watch: Some(RequestedWatch::OneShot(_)), .. } =
+            &self.purpose
+        else {
+            return false;
+        };
+        subject.path() == watched
+    }
 }
 
 /// The queue of requests in flight, and the byte counts of the connection.
@@ -98,6 +145,18 @@ impl Inflight {
         self.queue.len()
     }
 
+    /// Returns whether a read that sets a one-shot watch on this path has no reply yet.
+    pub(crate) fn is_watching(&self, path: &str) -> bool {
+        self.queue.iter().any(|pending| pending.sets_one_shot_watch_on(path))
+    }
+
+    /// Returns whether a read that sets a watch on the children of this path has no reply yet.
+    pub(crate) fn is_watching_children(&self, path: &str) -> bool {
+        let lists = |op| matches!(op, OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2);
+        let mut queue = self.queue.iter();
+        queue.any(|pending| lists(pending.op) && pending.sets_one_shot_watch_on(path))
+    }
+
     /// Returns the estimated number of bytes of all replies that are still to arrive.
     pub(crate) fn expected_bytes(&self) -> u64 {
         self.sizes.expected_bytes()
@@ -119,6 +178,23 @@ impl Inflight {
         let pending = self.queue.pop_front()?;
         self.sizes.complete(pending.op, length);
         Some(pending)
+    }
+
+    /// Takes the request with this xid, wherever it is in the queue, after a reply out of turn.
+    /// Returns `None` if no request that was sent has this xid.
+    pub(crate) fn take(&mut self, xid: i32) -> Option<Pending> {
+        let transmitted = self.transmitted;
+        let is_it = |pending: &Pending| pending.xid == xid && pending.end <= transmitted;
+        let pending = self.queue.remove(self.queue.iter().position(is_it)?)?;
+        self.sizes.remove(pending.op);
+        Some(pending)
+    }
+
+    /// Returns what an error of this operation of a flight is about. Searches the queue, which is
+    /// acceptable for a request that has timed out.
+    pub(crate) fn target(&self, of: Token, at: usize) -> Option<Target> {
+        let is_wanted = |pending: &&Pending| matches!(pending.purpose, Purpose::Operation { token, index, .. } if (token, index) == (of, at));
+        self.queue.iter().find(is_wanted).map(Pending::target)
     }
 
     /// Empties the queue at the end of the connection. Returns the requests, oldest first, with

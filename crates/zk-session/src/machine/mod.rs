@@ -8,8 +8,8 @@
 //!            Connect                handle_connected           ConnectResponse
 //!   Idle ------------> Connecting -----------------> Handshaking ----------.
 //!    ^                     |                              |                 |
-//!    |                     |                              |    auth         v
-//!    '--- handle_disconnected, or an event Disconnect ----+--- replies -- Authenticating
+//!    |                     |                              |   SASL, auth    v
+//!    '--- handle_disconnected, or an event Disconnect ----+-- replies -- Sasl, Authenticating
 //!                                                         |                 |
 //!                                                         '-- Established <-'
 //!
@@ -39,11 +39,15 @@
 //! deadlines are checked, and then events are handed out. Replies and watch events leave through
 //! one queue, in the order in which the server sent them.
 //!
+//! **Newer operations.** The first request of an operation that the server may not know is sent
+//! alone, because a server closes the connection after an unknown operation.
+//!
 //! **Shared lists.** Several flights can share the reply to one request for a list of children. An
 //! operation that requests a [shared list](Operation::shared_list) never gets a list that was
 //! requested before the rest of its flight was sent. So while such a request is in flight, the
 //! operation waits for the next one. All operations that share a reply complete when it arrives.
 
+mod batches;
 pub(crate) mod cause;
 pub(crate) mod config;
 pub(crate) mod event;
@@ -52,21 +56,31 @@ mod heartbeat;
 pub(crate) mod hosts;
 mod inflight;
 pub(crate) mod lease;
+mod persistent;
+mod rebalance;
 mod reply_size;
+pub(crate) mod sample;
+pub(crate) mod sasl;
 mod session;
 mod shared_list;
 pub(crate) mod status;
+pub(crate) mod subject;
+mod support;
+pub(crate) mod ticket;
 mod timer;
 mod watch;
 
 pub use self::cause::DisconnectCause;
 pub use self::config::{OUTSTANDING_MAX, SessionConfig};
-pub use self::event::Event;
+pub use self::event::{Event, WatchNews};
 pub use self::flight::{Flight, Operation, OwnerId, Reply, Token, WatchId, WatchNumber};
 pub use self::hosts::Attempt;
 pub use self::lease::{Lease, LeaseClock, LeaseDefect};
+pub use self::persistent::WatchMode;
+pub use self::sasl::{SaslInput, SaslStep};
 pub use self::session::SessionMachine;
 pub use self::status::{Change, EndCause, SessionState, Status};
+pub use self::ticket::{InvalidTicket, SessionTicket};
 pub use self::watch::WatchKind;
 
 #[cfg(test)]

@@ -65,6 +65,14 @@ impl SharedLists {
         }
     }
 
+    /// Returns the path of the list that the operation waits for.
+    pub(crate) fn path_of(&self, subscriber: Subscriber) -> Option<&ByteString> {
+        let is_wanted = |list: &SharedList| {
+            list.requested.contains(&subscriber) || list.parked.contains(&subscriber)
+        };
+        self.lists.iter().find_map(|(path, list)| is_wanted(list).then_some(path))
+    }
+
     /// Takes the operations that the list in flight completes, and schedules the next request if
     /// operations are parked.
     pub(crate) fn complete(&mut self, path: &ByteString) -> BTreeSet<Subscriber> {
@@ -93,12 +101,13 @@ impl SharedLists {
         None
     }
 
-    /// Takes all operations whose list was not requested.
-    pub(crate) fn take_parked(&mut self) -> BTreeSet<Subscriber> {
+    /// Takes all operations whose list was not requested, with the paths of the lists.
+    pub(crate) fn take_parked(&mut self) -> BTreeMap<Subscriber, ByteString> {
         self.due.clear();
-        let mut parked = BTreeSet::new();
-        self.lists.retain(|_, list| {
-            parked.append(&mut list.parked);
+        let mut parked = BTreeMap::new();
+        self.lists.retain(|path, list| {
+            let taken = std::mem::take(&mut list.parked);
+            parked.extend(taken.into_iter().map(|subscriber| (subscriber, path.clone())));
             !list.requested.is_empty()
         });
         parked

@@ -1,7 +1,9 @@
 //! A snapshot of the session, and its changes.
 
+use std::fmt;
 use std::time::Duration;
 
+use super::lease::Lease;
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::SessionId;
@@ -16,6 +18,12 @@ pub enum SessionState {
     Closed,
     /// The session is connected to a server that accepts writes.
     Connected,
+    /// The client is connected to a read-only server: one that has lost contact with the majority of
+    /// its ensemble. Reads show what that server knows, writes fail with `NOT_READ_ONLY`, and locks
+    /// and other recipes wait as they do in the state [`Suspended`](Self::Suspended). The session, if
+    /// there was one, continues to exist until a server reports its end. Only clients with
+    /// [`read_only`](crate::ClientBuilder::read_only) reach this state.
+    ConnectedReadOnly,
     /// The client has no session and is trying to open one, either its first or a new one.
     Connecting,
     /// The session has expired and the client is configured not to open another. This state is
@@ -31,7 +39,7 @@ impl SessionState {
     pub(crate) fn is_final(self) -> bool {
         match self {
             Self::AuthFailed | Self::Expired | Self::Closed => true,
-            Self::Connected | Self::Connecting | Self::Suspended => false,
+            Self::Connected | Self::ConnectedReadOnly | Self::Connecting | Self::Suspended => false,
         }
     }
 
@@ -39,10 +47,12 @@ impl SessionState {
     pub(crate) fn refusal(self) -> OpError {
         match self {
             Self::AuthFailed => OpError::AuthFailed,
-            Self::Expired => OpError::SessionExpired(Outcome::NotApplied),
-            Self::Closed | Self::Connected | Self::Connecting | Self::Suspended => {
-                OpError::Closed(Outcome::NotApplied)
-            }
+            Self::Expired => OpError::session_expired(Outcome::NotApplied),
+            Self::Closed
+            | Self::Connected
+            | Self::ConnectedReadOnly
+            | Self::Connecting
+            | Self::Suspended => OpError::closed(Outcome::NotApplied),
         }
     }
 }
@@ -58,6 +68,33 @@ pub(crate) enum ConnectionStage {
     Handshaking,
     /// The handshake is complete.
     Ready,
+}
+
+/// What a server has granted to a session, next to what was requested.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionTerms {
+    /// Session timeout that the client has requested.
+    pub(crate) requested: Duration,
+    /// Session timeout that the server has granted.
+    pub(crate) granted: Duration,
+    /// The lease that is configured.
+    pub(crate) lease: Option<Lease>,
+    /// The session timeout is long enough for the lease.
+    pub(crate) can_be_leased: bool,
+}
+
+impl SessionTerms {
+    /// Describes the lease, or says why there is none.
+    pub(crate) fn lease(&self) -> String {
+        match self.lease {
+            None => "none, it is disabled".to_owned(),
+            Some(lease) if self.can_be_leased => format!("by {lease}"),
+            Some(lease) => {
+                let needed = lease.timeout_min();
+                format!("none, it needs a session timeout of at least {needed:?}")
+            }
+        }
+    }
 }
 
 /// Why a session ended.
@@ -76,6 +113,18 @@ pub enum EndCause {
     GaveUp,
     /// A server resumed a different session than the one requested.
     Swapped,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Abandoned => "the client has stopped without a reply of a server",
+            Self::Closed => "the client has closed it",
+            Self::Expired => "a server reports that it has expired",
+            Self::GaveUp => "no server could be reached for so long that it must have expired",
+            Self::Swapped => "a server has resumed another session instead",
+        })
+    }
 }
 
 /// A snapshot of the session.

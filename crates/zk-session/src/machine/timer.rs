@@ -23,10 +23,12 @@ pub(crate) enum Timer {
     Reconnect,
     /// When to send a write that renews the lease.
     Renew,
+    /// When to search for a server that accepts writes.
+    Seek,
 }
 
 impl Timer {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Close,
         Self::Connect,
         Self::GiveUp,
@@ -36,6 +38,7 @@ impl Timer {
         Self::Read,
         Self::Reconnect,
         Self::Renew,
+        Self::Seek,
     ];
 }
 
@@ -54,8 +57,12 @@ impl Timers {
         *self.slot(timer) = None;
     }
 
+    pub(crate) fn get(&self, timer: Timer) -> Option<Time> {
+        self.deadlines.get(timer as usize).copied().flatten()
+    }
+
     pub(crate) fn is_set(&self, timer: Timer) -> bool {
-        self.deadlines.get(timer as usize).is_some_and(Option::is_some)
+        self.get(timer).is_some()
     }
 
     /// Returns the earliest deadline.

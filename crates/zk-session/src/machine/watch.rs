@@ -3,19 +3,15 @@
 //! A watch is registered when the reply to its request arrives. Replies and events are processed in
 //! the order of frames, so an event can never arrive before its watch is registered. A watch
 //! survives the loss of the connection, because the session asks the next server to restore it
-//! ([`WatchRegistry::batches`]). A watch ends with its session.
+//! (see `batches`). A watch ends with its session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use bytestring::ByteString;
-use jute_codec::{EventType, SetWatches, Zxid};
+use jute_codec::EventType;
 
 use super::flight::{OwnerId, WatchId, WatchNumber};
-
-/// Maximum bytes of paths in one SetWatches request, as in `ClientCnxn`. A server refuses a request
-/// that exceeds its frame limit, and closes the connection.
-pub(crate) const BATCH_BYTES_MAX: usize = 128 * 1024;
 
 /// Sorts before all ids.
 const ID_MIN: WatchId = WatchId { owner: OwnerId(0), number: WatchNumber::FIRST };
@@ -32,6 +28,10 @@ pub enum WatchKind {
     Data,
     /// Set by exists on a missing znode. Fires when the znode is created.
     Exist,
+}
+
+impl WatchKind {
+    pub(crate) const ALL: [Self; 3] = [Self::Child, Self::Data, Self::Exist];
 }
 
 /// One-shot watches by path. Watches with the same path and kind share the path's text: in the
@@ -66,9 +66,7 @@ impl WatchRegistry {
 
     /// Removes all watches of an owner.
     pub(crate) fn remove_owner(&mut self, owner: OwnerId) {
-        let first = WatchId { owner, ..ID_MIN };
-        let last = WatchId { owner, ..ID_MAX };
-        let ids: Vec<_> = self.by_id.range(first..=last).map(|(id, _)| *id).collect();
+        let ids: Vec<_> = self.by_id.range(ids_of(owner)).map(|(id, _)| *id).collect();
         for id in ids {
             self.remove(id);
         }
@@ -110,43 +108,53 @@ impl WatchRegistry {
         self.by_id.clear();
     }
 
-    /// Returns the requests that restore all watches, all with the same relative zxid. Each request
-    /// has at most [`BATCH_BYTES_MAX`] bytes of paths, or a single path that is longer.
-    pub(crate) fn batches(&self, relative_zxid: Zxid) -> Vec<SetWatches> {
-        let empty = || SetWatches { relative_zxid, data: vec![], exist: vec![], child: vec![] };
-        let mut batches = Vec::new();
-        let mut batch = empty();
-        let mut bytes = 0;
+    /// Returns each path and kind once, however many watches there are.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (&str, WatchKind)> {
         let mut last = None;
-        for (watched, _) in &self.by_path {
-            // The server needs each path once, however many watches there are.
-            if last.replace(watched) == Some(watched) {
-                continue;
-            }
-            let path = ByteString::from(&*watched.path);
-            let cost = path.len() + size_of::<i32>();
-            if bytes > 0 && bytes + cost > BATCH_BYTES_MAX {
-                batches.push(std::mem::replace(&mut batch, empty()));
-                bytes = 0;
-            }
-            bytes += cost;
-            match watched.kind {
-                WatchKind::Child => batch.child.push(path),
-                WatchKind::Data => batch.data.push(path),
-                WatchKind::Exist => batch.exist.push(path),
-            }
-        }
-        if bytes > 0 {
-            batches.push(batch);
-        }
-        batches
+        self.by_path.iter().filter_map(move |(watched, _)| {
+            let is_new = last.replace(watched) != Some(watched);
+            is_new.then_some((&*watched.path, watched.kind))
+        })
     }
+
+    /// Returns the kinds of watches that exist on a path.
+    pub(crate) fn kinds_on(&self, path: &str) -> impl Iterator<Item = WatchKind> {
+        WatchKind::ALL.into_iter().filter(|kind| {
+            let watched = Arc::new(Watched { path: path.into(), kind: *kind });
+            self.of(&watched).next().is_some()
+        })
+    }
+
+    /// Removes and returns the watches of these kinds on a path.
+    pub(crate) fn take_on(&mut self, path: &str, kinds: &[WatchKind]) -> Vec<(WatchId, WatchKind)> {
+        let mut taken = Vec::new();
+        for kind in kinds {
+            let watched = Arc::new(Watched { path: path.into(), kind: *kind });
+            taken.extend(self.of(&watched).map(|(_, id)| (*id, *kind)));
+        }
+        for (id, _) in &taken {
+            self.remove(*id);
+        }
+        taken
+    }
+
+    /// Removes and returns all watches.
+    pub(crate) fn take(&mut self) -> Vec<(WatchId, Box<str>, WatchKind)> {
+        let watches = self.by_path.iter();
+        let watches = watches.map(|(watched, id)| (*id, watched.path.clone(), watched.kind));
+        let watches = watches.collect();
+        self.clear();
+        watches
+    }
+}
+
+/// Returns the range of all watches of an owner.
+pub(crate) fn ids_of(owner: OwnerId) -> RangeInclusive<WatchId> {
+    WatchId { owner, ..ID_MIN }..=WatchId { owner, ..ID_MAX }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn id(owner: u64, number: u64) -> WatchId {
@@ -175,39 +183,5 @@ mod tests {
         watches.remove_owner(OwnerId(1));
         assert_eq!(watches.len(), 1);
         assert_eq!(watches.fire(EventType::NODE_CHILDREN_CHANGED, "/1"), [id(2, 1)]);
-    }
-
-    proptest! {
-        #[test]
-        fn batches_hold_every_watch_once_and_stay_small(
-            lengths in proptest::collection::vec((1_usize..3000, 0..3_u8), 0..400)
-        ) {
-            let mut watches = WatchRegistry::default();
-            let mut expected = Vec::new();
-            for (n, (length, kind)) in lengths.iter().enumerate() {
-                let path = ByteString::from(format!("/{n:x<length$}"));
-                let kind = [WatchKind::Child, WatchKind::Data, WatchKind::Exist][*kind as usize];
-                watches.insert(id(0, n as u64 + 1), &path, kind);
-                expected.push((path, kind));
-            }
-            let mut seen = Vec::new();
-            for batch in watches.batches(Zxid(7)) {
-                assert_eq!(batch.relative_zxid, Zxid(7));
-                let lists = [
-                    (WatchKind::Child, batch.child),
-                    (WatchKind::Data, batch.data),
-                    (WatchKind::Exist, batch.exist),
-                ];
-                let mut bytes = 0;
-                for (kind, paths) in lists {
-                    bytes += paths.iter().map(|path| path.len() + 4).sum::<usize>();
-                    seen.extend(paths.into_iter().map(|path| (path, kind)));
-                }
-                assert!(0 < bytes && bytes <= BATCH_BYTES_MAX);
-            }
-            seen.sort();
-            expected.sort();
-            assert_eq!(seen, expected);
-        }
     }
 }

@@ -17,5 +17,9 @@ pub use crate::driver::janitor::{JANITOR_SLOTS_MAX, Slot};
 #[cfg(feature = "tokio")]
 pub use crate::driver::lane_event::LaneEvent;
 #[cfg(feature = "tokio")]
+pub use crate::driver::notices::Notice;
+#[cfg(feature = "tokio")]
 pub use crate::lane::Lane;
 pub use crate::machine::{Change, Flight, Operation, Reply, Token, WatchNumber};
+#[cfg(feature = "tokio")]
+pub use crate::watchdog::Watchdog;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Client;
 use crate::driver::janitor::Slot;
+use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
 use crate::lane::Lane;
 use crate::machine::Status;
@@ -44,6 +45,19 @@ impl Session {
     /// Returns a random 128-bit number, a different one for each call.
     pub fn unique_id(&self) -> u128 {
         self.shared.unique_id()
+    }
+
+    /// Counts a message about a single lock, and returns its number among the messages of its kind
+    /// in this minute, from 1. Code that logs such messages omits those with large numbers, since a
+    /// client may have thousands of locks.
+    pub fn count_notice(&self, notice: Notice) -> u32 {
+        self.shared.notices.count(notice, self.now())
+    }
+
+    /// Like [`count_notice`](Self::count_notice), but counts the messages about a path as one.
+    /// Returns `None` if this path was counted in this minute.
+    pub fn count_notice_about(&self, notice: Notice, path: &str) -> Option<u32> {
+        self.shared.notices.count_path(notice, path, self.now())
     }
 
     /// Returns a snapshot of the session.

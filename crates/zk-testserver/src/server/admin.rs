@@ -12,7 +12,7 @@ use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
 use crate::connection::{Connection, Isolation};
 use crate::fault::{CutOff, Fault, Reception};
-use crate::journal::{CommitRecord, RequestRecord};
+use crate::journal::{CommitRecord, EventRecord, RequestRecord};
 use crate::tree::Node;
 
 use super::Server;
@@ -39,7 +39,14 @@ impl Server {
 
     /// Refuses new connections for this long.
     pub fn refuse_for(&mut self, duration: Duration, now: Duration) {
-        self.refuse_until = self.refuse_until.max(now + duration);
+        self.refuse_until = self.refuse_until.max(now.saturating_add(duration));
+    }
+
+    /// Makes the server reply to requests with `THROTTLED_OP` for this long, without executing them,
+    /// as an overloaded server does. Zero ends it at once. Pings, authentication and the end of a
+    /// session are exempt.
+    pub fn throttle_for(&mut self, duration: Duration, now: Duration) {
+        self.throttled_until = now.saturating_add(duration);
     }
 
     /// Sets how the server treats new connections from now on.
@@ -52,7 +59,7 @@ impl Server {
     /// [`Open`](Reception::Open).
     pub fn set_reception_for(&mut self, reception: Reception, duration: Duration, now: Duration) {
         self.reception = reception;
-        self.reception_until = Some(now + duration);
+        self.reception_until = Some(now.saturating_add(duration));
     }
 
     /// Returns how the server treats new connections at `now`.
@@ -96,11 +103,12 @@ impl Server {
         let Some(known) = self.sessions.get_mut(session) else { return };
         let Some(id) = known.connection.take() else { return };
         self.sessions.forget(session, cut_off.unreported, now);
-        self.watches.forget(id);
-        let tree = Arc::new(self.tree.clone());
-        let zxid = self.zxid;
+        self.replica_mut(id).watches.forget(id);
+        let replica = self.replica(id);
+        let (tree, zxid) = (Arc::new(replica.tree.clone()), replica.zxid);
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.cut_off = Some(Isolation { until: now + cut_off.notices_after, tree, zxid });
+            connection.cut_off =
+                Some(Isolation { until: now.saturating_add(cut_off.notices_after), tree, zxid });
         }
     }
 
@@ -113,14 +121,14 @@ impl Server {
         let belongs = |c: &Connection| c.is_open() && c.session() == Some(session);
         let newest = self.connections.iter().rev().find(|(_, c)| belongs(c)).map(|(id, _)| id);
         if let Some(connection) = newest.and_then(|id| self.connections.get_mut(id)) {
-            connection.pause(now + duration);
+            connection.pause(now.saturating_add(duration));
         }
     }
 
     /// Pauses the whole server for this long. After the pause, it first expires the sessions that
     /// are due, and then processes requests. On real servers, the order depends on a race.
     pub fn pause(&mut self, duration: Duration, now: Duration) {
-        self.paused_until = self.paused_until.max(now + duration);
+        self.paused_until = self.paused_until.max(now.saturating_add(duration));
     }
 
     /// Returns the sessions that have not ended.
@@ -133,7 +141,12 @@ impl Server {
         self.journal.requests()
     }
 
-    /// Discards the requests recorded so far.
+    /// Returns the recorded watch events in the order in which they were sent.
+    pub fn events(&self) -> Vec<EventRecord> {
+        self.journal.events()
+    }
+
+    /// Discards the requests and the watch events recorded so far.
     pub fn clear_requests(&mut self) {
         self.journal.clear_requests();
     }
@@ -146,32 +159,34 @@ impl Server {
     /// Returns the sorted names of the children, or `None` if the znode does not exist.
     pub fn children(&self, path: &str) -> Option<Vec<String>> {
         let mut names: Vec<String> =
-            self.tree.get(path)?.children.iter().map(str::to_owned).collect();
+            self.leader.tree.get(path)?.children.iter().map(str::to_owned).collect();
         names.sort();
         Some(names)
     }
 
     /// Returns the stat of a znode, or `None` if it does not exist.
     pub fn stat(&self, path: &str) -> Option<Stat> {
-        self.tree.get(path).map(Node::stat)
+        self.leader.tree.get(path).map(Node::stat)
     }
 
     /// Returns the data of a znode, or `None` if it does not exist. Null data is returned as empty.
     pub fn data(&self, path: &str) -> Option<Bytes> {
-        Some(self.tree.get(path)?.data.clone().unwrap_or_default())
+        Some(self.leader.tree.get(path)?.data.clone().unwrap_or_default())
     }
 
     /// Returns all ephemerals and the sessions that own them, sorted by path.
     pub fn ephemerals(&self) -> Vec<(String, SessionId)> {
         let mut all: Vec<_> =
-            self.tree.ephemerals().map(|(path, owner)| (path.to_owned(), owner)).collect();
+            self.leader.tree.ephemerals().map(|(path, owner)| (path.to_owned(), owner)).collect();
         all.sort();
         all
     }
 
     /// Returns the number of watches. A persistent watch counts once.
     pub fn watch_count(&self) -> usize {
-        self.watches.count()
+        let followers = self.followers.iter().map(|replica| replica.watches.count());
+        let islands = self.islands.values().map(|island| island.replica.watches.count());
+        self.leader.watches.count() + followers.sum::<usize>() + islands.sum::<usize>()
     }
 
     /// Creates a persistent znode, or an ephemeral if there is an owner.
@@ -226,8 +241,11 @@ impl Server {
     /// Panics if the znode does not exist.
     pub fn set_create_count(&mut self, path: &str, creates: i32, now: Duration) {
         self.release(None, now);
-        let node = self.tree.get_mut(path).expect("the znode exists");
-        node.creates = creates;
+        self.catch_up_all(now);
+        for member in 0..self.members() {
+            let node = self.member_mut(member).tree.get_mut(path).expect("the znode exists");
+            node.creates = creates;
+        }
     }
 
     fn administrate(&mut self, op: OpCode, write: Write, now: Duration) -> Committed {

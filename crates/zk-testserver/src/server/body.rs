@@ -4,8 +4,9 @@ use jute_codec::{
     CheckRequest, DecodeErrorKind, ErrorCode, OpCode, Reader, Record as _, Request, WatcherType,
 };
 
-use crate::config::{ServerConfig, ServerVersion};
+use crate::config::ServerConfig;
 use crate::multi::{self, Step};
+use crate::version::ServerVersion;
 use crate::watch::is_watcher_type;
 
 /// A decoded request, or the server's reaction to a malformed one.
@@ -31,7 +32,7 @@ impl Body {
     /// Returns whether the request is logged, even if only as a failure.
     pub(super) fn is_write(&self, version: ServerVersion) -> bool {
         match self {
-            Self::BareCheck(_) => version == ServerVersion::V3_8,
+            Self::BareCheck(_) => version < ServerVersion::V3_9,
             Self::DeleteContainer(_) | Self::Multi(_) | Self::Refused(_) => true,
             Self::Known(request) => matches!(
                 request,
@@ -62,8 +63,11 @@ impl Body {
 }
 
 pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
+    if !config.version.knows(op) {
+        return Body::UnknownOp;
+    }
     let is_write = match op {
-        OpCode::CHECK if config.version == ServerVersion::V3_8 => {
+        OpCode::CHECK if config.version < ServerVersion::V3_9 => {
             return match CheckRequest::decode(reader) {
                 Ok(check) => Body::BareCheck(check),
                 Err(_) => Body::Refused(ErrorCode::MARSHALLING_ERROR),
@@ -72,11 +76,11 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
         // These opcodes are for use between servers. createSession from a client fails inside the
         // server. For deleteContainer, 3.8.0 uses the whole packet including the header as the
         // path, and 3.9.3 uses the body.
-        OpCode::CREATE_SESSION if config.version == ServerVersion::V3_8 => {
+        OpCode::CREATE_SESSION if config.version < ServerVersion::V3_9 => {
             return Body::Refused(ErrorCode::MARSHALLING_ERROR);
         }
         OpCode::CREATE_SESSION => return Body::Malformed,
-        OpCode::DELETE_CONTAINER if config.version == ServerVersion::V3_8 => {
+        OpCode::DELETE_CONTAINER if config.version < ServerVersion::V3_9 => {
             return Body::Refused(ErrorCode::BAD_ARGUMENTS);
         }
         // The path has no length prefix.
@@ -96,7 +100,7 @@ pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> 
         | OpCode::CREATE_TTL
         | OpCode::DELETE
         | OpCode::SET_ACL
-        | OpCode::SET_DATA => config.version == ServerVersion::V3_8,
+        | OpCode::SET_DATA => config.version < ServerVersion::V3_9,
         _ => false,
     };
     let error = match Request::decode(op, reader) {
@@ -139,7 +143,7 @@ fn without_path(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Optio
     Some(match op {
         // The server validates the path before anything else.
         OpCode::SET_ACL | OpCode::SET_DATA => Body::Refused(ErrorCode::BAD_ARGUMENTS),
-        OpCode::CHECK_WATCHES if config.version == ServerVersion::V3_8 => return None,
+        OpCode::CHECK_WATCHES if config.version < ServerVersion::V3_9 => return None,
         OpCode::CHECK_WATCHES | OpCode::REMOVE_WATCHES => {
             let kind = WatcherType::decode(reader).ok()?;
             is_watcher_type(kind, config.version).then_some(Body::Failed(ErrorCode::NO_WATCHER))?

@@ -43,10 +43,10 @@ fn connecting_and_disconnecting_visits_as_many_connections_and_watches_in_any_cr
     let visits = |others: usize| {
         let (mut server, id) = crowd(others);
         ask(&mut server, id, &exists("/own", true));
-        let before = (server.connections.visits.get(), server.watches.visits);
+        let before = (server.connections.visits.get(), server.leader.watches.visits);
         server.handle_disconnect(id, NOW);
         drain(&mut server);
-        let after = (server.connections.visits.get(), server.watches.visits);
+        let after = (server.connections.visits.get(), server.leader.watches.visits);
         join(&mut server);
         let back = server.connections.visits.get();
         (after.0 - before.0, after.1 - before.1, back - after.0)

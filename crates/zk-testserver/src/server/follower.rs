@@ -87,15 +87,17 @@ impl Server {
         else {
             return Outcome::Dropped;
         };
-        let tree = std::mem::replace(&mut self.tree, (*past.tree).clone());
-        let zxid = std::mem::replace(&mut self.zxid, past.zxid);
+        let replica = self.replica_mut(id);
+        let tree = std::mem::replace(&mut replica.tree, (*past.tree).clone());
+        let zxid = std::mem::replace(&mut replica.zxid, past.zxid);
         let result = self.read(id, session, request, now);
         let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
         self.reply(id, header.xid, result);
-        self.tree = tree;
-        self.zxid = zxid;
+        let replica = self.replica_mut(id);
+        replica.tree = tree;
+        replica.zxid = zxid;
         // The watches of the connection never trigger, because the old state does not change.
-        self.watches.forget(id);
+        replica.watches.forget(id);
         Outcome::Applied(error)
     }
 }

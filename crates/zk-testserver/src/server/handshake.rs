@@ -25,7 +25,7 @@ impl Server {
             Some(Action::Freeze) => return self.freeze(id),
             Some(Action::CutAfter) => cut_at = Some(0),
             Some(Action::CutAtReplyByte(length)) => cut_at = Some(length),
-            Some(Action::Delay(duration)) => self.stall(id, now + duration),
+            Some(Action::Delay(duration)) => self.stall(id, now.saturating_add(duration)),
             Some(Action::Expire) => self.expire(request.session_id, now),
             Some(Action::SwapSession) => {
                 self.disconnect_session(request.session_id);
@@ -43,6 +43,11 @@ impl Server {
         } else {
             self.connect(id, &request, now)
         };
+        if let (Some(response), Some(connection)) = (&response, self.connections.get_mut(id))
+            && response.session_id != SessionId::NONE
+        {
+            connection.phase = Phase::Session(response.session_id);
+        }
         let Some(response) = response else { return self.close(id) };
         let is_closing = response.session_id == SessionId::NONE || reception == Reception::HangUp;
         if let Some(bytes) = frame(|out| response.encode(out)) {
@@ -60,13 +65,17 @@ impl Server {
         request: &ConnectRequest,
         now: Duration,
     ) -> Option<ConnectResponse> {
-        if request.last_zxid_seen > self.zxid {
+        if self.is_partitioned(self.member_of(id)) {
+            return self.connect_to_island(id, request, now);
+        }
+        if request.last_zxid_seen > self.replica(id).zxid {
             return None;
         }
         let timeout = self.config.negotiate(request.timeout_ms);
         let session = if request.session_id == SessionId::NONE {
             let session = self.sessions.create(timeout, id, now);
             self.propose_as_server(OpCode::CREATE_SESSION, session, Write::CreateSession, now);
+            self.catch_up(self.member_of(id), now);
             Some(session)
         } else {
             let session = request.session_id;
@@ -74,16 +83,13 @@ impl Server {
             // id suffices to disconnect a client.
             self.disconnect_session(session);
             let is_resumed = session::password(session) == request.password.as_ref()
-                && self.sessions.resume(session, timeout, id, now);
+                && self.sessions.resume(session, timeout, id, now, false);
             is_resumed.then_some(session)
         };
-        if let (Some(session), Some(connection)) = (session, self.connections.get_mut(id)) {
-            connection.phase = Phase::Session(session);
-        }
-        let Some(session) = session else { return Some(expired(request)) };
-        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
-        let password = Bytes::copy_from_slice(&session::password(session));
-        Some(ConnectResponse { timeout_ms, session_id: session, password, ..expired(request) })
+        Some(match session {
+            Some(session) => accepted(request, timeout, session),
+            None => expired(request),
+        })
     }
 
     /// Closes the connection of a session, if there is one.
@@ -106,8 +112,19 @@ impl Server {
     }
 }
 
+/// Returns the response that reports a session.
+pub(super) fn accepted(
+    request: &ConnectRequest,
+    timeout: Duration,
+    session: SessionId,
+) -> ConnectResponse {
+    let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    let password = Bytes::copy_from_slice(&session::password(session));
+    ConnectResponse { timeout_ms, session_id: session, password, ..expired(request) }
+}
+
 /// Returns the response that reports an expired session.
-fn expired(request: &ConnectRequest) -> ConnectResponse {
+pub(super) fn expired(request: &ConnectRequest) -> ConnectResponse {
     ConnectResponse {
         protocol_version: 0,
         timeout_ms: 0,

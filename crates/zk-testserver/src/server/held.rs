@@ -36,7 +36,7 @@ impl Held {
     /// Returns when the commit is due, if that depends on the time.
     pub(super) fn due(&self) -> Option<Duration> {
         match self.until {
-            Until::After(delay) => Some(self.since + delay),
+            Until::After(delay) => Some(self.since.saturating_add(delay)),
             Until::NextWrite | Until::Reads(_) => None,
         }
     }
@@ -45,7 +45,7 @@ impl Held {
         match self.until {
             Until::NextWrite => false,
             Until::Reads(number) => self.reads >= number,
-            Until::After(delay) => self.since + delay <= now,
+            Until::After(delay) => self.since.saturating_add(delay) <= now,
         }
     }
 }

@@ -10,8 +10,8 @@ use jute_codec::{
 };
 
 use crate::acl::{Identities, redacted};
-use crate::config::ServerVersion;
 use crate::tree::{Node, count};
+use crate::version::ServerVersion;
 use crate::watch::{Table, is_watcher_type};
 
 use super::Server;
@@ -29,30 +29,30 @@ impl Server {
             Request::AddWatch(add) => self.add_watch(id, add),
             Request::CheckWatches(watches) => {
                 self.require_watcher_type(watches)?;
-                let is_found = self.watches.contains(&watches.path, id, watches.kind);
+                let is_found = self.replica(id).watches.contains(&watches.path, id, watches.kind);
                 // 3.8.0 continues with the ancestors, and fails if the path has none.
                 let is_rootless = !watches.path.is_empty() && !watches.path.starts_with('/');
-                if !is_found && is_rootless && self.config.version == ServerVersion::V3_8 {
+                if !is_found && is_rootless && self.config.version < ServerVersion::V3_9 {
                     return Err(ErrorCode::MARSHALLING_ERROR);
                 }
                 found(is_found)
             }
             Request::RemoveWatches(watches) => {
                 self.require_watcher_type(watches)?;
-                found(self.watches.remove(&watches.path, id, watches.kind))
+                found(self.replica_mut(id).watches.remove(&watches.path, id, watches.kind))
             }
             Request::Exists(exists) => self.exists(id, exists),
             Request::GetAcl(path) => self.get_acl(id, path),
             Request::GetAllChildrenNumber(path) => {
                 self.readable(id, path)?;
-                Ok(Response::GetAllChildrenNumber(count(self.tree.count_below(path))))
+                Ok(Response::GetAllChildrenNumber(count(self.replica(id).tree.count_below(path))))
             }
             Request::GetChildren(get) => self.get_children(id, get),
             Request::GetChildren2(get) => self.get_children2(id, get),
             Request::GetData(get) => self.get_data(id, get),
             Request::GetEphemerals(prefix) => {
                 let prefix = prefix.as_deref().filter(|prefix| *prefix != "/").unwrap_or_default();
-                let paths = self.tree.ephemerals_of(session);
+                let paths = self.replica(id).tree.ephemerals_of(session);
                 let mut paths: Vec<&str> = paths.filter(|path| path.starts_with(prefix)).collect();
                 self.config.order.arrange(&mut paths, |path| (*path).to_owned());
                 Ok(Response::GetEphemerals(paths.into_iter().map(Into::into).collect()))
@@ -67,10 +67,10 @@ impl Server {
             Request::SetWatches2(set) => {
                 self.set_watches(id, set.relative_zxid, [&set.data, &set.exist, &set.child], now);
                 for path in &set.persistent {
-                    self.watches.add_persistent(path, id, false);
+                    self.replica_mut(id).watches.add_persistent(path, id, false);
                 }
                 for path in &set.persistent_recursive {
-                    self.watches.add_persistent(path, id, true);
+                    self.replica_mut(id).watches.add_persistent(path, id, true);
                 }
                 Ok(Response::Empty)
             }
@@ -101,7 +101,7 @@ impl Server {
             AddWatchMode::PERSISTENT_RECURSIVE => true,
             _ => return Err(ErrorCode::MARSHALLING_ERROR),
         };
-        self.watches.add_persistent(&add.path, id, is_recursive);
+        self.replica_mut(id).watches.add_persistent(&add.path, id, is_recursive);
         Ok(Response::AddWatch(ErrorCode::OK))
     }
 
@@ -129,10 +129,10 @@ impl Server {
         if exists.path.contains('\0') {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
-        let result = match self.tree.get(&exists.path) {
+        let result = match self.replica(id).tree.get(&exists.path) {
             None => Err(ErrorCode::NO_NODE),
             Some(node) => {
-                if self.config.version == ServerVersion::V3_9 {
+                if self.config.version >= ServerVersion::V3_9 {
                     self.readable(id, &exists.path)?;
                 }
                 Ok(Response::Exists(node.stat()))
@@ -143,7 +143,7 @@ impl Server {
     }
 
     fn get_acl(&self, id: u64, path: &str) -> Result<Response, ErrorCode> {
-        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        let node = self.replica(id).tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         let acl = node.acl.as_deref();
         if !self.is_allowed(id, Permissions::READ | Permissions::ADMIN, node) {
             return Err(ErrorCode::NO_AUTH);
@@ -180,40 +180,40 @@ impl Server {
         now: Duration,
     ) {
         for path in data {
-            match self.tree.get(path).map(Node::mzxid) {
+            match self.replica(id).tree.get(path).map(Node::mzxid) {
                 None => self.send_event(id, EventType::NODE_DELETED, path, Zxid::NONE, now),
                 Some(mzxid) if mzxid > since => {
                     self.send_event(id, EventType::NODE_DATA_CHANGED, path, Zxid::NONE, now);
                 }
-                Some(_) => self.watches.add_one_shot(Table::Data, path, id),
+                Some(_) => self.replica_mut(id).watches.add_one_shot(Table::Data, path, id),
             }
         }
         for path in exist {
-            if self.tree.get(path).is_some() {
+            if self.replica(id).tree.get(path).is_some() {
                 self.send_event(id, EventType::NODE_CREATED, path, Zxid::NONE, now);
             } else {
-                self.watches.add_one_shot(Table::Data, path, id);
+                self.replica_mut(id).watches.add_one_shot(Table::Data, path, id);
             }
         }
         for path in child {
-            match self.tree.get(path).map(Node::pzxid) {
+            match self.replica(id).tree.get(path).map(Node::pzxid) {
                 None => self.send_event(id, EventType::NODE_DELETED, path, Zxid::NONE, now),
                 Some(pzxid) if pzxid > since => {
                     self.send_event(id, EventType::NODE_CHILDREN_CHANGED, path, Zxid::NONE, now);
                 }
-                Some(_) => self.watches.add_one_shot(Table::Child, path, id),
+                Some(_) => self.replica_mut(id).watches.add_one_shot(Table::Child, path, id),
             }
         }
     }
 
     fn watch(&mut self, table: Table, read: &ReadRequest, id: u64) {
         if read.watch {
-            self.watches.add_one_shot(table, &read.path, id);
+            self.replica_mut(id).watches.add_one_shot(table, &read.path, id);
         }
     }
 
     fn readable(&self, id: u64, path: &str) -> Result<&Node, ErrorCode> {
-        let node = self.tree.get(path).ok_or(ErrorCode::NO_NODE)?;
+        let node = self.replica(id).tree.get(path).ok_or(ErrorCode::NO_NODE)?;
         if self.is_allowed(id, Permissions::READ, node) {
             Ok(node)
         } else {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{
-    AuthPacket, ErrorCode, OpCode, Reader, Record as _, ReplyHeader, Request, RequestHeader,
-    Response, SaslToken, SessionId, Zxid, xid,
+    ErrorCode, OpCode, Reader, Record as _, ReplyHeader, Request, RequestHeader, Response,
+    SessionId, Zxid, xid,
 };
 
 use crate::commit::{Proposal, Write};
@@ -36,7 +36,10 @@ impl Server {
         let paths = body.paths();
         let path = paths.first().map(|path| (*path).to_owned());
         let fault = self.faults.at_request(session, header.op, &paths);
-        let action = self.begin_fault(fault, now);
+        let mut action = self.begin_fault(fault, now);
+        if action.is_none() && self.throttles(&body, now) {
+            action = Some(Action::Error(ErrorCode::THROTTLED_OP));
+        }
         let mut zxid = None;
         let outcome = match action {
             Some(Action::CutBefore) => {
@@ -63,11 +66,14 @@ impl Server {
                 return;
             }
             Some(Action::Error(error)) => {
-                self.sessions.touch(session, now);
-                self.reply_error(id, header.xid, self.zxid, error);
+                self.touch(id, session, now);
+                self.reply_error(id, header.xid, self.replica(id).zxid, error);
                 Outcome::Refused(error)
             }
-            Some(Action::LateCommit(until)) if body.is_write(self.config.version) => {
+            Some(Action::LateCommit(until))
+                if body.is_write(self.config.version)
+                    && !self.is_partitioned(self.member_of(id)) =>
+            {
                 if self.sessions.touch(session, now) {
                     let proposal = self.proposal(id, session, header, body, now);
                     self.hold(proposal, until, now);
@@ -103,13 +109,31 @@ impl Server {
         }
     }
 
+    /// Returns whether the server refuses to execute a request because it is overloaded.
+    fn throttles(&self, body: &Body, now: Duration) -> bool {
+        let is_exempt = match body {
+            Body::Fatal | Body::UnknownOp => true,
+            Body::Known(request) => matches!(
+                request,
+                Request::Auth(_) | Request::CloseSession | Request::Ping | Request::Sasl(_)
+            ),
+            Body::BareCheck(_)
+            | Body::DeleteContainer(_)
+            | Body::Failed(_)
+            | Body::Malformed
+            | Body::Multi(_)
+            | Body::Refused(_) => false,
+        };
+        now < self.throttled_until && !is_exempt
+    }
+
     /// Sets what will happen to the reply. Returns true if it will be suppressed or cut.
     fn decide_fate(&mut self, id: u64, action: Option<Action>, now: Duration) -> bool {
         let fate = match action {
             Some(Action::CutAfter | Action::LateCommit(_)) => Fate::CutAt(0),
             Some(Action::CutAtReplyByte(length)) => Fate::CutAt(length),
             Some(Action::Delay(duration)) => {
-                self.stall(id, now + duration);
+                self.stall(id, now.saturating_add(duration));
                 Fate::Deliver
             }
             Some(
@@ -157,9 +181,18 @@ impl Server {
         if let Body::Known(Request::Sasl(token)) = &body {
             return Some(Processed::read(self.sasl(id, header.xid, token.0.as_ref())));
         }
+        if self.lacks_authentication(id) {
+            let error = ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+            self.reply_error(id, header.xid, Zxid(0), error);
+            self.close(id);
+            return Some(Processed::read(error));
+        }
         // A session that has ended, or whose end is in the log, must neither write nor be renewed.
-        if !self.sessions.touch(session, now) {
+        if !self.touch(id, session, now) {
             return None;
+        }
+        if let Some(refused) = self.refuse_on_island(id, session, header.xid, &body) {
+            return Some(refused);
         }
         if body.is_write(self.config.version) {
             let proposal = self.proposal(id, session, header, body, now);
@@ -185,13 +218,13 @@ impl Server {
                 // A fault at an event of setWatches may have closed the connection before all
                 // watches were set.
                 if !self.connections.get(id).is_some_and(Connection::is_open) {
-                    self.watches.forget(id);
+                    self.replica_mut(id).watches.forget(id);
                 }
                 self.count_read(session, header.op, now);
                 Processed::read(error)
             }
             Body::Failed(error) => {
-                self.reply_error(id, header.xid, self.zxid, error);
+                self.reply_error(id, header.xid, self.replica(id).zxid, error);
                 Processed::read(error)
             }
             Body::Malformed
@@ -200,7 +233,12 @@ impl Server {
             | Body::DeleteContainer(_)
             | Body::Multi(_)
             | Body::Fatal => {
-                self.reply_error(id, header.xid, self.zxid, ErrorCode::MARSHALLING_ERROR);
+                self.reply_error(
+                    id,
+                    header.xid,
+                    self.replica(id).zxid,
+                    ErrorCode::MARSHALLING_ERROR,
+                );
                 Processed::read(ErrorCode::MARSHALLING_ERROR)
             }
         })
@@ -226,7 +264,7 @@ impl Server {
             Body::Known(Request::Delete(delete)) => Write::Delete(delete),
             Body::Known(Request::SetAcl(set_acl)) => Write::SetAcl(set_acl),
             Body::Known(Request::SetData(set_data)) => Write::SetData(set_data),
-            Body::Known(Request::Reconfig(_)) => Write::Refused(ErrorCode::RECONFIG_DISABLED, path),
+            Body::Known(Request::Reconfig(reconfig)) => Write::Reconfig(reconfig),
             Body::Known(_) | Body::Failed(_) | Body::Malformed | Body::Fatal | Body::UnknownOp => {
                 Write::Refused(ErrorCode::MARSHALLING_ERROR, path)
             }
@@ -239,38 +277,10 @@ impl Server {
         Proposal { session, xid: header.xid, op: header.op, write, identities, time_ms }
     }
 
-    fn authenticate(&mut self, id: u64, xid: i32, auth: &AuthPacket) -> ErrorCode {
-        let super_digest = self.config.super_digest.as_ref().map(|digest| digest.0.as_str());
-        let is_accepted = self.connections.get_mut(id).is_some_and(|connection| {
-            connection.identities.authenticate(&auth.scheme, auth.auth.as_deref(), super_digest)
-        });
-        let error = if is_accepted { ErrorCode::OK } else { ErrorCode::AUTH_FAILED };
-        self.reply_error(id, xid, Zxid(0), error);
-        if !is_accepted {
-            self.close(id);
-        }
-        error
-    }
-
-    /// Replies like a server without SASL configuration.
-    fn sasl(&mut self, id: u64, xid: i32, token: Option<&Bytes>) -> ErrorCode {
-        if token.is_none() {
-            self.close(id);
-            return ErrorCode::AUTH_FAILED;
-        }
-        let header = ReplyHeader { xid, zxid: Zxid(0), err: ErrorCode::OK };
-        let bytes = frame(|out| {
-            header.encode(out);
-            Response::Sasl(SaslToken(None)).encode(out);
-        });
-        self.send_reply(id, bytes);
-        ErrorCode::OK
-    }
-
     /// Replies with the last zxid.
     pub(super) fn reply(&mut self, id: u64, xid: i32, result: Result<Response, ErrorCode>) {
         let err = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
-        let header = ReplyHeader { xid, zxid: self.zxid, err };
+        let header = ReplyHeader { xid, zxid: self.replica(id).zxid, err };
         let bytes = frame(|out| {
             header.encode(out);
             if let Ok(response) = result {
@@ -286,7 +296,7 @@ impl Server {
         self.send_reply(id, bytes);
     }
 
-    fn send_reply(&mut self, id: u64, bytes: Option<Bytes>) {
+    pub(super) fn send_reply(&mut self, id: u64, bytes: Option<Bytes>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         // The reply is too long for a frame.
         let Some(bytes) = bytes else { return self.close(id) };

@@ -9,21 +9,21 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{
-    Create2Reply, ErrorCode, EventType, KeeperState, OpCode, Permissions, ReplyHeader, Response,
-    SessionId, WatcherEvent, Zxid, xid,
+    Create2Reply, DataReply, ErrorCode, EventType, KeeperState, OpCode, Permissions, ReplyHeader,
+    Response, SessionId, WatcherEvent, Zxid, xid,
 };
 
-use crate::commit::{self, Committed, Proposal, Write};
-use crate::config::ServerVersion;
+use crate::commit::{Committed, Proposal, Write};
 use crate::connection::{frame_of, head};
 use crate::fault::{Action, Until};
-use crate::journal::CommitRecord;
+use crate::journal::{CommitRecord, EventRecord};
 use crate::path;
 use crate::tree::{Change, SharedAcl};
 use crate::watch::Table;
 
 use super::Server;
 use super::held::{Held, Pending, Processed};
+use super::members::LEADER;
 
 impl Server {
     /// Commits a request after everything that is in the log before it, and replies.
@@ -35,11 +35,11 @@ impl Server {
     ) -> Processed {
         let older = self.release(Some(pending), now);
         if let Some(older) = &older {
-            self.reply_with(pending, older);
+            self.reply_with(pending, older, now);
         }
         let committed = self.commit(proposal, now);
         if older.is_none() {
-            self.reply_with(pending, &committed);
+            self.reply_with(pending, &committed, now);
         }
         if pending.op == OpCode::CLOSE_SESSION {
             self.close(pending.connection);
@@ -50,6 +50,7 @@ impl Server {
     /// Processes a sync. It takes no zxid, but commits everything that is in the log before it.
     pub(super) fn sync(&mut self, pending: Pending, path: ByteString, now: Duration) -> Processed {
         let older = self.release(Some(pending), now);
+        self.catch_up(self.member_of(pending.connection), now);
         let error = older.map_or(ErrorCode::OK, |older| older.error);
         let result = if error.is_ok() { Ok(Response::Sync(path)) } else { Err(error) };
         self.reply(pending.connection, pending.xid, result);
@@ -109,49 +110,44 @@ impl Server {
 
     /// Applies a proposal and sends the watch events.
     pub(super) fn commit(&mut self, proposal: &Proposal, now: Duration) -> Committed {
-        self.zxid.0 += 1;
-        let committed = commit::commit(&mut self.tree, &self.config, proposal, self.zxid);
+        let zxid = Zxid(self.leader.zxid.0 + 1);
+        let committed = self.apply(LEADER, proposal, zxid, now);
         for (op, path) in &committed.steps {
             self.journal.commit(CommitRecord {
-                zxid: self.zxid,
+                zxid,
                 session: proposal.session,
                 op: *op,
                 path: path.clone(),
                 error: committed.error,
             });
         }
-        let zxid = match self.config.version {
-            ServerVersion::V3_8 => Zxid::NONE,
-            ServerVersion::V3_9 => self.zxid,
-        };
-        for change in &committed.changes {
-            self.notify(change, zxid, now);
-        }
         if let Write::CloseSession(session) = proposal.write {
             debug_assert!(
-                self.tree.ephemerals_of(session).next().is_none(),
+                self.leader.tree.ephemerals_of(session).next().is_none(),
                 "the session ends together with its ephemerals"
             );
             self.sessions.remove(session);
         }
+        self.replicate(proposal, zxid, now);
         committed
     }
 
-    fn notify(&mut self, change: &Change, zxid: Zxid, now: Duration) {
+    /// Sends the events of a change to the connections of a member.
+    pub(super) fn notify(&mut self, member: usize, change: &Change, zxid: Zxid, now: Duration) {
         let Change { event, path, acl, parent_acl, bytes: _ } = change;
-        let first = self.watches.trigger(Table::Data, path, *event);
+        let first = self.member_mut(member).watches.trigger(Table::Data, path, *event);
         self.send_events(&first, *event, path, acl, zxid, now);
         if *event == EventType::NODE_DATA_CHANGED {
             return;
         }
         if *event == EventType::NODE_DELETED {
-            let second = self.watches.trigger(Table::Child, path, *event);
+            let second = self.member_mut(member).watches.trigger(Table::Child, path, *event);
             let second = second.difference(&first).copied().collect();
             self.send_events(&second, *event, path, acl, zxid, now);
         }
         if let Some(parent) = path::parent(path) {
             let event = EventType::NODE_CHILDREN_CHANGED;
-            let third = self.watches.trigger(Table::Child, parent, event);
+            let third = self.member_mut(member).watches.trigger(Table::Child, parent, event);
             self.send_events(&third, event, parent, parent_acl, zxid, now);
         }
     }
@@ -166,9 +162,10 @@ impl Server {
         now: Duration,
     ) {
         for id in connections {
-            let can_read = self.connections.get(*id).is_some_and(|connection| {
-                connection.identities.is_allowed(Permissions::READ, acl.as_deref())
-            });
+            let can_read = !self.config.version.withholds_events()
+                || self.connections.get(*id).is_some_and(|connection| {
+                    connection.identities.is_allowed(Permissions::READ, acl.as_deref())
+                });
             if can_read {
                 self.send_event(*id, event, path, zxid, now);
             }
@@ -192,11 +189,21 @@ impl Server {
         else {
             return;
         };
+        let record = EventRecord {
+            session,
+            connection: id,
+            kind,
+            path: path.to_owned(),
+            // The journal sets it.
+            requests_before: 0,
+            at: now,
+        };
         let fault = self.faults.at_event(session, path);
         match self.begin_fault(fault, now) {
             Some(Action::CutBefore) => self.close(id),
             Some(Action::CutAfter) => {
                 self.send(id, &bytes);
+                self.journal.event(record);
                 self.close(id);
             }
             Some(Action::CutAtReplyByte(length)) => {
@@ -209,8 +216,9 @@ impl Server {
             }
             Some(Action::Freeze) => self.freeze(id),
             Some(Action::Delay(duration)) => {
-                self.stall(id, now + duration);
+                self.stall(id, now.saturating_add(duration));
                 self.send(id, &bytes);
+                self.journal.event(record);
             }
             // `Faults::inject` refuses these actions at events.
             Some(
@@ -222,13 +230,16 @@ impl Server {
             )
             | None => {
                 self.send(id, &bytes);
+                self.journal.event(record);
             }
         }
     }
 
     /// Replies to a request with the result of a commit, which may be the commit of another
     /// request.
-    fn reply_with(&mut self, pending: Pending, committed: &Committed) {
+    fn reply_with(&mut self, pending: Pending, committed: &Committed, now: Duration) {
+        // A member has applied a write before it replies to it.
+        self.catch_up(self.member_of(pending.connection), now);
         let result = if committed.results.is_none() && !committed.error.is_ok() {
             Err(committed.error)
         } else {
@@ -254,6 +265,9 @@ fn response(op: OpCode, committed: &Committed) -> Option<Response> {
             Response::Create2(Create2Reply { path: path()?, stat: committed.stat? })
         }
         OpCode::MULTI => Response::Multi(committed.results.clone()?),
+        OpCode::RECONFIG => {
+            Response::Reconfig(DataReply { data: committed.data.clone(), stat: committed.stat? })
+        }
         OpCode::SET_ACL => Response::SetAcl(committed.stat?),
         OpCode::SET_DATA => Response::SetData(committed.stat?),
         _ => return None,

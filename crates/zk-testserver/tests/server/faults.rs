@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SessionId, Zxid};
-use zk_testserver::{Action, At, Fault, Filter, Outcome, TestServer, Until};
+use zk_testserver::{
+    Action, At, CutOff, Fault, Filter, Outcome, Reception, ServerConfig, TestServer, Until,
+};
 
 use crate::client::*;
 
@@ -229,4 +231,40 @@ async fn administrator_writes_are_ordinary_transactions() {
     assert!(server.admin_delete("/a"));
     assert!(!server.admin_delete("/a"));
     assert_eq!(server.zxid(), Zxid(5));
+}
+
+/// The server adds these durations to its own time.
+#[tokio::test(start_paused = true)]
+async fn durations_without_end_do_not_stop_the_clock_of_the_server() {
+    const EVER: Duration = Duration::MAX;
+    let cut_off = CutOff { notices_after: EVER, unreported: Duration::ZERO };
+    let at_create = |action| Fault::new(At::op(OpCode::CREATE), action);
+    for number in 0..9 {
+        let server = TestServer::start(ServerConfig::default().members(3).lag(EVER));
+        let mut witness = Client::new(&server).await;
+        let mut client = Client::new(&server.member(1)).await;
+        match number {
+            0 => server.refuse_for(EVER),
+            1 => server.throttle_for(EVER),
+            2 => server.set_reception_for(Reception::BlackHole, EVER),
+            3 => server.pause_connection(client.session, EVER),
+            4 => server.cut_off(client.session, cut_off),
+            5 => server.inject(at_create(Action::CutAfter).refuse_for(EVER)),
+            6 => server.inject(at_create(Action::Delay(EVER))),
+            7 => server.inject(at_create(Action::LateCommit(Until::After(EVER)))),
+            _ => server.inject(at_create(Action::CutOff(cut_off))),
+        }
+        client.send(&create("/a", CreateMode::Persistent)).await;
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(server.pending_faults(), [], "{number}");
+        // Both sessions are silent, so the server must end them at their timeout.
+        witness.assert_eof().await;
+        assert_eq!(server.sessions(), [], "{number}");
+        // Nothing else is due now, and the server must still notice that a new session expires.
+        sleep(Duration::from_secs(1)).await;
+        server.set_reception(Reception::Open);
+        if server.connect().is_ok() {
+            Client::new(&server).await.assert_eof().await;
+        }
+    }
 }

@@ -15,24 +15,24 @@ use zk_testserver::ServerConfig;
 use crate::outage::now;
 
 /// Virtual time of a whole crowd.
-const RUN_MAX: Duration = Duration::from_secs(900);
+pub(crate) const RUN_MAX: Duration = Duration::from_secs(900);
 /// Virtual time in which nothing happens.
-const IDLE_MS: u64 = 180_000;
+pub(crate) const IDLE_MS: u64 = 180_000;
 /// Virtual time in which a crowd arrives, with all its requests. Round trips take none.
-const ARRIVAL_MS: u64 = 2_000;
+pub(crate) const ARRIVAL_MS: u64 = 2_000;
 /// Virtual time in which a crowd goes on. Only an update that conflicts with others pauses.
-const GO_ON_MAX: Duration = Duration::from_millis(100);
+pub(crate) const GO_ON_MAX: Duration = Duration::from_millis(100);
 
 /// A world, a client for the crowd and another client, and the requests of both.
-struct Stage {
-    world: World,
-    crowd: Client,
-    other: Client,
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) crowd: Client,
+    pub(crate) other: Client,
     counted: u64,
 }
 
 impl Stage {
-    async fn prepare() -> Self {
+    pub(crate) async fn prepare() -> Self {
         // The pace limits single clients only. The limits of this module are much lower.
         let pace = Pace::of(2_000);
         let world = World::with(ServerConfig::default().log_capacity(1_000))
@@ -45,28 +45,28 @@ impl Stage {
 
     /// Returns the number of requests since the last call. The janitors may still be at work when a
     /// call returns.
-    async fn requests(&mut self) -> u64 {
+    pub(crate) async fn requests(&mut self) -> u64 {
         sleep_ms(10).await;
         let before = std::mem::replace(&mut self.counted, self.world.traffic().requests);
         self.counted - before
     }
 
     /// Returns the number of requests in minutes in which nothing happens.
-    async fn idle(&mut self) -> u64 {
+    pub(crate) async fn idle(&mut self) -> u64 {
         self.requests().await;
         sleep_ms(IDLE_MS).await;
         self.requests().await
     }
 
     /// Waits for all tasks, and returns their outputs and the time that this takes.
-    async fn join<T: 'static>(&self, tasks: JoinSet<T>) -> (Vec<T>, Duration) {
+    pub(crate) async fn join<T: 'static>(&self, tasks: JoinSet<T>) -> (Vec<T>, Duration) {
         let begun = now();
         let outputs = tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await;
         let outputs = outputs.unwrap_or_else(|_| panic!("the crowd hangs\n{}", self.world.trace()));
         (outputs, begun.elapsed())
     }
 
-    async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.world.check_clean(&[&self.crowd, &self.other]).await;
         assert_eq!(self.world.server.ephemerals(), [], "left behind");
         for client in [&self.crowd, &self.other] {
@@ -78,7 +78,7 @@ impl Stage {
 }
 
 /// Starts this many tasks at once.
-fn crowd_of<F>(count: usize, task: impl Fn(usize) -> F) -> JoinSet<F::Output>
+pub(crate) fn crowd_of<F>(count: usize, task: impl Fn(usize) -> F) -> JoinSet<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -281,16 +281,17 @@ fn take_as_a_crowd(has_safety_timer: bool) {
         assert!(taking.try_join_next().is_none(), "the queue is empty");
         let idle = stage.idle().await;
         let items: Vec<_> = (0..TAKERS).map(|number| format!("{number:04}")).collect();
-        let begun = now();
+        let (begun, before) = (now(), stage.world.traffic());
         for batch in items.chunks(100) {
             theirs.put_batch(batch.to_vec()).await.expect("it can be put");
         }
         let (mut taken, _) = stage.join(taking).await;
         let time = begun.elapsed();
         let served = stage.requests().await;
+        let listed = stage.world.traffic().since(before).listed;
         eprintln!(
             "{TAKERS} takers: {arrival} requests to arrive, {idle} in three minutes, {served} to \
-             take and acknowledge all items; {time:?}"
+             take and acknowledge all items, with {listed} bytes of lists; {time:?}"
         );
         taken.sort_unstable();
         assert_eq!(taken, items, "each item is delivered once");
@@ -299,6 +300,7 @@ fn take_as_a_crowd(has_safety_timer: bool) {
         let checks_max = if has_safety_timer { TAKER_IDLE_MAX * TAKERS as u64 } else { 0 };
         assert!(idle <= checks_max + RENEWALS_MAX, "{idle}");
         assert!(served <= TAKE_MAX * TAKERS as u64, "{served}");
+        assert!(listed <= LISTED_MAX * TAKERS as u64, "{listed}");
         assert!(time <= GO_ON_MAX, "{time:?}");
         stage.finish().await;
     });
@@ -310,9 +312,11 @@ const TAKER_ARRIVAL_MAX: u64 = 8;
 const TAKER_IDLE_MAX: u64 = 24;
 /// Renewals of the lease of the first taker in three minutes.
 const RENEWALS_MAX: u64 = 180;
-/// Requests with which a taker that has joined the queue takes an item and acknowledges it. The
-/// takers of one process share the list of the items.
+/// Requests with which a taker that has joined the queue takes an item and acknowledges it.
 const TAKE_MAX: u64 = 12;
+/// Bytes of lists for each of these takers. When its turn comes, it lists the other takers, which
+/// are 25 KB on average. All of them share the list of the items.
+const LISTED_MAX: u64 = 30_000;
 
 #[test]
 fn hundreds_of_members_and_watches_on_one_connection() {

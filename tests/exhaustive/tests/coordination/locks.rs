@@ -75,7 +75,7 @@ fn check_state(plan: Plan, state: LockState) {
 }
 
 /// One lock of each kind.
-fn all_kinds(client: &Client) -> MultiLock {
+pub(crate) fn all_kinds(client: &Client) -> MultiLock {
     let fair = FairLock::new(client, "/locks/a").expect("the path is valid");
     let exclusive = ExclusiveLock::new(client, "/locks/b").expect("the path is valid");
     let shared = RwLock::new(client, "/locks/c").expect("the path is valid");

@@ -12,6 +12,7 @@ mod barriers;
 mod crowds;
 mod double_barriers;
 mod groups;
+mod lock_crowds;
 mod locks;
 mod outage;
 mod values;

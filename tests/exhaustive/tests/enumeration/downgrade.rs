@@ -164,5 +164,5 @@ fn a_downgrade_before_a_reader_survives_every_pair_of_cuts() {
 fn a_downgrade_before_a_reader_survives_every_cut_of_any_side() {
     let mut enumeration = Enumeration::new("downgrade before a reader, any side", None);
     enumeration.run_singles(&|faults| run(before_a_reader(faults)));
-    assert!(enumeration.singles >= 100, "{enumeration:?}");
+    assert!(enumeration.singles >= 90, "{enumeration:?}");
 }

@@ -122,7 +122,7 @@ fn waiting_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(52, 1000), "{enumeration:?}");
+    assert!(enumeration.is_complete(44, 1000), "{enumeration:?}");
 }
 
 fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
@@ -135,7 +135,7 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
             let (other, held) = holder::<H>(&world, HOLDER).await;
             world.inject(faults);
             let timed = W::of(&client).acquire().timeout(Duration::from_millis(700)).await;
-            assert_eq!(timed.map(drop), Err(LockError::TimedOut), "\n{}", world.trace());
+            assert!(matches!(timed.map(drop), Err(LockError::TimedOut(_))), "\n{}", world.trace());
             // The holder keeps the lock, and the place behind it becomes free.
             sleep_ms(3000).await;
             assert_eq!(held.state(), LockState::Held);
@@ -147,7 +147,7 @@ fn timed_acquire_survives_every_pair_of_cuts<H: Case, W: Case>() {
         })
     });
     // A waiter for a lock without a queue sends few requests.
-    let (singles_min, pairs_min) = if W::MARK.is_some() { (52, 1000) } else { (18, 100) };
+    let (singles_min, pairs_min) = if W::MARK.is_some() { (40, 1000) } else { (18, 100) };
     let is_enough = enumeration.is_complete(singles_min, pairs_min);
     assert!(is_enough, "{enumeration:?}");
 }
@@ -180,7 +180,7 @@ async fn impatient<H: Case, W: Case>(
     match W::of(&client).acquire().timeout(Duration::from_millis(5)).await {
         Ok(guard) => drop(guard),
         Err(error) => {
-            assert_eq!(error, LockError::TimedOut, "\n{}", world.trace());
+            assert!(error.is_timed_out(), "\n{}", world.trace());
             timed_out.set(timed_out.get() + 1);
         }
     }
@@ -338,12 +338,12 @@ fn acquire_behind_two_survives_every_pair_of_cuts<C: Case<Kind: Queued>>() {
     let mut enumeration = Enumeration::new(format!("behind two, {}", C::NAME), contender())
         .without_pairs_if(C::IS_RENAMED);
     enumeration.run(&|faults| run(behind_others::<C>(faults, false)));
-    assert!(enumeration.is_complete(52, 1000), "{enumeration:?}");
+    assert!(enumeration.is_complete(44, 1000), "{enumeration:?}");
 }
 
 fn acquire_behind_three_of_whom_one_gives_up_survives_every_pair_of_cuts<C: Case<Kind: Queued>>() {
     let mut enumeration = Enumeration::new(format!("behind three, {}", C::NAME), contender())
         .without_pairs_if(C::IS_RENAMED);
     enumeration.run(&|faults| run(behind_others::<C>(faults, true)));
-    assert!(enumeration.is_complete(52, 1000), "{enumeration:?}");
+    assert!(enumeration.is_complete(44, 1000), "{enumeration:?}");
 }

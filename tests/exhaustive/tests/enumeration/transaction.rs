@@ -7,6 +7,7 @@ use zk_recipes::{
     Client, CreateMode, ErrorCode, Guard, LockState, Multi, OpError, Outcome, TransactionError,
 };
 use zk_session::Zxid;
+use zk_tests::bare::{Bare as _, not_committed};
 use zk_tests::case::{Case, Writer};
 use zk_tests::for_each_lock;
 use zk_tests::scene::{holder, release};
@@ -63,7 +64,7 @@ async fn transact<K: Queued>(
             None
         }
         Err(error) => {
-            let is_loss = matches!(error, TransactionError::Op(OpError::ConnectionLoss(_)));
+            let is_loss = matches!(error, TransactionError::Op(OpError::ConnectionLoss { .. }));
             assert!(is_loss, "{error:?}\n{}", world.trace());
             Some(error.outcome())
         }
@@ -78,10 +79,11 @@ async fn transact<K: Queued>(
     }
     // A transaction that creates a unique name can be repeated until it is applied.
     let mut result = first;
-    while let Err(TransactionError::Op(OpError::ConnectionLoss(_))) = result {
+    while let Err(TransactionError::Op(OpError::ConnectionLoss { .. })) = result {
         result = guard.transaction(effect()).await;
     }
-    let exists = TransactionError::Refused { index: 0, code: ErrorCode::NODE_EXISTS };
+    let exists = not_committed(0, ErrorCode::NODE_EXISTS);
+    let result = result.bare();
     assert!(result.is_ok() || result == Err(exists), "{result:?}\n{}", world.trace());
     assert_eq!(applied(&world).len(), 1, "once\n{}", world.trace());
     sleep_ms(1_500).await;

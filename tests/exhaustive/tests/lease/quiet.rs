@@ -231,5 +231,8 @@ fn without_a_lease_the_guard_has_the_deadline_it_always_had() {
 fn a_configuration_that_cannot_be_meant_is_refused() {
     let builder = Client::builder("in-process").lease(Lease::pings(0, SECOND));
     let error = builder.start().expect_err("no server is like that");
-    assert_eq!(error.to_string(), "invalid lease: the sync limit is zero");
+    assert_eq!(
+        error.to_string(),
+        "invalid lease (pings, syncLimit 0, tickTime 1s): the sync limit is zero"
+    );
 }

@@ -135,7 +135,7 @@ impl<C: Case> Contender<C> {
             if is_impatient { self.base.random.around(IMPATIENCE_MEAN) } else { PATIENCE };
         match self.try_to_hold(patience, since).await? {
             Ok(()) => Ok(()),
-            Err(LockError::TimedOut) if is_impatient => self.write(Event::Missed, 0, "-"),
+            Err(LockError::TimedOut(_)) if is_impatient => self.write(Event::Missed, 0, "-"),
             Err(LockError::Lost(LostReason::SessionExpired))
                 if session != self.base.client.session_id() =>
             {

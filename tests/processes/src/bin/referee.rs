@@ -221,7 +221,7 @@ async fn is_empty(client: &Client, directory: &str) -> Result<(), String> {
     loop {
         let names = match client.get_children(directory).await {
             // Servers delete empty containers.
-            Err(OpError::Server(ErrorCode::NO_NODE)) => return Ok(()),
+            Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => return Ok(()),
             Err(error) => return Err(format!("cannot list {directory}: {error}")),
             Ok(names) if names.is_empty() => return Ok(()),
             Ok(names) => names,

@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Client, ConfigError, Election, ElectionNaming, FairLock, Guard, LockError, LockState, Naming,
-    Released, RwLock, RwNaming, WriteGuard,
+    Client, ConfigError, Election, ElectionNaming, FairLock, Guard, LockState, Naming, Released,
+    RwLock, RwNaming, WriteGuard,
 };
 use zk_tests::random::SplitMix64;
 use zk_tests::wait::PATIENCE;
@@ -121,7 +121,7 @@ impl Rival {
                 Err(error) => error,
             },
         };
-        if is_impatient && refused == LockError::TimedOut {
+        if is_impatient && refused.is_timed_out() {
             self.referee.missed().await
         } else {
             Err(format!("acquire: {refused}"))

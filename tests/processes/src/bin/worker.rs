@@ -42,7 +42,7 @@ async fn make(client: &Client, directory: &str) -> Result<(), OpError> {
     for path in ["", "/entries", "/taken"] {
         let path = format!("{directory}{path}");
         match client.create(&path, "", CreateMode::Persistent).await {
-            Ok(_) | Err(OpError::Server(ErrorCode::NODE_EXISTS)) => {}
+            Ok(_) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {}
             Err(error) => return Err(error),
         }
     }

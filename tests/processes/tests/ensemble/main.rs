@@ -17,6 +17,8 @@ mod follower;
 mod leader;
 mod queue;
 mod quorum;
+mod read_only;
+mod reconfig;
 mod touches;
 
 use std::time::Duration;

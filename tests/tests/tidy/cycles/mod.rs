@@ -33,7 +33,7 @@ use sources::{Crate, Mention, MentionKind, ModuleId};
 
 /// Pairs of files that may depend on each other, with the reason. They count as one unit.
 pub(crate) const ALLOWED_PAIRS: &[Pair] = &[Pair {
-    files: ["crates/zk-session/src/builder.rs", "crates/zk-session/src/client.rs"],
+    files: ["crates/zk-session/src/builder.rs", "crates/zk-session/src/client/mod.rs"],
     reason: "`Client::builder` returns a builder, and the builder returns the client",
 }];
 

@@ -125,8 +125,8 @@ impl Meet {
             }
             (Verdict::Later(error), _) => self.later(view, error, FailedAction::Read),
             (_, Verdict::Later(error)) => self.later(view, error, FailedAction::List),
-            (Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)), _)
-            | (_, Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+            (Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }), _)
+            | (_, Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
                 Step::Done(Ok(Met::Gone))
             }
             (Verdict::Refused(error), _) => self.failed(FailedAction::Read, error),
@@ -170,9 +170,13 @@ impl Meet {
         match (verdict(written), error) {
             (Verdict::SessionOver, _) => Step::Done(Ok(Met::SessionOver)),
             (Verdict::Later(error), _) => self.later(view, error, FailedAction::Write),
-            (Verdict::Refused(OpError::Server(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE)), _) => {
-                self.look()
-            }
+            (
+                Verdict::Refused(OpError::Server {
+                    code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
+                    ..
+                }),
+                _,
+            ) => self.look(),
             (Verdict::Refused(error), _) => self.failed(FailedAction::Write, error),
             // Give a server that failed time to recover.
             (Verdict::Unknown, Some(error)) if !error.is_connection_loss() => {

@@ -23,7 +23,7 @@ use jute_codec::{CreateMode, ErrorCode, EventType, Response};
 use zk_session::recipe::{Operation, Reply};
 use zk_session::{OpError, SessionId, Time, Zxid};
 
-use super::id::AttemptId;
+use super::id::{AttemptId, identity_in};
 use super::profile::ExclusiveProfile;
 use super::removal::ExclusiveRemoval;
 use crate::lock::error::LockError;
@@ -35,6 +35,7 @@ use crate::machine::{
     WatchNumbers, barrier, create, flight, name_of, parent, read, replayable, spread, take,
     verdict,
 };
+use crate::timed_out::{Predecessor, short_identity};
 
 /// One attempt to obtain an exclusive lock.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ pub struct ExclusiveAttempt {
     check_at: Option<Time>,
     /// The attempt has seen another holder.
     is_waiting: bool,
+    /// The session and the identity of the holder that was seen last.
+    holder: (SessionId, Box<str>),
     state: State,
 }
 
@@ -109,6 +112,7 @@ impl ExclusiveAttempt {
             pauses: Pauses::default(),
             check_at: None,
             is_waiting: false,
+            holder: (SessionId::NONE, Box::default()),
             state: State::Creating,
         }
     }
@@ -135,7 +139,8 @@ impl ExclusiveAttempt {
                 match look {
                     Ok(Response::GetData(found)) if found.stat.czxid == created.stat.czxid => {}
                     // Another client has deleted the znode between the create and the read.
-                    Ok(Response::GetData(_)) | Err(OpError::Server(ErrorCode::NO_NODE)) => {
+                    Ok(Response::GetData(_))
+                    | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                         return restart(Restart::ZnodeGone);
                     }
                     // The read failed, so it set no watch.
@@ -144,10 +149,12 @@ impl ExclusiveAttempt {
                 self.session = session;
                 self.grant(view, connection, created.stat.czxid)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS)) => {
+            Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 self.looked(view, connection, look)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.make_directory()
+            }
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
             Verdict::Later(error) => self.later(view, error, FailedAction::Create),
             Verdict::NotApplied => {
@@ -186,10 +193,12 @@ impl ExclusiveAttempt {
                     return self.grant(view, connection, found.stat.czxid);
                 }
                 if found.stat.ephemeral_owner == SessionId::NONE {
-                    let name = name_of(&self.profile.path).unwrap_or_default().to_string();
+                    let name = self.profile.path.to_string();
                     return Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })));
                 }
                 self.is_waiting = true;
+                let identity = identity_in(found.data.as_ref().unwrap_or(&Bytes::new()));
+                self.holder = (found.stat.ephemeral_owner, short_identity(&identity));
                 self.znode = None;
                 if !self.may_wait {
                     return Step::Done(Err(NotHeld::Busy));
@@ -203,8 +212,8 @@ impl ExclusiveAttempt {
                 self.check_at = self.check_interval.map(|interval| view.now + interval);
                 self.wait(view)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                self.tally.watches_missed += u64::from(is_check);
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.tally.watches_missed += u32::from(is_check);
                 self.create()
             }
             Verdict::Refused(error) => self.failed(FailedAction::Read, error),
@@ -230,7 +239,7 @@ impl ExclusiveAttempt {
         match replayable(barrier) {
             // Even a barrier that was refused has been executed.
             Verdict::Done(_) | Verdict::Refused(_) => {
-                let is_gone = matches!(look, Err(OpError::Server(ErrorCode::NO_NODE)));
+                let is_gone = matches!(&look, Err(error) if error.is_no_node());
                 if is_gone && self.znode.take().is_some() {
                     return restart(Restart::ZnodeGone);
                 }
@@ -418,6 +427,16 @@ impl Attempt for ExclusiveAttempt {
     /// Returns at most 1: the attempt knows only the holder, not the other waiters.
     fn ahead(&self) -> Option<usize> {
         self.is_waiting.then_some(1)
+    }
+
+    fn predecessor(&self) -> Option<Predecessor> {
+        let (session, identity) = &self.holder;
+        let name = name_of(&self.profile.path).unwrap_or_default();
+        self.is_waiting.then(|| Predecessor::new(1, &name, identity, Some(*session)))
+    }
+
+    fn is_behind_own_session(&self) -> bool {
+        self.is_waiting && self.session == Some(self.holder.0)
     }
 
     fn take_tally(&mut self) -> Tally {

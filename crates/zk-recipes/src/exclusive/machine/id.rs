@@ -42,7 +42,6 @@ impl AttemptId {
 
 /// Returns the identity in the data of a znode: everything after the id, or all of the data if it
 /// has no id.
-#[cfg(feature = "tokio")]
 pub(crate) fn identity_in(data: &Bytes) -> Bytes {
     match data.split_at_checked(ID_LENGTH) {
         Some((id, [])) if id.iter().all(u8::is_ascii_hexdigit) => Bytes::new(),

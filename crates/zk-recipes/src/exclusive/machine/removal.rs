@@ -124,7 +124,7 @@ impl ExclusiveRemoval {
                 self.has_sent_delete = true;
                 self.done()
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.done(),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.done(),
             Verdict::Refused(error) => self.refused(error),
             Verdict::SessionOver => ended_with_session(),
             Verdict::Later(_) => self.pause(view),
@@ -163,7 +163,7 @@ impl ExclusiveRemoval {
                 }
             }
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error == OpError::Server(ErrorCode::NO_NODE) {
+                if error.is_no_node() {
                     return self.done();
                 }
                 self.refused(error)

@@ -229,7 +229,8 @@ impl Presence {
                 match look {
                     Ok(Response::Exists(stat)) if stat.czxid == created.stat.czxid => {}
                     // Another client has deleted the znode between the create and the test.
-                    Ok(Response::Exists(_)) | Err(OpError::Server(ErrorCode::NO_NODE)) => {
+                    Ok(Response::Exists(_))
+                    | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                         return self.was_deleted(view);
                     }
                     // The test failed, so it set no watch.
@@ -237,8 +238,12 @@ impl Presence {
                 }
                 self.joined(&created.stat)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NODE_EXISTS)) => self.looked(view, look),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(view),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+                self.looked(view, look)
+            }
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.make_directory(view)
+            }
             Verdict::Refused(error @ OpError::RequestTooLarge { .. }) if self.is_unsettled() => {
                 self.refuse_data(error);
                 self.create()
@@ -268,12 +273,8 @@ impl Presence {
     fn looked(&mut self, view: SessionView, look: Result<Response, OpError>) -> PresenceStep {
         match replayable(look) {
             Verdict::Done(Response::Exists(stat)) => self.found(view, &stat),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                if self.czxid.is_some() {
-                    self.was_deleted(view)
-                } else {
-                    self.create()
-                }
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                if self.czxid.is_some() { self.was_deleted(view) } else { self.create() }
             }
             Verdict::Refused(error) => self.refused(view, self.failure(FailedAction::Check, error)),
             Verdict::SessionOver => self.session_over(view),
@@ -379,10 +380,14 @@ impl Presence {
                 self.stored = Some(self.sent);
                 self.looked(view, look)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.was_deleted(view),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.was_deleted(view)
+            }
             // Another client has written the data. Theirs may follow ours as often as they like,
             // but not faster than the pauses allow.
-            Verdict::Refused(OpError::Server(ErrorCode::BAD_VERSION)) => self.pause(view),
+            Verdict::Refused(OpError::Server { code: ErrorCode::BAD_VERSION, .. }) => {
+                self.pause(view)
+            }
             Verdict::Refused(error) => {
                 self.refuse_data(error);
                 // The znode has the data that were accepted last, as far as this client knows.
@@ -414,7 +419,7 @@ impl Presence {
         match replayable(barrier) {
             // Even a barrier that was refused has been executed.
             Verdict::Done(_) | Verdict::Refused(_) => {
-                if matches!(look, Err(OpError::Server(ErrorCode::NO_NODE))) {
+                if matches!(look, Err(OpError::Server { code: ErrorCode::NO_NODE, .. })) {
                     self.is_undecided = false;
                 }
                 self.looked(view, look)

@@ -77,6 +77,10 @@ enum State {
 type RosterStep = Step<Result<GroupChange, Failure>>;
 
 impl Roster {
+    pub(crate) fn directory(&self) -> &ByteString {
+        &self.directory
+    }
+
     pub(crate) fn new(directory: ByteString, watches_data: bool) -> Self {
         Self {
             monitor: Monitor::new(directory.clone(), Aspect::Children),
@@ -114,7 +118,7 @@ impl Roster {
         let [passed] = take(reply).map(replayable);
         match passed {
             // Even a barrier that was refused has been executed.
-            Verdict::Done(_) | Verdict::Refused(OpError::Server(_)) => {
+            Verdict::Done(_) | Verdict::Refused(OpError::Server { .. }) => {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
@@ -188,7 +192,7 @@ impl Roster {
         for ((name, watch), result) in batch.into_iter().zip(reply.results) {
             match replayable(result) {
                 Verdict::Done(Response::GetData(found)) => self.seen(name, watch, found),
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                     self.due.remove(&name);
                     self.left(&name);
                 }
@@ -283,7 +287,7 @@ impl Roster {
 
     /// Reports that the client has stopped: there will be no other session.
     fn stopped(&mut self, view: SessionView) -> RosterStep {
-        let failure = self.failure(OpError::SessionExpired(Outcome::NotApplied));
+        let failure = self.failure(OpError::session_expired(Outcome::NotApplied));
         self.failed(view, failure)
     }
 

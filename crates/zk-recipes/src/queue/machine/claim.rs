@@ -69,7 +69,7 @@ pub(crate) struct Claim {
     is_tainted: bool,
     directory: Directory,
     /// Znodes with our id that other sessions own.
-    strangers: Vec<ByteString>,
+    strangers: Box<[ByteString]>,
     /// Counts of the claim and of its attempt.
     pub(crate) tally: Tally,
     /// Pauses of the claim and of its attempt, which never pause together.
@@ -102,7 +102,7 @@ impl Claim {
             znode: None,
             is_tainted: false,
             directory: Directory::default(),
-            strangers: Vec::new(),
+            strangers: Box::default(),
             tally: Tally::default(),
             pauses: Pauses::default(),
             state: State::Creating,
@@ -256,7 +256,17 @@ impl Claim {
                 };
                 self.claimed(list, directory)
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => self.make_directory(view),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.make_directory(view)
+            }
+            // The directory is ephemeral, so it is the znode of an exclusive lock.
+            Verdict::Refused(OpError::Server {
+                code: ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,
+                ..
+            }) => {
+                let name = self.profile.directory.to_string();
+                Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })))
+            }
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
             Verdict::Later(error) => self.later(view, error, FailedAction::Create),
             Verdict::NotApplied => {
@@ -367,7 +377,7 @@ impl Claim {
             }
             (
                 Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)),
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
             ) => self.make_directory(view),
             (_, Verdict::Refused(error)) => self.failed(FailedAction::List, error),
             _ => self.probe(),
@@ -380,7 +390,7 @@ impl Claim {
         let mut later = None;
         for result in reply.results {
             match replayable(result) {
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
                 Verdict::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
                 Verdict::SessionOver => return session_over(),
                 Verdict::Later(error) => later = Some(error),
@@ -425,10 +435,12 @@ impl Claim {
                         let czxid = data.stat.czxid;
                         own.push(Znode { name, sequence, czxid });
                     } else {
-                        self.strangers.push(name);
+                        let mut strangers = std::mem::take(&mut self.strangers).into_vec();
+                        strangers.push(name);
+                        self.strangers = strangers.into();
                     }
                 }
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
                 Verdict::Refused(error) => {
                     let path = child(&self.profile.directory, &name);
                     return Step::Done(Err(Failure::new(FailedAction::Read, path, error).into()));
@@ -453,7 +465,7 @@ impl Claim {
         if duplicates.is_empty() {
             return self.claimed(None, None);
         }
-        self.tally.duplicates += duplicates.len() as u64;
+        self.tally.duplicates += u32::try_from(duplicates.len()).unwrap_or(u32::MAX);
         self.state = State::Reducing;
         Step::Submit(flight(self.session, duplicates))
     }

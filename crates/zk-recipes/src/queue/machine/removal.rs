@@ -202,7 +202,7 @@ impl QueueRemoval {
                 self.read(found.into_iter().map(|(_, name)| name).collect())
             }
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error == OpError::Server(ErrorCode::NO_NODE) {
+                if error.is_no_node() {
                     self.is_directory_left = false;
                     return self.done();
                 }
@@ -239,7 +239,7 @@ impl QueueRemoval {
                 }
                 Verdict::SessionOver => return ended_with_session(),
                 Verdict::Later(_) => return self.pause(view),
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
                 // The name contains our id, so try to delete the znode. If the znode belongs to
                 // another client, the server also refuses the delete.
                 Verdict::Refused(_) => self.known.push(name),
@@ -262,7 +262,7 @@ impl QueueRemoval {
         for (name, result) in known.into_iter().zip(&mut results) {
             match replayable(result) {
                 Verdict::Done(_) => self.has_deleted = true,
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
                 Verdict::Refused(error) => {
                     let path = child(&self.profile.directory, &name);
                     self.refusal.get_or_insert(Refusal { path, error });

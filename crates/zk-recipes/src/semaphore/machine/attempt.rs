@@ -32,6 +32,7 @@ use jute_codec::{DataReply, ErrorCode, EventType, NameList, Response};
 use zk_session::recipe::{Operation, Reply};
 use zk_session::{OpError, SessionId, Time, Version};
 
+use super::ahead::{self, Predecessor};
 use super::standing::{Standing, standing};
 use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
@@ -43,6 +44,7 @@ use crate::machine::{
 use crate::queue::machine::claim::{Claim, Claimed};
 use crate::queue::machine::removal::QueueRemoval;
 use crate::queue::profile::{Permits, QueueProfile};
+use crate::timed_out;
 
 /// With more permits than this, a waiter watches the list of the directory instead of so many
 /// predecessors.
@@ -72,7 +74,8 @@ pub struct SemaphoreAttempt {
     list_watch: Option<WatchNumber>,
     /// A predecessor may not be read: watch the list of the directory instead.
     is_blind: bool,
-    /// The predecessors to watch, in their order.
+    /// The predecessors to watch, in their order. If the list is watched instead, only the nearest
+    /// one, for messages.
     predecessors: Vec<Predecessor>,
     /// When to check for missed watches.
     check_at: Option<Time>,
@@ -111,16 +114,6 @@ struct WatchedReads {
     is_check: bool,
     permits: bool,
     own: bool,
-}
-
-/// A predecessor that has to be watched.
-#[derive(Clone, Debug)]
-struct Predecessor {
-    name: Box<str>,
-    /// The watch that is pending.
-    watch: Option<WatchNumber>,
-    /// The flight of step 3 or 5 reads it.
-    is_read: bool,
 }
 
 impl SemaphoreAttempt {
@@ -230,7 +223,7 @@ impl SemaphoreAttempt {
             None => {}
         }
         match own {
-            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+            Some(Verdict::Refused(error)) if !error.is_no_node() => {
                 return failed(FailedAction::Read, self.claim.path(), error);
             }
             // The own znode is gone, or is another session's.
@@ -245,8 +238,8 @@ impl SemaphoreAttempt {
                 Some(Verdict::Done(Response::GetData(directory))),
             ) => self.evaluate(view, &names, &directory, connection, shape.barrier),
             // The directory is gone, and the place with it.
-            (Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))), _)
-            | (_, Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)))) => {
+            (Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })), _)
+            | (_, Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))) => {
                 restart(Restart::ZnodeGone)
             }
             (Some(Verdict::Refused(error)), _) => {
@@ -349,7 +342,10 @@ impl SemaphoreAttempt {
         match stored {
             Verdict::SessionOver => restart(Restart::SessionOver),
             Verdict::Later(error) => self.later(view, error, FailedAction::Write),
-            Verdict::Refused(OpError::Server(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE))
+            Verdict::Refused(OpError::Server {
+                code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
+                ..
+            })
             | Verdict::Done(_)
             | Verdict::NotApplied
             | Verdict::Unknown => self.list_again(view),
@@ -361,18 +357,11 @@ impl SemaphoreAttempt {
 
     /// From now on these predecessors are watched. Those that were watched before stay watched.
     fn watch_ahead(&mut self, nearest: Vec<Box<str>>) {
-        if self.is_wide() {
-            self.predecessors.clear();
-            return;
-        }
-        let mut watched = std::mem::take(&mut self.predecessors);
-        let ahead = nearest.into_iter().map(|name| {
-            let place = watched.iter().position(|other| other.name == name);
-            place.map_or(Predecessor { name, watch: None, is_read: false }, |place| {
-                watched.swap_remove(place)
-            })
-        });
-        self.predecessors = ahead.collect();
+        let watched = std::mem::take(&mut self.predecessors);
+        self.predecessors = match self.is_wide() {
+            true => nearest.into_iter().next_back().map(Predecessor::new).into_iter().collect(),
+            false => ahead::update(watched, nearest),
+        };
     }
 
     /// Step 3: reads and watches what is not watched. Step 5: reads everything.
@@ -429,11 +418,16 @@ impl SemaphoreAttempt {
         read.push((own, self.claim.path()));
         for predecessor in &mut self.predecessors {
             let result = next(predecessor.is_read);
+            if let Some(Verdict::Done(Response::GetData(found))) = &result {
+                predecessor.seen(found);
+            }
             if !matches!(result, None | Some(Verdict::Done(_))) {
-                let is_gone =
-                    matches!(result, Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))));
+                let is_gone = matches!(
+                    result,
+                    Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))
+                );
                 let is_missed = shape.is_check && is_gone && predecessor.watch.is_some();
-                self.claim.tally.watches_missed += u64::from(is_missed);
+                self.claim.tally.watches_missed += u32::from(is_missed);
                 predecessor.watch = None;
             }
             read.push((result, child(&self.profile.directory, &predecessor.name)));
@@ -443,12 +437,16 @@ impl SemaphoreAttempt {
         for (index, (verdict, path)) in read.into_iter().enumerate() {
             match verdict {
                 // The first two are the directory and our own znode.
-                Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) if index > 1 => {
+                Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }))
+                    if index > 1 =>
+                {
                     self.is_blind = true;
                 }
                 None
-                | Some(Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
-                }
+                | Some(
+                    Verdict::Done(_)
+                    | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
+                ) => {}
                 Some(Verdict::Refused(error)) => return failed(FailedAction::Read, path, error),
                 Some(Verdict::SessionOver) => return restart(Restart::SessionOver),
                 Some(Verdict::Later(error)) => later = Some(error),
@@ -664,6 +662,20 @@ impl Attempt for SemaphoreAttempt {
 
     fn ahead(&self) -> Option<usize> {
         self.ahead
+    }
+
+    fn predecessor(&self) -> Option<timed_out::Predecessor> {
+        Some(self.predecessors.last()?.describe(self.ahead?))
+    }
+
+    /// Returns true if a permit becomes free only when this session gives one back or stops waiting.
+    fn is_behind_own_session(&self) -> bool {
+        !self.is_wide() && ahead::belong_to(&self.predecessors, self.claim.session())
+    }
+
+    /// A session may hold several permits, so its tasks may well wait for each other.
+    fn must_warn_of_own_session(&self) -> bool {
+        false
     }
 
     fn take_tally(&mut self) -> Tally {

@@ -81,7 +81,7 @@ impl Resize {
             }
             (
                 Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)),
+                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
             ) => self.make_directory(),
             (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
                 self.pause(view, error, FailedAction::Read)
@@ -112,7 +112,10 @@ impl Resize {
         let [written] = take(reply);
         match verdict(written) {
             Verdict::Done(_) => Step::Done(Ok(())),
-            Verdict::Refused(OpError::Server(ErrorCode::BAD_VERSION | ErrorCode::NO_NODE))
+            Verdict::Refused(OpError::Server {
+                code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
+                ..
+            })
             | Verdict::NotApplied
             | Verdict::SessionOver => self.again(view),
             // The barrier and the read behind it show what has become of it.
@@ -128,7 +131,7 @@ impl Resize {
     /// Continues with step 1, in whichever session is the next to be connected.
     fn again(&mut self, view: SessionView) -> ResizeStep {
         if view.has_stopped {
-            let error = OpError::SessionExpired(zk_session::Outcome::Unknown);
+            let error = OpError::session_expired(zk_session::Outcome::Unknown);
             return self.failed(FailedAction::Write, error);
         }
         self.read()

@@ -113,10 +113,10 @@ impl AckMachine {
                     Step::Done(Ok(if self.is_undecided { Acked::Done } else { Acked::ItemGone }))
                 }
                 [MultiResult::Error(ErrorCode::OK), MultiResult::Error(code)] => {
-                    self.failed(FailedAction::Delete, OpError::Server(*code))
+                    self.failed(FailedAction::Delete, OpError::server(*code))
                 }
                 [MultiResult::Error(code), ..] => {
-                    self.failed(FailedAction::Check, OpError::Server(*code))
+                    self.failed(FailedAction::Check, OpError::server(*code))
                 }
                 _ => Step::Done(Ok(Acked::Done)),
             },
@@ -130,7 +130,7 @@ impl AckMachine {
                     return self.delete();
                 }
                 // Give a server that failed time to recover.
-                self.pause(view, OpError::ConnectionLoss(Outcome::Unknown))
+                self.pause(view, OpError::connection_loss(Outcome::Unknown))
             }
         }
     }
@@ -160,7 +160,7 @@ impl AckMachine {
                 }))
             }
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error == OpError::Server(ErrorCode::NO_NODE) {
+                if error.is_no_node() {
                     return Step::Done(Ok(Acked::Unknown));
                 }
                 self.failed(FailedAction::Check, error)

@@ -192,7 +192,8 @@ impl Look {
         }
         for verdict in [&measured, &items, &leases] {
             match verdict {
-                Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {}
+                Verdict::Done(_)
+                | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
                 Verdict::Refused(error) => return self.failed(error.clone()),
                 Verdict::Later(error) if self.pauses.is_too_many(error) => {
                     return self.failed(error.clone());
@@ -203,7 +204,7 @@ impl Look {
                 }
                 // There will be no other session, so every later flight would fail at once.
                 Verdict::SessionOver if view.has_stopped => {
-                    return self.failed(OpError::SessionExpired(Outcome::NotApplied));
+                    return self.failed(OpError::session_expired(Outcome::NotApplied));
                 }
                 // The next flight waits for the next connection, or the next session.
                 Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {

@@ -37,15 +37,17 @@
 //! (`EndCause::Swapped`), a multi of the old one may still be applied after step 3.
 //!
 //! The price is a second write for each put, and one empty znode in `puts` for each client that
-//! ends between steps 2 and 3.
+//! ends between steps 2 and 3. Other puts delete it after a day (see the sweep), so a put repeats an
+//! undecided multi for at most [`UNDECIDED_MAX`].
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response};
-use zk_session::recipe::{Operation, Reply};
-use zk_session::{OpError, Outcome};
+use zk_session::recipe::{Flight, Operation, Reply};
+use zk_session::{OpError, Outcome, Time};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
@@ -53,6 +55,9 @@ use crate::machine::{
     flight, refused_operation, replayable, take, verdict,
 };
 use crate::work_queue::layout::Layout;
+
+/// How long a multi is repeated whose outcome is unknown. Sweeps delete markers of twice this age.
+const UNDECIDED_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 
 type PutStep = Step<Result<(), NotPut>>;
 
@@ -78,6 +83,8 @@ pub(crate) struct PutMachine {
     entries_directory: Directory,
     /// The outcome of a multi is unknown.
     is_undecided: bool,
+    /// When to stop repeating that multi.
+    give_up_at: Option<Time>,
     /// The marker exists.
     has_marker: bool,
     /// The caller has dropped the put or has its result: only step 3 is left.
@@ -114,6 +121,7 @@ impl PutMachine {
             puts_directory: Directory::default(),
             entries_directory: Directory::default(),
             is_undecided: false,
+            give_up_at: None,
             has_marker: false,
             is_abandoned: false,
             pauses: Pauses::default(),
@@ -134,6 +142,16 @@ impl PutMachine {
         self.state = State::Idle;
     }
 
+    /// Returns whether the items were put, and the marker exists.
+    pub(crate) fn has_marker(&self) -> bool {
+        self.has_marker
+    }
+
+    /// Returns the path of the marker.
+    pub(crate) fn marker(&self) -> &str {
+        &self.marker
+    }
+
     /// Returns whether nothing is left to do.
     pub(crate) fn is_clean(&self) -> bool {
         !self.is_undecided && !self.has_marker && self.state != State::Putting
@@ -148,7 +166,7 @@ impl PutMachine {
         let [measured] = take(reply).map(replayable);
         let length = match measured {
             Verdict::Done(Response::Exists(stat)) => stat.num_children,
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => 0,
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => 0,
             Verdict::Refused(error) => {
                 return self.failed(FailedAction::Check, error);
             }
@@ -178,7 +196,8 @@ impl PutMachine {
             .iter()
             .map(|data| create(path.clone(), data.clone(), CreateMode::PersistentSequential));
         let multi = [marker].into_iter().chain(items).collect();
-        Step::Submit(flight(None, vec![Operation::new(Request::Multi(multi))]))
+        let multi = flight(None, vec![Operation::new(Request::Multi(multi))]);
+        Step::Submit(Flight { deadline: self.give_up_at, ..multi })
     }
 
     fn was_put(&mut self, view: SessionView, reply: Reply) -> PutStep {
@@ -198,7 +217,7 @@ impl PutMachine {
                 Some((index, code)) => {
                     // The marker could have been created, so no earlier multi has created it.
                     self.is_undecided &= index == 0;
-                    self.failed(FailedAction::Create, OpError::Server(code))
+                    self.failed(FailedAction::Create, OpError::server(code))
                 }
             },
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
@@ -206,10 +225,11 @@ impl PutMachine {
             Verdict::NotApplied | Verdict::SessionOver => self.again(view),
             Verdict::Unknown => {
                 self.is_undecided = true;
+                self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
                 if is_connection_lost {
                     return self.again(view);
                 }
-                let error = OpError::ConnectionLoss(Outcome::Unknown);
+                let error = OpError::connection_loss(Outcome::Unknown);
                 self.pause(view, error, FailedAction::Create)
             }
         }
@@ -248,7 +268,7 @@ impl PutMachine {
     /// Continues with the step that is due, in whichever session is the next to be connected.
     fn again(&mut self, view: SessionView) -> PutStep {
         if view.has_stopped {
-            return self.failed(FailedAction::Create, OpError::SessionExpired(Outcome::Unknown));
+            return self.failed(FailedAction::Create, OpError::session_expired(Outcome::Unknown));
         }
         self.next()
     }
@@ -280,7 +300,8 @@ impl PutMachine {
     fn cleared(&mut self, view: SessionView, reply: Reply) -> PutStep {
         let [cleared] = take(reply).map(replayable);
         match cleared {
-            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+            Verdict::Done(_)
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.has_marker = false;
                 self.is_undecided = false;
                 self.state = State::Idle;

@@ -6,10 +6,12 @@ use jute_codec::FrameDecoder;
 
 use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
+use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
 use crate::machine::hosts::Attempt;
 use crate::machine::inflight::Purpose;
+use crate::machine::sample::Fate;
 use crate::machine::status::Change;
 use crate::machine::timer::Timer;
 use crate::time::Time;
@@ -33,9 +35,13 @@ impl SessionMachine {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.phase = Phase::Connecting;
         let time = self.time_to_connect();
-        let (host, number) = self.hosts.next();
+        let (host, number) = match self.support.host().filter(|_| self.is_anonymous) {
+            Some(host) => (host, self.attempt.number()),
+            None => self.hosts.next(),
+        };
         self.attempt = Attempt::new(number, time);
         self.timers.set(Timer::Connect, self.now + time);
+        self.support.connecting(host.clone());
         self.events.push_back(Event::Connect(host));
     }
 
@@ -47,6 +53,11 @@ impl SessionMachine {
     /// Returns the number of failed attempts and lost connections since the last proven connection.
     pub fn failures(&self) -> u32 {
         self.hosts.failures()
+    }
+
+    /// Returns when the next attempt to connect begins, if it has to wait.
+    pub(crate) fn next_attempt(&self) -> Option<Time> {
+        self.timers.get(Timer::Reconnect)
     }
 
     /// Returns the number of servers.
@@ -97,10 +108,44 @@ impl SessionMachine {
                 DisconnectCause::NoConnection(time)
             }
             Phase::Handshaking(_) => DisconnectCause::NoHandshake(time),
+            Phase::Sasl(_) => DisconnectCause::NoSasl(time),
             Phase::ClosingStale => DisconnectCause::NoClose(time),
             Phase::Authenticating(_) => DisconnectCause::NoAuthReply(time),
             Phase::Established => DisconnectCause::NoReply(time),
         });
+    }
+
+    /// Ends the connection for this reason as soon as no reply is missing. Until then no request is
+    /// sent.
+    pub(super) fn leave(&mut self, cause: DisconnectCause) {
+        self.leaving = Some(cause);
+        self.finish_leaving();
+    }
+
+    /// Ends the connection if it is to be left and no reply is missing.
+    pub(super) fn finish_leaving(&mut self) {
+        if self.inflight.len() == 0
+            && let Some(cause) = self.leaving.take()
+        {
+            self.drop_connection(cause);
+        }
+    }
+
+    /// Replaces the list of servers, which must not be empty. If the client has to move to another
+    /// server, it does so when no reply is missing.
+    pub fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
+        self.advance(now);
+        let is_connected =
+            matches!(self.phase, Phase::Authenticating(_) | Phase::Established | Phase::Sasl(_));
+        let current = self.support.host();
+        let has_left = current.as_ref().is_some_and(|current| !hosts.contains(current));
+        let must_move = self.hosts.replace(hosts, current.as_ref().filter(|_| is_connected));
+        if must_move && !self.is_closing {
+            self.leave(DisconnectCause::HostsChanged);
+        } else if has_left && matches!(self.phase, Phase::Connecting | Phase::Handshaking(_)) {
+            self.drop_connection(DisconnectCause::HostsChanged);
+        }
+        self.handle_timeout(now);
     }
 
     /// Resets the back-off if the connection is proven: its watches are in place, a request sent
@@ -118,6 +163,16 @@ impl SessionMachine {
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
+        let is_same_server = cause.is_none() && self.ask_without_session();
+        if !is_same_server {
+            self.is_anonymous = false;
+        }
+        self.leaving = None;
+        let was_read_only = self.read_only.take().is_some();
+        if self.identity.is_some() {
+            // A stray session expires by itself if it cannot be closed at once.
+            self.stale = None;
+        }
         self.judge_connection();
         self.ready_at = None;
         self.proven_from = None;
@@ -131,11 +186,15 @@ impl SessionMachine {
         self.is_renewing = false;
         self.renewal_base = None;
         // The guard deadline keeps running: it does not depend on the connection.
-        for timer in [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew] {
+        for timer in
+            [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew, Timer::Seek]
+        {
             self.timers.stop(timer);
         }
         let is_urgent = self.savable_until().is_some();
-        let at = if is_regular {
+        let at = if is_same_server {
+            self.hosts.pace(self.now)
+        } else if is_regular {
             self.hosts.follow_at(self.now, is_urgent)
         } else {
             self.hosts.retry_at(self.now, is_urgent)
@@ -150,35 +209,45 @@ impl SessionMachine {
                 let give_up = self.config.give_up.max(self.granted_timeout);
                 self.timers.set(Timer::GiveUp, self.now + give_up);
             }
-            if was_established {
+            if was_established && !was_read_only {
                 self.emit(Change::Suspended { session });
             }
+        } else if was_read_only {
+            // The watches that were set there are restored in the first session.
+            self.restore_zxid.get_or_insert(self.last_zxid);
         }
+        self.support.disconnected();
+        let has_lost_requests = self.inflight.len() > 0;
         self.fail_inflight();
-        if was_established {
+        self.persistent.disconnect();
+        if was_established && has_lost_requests {
             // These flights were submitted after requests whose outcome is unknown. On the next
             // connection they could overtake those requests, which may still be on their way.
-            self.refuse_waiting(&OpError::ConnectionLoss(Outcome::NotApplied));
+            self.refuse_waiting(&OpError::connection_loss(Outcome::NotApplied));
         }
+        self.finish_hand_over();
     }
 
     /// Fails all requests in flight with what is known about their effect.
     fn fail_inflight(&mut self) {
         for (pending, outcome) in self.inflight.fail() {
+            self.measure(&pending, Fate::Lost);
+            let error = OpError::connection_loss(outcome).about(pending.target());
             match pending.purpose {
-                Purpose::Operation { token, index, .. } => {
-                    self.settle(token, index, Err(OpError::ConnectionLoss(outcome)));
-                }
-                Purpose::SharedList(path) => {
-                    self.settle_list(&path, &Err(OpError::ConnectionLoss(outcome)));
-                }
+                Purpose::Operation { token, index, .. } => self.settle(token, index, Err(error)),
+                Purpose::SharedList(path) => self.settle_list(&path, &Err(error)),
                 // The machine repeats these requests on the next connection if they are still
                 // needed.
-                Purpose::Close | Purpose::Renewal | Purpose::SetWatches => {}
+                Purpose::Close
+                | Purpose::RemoveWatches
+                | Purpose::Renewal
+                | Purpose::RenewWatches
+                | Purpose::Sasl
+                | Purpose::SetWatches => {}
             }
         }
         // Parked operations were never sent, so they certainly had no effect.
-        self.refuse_parked(&OpError::ConnectionLoss(Outcome::NotApplied));
+        self.refuse_parked(&OpError::connection_loss(Outcome::NotApplied));
         debug_assert_eq!(self.inflight.len(), 0);
     }
 }

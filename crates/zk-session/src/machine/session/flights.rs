@@ -4,13 +4,14 @@
 //! of its operations is either waiting, parked for a shared list, in flight, or settled with a
 //! result.
 
-use jute_codec::Response;
+use jute_codec::{OpCode, Response};
 
 use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::event::Event;
-use crate::machine::flight::{Flight, OpenFlight, OwnerId, Reply, Token};
+use crate::machine::flight::{Flight, OpenFlight, Operation, OwnerId, Reply, Token};
 use crate::machine::shared_list::Subscriber;
+use crate::target::Target;
 use crate::time::Time;
 
 impl SessionMachine {
@@ -20,7 +21,8 @@ impl SessionMachine {
         self.advance(now);
         let places = flight.operations.len();
         let is_full = self.outstanding + places > self.config.outstanding_limit;
-        let queue_full = is_full.then_some(OpError::QueueFull(self.outstanding));
+        let waiting = self.outstanding;
+        let queue_full = is_full.then(|| OpError::QueueFull { waiting, target: Target::UNKNOWN });
         self.accept(token, owner, flight, places, queue_full);
     }
 
@@ -46,7 +48,7 @@ impl SessionMachine {
         let count = flight.operations.len();
         assert!(count > 0, "a flight has operations");
         if let Some(error) = self.refusal(&flight).or(queue_full) {
-            let reply = Reply::unsent(count, &error);
+            let reply = Reply::unsent(&flight, &error);
             self.events.push_back(Event::Reply { token, reply });
             return;
         }
@@ -58,6 +60,7 @@ impl SessionMachine {
             connection: 0,
             session: None,
             results: vec![None; count],
+            refused: None,
             missing: count,
             places,
             deadline: flight.deadline,
@@ -71,10 +74,14 @@ impl SessionMachine {
         }
         // Flights must be sent in the order of submission, so send the waiting ones first.
         self.send_waiting();
-        if self.waiting.is_empty() && self.may_send() {
+        if self.waiting.is_empty() && self.may_send_flight(token, &flight) {
             self.send_flight(token, flight);
         } else {
             self.waiting.insert(place, (token, flight));
+            // A read-only server is sent this flight, even if others wait for the session.
+            if self.read_only.is_some() {
+                self.send_waiting();
+            }
         }
     }
 
@@ -84,11 +91,11 @@ impl SessionMachine {
             return Some(state.refusal());
         }
         if self.is_closing {
-            return Some(OpError::Closed(Outcome::NotApplied));
+            return Some(OpError::closed(Outcome::NotApplied));
         }
         // The machine never returns to an earlier session, so the flight could never be sent.
         if flight.session.is_some() && flight.session != self.session_id() {
-            return Some(OpError::SessionExpired(Outcome::NotApplied));
+            return Some(OpError::session_expired(Outcome::NotApplied));
         }
         None
     }
@@ -105,9 +112,19 @@ impl SessionMachine {
     /// never be sent. Otherwise it completes as usual.
     pub fn recall(&mut self, now: Time, token: Token) {
         self.advance(now);
-        if self.withdraw(token) {
-            self.complete_flight(token, &OpError::Recalled);
+        if let Some(unsent) = self.withdraw(token) {
+            self.complete_flight(token, &unsent, &OpError::Recalled { target: Target::UNKNOWN });
         }
+    }
+
+    /// Sets the deadline of an open flight, replacing any earlier one.
+    pub fn set_deadline(&mut self, now: Time, token: Token, at: Time) {
+        self.advance(now);
+        let Some(open) = self.open.get_mut(&token) else { return };
+        if let Some(old) = open.deadline.replace(at) {
+            self.deadlines.remove(&(old, token));
+        }
+        self.deadlines.insert((at, token));
     }
 
     /// Removes and returns an open flight.
@@ -123,17 +140,43 @@ impl SessionMachine {
         Some(open)
     }
 
-    /// Completes an open flight. Operations without a result fail with `error`.
-    pub(super) fn complete_flight(&mut self, token: Token, error: &OpError) {
+    /// Completes an open flight. Operations without a result fail with `error`, which names them
+    /// unless it names an operation already. `unsent` are the operations if none of them was sent or
+    /// parked, and empty otherwise.
+    pub(super) fn complete_flight(&mut self, token: Token, unsent: &[Operation], error: &OpError) {
+        let Some(open) = self.open.get(&token) else { return };
+        let is_named = error.target().is_some_and(|target| target.operation.is_some());
+        let failure = |index| {
+            if is_named {
+                return error.clone();
+            }
+            let known = unsent.get(index).map(Operation::target);
+            error.clone().about(known.unwrap_or_else(|| self.target(token, index)))
+        };
+        let missing = open.results.iter().enumerate().filter(|(_, result)| result.is_none());
+        // Collected before the flight is taken, because that removes its parked lists.
+        let failures: Vec<_> = missing.map(|(index, _)| failure(index)).collect();
         let Some(open) = self.take_open(token) else { return };
-        let results =
-            open.results.into_iter().map(|result| result.unwrap_or_else(|| Err(error.clone())));
+        let mut failures = failures.into_iter();
+        let results = open.results.into_iter().map(|result| {
+            result.unwrap_or_else(|| {
+                Err(failures.next().expect("there is one for each missing result"))
+            })
+        });
         let reply = Reply {
             session: open.session,
             connection: open.connection,
             results: results.collect(),
+            refused: open.refused,
         };
         self.events.push_back(Event::Reply { token, reply });
+    }
+
+    /// Returns what an error of an operation is about that is in flight or parked.
+    fn target(&self, token: Token, index: usize) -> Target {
+        let list = || self.lists.path_of(Subscriber { token, index });
+        let of_list = || list().map(|path| Target::new(OpCode::GET_CHILDREN, path.clone()));
+        self.inflight.target(token, index).or_else(of_list).unwrap_or_default()
     }
 
     /// Records the result of one operation, and completes its flight with the last result. Does
@@ -147,39 +190,51 @@ impl SessionMachine {
         open.missing -= 1;
         if open.missing == 0 {
             debug_assert!(open.results.iter().all(Option::is_some));
-            self.complete_flight(token, &OpError::ConnectionLoss(Outcome::Unknown));
+            self.complete_flight(token, &[], &OpError::connection_loss(Outcome::Unknown));
+        }
+    }
+
+    /// Records the operation that made a server refuse a multi, for the message of the error.
+    pub(super) fn note_refused(&mut self, token: Token, refused: Option<Box<Target>>) {
+        if let Some(refused) = refused
+            && let Some(open) = self.open.get_mut(&token)
+        {
+            open.refused.get_or_insert(refused);
         }
     }
 
     /// Completes a flight whose deadline has passed.
     pub(super) fn time_out(&mut self, token: Token) {
         // A request in flight cannot be withdrawn: the server may execute it at any time.
-        let outcome = if self.withdraw(token) { Outcome::NotApplied } else { Outcome::Unknown };
-        self.complete_flight(token, &OpError::TimedOut(outcome));
+        let (unsent, outcome) = match self.withdraw(token) {
+            Some(unsent) => (unsent, Outcome::NotApplied),
+            None => (vec![], Outcome::Unknown),
+        };
+        let error = OpError::TimedOut { outcome, target: Target::UNKNOWN };
+        self.complete_flight(token, &unsent, &error);
     }
 
-    /// Removes a flight from the queue of waiting flights. Returns false if some of it was sent, or
-    /// if it is no longer open.
-    fn withdraw(&mut self, token: Token) -> bool {
-        let Some(open) = self.open.get(&token).filter(|open| !open.is_sent()) else {
-            return false;
-        };
+    /// Removes a flight from the queue of waiting flights, and returns its operations. Returns
+    /// `None` if some of it was sent, or if it is no longer open.
+    fn withdraw(&mut self, token: Token) -> Option<Vec<Operation>> {
+        let open = self.open.get(&token).filter(|open| !open.is_sent())?;
         // If the flight consists of parked shared lists only, it is no longer in the queue.
-        self.waiting.remove(&open.place);
-        true
+        let waiting = self.waiting.remove(&open.place);
+        Some(waiting.map(|(_, flight)| flight.operations).unwrap_or_default())
     }
 
     /// Completes every waiting flight with `error`.
     pub(super) fn refuse_waiting(&mut self, error: &OpError) {
-        for (token, _) in std::mem::take(&mut self.waiting).into_values() {
-            self.complete_flight(token, error);
+        for (token, flight) in std::mem::take(&mut self.waiting).into_values() {
+            self.complete_flight(token, &flight.operations, error);
         }
     }
 
     /// Completes every parked operation with `error`.
     pub(super) fn refuse_parked(&mut self, error: &OpError) {
-        for Subscriber { token, index } in self.lists.take_parked() {
-            self.settle(token, index, Err(error.clone()));
+        for (Subscriber { token, index }, path) in self.lists.take_parked() {
+            let target = Target::new(OpCode::GET_CHILDREN, path);
+            self.settle(token, index, Err(error.clone().about(target)));
         }
     }
 }

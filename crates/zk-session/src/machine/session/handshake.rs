@@ -1,4 +1,4 @@
-//! Creating or resuming a session, authentication, and restoring watches.
+//! Creating or resuming a session, and authentication.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use tracing::warn;
 use super::{Identity, Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
 use crate::machine::heartbeat::Heartbeat;
-use crate::machine::inflight::Purpose;
 use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
 use crate::time::Time;
@@ -26,7 +25,10 @@ impl SessionMachine {
             self.stale.is_none() || self.identity.is_none(),
             "no session is opened before the one that was given up is gone"
         );
-        let presented = self.stale.as_ref().or(self.identity.as_ref());
+        let known = self.stale.as_ref().or(self.identity.as_ref());
+        let presented = known.filter(|_| !self.is_anonymous);
+        // A stale session can only be closed where writes are accepted.
+        let is_closing_stale = self.stale.is_some() && !self.is_anonymous;
         let no_password = Bytes::from_static(&[0; 16]);
         let request = ConnectRequest {
             protocol_version: 0,
@@ -36,7 +38,7 @@ impl SessionMachine {
             timeout_ms: timeout_ms(self.config.session_timeout),
             session_id: presented.map_or(SessionId::NONE, |identity| identity.id),
             password: presented.map_or(no_password, |identity| identity.password.clone()),
-            read_only: Some(false),
+            read_only: Some(self.accepts_read_only() && !is_closing_stale),
         };
         let before = self.out.len();
         encode_frame(&mut self.out, usize::MAX, |out| request.encode(out))
@@ -49,18 +51,40 @@ impl SessionMachine {
         debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
         let id = response.session_id;
-        if let Some(stale) = &self.stale {
+        if let Some(stale) = &self.stale
+            && !self.is_anonymous
+        {
             // The session that was given up is still alive. Close it, so that its ephemeral znodes
             // do not block other sessions until it expires.
             if granted.is_some() && stale.id == id {
-                self.phase = Phase::ClosingStale;
-                self.send_close();
+                self.begin_sasl();
             } else {
                 self.stale_is_gone();
             }
             return;
         }
         let requested = self.session_id();
+        if let Some(ms) = granted {
+            if response.read_only == Some(true) {
+                // A server that resumes the session although it is read-only does not know whether
+                // it still exists.
+                return if self.accepts_read_only() {
+                    self.adopt_read_only(Duration::from_millis(ms));
+                } else {
+                    self.drop_connection(DisconnectCause::SessionRefused);
+                };
+            }
+            if self.is_anonymous && self.stale.is_some() {
+                // The session that was given up must be closed first. The one that was opened now
+                // owns nothing, and expires.
+                return self.drop_connection(DisconnectCause::ReadWriteServer);
+            }
+            if self.is_anonymous {
+                return self.close_stray(id, response.password);
+            }
+        } else if self.is_anonymous {
+            return self.drop_connection(DisconnectCause::SessionRefused);
+        }
         match (requested, granted) {
             (None, None) => self.drop_connection(DisconnectCause::SessionRefused),
             (Some(_), None) => {
@@ -89,6 +113,7 @@ impl SessionMachine {
             "only the requested session is resumed"
         );
         let is_new = self.identity.is_none();
+        self.is_new_session = is_new;
         self.granted_timeout = granted;
         if is_new {
             self.created_timeout = granted;
@@ -109,7 +134,17 @@ impl SessionMachine {
         self.warn_of_missing_lease();
         self.connection += 1;
         self.arm_heartbeat();
-        self.authenticate();
+        self.begin_sasl();
+    }
+
+    /// Starts to use a connection whose server accepts this client.
+    pub(super) fn begin_use(&mut self) {
+        if self.stale.is_some() && self.read_only.is_none() {
+            self.phase = Phase::ClosingStale;
+            self.send_close();
+        } else {
+            self.authenticate();
+        }
     }
 
     /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So the
@@ -173,9 +208,16 @@ impl SessionMachine {
     /// Starts to use the connection, after the session was adopted and the credentials accepted.
     pub(super) fn establish(&mut self) {
         self.phase = Phase::Established;
+        if self.read_only.is_some() {
+            self.timers.stop(Timer::Connect);
+            self.restore_watches();
+            self.arm_seek();
+            self.send_waiting();
+            return;
+        }
         let session = self.session_id().expect("the session was adopted before");
         let connection = self.connection;
-        let resumed = self.restore_zxid.is_some();
+        let resumed = self.restore_zxid.is_some() && !self.is_new_session;
         // While locks rely on a lease or session that can still be saved, the attempt keeps its
         // time limit until the server acknowledges a request. The server might complete handshakes
         // only.
@@ -197,26 +239,6 @@ impl SessionMachine {
         }
         self.arm_renewal();
         self.send_waiting();
-    }
-
-    /// Asks the server to restore all watches, and to fire those whose znodes have changed since
-    /// the connection was lost.
-    fn restore_watches(&mut self) {
-        let Some(relative_zxid) = self.restore_zxid else {
-            self.ready_at = Some(self.now);
-            return;
-        };
-        let batches = self.watches.batches(relative_zxid);
-        self.batches_missing = batches.len();
-        for batch in batches {
-            let request = Request::SetWatches(batch);
-            let purpose = Some(Purpose::SetWatches);
-            self.send_internal(xid::SET_WATCHES, &request, purpose);
-        }
-        if self.batches_missing == 0 {
-            self.restore_zxid = None;
-            self.ready_at = Some(self.now);
-        }
     }
 }
 

@@ -4,20 +4,20 @@ use bytes::{Bytes, BytesMut};
 use bytestring::ByteString;
 use jute_codec::{
     ConnectResponse, ErrorCode, Frame, MultiResult, OpCode, Reader, Record, ReplyHeader, Response,
-    WatcherEvent, xid,
+    xid,
 };
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::cause::DisconnectCause;
-use crate::machine::event::Event;
-use crate::machine::inflight::{Pending, Purpose};
+use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
+use crate::machine::sample::{Fate, Sample};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::status::{Change, EndCause, SessionState};
-use crate::machine::watch::WatchKind;
+use crate::target::Target;
 use crate::time::Time;
-use crate::types::WatchedEvent;
+use crate::types::Zxid;
 
 /// Maximum length of the reply to a handshake. A longer reply comes from another kind of server, so
 /// there is no point in waiting for the rest of it.
@@ -95,9 +95,24 @@ impl SessionMachine {
         let mut body = Reader::new(payload);
         let header = ReplyHeader::decode(&mut body)
             .map_err(|error| DisconnectCause::Record { record: "ReplyHeader", error })?;
+        let is_sasl_required = header.err == ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+        let handled = self.handle_reply_body(header, body, length, oversized);
+        if is_sasl_required && handled.is_ok() {
+            self.handle_sasl_required();
+        }
+        handled
+    }
+
+    fn handle_reply_body(
+        &mut self,
+        header: ReplyHeader,
+        mut body: Reader,
+        length: usize,
+        oversized: Option<usize>,
+    ) -> Result<(), DisconnectCause> {
         match header.xid {
             xid::NOTIFICATION => match oversized {
-                None => self.handle_event(&mut body),
+                None => self.handle_event(header.zxid, &mut body),
                 // Skipping an event would lose it unnoticed.
                 Some(length) => Err(DisconnectCause::TooLong(length)),
             },
@@ -111,17 +126,28 @@ impl SessionMachine {
                 self.handle_auth(header.err);
                 Ok(())
             }
+            // This reply may overtake those to earlier requests.
+            xid if header.err == ErrorCode::UNIMPLEMENTED && header.zxid == Zxid::NONE => {
+                Err(self.handle_unknown_operation(xid))
+            }
             xid => {
                 let pending =
                     self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
+                self.support.replied(xid);
                 self.heartbeat.request_completed(self.now);
-                self.acknowledge(pending.sent);
+                // SASL messages do not renew the session at the server.
+                if !matches!(pending.purpose, Purpose::Sasl) {
+                    self.acknowledge(pending.sent);
+                }
                 // Events carry -1, or the zxid of a change whose effects we may not have seen.
                 // Pings and auth replies carry other values. Only replies to requests count.
                 if xid > 0 {
                     self.last_zxid = self.last_zxid.max(header.zxid);
                 }
-                self.handle_completed(pending, header.err, body, oversized)
+                let handled = self.handle_completed(pending, header.err, body, oversized);
+                self.finish_leaving();
+                self.finish_hand_over();
+                handled
             }
         }
     }
@@ -134,6 +160,15 @@ impl SessionMachine {
         body: Reader,
         oversized: Option<usize>,
     ) -> Result<(), DisconnectCause> {
+        if let Purpose::Close
+        | Purpose::RemoveWatches
+        | Purpose::RenewWatches
+        | Purpose::Sasl
+        | Purpose::SetWatches = pending.purpose
+        {
+            let fate = if code.is_ok() { Fate::Completed } else { Fate::Refused };
+            self.measure(&pending, fate);
+        }
         match pending.purpose {
             Purpose::Close => {
                 if self.phase == Phase::ClosingStale {
@@ -151,38 +186,92 @@ impl SessionMachine {
                 }
                 return Ok(());
             }
-            // Without its watches the connection is useless: a waiter would never be woken.
-            Purpose::SetWatches => return Err(DisconnectCause::SetWatches(code)),
+            Purpose::SetWatches => {
+                self.handle_refused_watches(pending.op, code);
+                // Without its watches the connection is useless: a waiter would never be woken.
+                return Err(DisconnectCause::SetWatches(code));
+            }
+            Purpose::RenewWatches if code.is_ok() => return Ok(()),
+            Purpose::RenewWatches => return Err(DisconnectCause::SetWatches(code)),
+            // The server may have removed the watch for another reason, so a refusal is harmless.
+            Purpose::RemoveWatches => return Ok(()),
+            Purpose::Sasl => return self.handle_sasl_reply(code, body, oversized),
             Purpose::Operation { .. } | Purpose::Renewal | Purpose::SharedList(_) => {}
         }
-        let result = result(pending.op, code, body, oversized);
+        let mut result = result(pending.op, code, body, oversized);
+        result = result.map_err(|error| error.about(pending.target()));
+        if self.read_only.is_some() && matches!(result, Err(OpError::SessionExpired { .. })) {
+            // It is the session of the read-only server that has ended, not that of the client.
+            result = Err(OpError::connection_loss(Outcome::NotApplied).about(pending.target()));
+        }
+        self.measure(&pending, Fate::of(&result));
         let is_over = is_session_over(code, &result);
+        let mut refused_watch = Ok(());
         match pending.purpose {
             Purpose::Renewal => self.handle_renewal_reply(result.is_ok(), pending.sent),
             Purpose::SharedList(path) => self.settle_list(&path, &result),
-            Purpose::Operation { token, index, watch } => {
+            Purpose::Operation { token, index, subject, watch } => {
                 // Register the watch before the reply is reported, because the next frame may be
                 // its event.
-                if let Some(kind) = watch_set(pending.op, code)
-                    && let Some((id, path)) = watch
-                    && self.open.contains_key(&token)
-                {
-                    self.watches.insert(id, &path, kind);
+                let path = subject.path();
+                if let Some(RequestedWatch::Check(kind) | RequestedWatch::Removal(kind)) = watch {
+                    result = self.watches_found(pending.op, kind, path, result);
+                }
+                if let Some(watch) = watch {
+                    let is_wanted = self.open.contains_key(&token);
+                    refused_watch = self.set_watch(watch, pending.op, code, path, is_wanted);
                 }
                 if result.is_ok() && is_write(pending.op) {
                     self.handle_committed_write(pending.sent);
                 } else if result.is_ok() && pending.op == OpCode::SYNC {
                     self.lease.synced(pending.sent, self.now);
                 }
+                self.note_refused(
+                    token,
+                    result.as_ref().ok().and_then(|done| subject.refused(done)),
+                );
                 self.settle(token, index, result);
             }
-            Purpose::Close | Purpose::SetWatches => unreachable!("handled above"),
+            Purpose::Close
+            | Purpose::RemoveWatches
+            | Purpose::RenewWatches
+            | Purpose::Sasl
+            | Purpose::SetWatches => unreachable!("handled above"),
         }
+        refused_watch?;
         if is_over {
             self.drop_connection(DisconnectCause::SessionMoved);
         }
         self.send_waiting();
         Ok(())
+    }
+
+    /// Handles the reply to an operation that the server does not know. The server closes the
+    /// connection after it. Returns why the connection ends.
+    fn handle_unknown_operation(&mut self, xid: i32) -> DisconnectCause {
+        let Some(pending) = self.inflight.take(xid) else { return DisconnectCause::Xid(xid) };
+        self.support.refused(pending.op, self.now);
+        self.measure(&pending, Fate::Refused);
+        let unsupported = OpError::Unsupported { target: pending.target() };
+        let code = ErrorCode::UNIMPLEMENTED;
+        match pending.purpose {
+            Purpose::Operation { token, index, subject, watch } => {
+                if let Some(watch) = watch {
+                    // The connection ends in any case.
+                    let _ = self.set_watch(watch, pending.op, code, subject.path(), false);
+                }
+                self.settle(token, index, Err(unsupported));
+            }
+            Purpose::SetWatches => {
+                self.handle_refused_watches(pending.op, code);
+                return DisconnectCause::SetWatches(code);
+            }
+            Purpose::RenewWatches => return DisconnectCause::SetWatches(code),
+            Purpose::SharedList(path) => self.settle_list(&path, &Err(unsupported)),
+            // The machine repeats these on the next connection if they are still needed.
+            Purpose::Close | Purpose::RemoveWatches | Purpose::Renewal | Purpose::Sasl => {}
+        }
+        DisconnectCause::UnknownOperation(pending.op)
     }
 
     /// Settles all operations that share the list in flight. Cloning the result is cheap, because
@@ -193,14 +282,10 @@ impl SessionMachine {
         }
     }
 
-    fn handle_event(&mut self, body: &mut Reader) -> Result<(), DisconnectCause> {
-        let event = WatcherEvent::decode(body)
-            .map_err(|error| DisconnectCause::Record { record: "WatcherEvent", error })?;
-        for id in self.watches.fire(event.kind, &event.path) {
-            let event = WatchedEvent { kind: event.kind, path: event.path.clone() };
-            self.events.push_back(Event::Watch { id, event });
-        }
-        Ok(())
+    /// Records how a request of the queue ended.
+    pub(super) fn measure(&mut self, pending: &Pending, fate: Fate) {
+        let latency = self.now.saturating_since(pending.sent);
+        self.samples.add(Sample { op: pending.op, fate, latency });
     }
 
     fn handle_auth(&mut self, code: ErrorCode) {
@@ -221,7 +306,7 @@ impl SessionMachine {
 /// another one does.
 fn is_session_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
     code == ErrorCode::SESSION_MOVED
-        || matches!(result, Err(OpError::SessionExpired(_) | OpError::ConnectionLoss(_)))
+        || matches!(result, Err(OpError::SessionExpired { .. } | OpError::ConnectionLoss { .. }))
 }
 
 /// Returns true for operations that succeed only after a quorum has committed them.
@@ -239,17 +324,7 @@ fn is_write(op: OpCode) -> bool {
     )
 }
 
-/// Returns the kind of watch that a request has set at the server, given that it asked for one.
-fn watch_set(op: OpCode, code: ErrorCode) -> Option<WatchKind> {
-    match (op, code) {
-        (OpCode::EXISTS | OpCode::GET_DATA, ErrorCode::OK) => Some(WatchKind::Data),
-        (OpCode::EXISTS, ErrorCode::NO_NODE) => Some(WatchKind::Exist),
-        (OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2, ErrorCode::OK) => Some(WatchKind::Child),
-        _ => None,
-    }
-}
-
-/// Translates a reply into the result of an operation.
+/// Translates a reply into the result of an operation. The caller names the operation in errors.
 fn result(
     op: OpCode,
     code: ErrorCode,
@@ -260,24 +335,27 @@ fn result(
         ErrorCode::OK => match oversized {
             None => match Response::decode(op, &mut body) {
                 Ok(Response::Multi(results)) if results.contains(&EXPIRED) => {
-                    Err(OpError::SessionExpired(Outcome::NotApplied))
+                    Err(OpError::session_expired(Outcome::NotApplied))
                 }
                 // Such results exist only if the leader turned the whole multi into an error
                 // transaction, so no part of it was applied. A header with this code proves less.
                 Ok(Response::Multi(results)) if results.contains(&MOVED) => {
-                    Err(OpError::ConnectionLoss(Outcome::NotApplied))
+                    Err(OpError::connection_loss(Outcome::NotApplied))
                 }
-                decoded => decoded.map_err(OpError::Undecodable),
+                decoded => decoded.map_err(|error| OpError::Undecodable {
+                    error: Box::new(error),
+                    target: Target::UNKNOWN,
+                }),
             },
-            Some(length) => Err(OpError::ResponseTooLarge(length)),
+            Some(length) => Err(OpError::ResponseTooLarge { length, target: Target::UNKNOWN }),
         },
-        ErrorCode::SESSION_EXPIRED => Err(OpError::SessionExpired(Outcome::NotApplied)),
+        ErrorCode::SESSION_EXPIRED => Err(OpError::session_expired(Outcome::NotApplied)),
         // The request went through a server that the session has left, but may have been applied.
-        ErrorCode::SESSION_MOVED => Err(OpError::ConnectionLoss(Outcome::Unknown)),
+        ErrorCode::SESSION_MOVED => Err(OpError::connection_loss(Outcome::Unknown)),
         ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH => {
             Err(OpError::AuthFailed)
         }
-        ErrorCode::UNIMPLEMENTED => Err(OpError::Unsupported),
-        code => Err(OpError::Server(code)),
+        ErrorCode::UNIMPLEMENTED => Err(OpError::Unsupported { target: Target::UNKNOWN }),
+        code => Err(OpError::server(code)),
     }
 }

@@ -60,7 +60,8 @@ impl SessionMachine {
             self.judge_connection();
         }
         // The reply to closing a stale session says nothing about the next one.
-        if self.identity.is_none() {
+        // A read-only server does not know whether the session is alive.
+        if self.identity.is_none() || self.read_only.is_some() {
             return;
         }
         self.lease.acknowledged(sent, self.now);
@@ -82,6 +83,9 @@ impl SessionMachine {
     /// `ClientCnxn`, leave the last third for another server. The result is shorter while a lock
     /// relies on the lease, so that another connection can still renew the lease in time.
     fn read_timeout(&self) -> Duration {
+        if self.read_only.is_some() {
+            return self.connection_timeout() * 2 / 3;
+        }
         let usual = self.timeout * 2 / 3;
         // A lease kept by pings exists in all sessions. Writes keep a lease only where it is
         // needed.
@@ -104,9 +108,13 @@ impl SessionMachine {
     /// not count reads as a sign of life, and a long queue of requests must not delay the proof
     /// that the session is alive.
     pub(super) fn ping(&mut self) {
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
+        // A server that requires SASL refuses even pings until the exchange is complete.
+        if matches!(self.phase, Phase::Sasl(_)) {
+            return;
+        }
         self.send_internal(xid::PING, &Request::Ping, None);
         self.heartbeat.ping_sent(self.now, self.inflight.len());
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
     }
 
     /// Returns the maximum time between two acknowledgements if the server replies promptly.
@@ -122,6 +130,9 @@ impl SessionMachine {
 
     /// Returns a third of the session timeout, or the interval that the lease needs.
     fn ping_interval(&self) -> Duration {
+        if self.read_only.is_some() {
+            return self.connection_timeout() / 3;
+        }
         self.lease.ping_interval().unwrap_or(self.timeout / 3)
     }
 
@@ -129,7 +140,7 @@ impl SessionMachine {
     /// nothing unless the handshake is complete, because until then another timer limits the
     /// handshake.
     pub(super) fn rearm_read(&mut self) {
-        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_) | Phase::Sasl(_)) {
             return;
         }
         // Before a lock needed the lease, a longer limit applied and pings were further apart. So

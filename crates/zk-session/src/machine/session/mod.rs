@@ -3,19 +3,27 @@
 //! Each file next to this one implements one concern of [`SessionMachine`]:
 //!
 //! - `connection`: attempts to connect, and the end of a connection;
-//! - `handshake`: creating or resuming a session, authentication, restoring watches;
+//! - `handshake`: creating or resuming a session, authentication;
+//! - `sasl`: authentication with SASL;
 //! - `flights`: submitting flights, their results and their deadlines;
 //! - `outbound` and `inbound`: encoding requests, decoding replies and events;
 //! - `liveness`: pings, acknowledgements and the read timeout;
-//! - `renewal`: the guard deadline, and the writes that renew the lease.
+//! - `read_only`: connections to read-only servers;
+//! - `hand_over`: leaving the session to another client;
+//! - `renewal`: the guard deadline, and the writes that renew the lease;
+//! - `watching`: setting, restoring and removing watches, and their events.
 
 mod connection;
 mod flights;
+mod hand_over;
 mod handshake;
 mod inbound;
 mod liveness;
 mod outbound;
+mod read_only;
 mod renewal;
+mod sasl;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -24,16 +32,20 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::FrameDecoder;
 
+use self::read_only::ReadOnly;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
 use super::event::Event;
-use super::flight::{Flight, OpenFlight, OwnerId, Token};
+use super::flight::{Flight, OpenFlight, Token};
 use super::heartbeat::Heartbeat;
 use super::hosts::{Attempt, Hosts};
 use super::inflight::Inflight;
 use super::lease::LeaseClock;
+use super::persistent::PersistentWatches;
+use super::sample::{Sample, Samples};
 use super::shared_list::SharedLists;
-use super::status::{Change, ConnectionStage, EndCause, SessionState, Status};
+use super::status::{Change, ConnectionStage, EndCause, SessionState, SessionTerms, Status};
+use super::support::Support;
 use super::timer::{Timer, Timers};
 use super::watch::WatchRegistry;
 use crate::error::{OpError, Outcome};
@@ -49,6 +61,8 @@ pub(super) enum Phase {
     Connecting,
     /// The ConnectRequest was sent at this time.
     Handshaking(Time),
+    /// The client authenticates with SASL, and has sent this many messages.
+    Sasl(u32),
     /// The connection is used to close an earlier session, which had been given up.
     ClosingStale,
     /// This many auth packets have no reply yet.
@@ -126,6 +140,7 @@ pub struct SessionMachine {
     pub(super) outstanding: usize,
 
     watches: WatchRegistry,
+    persistent: PersistentWatches,
     /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
     /// until a server has acknowledged every batch, even if further connections are lost before
     /// that.
@@ -133,9 +148,23 @@ pub struct SessionMachine {
     /// Number of batches of watches that were sent and have no reply yet.
     batches_missing: usize,
 
+    samples: Samples,
     heartbeat: Heartbeat,
+    support: Support,
     is_closing: bool,
+    /// The machine stops without ending its session.
+    is_handing_over: bool,
     is_relied_on: bool,
+    /// A server has accepted the SASL credentials.
+    is_sasl_proven: bool,
+    /// The connection is one to a read-only server.
+    read_only: Option<ReadOnly>,
+    /// Why the connection is to be left, once no reply is missing.
+    leaving: Option<DisconnectCause>,
+    /// The next handshake presents no session, although there is one.
+    is_anonymous: bool,
+    /// The session was opened on the current connection.
+    is_new_session: bool,
 }
 
 impl SessionMachine {
@@ -143,7 +172,7 @@ impl SessionMachine {
     pub fn new(config: SessionConfig, now: Time) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
-        Self {
+        let mut machine = Self {
             phase: Phase::Idle,
             hosts: Hosts::new(config.hosts.clone(), config.seed),
             timers,
@@ -178,14 +207,27 @@ impl SessionMachine {
             deadlines: BTreeSet::new(),
             outstanding: 0,
             watches: WatchRegistry::default(),
+            persistent: PersistentWatches::default(),
             restore_zxid: None,
             batches_missing: 0,
+            samples: Samples::default(),
             heartbeat: Heartbeat::new(now),
+            support: Support::default(),
             is_closing: false,
+            is_handing_over: false,
             is_relied_on: false,
+            is_sasl_proven: false,
+            read_only: None,
+            leaving: None,
+            is_anonymous: false,
+            is_new_session: false,
             config,
             now,
+        };
+        if let Some(ticket) = machine.config.resume.take() {
+            machine.adopt_ticket(ticket);
         }
+        machine
     }
 
     /// Returns a snapshot of the session.
@@ -193,10 +235,12 @@ impl SessionMachine {
         let state = match self.phase {
             Phase::Stopped(state) => state,
             _ if self.is_closing => SessionState::Closed,
+            Phase::Established if self.read_only.is_some() => SessionState::ConnectedReadOnly,
             Phase::Established => SessionState::Connected,
             Phase::Idle
             | Phase::Connecting
             | Phase::Handshaking(_)
+            | Phase::Sasl(_)
             | Phase::ClosingStale
             | Phase::Authenticating(_) => {
                 if self.identity.is_some() {
@@ -226,15 +270,36 @@ impl SessionMachine {
             Phase::Idle | Phase::Stopped(_) => ConnectionStage::Idle,
             Phase::Connecting => ConnectionStage::Connecting,
             Phase::Handshaking(_) => ConnectionStage::Handshaking,
-            Phase::ClosingStale | Phase::Authenticating(_) | Phase::Established => {
-                ConnectionStage::Ready
-            }
+            Phase::Sasl(_)
+            | Phase::ClosingStale
+            | Phase::Authenticating(_)
+            | Phase::Established => ConnectionStage::Ready,
         }
+    }
+
+    /// Returns the number of operations that wait or are in flight, and count against the limit.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Returns what the server has granted on the current connection, next to what was requested.
+    pub(crate) fn terms(&self) -> SessionTerms {
+        SessionTerms {
+            requested: self.config.session_timeout,
+            granted: self.granted_timeout,
+            lease: self.config.lease,
+            can_be_leased: self.lease.is_possible(),
+        }
+    }
+
+    /// Moves what was measured since the last call into an empty buffer.
+    pub(crate) fn take_samples(&mut self, buffer: &mut Vec<Sample>) {
+        self.samples.swap(buffer);
     }
 
     /// Returns the number of registered watches.
     pub fn watch_count(&self) -> usize {
-        self.watches.len()
+        self.watches.len() + self.persistent.len()
     }
 
     /// Appends the bytes to send, if any. The driver reports them with
@@ -254,6 +319,12 @@ impl SessionMachine {
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Returns the events that [`poll_event`](Self::poll_event) will take.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter()
     }
 
     /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout), which then moves
@@ -278,6 +349,7 @@ impl SessionMachine {
                 Timer::Ping => self.ping(),
                 Timer::Renew => self.renew(),
                 Timer::Reconnect => self.connect(),
+                Timer::Seek => self.seek(),
             }
         }
         while let Some((at, token)) = self.deadlines.first().copied() {
@@ -303,21 +375,19 @@ impl SessionMachine {
         // Report this before anything is refused or sent: guards must be lost before their znodes
         // are deleted.
         self.emit(Change::Closing);
-        self.refuse_waiting(&OpError::Closed(Outcome::NotApplied));
-        self.refuse_parked(&OpError::Closed(Outcome::NotApplied));
+        self.refuse_waiting(&OpError::closed(Outcome::NotApplied));
+        self.refuse_parked(&OpError::closed(Outcome::NotApplied));
         if self.identity.is_none() && self.stale.is_none() {
             self.stop(SessionState::Closed);
             return;
         }
         self.timers.set(Timer::Close, now + self.timeout);
-        if self.phase == Phase::Established {
+        if self.read_only.is_some() {
+            // Only a server with a quorum can close the session.
+            self.drop_connection(DisconnectCause::Stopped);
+        } else if self.phase == Phase::Established {
             self.send_close();
         }
-    }
-
-    /// Removes all watches of an owner.
-    pub fn remove_owner(&mut self, owner: OwnerId) {
-        self.watches.remove_owner(owner);
     }
 
     fn advance(&mut self, now: Time) {
@@ -341,13 +411,14 @@ impl SessionMachine {
         self.lease = LeaseClock::new(self.config.lease);
         self.guarded_until = None;
         self.watches.clear();
+        self.persistent.clear();
         self.restore_zxid = None;
         // The next session may be opened on any server, even on one that lags behind.
         self.last_zxid = Zxid(0);
         self.acknowledged = None;
         // Waiting flights were submitted when this session was open. They must not be sent in the
         // next one: their senders may rely on ephemeral znodes that no longer exist.
-        self.refuse_waiting(&OpError::SessionExpired(Outcome::NotApplied));
+        self.refuse_waiting(&OpError::session_expired(Outcome::NotApplied));
         self.emit(Change::Ended { session: identity.id, cause });
         if cause == EndCause::GaveUp {
             // No server has confirmed the end, so the session may still be alive.
@@ -366,6 +437,7 @@ impl SessionMachine {
         if matches!(self.phase, Phase::Stopped(_)) {
             return;
         }
+        let is_handing_over = std::mem::take(&mut self.is_handing_over);
         self.end_connection(Some(if state == SessionState::AuthFailed {
             DisconnectCause::CredentialsRefused
         } else {
@@ -374,8 +446,14 @@ impl SessionMachine {
         self.phase = Phase::Stopped(state);
         self.timers = Timers::default();
         self.refuse_waiting(&state.refusal());
-        if let Some(identity) = self.identity.take() {
+        let identity = self.identity.take();
+        if is_handing_over {
+            let ticket = identity.as_ref().map(|identity| self.ticket(identity));
+            self.events.push_back(Event::HandedOver(ticket));
+        }
+        if let Some(identity) = identity {
             self.watches.clear();
+            self.persistent.clear();
             self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
         }
     }
@@ -389,7 +467,7 @@ impl fmt::Debug for SessionMachine {
             .field("status", &self.status())
             .field("waiting", &self.waiting.len())
             .field("inflight", &self.inflight.len())
-            .field("watches", &self.watches.len())
+            .field("watches", &self.watch_count())
             .finish_non_exhaustive()
     }
 }

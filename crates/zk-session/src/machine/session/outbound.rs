@@ -7,10 +7,11 @@ use jute_codec::{ReadRequest, Record, Request, RequestHeader, encode_frame};
 
 use super::{Phase, SessionMachine};
 use crate::error::OpError;
-use crate::machine::flight::{Flight, Token, WatchId};
-use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose};
+use crate::machine::flight::{Flight, Operation, Token};
+use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose, RequestedWatch};
 use crate::machine::reply_size::EXPECTED_MAX;
 use crate::machine::shared_list::Subscriber;
+use crate::machine::subject::Subject;
 use crate::time::Time;
 
 /// Limit on the bytes that the transport has not accepted yet; above it, requests wait.
@@ -31,7 +32,9 @@ impl SessionMachine {
             // queue.
             if let Some((path, subscribers)) = self.lists.next() {
                 self.send_list(path, subscribers);
-            } else if let Some((_, (token, flight))) = self.waiting.pop_first() {
+            } else if let Some(place) = self.next_waiting()
+                && let Some((token, flight)) = self.waiting.remove(&place)
+            {
                 self.send_flight(token, flight);
             } else {
                 return;
@@ -43,9 +46,44 @@ impl SessionMachine {
     pub(super) fn may_send(&self) -> bool {
         self.phase == Phase::Established
             && !self.is_closing
+            && !self.support.is_probing()
+            && self.leaving.is_none()
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
             && self.inflight.expected_bytes() < EXPECTED_MAX
+    }
+
+    /// Returns true if the flight must wait until certain requests in flight are complete.
+    fn must_wait(&self, flight: &Flight) -> bool {
+        self.must_wait_to_be_alone(flight) || self.must_wait_to_remove(flight)
+    }
+
+    /// Returns the place of the next flight that may be sent.
+    fn next_waiting(&self) -> Option<u64> {
+        // Recipes rely on their session, which a read-only server does not know.
+        let is_next = |token| self.read_only.is_none() || self.is_counted(token);
+        let mut waiting = self.waiting.iter();
+        let (place, (_, flight)) = waiting.find(|(_, (token, _))| is_next(*token))?;
+        (!self.must_wait(flight)).then_some(*place)
+    }
+
+    /// Returns true if the flight was submitted by a caller, and not by a lane.
+    fn is_counted(&self, token: Token) -> bool {
+        self.open.get(&token).is_some_and(|open| open.places > 0)
+    }
+
+    /// Returns true if the flight may be sent now, provided that no other one is waiting.
+    pub(super) fn may_send_flight(&self, token: Token, flight: &Flight) -> bool {
+        self.may_send()
+            && !self.must_wait(flight)
+            && (self.read_only.is_none() || self.is_counted(token))
+    }
+
+    /// Returns true if the flight has an operation that must be sent alone, and other requests are
+    /// in flight.
+    fn must_wait_to_be_alone(&self, flight: &Flight) -> bool {
+        let is_newer = |it: &Operation| self.support.must_be_alone(it.request.op());
+        self.inflight.len() > 0 && flight.operations.iter().any(is_newer)
     }
 
     /// Sends one request for a list on behalf of all parked operations.
@@ -73,12 +111,20 @@ impl SessionMachine {
     /// Encodes the operations of a flight, except for those that must wait for a shared list.
     pub(super) fn send_flight(&mut self, token: Token, flight: Flight) {
         let owner = self.open.get(&token).expect("a flight that is sent is open").owner;
+        let is_unknown = |it: &Operation| self.support.is_unknown(it.request.op(), self.now);
+        if let Some(unknown) = flight.operations.iter().find(|it| is_unknown(it)) {
+            let target = unknown.target();
+            self.complete_flight(token, &[], &OpError::Unsupported { target });
+            return;
+        }
         let start = self.out.len();
         let checkpoint = self.inflight.checkpoint();
         let mut requested = vec![];
         let mut parked = vec![];
         let count = flight.operations.len();
-        for (index, operation) in flight.operations.into_iter().enumerate() {
+        let mut added = vec![];
+        let mut removed = vec![];
+        for (index, mut operation) in flight.operations.into_iter().enumerate() {
             let shared = operation.shared_path().cloned();
             if let Some(path) = &shared {
                 // A list in flight was requested before this flight was sent, so it may be too old.
@@ -90,6 +136,17 @@ impl SessionMachine {
             }
             let xid = self.take_xid();
             let op = operation.request.op();
+            let watch = self.prepare_watch(&mut operation, owner);
+            if let Some(RequestedWatch::Persistent { sent, .. }) = watch
+                && let Request::AddWatch(add) = &operation.request
+            {
+                added.push((add.path.clone(), sent));
+            }
+            if let Some(RequestedWatch::Removal(kind)) = watch
+                && let Request::RemoveWatches(watches) = &operation.request
+            {
+                removed.push((watches.path.clone(), kind));
+            }
             let begin = self.out.len();
             let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
                 RequestHeader { xid, op }.encode(out);
@@ -99,21 +156,31 @@ impl SessionMachine {
                 // A flight is sent as a whole or not at all, so discard the part that was encoded.
                 self.out.truncate(start);
                 self.inflight.revert(checkpoint);
-                self.complete_flight(token, &OpError::RequestTooLarge { length, limit });
+                let target = operation.target();
+                for (path, _) in added {
+                    self.persistent.end(&path, None);
+                }
+                let error = OpError::RequestTooLarge { length, limit, target };
+                self.complete_flight(token, &[], &error);
                 return;
             }
-            let number = operation.watch.zip(operation.watched_path());
-            let watch = number.map(|(number, path)| (WatchId { owner, number }, path));
             let purpose = match shared {
                 Some(path) => Purpose::SharedList(path),
-                None => Purpose::Operation { token, index, watch },
+                None => Purpose::Operation { token, index, subject: Subject::of(operation), watch },
             };
             let end = self.inflight.produce(self.out.len() - begin);
             self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
+            self.support.sent(xid, op);
         }
         // Mark the flight as sent only now: until here it could still fail as a whole.
         if parked.len() < count {
             self.mark_sent(token);
+        }
+        for (path, sent) in added {
+            self.renew_child_watches(&path, sent);
+        }
+        for (path, kind) in removed {
+            self.renew_remaining_watches(&path, kind);
         }
         for (path, subscriber) in requested {
             self.lists.request(path, subscriber);

@@ -104,6 +104,7 @@ impl SessionMachine {
     /// alone need a long time, while a resume and a committed write establish a lease at once.
     pub(super) fn give_up_without_lease(&mut self) {
         if self.is_relied_on
+            && self.read_only.is_none()
             && self.lease.is_beyond_repair(self.now)
             && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
         {
@@ -115,6 +116,7 @@ impl SessionMachine {
     fn may_renew(&self) -> bool {
         self.lease_needed_since.is_some()
             && self.phase == Phase::Established
+            && self.read_only.is_none()
             && !self.is_closing
             && !self.is_renewing
     }

@@ -9,12 +9,13 @@ use jute_codec::{
     WatcherEvent, Zxid, encode_frame, xid,
 };
 
-use crate::error::OpError;
+use crate::error::{OpError, Outcome};
 use crate::host::Host;
 use crate::machine::{
     Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
     WatchNumber,
 };
+use crate::target::Target;
 use crate::time::Time;
 
 /// Owner of all watches.
@@ -31,11 +32,14 @@ pub(super) fn config() -> SessionConfig {
         session_timeout: TIMEOUT,
         connect_timeout: Duration::from_secs(3),
         give_up: TIMEOUT * 2,
+        sasl: false,
         auth: vec![],
         request_limit: 4096,
         response_limit: 4096,
         outstanding_limit: 100,
         renew: true,
+        read_only: false,
+        resume: None,
         lease: None,
     }
 }
@@ -268,9 +272,23 @@ impl Pair {
         Some(self.events.remove(at))
     }
 
-    /// Takes the reply to a flight.
+    /// Takes the reply to a flight. Its errors name their operation and its path, and are returned
+    /// without them.
     #[track_caller]
     pub(super) fn answer(&mut self, token: Token) -> Reply {
+        let mut reply = self.named_answer(token);
+        for error in reply.results.iter_mut().filter_map(|result| result.as_mut().err()) {
+            if let Some(target) = error.target() {
+                assert!(target.operation.is_some() && target.path.starts_with('/'), "{error:?}");
+                *error = error.clone().about(Target::UNKNOWN);
+            }
+        }
+        reply
+    }
+
+    /// Takes the reply to a flight.
+    #[track_caller]
+    pub(super) fn named_answer(&mut self, token: Token) -> Reply {
         match self.take(|event| matches!(event, Event::Reply { token: t, .. } if *t == token)) {
             Some(Event::Reply { reply, .. }) => reply,
             _ => panic!("no reply among {:?}", self.events),
@@ -292,6 +310,10 @@ impl Pair {
         self.events.retain(|event| !matches!(event, Event::Change(_)));
         changes
     }
+}
+
+pub(super) fn timed_out(outcome: Outcome) -> OpError {
+    OpError::TimedOut { outcome, target: Target::UNKNOWN }
 }
 
 /// Encodes a reply to getData of this length.

@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
-    CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, NameList, ReadRequest,
-    Request, Response, SetDataRequest, Stat, Version, Zxid, encode_frame,
+    CheckRequest, DataReply, ErrorCode, EventType, MultiOp, MultiResult, NameList, OpCode,
+    ReadRequest, Request, Response, SetDataRequest, Stat, Version, Zxid, encode_frame,
 };
 use proptest::prelude::*;
 
-use super::peer::{OWNER, Pair, SESSION, config, data, get, sync, watch};
+use super::peer::{OWNER, Pair, SESSION, config, data, get, sync, timed_out, watch};
 use crate::error::{OpError, Outcome};
 use crate::machine::{
     Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
     WatchNumber,
 };
+use crate::target::Target;
 use crate::types::SessionId;
 
-const LOST: OpError = OpError::ConnectionLoss(Outcome::Unknown);
-const NOT_SENT: OpError = OpError::ConnectionLoss(Outcome::NotApplied);
+const LOST: OpError = OpError::connection_loss(Outcome::Unknown);
+const NOT_SENT: OpError = OpError::connection_loss(Outcome::NotApplied);
 
 #[test]
 fn flights_are_sent_in_the_order_of_calls_and_answered_as_units() {
@@ -38,8 +39,9 @@ fn flights_are_sent_in_the_order_of_calls_and_answered_as_units() {
     pair.reply(requests[0].0, Ok(data()));
     assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
     pair.reply(requests[1].0, Err(ErrorCode::NO_NODE));
-    let reply = pair.answer(first);
-    assert_eq!(reply.results, [Ok(data()), Err(OpError::Server(ErrorCode::NO_NODE))]);
+    let reply = pair.named_answer(first);
+    let refused = OpError::server(ErrorCode::NO_NODE).about(Target::new(OpCode::GET_DATA, "/b"));
+    assert_eq!(reply.results, [Ok(data()), Err(refused)]);
     assert_eq!((reply.session, reply.connection), (Some(SESSION), 1));
     pair.reply(requests[2].0, Ok(data()));
     assert_eq!(pair.answer(second).results, [Ok(data())]);
@@ -50,7 +52,7 @@ fn a_request_is_unknown_once_its_last_byte_has_left_and_not_applied_before() {
     let mut frame = BytesMut::new();
     encode_frame(&mut frame, 99, |out| {
         use jute_codec::Record as _;
-        jute_codec::RequestHeader { xid: 1, op: jute_codec::OpCode::SYNC }.encode(out);
+        jute_codec::RequestHeader { xid: 1, op: OpCode::SYNC }.encode(out);
         Request::Sync("/a".into()).encode(out);
     })
     .unwrap();
@@ -118,8 +120,8 @@ fn only_ordinary_replies_count_as_seen() {
     pair.event(Zxid(90), EventType::NODE_CREATED, "/a");
     pair.event(Zxid::NONE, EventType::NODE_CREATED, "/a");
     pair.reply_at(xids[1], Zxid(40), Err(ErrorCode::NO_NODE));
+    // The connection ends with this reply.
     pair.reply_at(xids[2], Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
-    pair.cut();
     assert_eq!(pair.connect(SESSION).last_zxid_seen, Zxid(50));
 }
 
@@ -143,7 +145,7 @@ fn a_flight_of_another_session_is_not_sent() {
     let session = Some(SessionId(SESSION.0 + 1));
     let flight = Flight { operations: vec![sync("/a")], session, deadline: None };
     let token = pair.submit_flight(flight);
-    assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+    assert_eq!(pair.error(token), OpError::session_expired(Outcome::NotApplied));
     pair.flush();
     assert!(pair.requests().is_empty());
 }
@@ -155,7 +157,7 @@ fn cancelled_and_recalled_requests_are_not_sent_if_they_were_not() {
     pair.session.cancel(pair.now, cancelled);
     pair.session.recall(pair.now, recalled);
     pair.drain();
-    assert_eq!(pair.error(recalled), OpError::Recalled);
+    assert_eq!(pair.error(recalled), OpError::Recalled { target: Target::UNKNOWN });
     pair.connect(SESSION);
     let requests = pair.requests();
     assert_eq!(requests.len(), 1);
@@ -174,7 +176,7 @@ fn a_deadline_ends_the_wait_and_not_the_connection() {
     let sent = pair.submit_flight(flight("/a"));
     pair.flush();
     pair.sleep(Duration::from_millis(100));
-    assert_eq!(pair.error(sent), OpError::TimedOut(Outcome::Unknown));
+    assert_eq!(pair.error(sent), timed_out(Outcome::Unknown));
     // Its reply still arrives and is matched, but nobody receives it.
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(Response::Sync("/a".into())));
@@ -185,7 +187,7 @@ fn a_deadline_ends_the_wait_and_not_the_connection() {
     let flight = Flight { operations: vec![sync("/b")], session: None, deadline };
     let waiting = pair.submit_flight(flight);
     pair.sleep(Duration::from_millis(1));
-    assert_eq!(pair.error(waiting), OpError::TimedOut(Outcome::NotApplied));
+    assert_eq!(pair.error(waiting), timed_out(Outcome::NotApplied));
     pair.connect(SESSION);
     assert!(pair.requests().is_empty());
 }
@@ -200,7 +202,7 @@ fn an_oversized_reply_fails_its_own_request_only() {
     let data = Some(Bytes::from(vec![0; 10_000]));
     let reply = DataReply { data, stat: Stat::default() };
     pair.reply_at(requests[0].0, Zxid(77), Ok(Response::GetData(reply)));
-    assert!(matches!(pair.error(big), OpError::ResponseTooLarge(length) if length > 10_000));
+    assert!(matches!(pair.error(big), OpError::ResponseTooLarge { length, .. } if length > 10_000));
     pair.reply(requests[1].0, Ok(super::peer::data()));
     assert_eq!(pair.answer(small).results, [Ok(super::peer::data())]);
     pair.cut();
@@ -232,7 +234,7 @@ fn too_many_requests_are_refused_and_counted_down_again() {
     let mut pair = Pair::new(config());
     let tokens: Vec<_> = (0..100).map(|_| pair.submit(vec![sync("/a")])).collect();
     let refused = pair.submit(vec![sync("/a")]);
-    assert_eq!(pair.error(refused), OpError::QueueFull(100));
+    assert_eq!(pair.error(refused), OpError::QueueFull { waiting: 100, target: Target::UNKNOWN });
     pair.session.cancel(pair.now, tokens[0]);
     pair.submit(vec![sync("/a")]);
     assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
@@ -250,7 +252,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
     pair.submit(vec![sync("/a")]);
     let refused = pair.submit(vec![sync("/a")]);
     uncounted(&mut pair, 1001);
-    assert_eq!(pair.error(refused), OpError::QueueFull(1));
+    assert_eq!(pair.error(refused), OpError::QueueFull { waiting: 1, target: Target::UNKNOWN });
     pair.connect(SESSION);
     let requests = pair.requests();
     assert_eq!(requests.len(), 5);
@@ -261,7 +263,7 @@ fn uncounted_flights_take_no_place_and_need_none() {
     // The only place is free again.
     pair.submit(vec![sync("/a")]);
     let refused = pair.submit(vec![sync("/a")]);
-    assert_eq!(pair.error(refused), OpError::QueueFull(1));
+    assert_eq!(pair.error(refused), OpError::QueueFull { waiting: 1, target: Target::UNKNOWN });
 }
 
 #[test]
@@ -272,7 +274,7 @@ fn a_broken_reply_fails_its_own_request_only() {
     let (xid, _) = pair.requests()[0].clone();
     // The reply to a sync is too short for data and metadata.
     pair.reply(xid, Ok(Response::Sync("/a".into())));
-    assert!(matches!(pair.error(token), OpError::Undecodable(_)));
+    assert!(matches!(pair.error(token), OpError::Undecodable { .. }));
     assert_eq!(pair.session.status().state, SessionState::Connected);
 }
 
@@ -419,7 +421,7 @@ fn a_refusal_because_the_session_has_expired_ends_the_connection_also_inside_a_m
         pair.flush();
         let (xid, _) = pair.requests()[0].clone();
         pair.reply(xid, answer);
-        assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+        assert_eq!(pair.error(token), OpError::session_expired(Outcome::NotApplied));
         // The next server shows whether the session is really over.
         assert_eq!(pair.session.status().state, SessionState::Suspended);
         pair.open();

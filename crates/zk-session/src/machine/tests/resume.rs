@@ -115,7 +115,7 @@ fn the_answer_that_a_session_is_gone_ends_everything_of_it() {
     pair.open();
     pair.handshake();
     pair.answer_expired();
-    assert_eq!(pair.error(waiting), OpError::SessionExpired(Outcome::NotApplied));
+    assert_eq!(pair.error(waiting), OpError::session_expired(Outcome::NotApplied));
     assert_eq!(pair.session.watch_count(), 0);
     let session = SESSION;
     assert_eq!(pair.changes(), [Change::Ended { session, cause: EndCause::Expired }]);
@@ -152,7 +152,7 @@ fn without_renewal_the_client_stops_at_expiry() {
     assert_eq!(pair.session.status().state, SessionState::Expired);
     assert_eq!(pair.session.poll_timeout(), None);
     let token = pair.submit(vec![sync("/a")]);
-    assert_eq!(pair.error(token), OpError::SessionExpired(Outcome::NotApplied));
+    assert_eq!(pair.error(token), OpError::session_expired(Outcome::NotApplied));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_close_is_sent_behind_what_was_asked_for_and_confirmed() {
     pair.drain();
     pair.flush();
     let late = pair.submit(vec![sync("/b")]);
-    assert_eq!(pair.error(late), OpError::Closed(Outcome::NotApplied));
+    assert_eq!(pair.error(late), OpError::closed(Outcome::NotApplied));
     let requests = pair.requests();
     assert!(matches!(&requests[..], [(_, Request::Sync(_)), (_, Request::CloseSession)]));
     pair.reply(requests[0].0, Ok(Response::Sync("/a".into())));

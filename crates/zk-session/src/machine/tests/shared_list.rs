@@ -8,12 +8,13 @@ use jute_codec::{
     CreateMode, CreateRequest, ErrorCode, EventType, NameList, Request, Response, Zxid,
 };
 
-use super::peer::{Pair, SESSION, config, sync, watch};
+use super::peer::{Pair, SESSION, config, sync, timed_out, watch};
 use crate::error::{OpError, Outcome};
 use crate::machine::{Event, Flight, Operation, Reply, SessionState, Token};
+use crate::target::Target;
 
-const LOST: OpError = OpError::ConnectionLoss(Outcome::Unknown);
-const NOT_SENT: OpError = OpError::ConnectionLoss(Outcome::NotApplied);
+const LOST: OpError = OpError::connection_loss(Outcome::Unknown);
+const NOT_SENT: OpError = OpError::connection_loss(Outcome::NotApplied);
 
 fn create(path: &str) -> Operation {
     Operation::new(Request::Create(CreateRequest {
@@ -151,7 +152,7 @@ fn one_flight_may_ask_twice_and_stands_on_its_own_results() {
     let (xid, _) = pair.request().unwrap();
     pair.reply(xid, Ok(names(&["c"])));
     let results = pair.answer(token).results;
-    assert_eq!(results, [Ok(names(&[])), created().map_err(OpError::Server), Ok(names(&["c"]))]);
+    assert_eq!(results, [Ok(names(&[])), created().map_err(OpError::server), Ok(names(&["c"]))]);
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn an_error_and_a_reply_that_is_too_long_are_shared_too() {
     let long: Vec<_> = (0..1000).map(|n| format!("name-{n}")).collect();
     let long = Response::GetChildren(long.iter().collect());
     for (answer, expected) in
-        [(Ok(long), "ResponseTooLarge"), (Err(ErrorCode::NO_NODE), "Server(NO_NODE)")]
+        [(Ok(long), "ResponseTooLarge"), (Err(ErrorCode::NO_NODE), "Server { code: NO_NODE")]
     {
         let is_expected = |error: OpError| format!("{error:?}").starts_with(expected);
         let mut pair = Pair::connected();
@@ -280,9 +281,12 @@ fn a_list_that_nobody_waits_for_any_more_is_not_sent() {
     pair.drain();
     // No request was sent for these two operations.
     let reply = pair.answer(recalled);
-    assert_eq!((reply.results, reply.connection), (vec![Err(OpError::Recalled)], 0));
+    assert_eq!(
+        (reply.results, reply.connection),
+        (vec![Err(OpError::Recalled { target: Target::UNKNOWN })], 0)
+    );
     pair.sleep(Duration::from_millis(10));
-    assert_eq!(pair.error(late), OpError::TimedOut(Outcome::NotApplied));
+    assert_eq!(pair.error(late), timed_out(Outcome::NotApplied));
     pair.reply(requests[0].0, Ok(names(&[])));
     pair.reply(requests[1].0, created());
     assert!(pair.requests().is_empty());
@@ -336,8 +340,8 @@ fn a_close_refuses_what_was_not_sent_and_answers_the_rest() {
     pair.drain();
     pair.reply(requests[0].0, Ok(names(&[])));
     pair.reply(requests[1].0, created());
-    let closed = OpError::Closed(Outcome::NotApplied);
-    assert_eq!(pair.answer(token).results, [created().map_err(OpError::Server), Err(closed)]);
+    let closed = OpError::closed(Outcome::NotApplied);
+    assert_eq!(pair.answer(token).results, [created().map_err(OpError::server), Err(closed)]);
     pair.flush();
     let last: Vec<_> = pair.requests().into_iter().map(|(_, request)| request).collect();
     assert_eq!(last, [Request::CloseSession]);

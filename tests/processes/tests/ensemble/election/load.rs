@@ -130,7 +130,7 @@ impl Record {
                 self.service.end();
                 true
             }
-            Err(OpError::ConnectionLoss(outcome)) => {
+            Err(OpError::ConnectionLoss { outcome, .. }) => {
                 self.unknown += i32::from(outcome == Outcome::Unknown);
                 false
             }
@@ -146,7 +146,7 @@ impl Record {
             Ok((_, Stat { version: Version(version), .. })) if version < self.version => {
                 self.problems.push(format!("read version {version} after {self:?}"));
             }
-            Ok(_) | Err(OpError::ConnectionLoss(_)) => {}
+            Ok(_) | Err(OpError::ConnectionLoss { .. }) => {}
             Err(error) => self.problems.push(format!("read: {error}")),
         }
     }

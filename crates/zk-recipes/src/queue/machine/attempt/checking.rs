@@ -38,11 +38,11 @@ impl QueueAttempt {
         let mut is_changed = place.ahead_watch.is_none();
         match ahead {
             Verdict::SessionOver => return restart(Restart::SessionOver),
-            Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                self.claim.tally.watches_missed += u64::from(!is_changed);
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.claim.tally.watches_missed += u32::from(!is_changed);
                 is_changed = true;
             }
-            Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH)) => {
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) => {
                 self.is_blind = true;
                 is_changed = true;
             }
@@ -58,8 +58,9 @@ impl QueueAttempt {
                 place.own_watch = Some(own_watch);
                 place.own_seen(connection);
             }
-            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
-                self.claim.tally.watches_missed += u64::from(place.own_watch.is_some());
+            Verdict::Done(_)
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.claim.tally.watches_missed += u32::from(place.own_watch.is_some());
                 place.own_watch = None;
                 is_changed = true;
             }

@@ -117,7 +117,7 @@ impl QueueAttempt {
                 place.own_seen(connection);
                 OwnZnode::Ours
             }
-            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+            Some(Verdict::Refused(error)) if !error.is_no_node() => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
             Some(_) => OwnZnode::Gone,
@@ -127,7 +127,7 @@ impl QueueAttempt {
                 self.evaluate(view, &names, connection, own, shape.barrier)
             }
             // The directory is gone, and so is our place in the queue.
-            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
                 restart(Restart::ZnodeGone)
             }
             Some(Verdict::Refused(error)) => {

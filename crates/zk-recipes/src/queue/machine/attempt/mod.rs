@@ -68,6 +68,7 @@ use crate::machine::{
     child, flight, read, replayable, spread, take,
 };
 use crate::queue::profile::QueueProfile;
+use crate::timed_out::{Predecessor, short_identity};
 
 type AttemptStep = Step<Result<Held, NotHeld>>;
 
@@ -186,6 +187,8 @@ impl QueueAttempt {
         if reads.ahead {
             place.ahead_watch = Some(ahead_watch);
             place.is_ahead_foreign = false;
+            place.ahead_owner = SessionId::NONE;
+            place.ahead_identity = Box::default();
             operations.push(read(child(directory, &place.nearest), Some(ahead_watch)));
         }
         if reads.own {
@@ -222,15 +225,17 @@ impl QueueAttempt {
             None => {}
             Some(Verdict::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session;
+                place.ahead_owner = data.stat.ephemeral_owner;
+                place.ahead_identity = short_identity(data.data.as_deref().unwrap_or_default());
             }
             Some(Verdict::SessionOver) => return restart(Restart::SessionOver),
             Some(Verdict::Later(error)) => return self.later(view, error, FailedAction::ReadChild),
-            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_AUTH))) => {
+            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })) => {
                 self.is_blind = true;
                 place.second = None;
                 return self.list_again(view);
             }
-            Some(Verdict::Refused(OpError::Server(ErrorCode::NO_NODE))) => {
+            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
                 let is_current =
                     view.alive == Some(connection) && place.listed_on == Some(connection);
                 // The only predecessor is gone, and our own znode was read after that.
@@ -252,7 +257,7 @@ impl QueueAttempt {
         match own {
             None => {}
             Some(_) if is_own => place.own_seen(connection),
-            Some(Verdict::Refused(error)) if error != OpError::Server(ErrorCode::NO_NODE) => {
+            Some(Verdict::Refused(error)) if !error.is_no_node() => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
             // The znode with our name is not watched, or is not ours, so the list decides.
@@ -295,7 +300,8 @@ impl QueueAttempt {
             Verdict::Done(_) if place.second_watch.is_some() => self.queue(view),
             Verdict::SessionOver => restart(Restart::SessionOver),
             // The second nearest predecessor was deleted before or after the read.
-            Verdict::Done(_) | Verdict::Refused(OpError::Server(ErrorCode::NO_NODE)) => {
+            Verdict::Done(_)
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 place.second_watch = None;
                 self.list_again(view)
             }
@@ -555,6 +561,17 @@ impl Attempt for QueueAttempt {
 
     fn ahead(&self) -> Option<usize> {
         self.ahead
+    }
+
+    fn predecessor(&self) -> Option<Predecessor> {
+        let ahead = self.ahead.filter(|ahead| *ahead > 0)?;
+        let place = self.place.as_ref()?;
+        let owner = Some(place.ahead_owner).filter(|owner| *owner != SessionId::NONE);
+        Some(Predecessor::new(ahead, &place.nearest, &place.ahead_identity, owner))
+    }
+
+    fn is_behind_own_session(&self) -> bool {
+        self.place.as_ref().is_some_and(|place| place.ahead_owner == place.session)
     }
 
     fn take_tally(&mut self) -> Tally {

@@ -20,6 +20,11 @@ pub(super) struct Place {
     pub(super) nearest: Box<str>,
     /// The predecessor belongs to another session.
     pub(super) is_ahead_foreign: bool,
+    /// The session of the predecessor, or `NONE` until it was read. There are many places, and an
+    /// `Option` would be twice as large.
+    pub(super) ahead_owner: SessionId,
+    /// The beginning of the predecessor's identity, once it was read.
+    pub(super) ahead_identity: Box<str>,
     /// Name of the second nearest predecessor, until it is watched.
     pub(super) second: Option<Box<str>>,
     /// Number of the second nearest predecessor.
@@ -37,6 +42,8 @@ impl Place {
             ahead_watch: None,
             nearest: Box::default(),
             is_ahead_foreign: false,
+            ahead_owner: SessionId::NONE,
+            ahead_identity: Box::default(),
             second: None,
             second_number: 0,
             second_watch: None,

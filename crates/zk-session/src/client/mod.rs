@@ -1,29 +1,49 @@
 //! The client: a cheap handle to a session, with one method per operation.
+//!
+//! This file has the operations on a znode. The files beside it have the others.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
+mod ensemble;
+mod hosts;
+mod parents;
+mod queries;
+mod states;
+
 use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
     Acl, DeleteRequest, ErrorCode, ReadRequest, Request, Response, SetAclRequest, SetDataRequest,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
+
+pub use self::states::StateStream;
 
 use crate::builder::ClientBuilder;
+use crate::chroot::translate::request_to_server;
 use crate::create::{CreateOptions, Created};
-use crate::driver::command::Command;
+use crate::driver::command::{Command, WatchSender};
+use crate::driver::lane_event::LaneEvent;
 use crate::driver::shared::Shared;
 use crate::error::{ConnectError, OpError};
 use crate::failure::ConnectionFailure;
-use crate::machine::{EndCause, Operation, SessionState, Status, WatchNumber};
+use crate::health::Health;
+use crate::lane::Lane;
+use crate::machine::{EndCause, Operation, SessionState, SessionTicket, Status, WatchNumber};
 use crate::multi::{Multi, MultiError, MultiOutcome, outcomes};
 use crate::op::Op;
 use crate::path;
+use crate::stats::Stats;
 use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
+use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 
 /// A handle to a client. Clones share one session.
@@ -45,6 +65,8 @@ use crate::watcher::Watcher;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
+    /// Time limit of each operation of this handle.
+    timeout: Option<Duration>,
 }
 
 /// The result of closing a client.
@@ -72,11 +94,19 @@ impl Client {
     }
 
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self { shared }
+        Self { shared, timeout: None }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Returns a handle to the same client, whose operations have this time limit: each fails with
+    /// [`OpError::TimedOut`] unless its reply arrives in time. [`Op::timeout`] says what that means.
+    /// Other handles, and the recipes that are built from this one, are not affected.
+    #[must_use = "the limit applies to the operations of the returned handle"]
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        Self { shared: Arc::clone(&self.shared), timeout: Some(timeout) }
     }
 
     /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
@@ -123,7 +153,7 @@ impl Client {
             return Op::failed(error);
         }
         let operation = Operation::new(Request::Exists(read(path, false)));
-        Op::submit(&self.shared, operation, None, existence)
+        self.limited(Op::submit(&self.shared, operation, None, existence))
     }
 
     /// Reads the metadata of a znode and watches it. If the znode exists, the watch fires when it
@@ -276,6 +306,78 @@ impl Client {
         }
     }
 
+    /// Closes the client like [`close`](Self::close), and waits for at most this time.
+    ///
+    /// A service that has to stop while no server is reachable cannot wait for a session timeout:
+    /// use a limit that is shorter than the time until the service is killed. After
+    /// [`CloseOutcome::Abandoned`], the client keeps trying to close the session, as long as its
+    /// runtime runs. If the process ends before, its locks are free after the session timeout.
+    ///
+    /// The limit holds even if the client's runtime is blocked. Cancel safe: the session is closed
+    /// even if the future is dropped.
+    pub async fn close_within(&self, limit: Duration) -> CloseOutcome {
+        let deadline = self.now() + limit;
+        let mut alarm = Lane::open(Arc::clone(&self.shared));
+        alarm.wake_at(deadline);
+        let mut watchdog = Watchdog::default();
+        let mut closing = pin!(self.close());
+        poll_fn(|cx| {
+            if let Poll::Ready(outcome) = closing.as_mut().poll(cx) {
+                return Poll::Ready(outcome);
+            }
+            // The alarm follows the client's clock, which may be virtual, and the watchdog needs no
+            // runtime.
+            while let Poll::Ready(event) = alarm.poll_next(cx) {
+                if event == LaneEvent::Stopped {
+                    break;
+                }
+            }
+            watchdog.poll(cx, self.now(), deadline).map(|()| CloseOutcome::Abandoned)
+        })
+        .await
+    }
+
+    /// Stops this client without ending its session, so that another client can continue it, in this
+    /// process or another one: give the ticket to [`ClientBuilder::resume`]. Returns `None` if there
+    /// is no session, or the client was closed before.
+    ///
+    /// Guards are lost first. Then waiting requests are refused, requests in flight complete, and
+    /// the connection is closed. If it ends before, the outcome of the requests in flight is unknown,
+    /// and the hand-over continues. It takes at most one session timeout. All handles of this client
+    /// are closed afterwards.
+    ///
+    /// Ephemeral znodes stay, also those of locks, which nobody can release any more except by
+    /// ending the session: release locks first. Watches are not handed over.
+    ///
+    /// The other client has to connect within the session timeout. Do not use the ticket twice.
+    ///
+    /// Not cancel safe: if the future is dropped, the client stops and the ticket is lost, so the
+    /// session expires.
+    pub async fn hand_over(&self) -> Option<SessionTicket> {
+        let (sender, ticket) = oneshot::channel();
+        self.shared.send(Command::HandOver(sender));
+        ticket.await.ok().flatten()
+    }
+
+    /// Returns what an operator asks first: whether a server answers, which one, since when, and
+    /// how many operations wait.
+    ///
+    /// It reads only what the client knows already, and sends nothing, so a probe may call it at
+    /// any rate. See [`Health::is_ready`].
+    pub fn health(&self) -> Health {
+        Health::of(&self.shared)
+    }
+
+    /// Returns counters of what the client has done: requests and their latency by operation, bytes,
+    /// connections, sessions, watches.
+    ///
+    /// It reads only what the client knows already, and sends nothing. With the feature `metrics`,
+    /// the same numbers are exported through the `metrics` facade.
+    pub fn stats(&self) -> Stats {
+        let pending = self.shared.ends.queued.total();
+        Stats { pending, ..self.shared.ends.totals.read() }
+    }
+
     fn commit_within(
         &self,
         session: Option<SessionId>,
@@ -285,10 +387,12 @@ impl Client {
             return Op::failed(error);
         }
         let operation = Operation::new(Request::Multi(multi.ops));
-        Op::submit_in(&self.shared, session, operation, |result| match result? {
-            Response::Multi(results) => outcomes(results),
-            other => unexpected(&other),
-        })
+        self.limited(Op::submit_in(&self.shared, session, operation, |answer| {
+            match answer.result? {
+                Response::Multi(results) => outcomes(results, answer.refused),
+                other => unexpected(&other),
+            }
+        }))
     }
 
     fn submit<T: 'static>(
@@ -297,7 +401,15 @@ impl Client {
         convert: impl FnOnce(Response) -> T + Send + 'static,
     ) -> Op<T> {
         let operation = Operation::new(request);
-        Op::submit(&self.shared, operation, None, |result| result.map(convert))
+        self.limited(Op::submit(&self.shared, operation, None, |result| result.map(convert)))
+    }
+
+    /// Sets the time limit of this handle for an operation.
+    fn limited<T, E>(&self, operation: Op<T, E>) -> Op<T, E> {
+        match self.timeout {
+            Some(timeout) => operation.timeout(timeout),
+            None => operation,
+        }
     }
 
     fn checked<T: 'static>(
@@ -322,6 +434,19 @@ impl Client {
         if let Err(error) = path::validate(path) {
             return Op::failed(error);
         }
+        let mut request = request;
+        request_to_server(&self.shared.chroot, &mut request);
+        self.watched_at_server(path, request, convert)
+    }
+
+    /// Like [`watched`](Self::watched), with the server's path in the request. The watcher reports
+    /// `path`.
+    fn watched_at_server<T: 'static>(
+        &self,
+        path: &str,
+        request: Request,
+        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, OpError> + Send + 'static,
+    ) -> Op<(T, Watcher)> {
         let owner = self.shared.fresh_owner();
         let (sender, event) = oneshot::channel();
         // Created before the request is sent, so that no event can arrive before the watcher
@@ -329,9 +454,10 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let watcher = Watcher { shared, owner, path: path.into(), event };
         let operation = Operation::watched(request, WatchNumber::FIRST);
-        Op::submit(&self.shared, operation, Some((owner, sender)), move |result| {
+        let recipient = Some((owner, WatchSender::Once(sender)));
+        self.limited(Op::submit_at_server(&self.shared, operation, recipient, move |result| {
             Ok((convert(result)?, watcher))
-        })
+        }))
     }
 }
 
@@ -346,32 +472,6 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A stream of snapshots of the session; see [`Client::states`].
-#[derive(Clone)]
-pub struct StateStream {
-    status: watch::Receiver<Status>,
-}
-
-impl StateStream {
-    /// Waits for the next change. Returns `None` after the client has stopped and its last state
-    /// has been returned. Cancel safe.
-    pub async fn next(&mut self) -> Option<Status> {
-        self.status.changed().await.ok()?;
-        Some(*self.status.borrow_and_update())
-    }
-
-    /// Returns the newest snapshot. [`next`](Self::next) does not return it again.
-    pub fn current(&mut self) -> Status {
-        *self.status.borrow_and_update()
-    }
-}
-
-impl fmt::Debug for StateStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateStream").field("newest", &*self.status.borrow()).finish()
-    }
-}
-
 fn read(path: &str, watch: bool) -> ReadRequest {
     ReadRequest { path: path.into(), watch }
 }
@@ -380,7 +480,7 @@ fn existence(result: Result<Response, OpError>) -> Result<Option<Stat>, OpError>
     match result {
         Ok(Response::Exists(stat)) => Ok(Some(stat.into())),
         Ok(other) => unexpected(&other),
-        Err(OpError::Server(ErrorCode::NO_NODE)) => Ok(None),
+        Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_timer::Delay;
-use zk_session::Time;
+
+use crate::time::Time;
 
 /// The shortest delay. It ensures that the loop below ends.
 const DELAY_MIN: Duration = Duration::from_millis(1);
@@ -20,15 +21,17 @@ const DELAY_MIN: Duration = Duration::from_millis(1);
 /// than the system's clock can count.
 const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A timer that belongs to no runtime.
+/// A timer that belongs to no runtime: another thread runs it.
+///
+/// It is for deadlines that must be kept even if the client's runtime is blocked or not driven.
 #[derive(Default)]
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     armed: Option<(Time, Delay)>,
 }
 
 impl Watchdog {
     /// Completes if the time `at` has come. Otherwise wakes the task at that time or earlier.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Time, at: Time) -> Poll<()> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, now: Time, at: Time) -> Poll<()> {
         if at <= now {
             return Poll::Ready(());
         }

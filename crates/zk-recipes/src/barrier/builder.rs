@@ -1,0 +1,75 @@
+//! Options of a barrier.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytestring::ByteString;
+use zk_session::{Acl, Client, ConfigError, Time};
+
+use crate::error::{check_acl, check_path};
+
+/// Options of a [`Barrier`](crate::Barrier).
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct BarrierBuilder {
+    profile: Profile,
+}
+
+/// A client and the options, checked.
+#[derive(Clone)]
+pub(super) struct Profile {
+    pub(super) client: Client,
+    pub(super) path: ByteString,
+    pub(super) acl: Vec<Acl>,
+    timeout: Option<Duration>,
+}
+
+impl Profile {
+    /// Returns the deadline of an operation that begins now.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.timeout.map(|timeout| self.client.now() + timeout)
+    }
+}
+
+impl BarrierBuilder {
+    pub(super) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
+        check_path("path of the barrier", path)?;
+        let (client, path) = (client.clone(), path.into());
+        Ok(Self { profile: Profile { client, path, acl: Acl::open(), timeout: None } })
+    }
+
+    /// Sets the access control list of the barrier's znode and of the markers beside it. Those who
+    /// wait need no permission. Missing ancestors are open to everyone. Default: all permissions for
+    /// everyone.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.profile.acl = acl;
+        self
+    }
+
+    /// Makes each [`close`](crate::Barrier::close), [`open`](crate::Barrier::open) and
+    /// [`is_open`](crate::Barrier::is_open) give up after this time with
+    /// [`TimedOut`](crate::RecipeError::TimedOut). A barrier may then have been closed or opened.
+    /// Default: none, so an operation waits for as long as the client has no connection.
+    ///
+    /// A wait has a [timeout of its own](crate::BarrierWait::timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.profile.timeout = Some(timeout);
+        self
+    }
+
+    /// Checks the options, and returns the parts from which a barrier is built.
+    pub(super) fn finish(self) -> Result<Profile, ConfigError> {
+        check_acl("acl of the barrier", &self.profile.acl)?;
+        Ok(self.profile)
+    }
+}
+
+impl fmt::Debug for BarrierBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BarrierBuilder")
+            .field("path", &self.profile.path)
+            .field("acl", &self.profile.acl)
+            .field("timeout", &self.profile.timeout)
+            .finish_non_exhaustive()
+    }
+}

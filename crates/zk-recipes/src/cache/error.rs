@@ -1,0 +1,39 @@
+//! Why a cache has ended.
+
+use thiserror::Error;
+use zk_session::OpError;
+
+/// Why a [`Cache`](crate::Cache) has ended. What it contains stays as it was.
+///
+/// Lost connections and expired sessions are not among the reasons: the cache then reads again.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// The client refused to read.
+    #[error("the cache cannot read: {0}")]
+    Client(OpError),
+    /// The client was closed, or a server refused its credentials.
+    #[error("the client is closed")]
+    Closed,
+    /// There is more to cache than the limits allow.
+    #[error(
+        "the cache of {path:?} has {nodes} znodes with {bytes} bytes, which is over its limit of \
+         {nodes_max} znodes and {bytes_max} bytes; cache less, or raise `max_nodes` or `max_bytes`"
+    )]
+    TooLarge {
+        /// The path of the cache.
+        path: String,
+        /// Number of znodes that were found.
+        nodes: usize,
+        /// Number of bytes that they take.
+        bytes: usize,
+        /// The limit on znodes.
+        nodes_max: usize,
+        /// The limit on bytes.
+        bytes_max: usize,
+    },
+    /// The persistent watch of the cache was removed by
+    /// [`remove_watches`](zk_session::Client::remove_watches).
+    #[error("the watch of the cache was removed by `remove_watches`")]
+    WatchRemoved,
+}

@@ -1,0 +1,53 @@
+//! What a cache contains, and what it reports.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use zk_session::Stat;
+
+/// A znode in a [`Cache`](crate::Cache), as one read has returned it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct CachedNode {
+    /// Its data.
+    pub data: Bytes,
+    /// Its metadata when its data were read. Servers do not report changes of the access control
+    /// list and of the number of children, so those fields may be older than the znode's.
+    pub stat: Stat,
+}
+
+/// A change of a [`Cache`](crate::Cache).
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum CacheEvent {
+    /// The cache contains another znode.
+    Added {
+        /// Its path.
+        path: ByteString,
+        /// The znode.
+        node: Arc<CachedNode>,
+    },
+    /// The data of a znode were written, or the znode was deleted and created again.
+    Changed {
+        /// Its path.
+        path: ByteString,
+        /// The znode now.
+        node: Arc<CachedNode>,
+        /// The znode before.
+        previous: Arc<CachedNode>,
+    },
+    /// The cache shows everything that it follows: the first read is complete, or the one after a
+    /// gap.
+    Complete,
+    /// Changes may have been missed, so the cache reads everything again. Until `Complete`, it may
+    /// show earlier states.
+    Gap,
+    /// A znode was deleted, or may no longer be read.
+    Removed {
+        /// Its path.
+        path: ByteString,
+        /// The znode before.
+        previous: Arc<CachedNode>,
+    },
+}

@@ -1,0 +1,588 @@
+//! Decides what a cache reads, and what it reports.
+//!
+//! Events say only that something has changed, so each of them causes a read. A node is shown as one
+//! read has returned it, or not at all, so it is never shown in a state in which it never was.
+//!
+//! Replies and events arrive through different queues. The caller hands over all events that have
+//! arrived before it hands over a reply; so a reply is never newer than an unknown event, but may be
+//! older than a known one. A reply that may be older than a known deletion is discarded.
+//!
+//! With a persistent watch, the tree is listed only after a gap; between gaps, events name every
+//! new znode. With one-shot watches, each znode has one watch on its data and one on its list.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{DataReply, ErrorCode, EventType, ReadRequest, Request, Response};
+use zk_session::recipe::{Operation, WatchNumber};
+use zk_session::{OpError, Stat, WatchMode};
+
+use super::error::CacheError;
+use super::event::{CacheEvent, CachedNode};
+use super::stats::CacheStats;
+
+/// Bytes that a znode takes in addition to its path and its data.
+const NODE_COST: usize = 256;
+
+/// The limits of a cache.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Limits {
+    /// How many levels below the root are cached.
+    pub(super) depth: usize,
+    pub(super) nodes: usize,
+    pub(super) bytes: usize,
+    /// Maximum number of reads in flight.
+    pub(super) reads: usize,
+}
+
+/// How the cache learns of changes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Source {
+    /// A persistent watch.
+    Persistent,
+    /// A watch for each znode and list.
+    OneShot,
+}
+
+/// What a read is for.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Aspect {
+    Data,
+    List,
+}
+
+/// A read to send.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) path: ByteString,
+    pub(super) aspect: Aspect,
+    /// The watch that it sets.
+    watch: Option<WatchNumber>,
+    /// Asks only whether the znode exists, because a read of a missing znode sets no watch.
+    is_exists: bool,
+}
+
+/// How far a read has progressed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Progress {
+    #[default]
+    Idle,
+    Queued,
+    InFlight {
+        /// Something has changed since it was sent.
+        again: bool,
+        /// The znode was deleted since, so the reply may be older than the deletion.
+        discard: bool,
+        /// Everything was requested again since.
+        is_late: bool,
+    },
+}
+
+impl Progress {
+    /// Records that the reply, if one is to come, may be too old.
+    fn discard(&mut self) {
+        if let Self::InFlight { again, discard, .. } = self {
+            (*again, *discard) = (true, true);
+        }
+    }
+}
+
+/// What is to be read of one path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Work {
+    data: Progress,
+    list: Progress,
+    /// Everything below is read too.
+    is_deep: bool,
+    /// The next read asks only whether the znode exists.
+    awaits_creation: bool,
+}
+
+impl Work {
+    fn of(&mut self, aspect: Aspect) -> &mut Progress {
+        match aspect {
+            Aspect::Data => &mut self.data,
+            Aspect::List => &mut self.list,
+        }
+    }
+}
+
+/// The machine of a cache.
+#[derive(Debug)]
+pub(super) struct CacheMachine {
+    root: ByteString,
+    limits: Limits,
+    source: Source,
+    nodes: BTreeMap<ByteString, Arc<CachedNode>>,
+    bytes: usize,
+    work: BTreeMap<ByteString, Work>,
+    queue: VecDeque<(ByteString, Aspect)>,
+    /// Reads that a server could not serve; they are queued again after a pause.
+    postponed: Vec<(ByteString, Aspect)>,
+    in_flight: usize,
+    /// Number of paths whose work is deep.
+    deep: usize,
+    is_complete: bool,
+    /// There is a source of events.
+    is_started: bool,
+    news: VecDeque<CacheEvent>,
+    /// The one-shot watches that are set, or that reads in flight set.
+    armed: BTreeMap<(ByteString, Aspect), WatchNumber>,
+    by_number: BTreeMap<WatchNumber, (ByteString, Aspect)>,
+    next_number: WatchNumber,
+    error: Option<CacheError>,
+    stats: CacheStats,
+}
+
+impl CacheMachine {
+    pub(super) fn new(root: ByteString, limits: Limits) -> Self {
+        Self {
+            root,
+            limits,
+            source: Source::Persistent,
+            nodes: BTreeMap::new(),
+            bytes: 0,
+            work: BTreeMap::new(),
+            queue: VecDeque::new(),
+            postponed: vec![],
+            in_flight: 0,
+            deep: 0,
+            is_complete: false,
+            is_started: false,
+            news: VecDeque::new(),
+            armed: BTreeMap::new(),
+            by_number: BTreeMap::new(),
+            next_number: WatchNumber::FIRST,
+            error: None,
+            stats: CacheStats::default(),
+        }
+    }
+
+    /// Returns the mode of watch that reports what is cached.
+    pub(super) fn watch_mode(&self) -> WatchMode {
+        if self.limits.depth == 0 { WatchMode::Persistent } else { WatchMode::Recursive }
+    }
+
+    pub(super) fn root(&self) -> &ByteString {
+        &self.root
+    }
+
+    pub(super) fn nodes(&self) -> &BTreeMap<ByteString, Arc<CachedNode>> {
+        &self.nodes
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        CacheStats {
+            nodes: self.nodes.len(),
+            bytes: self.bytes,
+            uses_one_shot_watches: self.source == Source::OneShot,
+            ..self.stats
+        }
+    }
+
+    /// Takes the next change. The error, if any, is the last one.
+    pub(super) fn poll_news(&mut self) -> Option<Result<CacheEvent, CacheError>> {
+        match self.news.pop_front() {
+            Some(event) => Some(Ok(event)),
+            None => self.error.clone().map(Err),
+        }
+    }
+
+    pub(super) fn fail(&mut self, error: CacheError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Reads everything: the source of events is in place, and has missed what was before.
+    pub(super) fn start(&mut self, source: Source) {
+        self.source = source;
+        self.is_started = true;
+        self.armed.clear();
+        self.by_number.clear();
+        self.read_all();
+    }
+
+    /// Records that changes may have been missed. Reads everything again, unless there is no source
+    /// of events; then [`start`](Self::start) follows.
+    pub(super) fn gap(&mut self, is_overflow: bool, has_source: bool) {
+        self.stats.gaps += 1;
+        self.stats.overflows += u64::from(is_overflow);
+        self.news.push_back(CacheEvent::Gap);
+        self.is_complete = false;
+        self.is_started = has_source;
+        // The events of deletions may be among those that were missed.
+        for work in self.work.values_mut() {
+            work.data.discard();
+        }
+        if has_source {
+            self.read_all();
+        }
+    }
+
+    fn read_all(&mut self) {
+        self.is_complete = false;
+        let root = self.root.clone();
+        self.request_deep(&root, Aspect::Data);
+    }
+
+    /// Handles an event of the persistent watch.
+    pub(super) fn event(&mut self, kind: EventType, path: &ByteString) {
+        if self.depth(path).is_some_and(|depth| depth <= self.limits.depth) {
+            self.changed(kind, path);
+        }
+    }
+
+    /// Handles the event of a one-shot watch.
+    pub(super) fn fired(&mut self, number: WatchNumber, kind: EventType) {
+        let Some((path, aspect)) = self.by_number.remove(&number) else { return };
+        self.armed.remove(&(path.clone(), aspect));
+        match aspect {
+            Aspect::List if kind != EventType::NODE_DELETED => self.request(&path, Aspect::List),
+            Aspect::Data | Aspect::List => {
+                self.changed(kind, &path);
+                if path == self.root {
+                    // Nothing else reports that it is created again.
+                    self.request(&path, Aspect::Data);
+                }
+            }
+        }
+    }
+
+    fn changed(&mut self, kind: EventType, path: &ByteString) {
+        match kind {
+            EventType::NODE_DELETED => {
+                self.remove(path);
+                if let Some(work) = self.work.get_mut(path) {
+                    work.data.discard();
+                }
+            }
+            EventType::NODE_CHILDREN_CHANGED => {}
+            _ => self.request(path, Aspect::Data),
+        }
+    }
+
+    fn request(&mut self, path: &ByteString, aspect: Aspect) {
+        let work = self.work.entry(path.clone()).or_default();
+        work.awaits_creation &= aspect != Aspect::Data;
+        match work.of(aspect) {
+            idle @ Progress::Idle => {
+                *idle = Progress::Queued;
+                self.queue.push_back((path.clone(), aspect));
+            }
+            Progress::Queued => {}
+            Progress::InFlight { again, .. } => *again = true,
+        }
+        self.check_limits();
+    }
+
+    fn request_deep(&mut self, path: &ByteString, aspect: Aspect) {
+        self.request(path, aspect);
+        let Some(work) = self.work.get_mut(path) else { return };
+        for progress in [&mut work.data, &mut work.list] {
+            if let Progress::InFlight { is_late, .. } = progress {
+                *is_late = true;
+            }
+        }
+        if !std::mem::replace(&mut work.is_deep, true) {
+            self.deep += 1;
+        }
+    }
+
+    /// Takes the next read to send.
+    pub(super) fn poll_read(&mut self) -> Option<Read> {
+        if self.in_flight >= self.limits.reads || self.error.is_some() {
+            return None;
+        }
+        let (path, aspect) = self.queue.pop_front()?;
+        self.in_flight += 1;
+        self.stats.reads += 1;
+        let work = self.work.entry(path.clone()).or_default();
+        *work.of(aspect) = Progress::InFlight { again: false, discard: false, is_late: false };
+        let is_exists = aspect == Aspect::Data && work.awaits_creation;
+        let place = (path.clone(), aspect);
+        // A watch that is set already reports what a second one would.
+        let watch = (self.source == Source::OneShot && !self.armed.contains_key(&place))
+            .then_some(self.next_number);
+        if let Some(number) = watch {
+            self.next_number = number.next();
+            self.armed.insert(place.clone(), number);
+            self.by_number.insert(number, place);
+        }
+        Some(Read { path, aspect, watch, is_exists })
+    }
+
+    /// Handles the reply to a read.
+    pub(super) fn reply(&mut self, read: &Read, result: Result<Response, OpError>) {
+        self.in_flight -= 1;
+        let Read { path, aspect, .. } = read;
+        let work = self.work.entry(path.clone()).or_default();
+        let progress = std::mem::take(work.of(*aspect));
+        let (again, discard, is_late) = match progress {
+            Progress::InFlight { again, discard, is_late } => (again, discard, is_late),
+            Progress::Idle | Progress::Queued => unreachable!("it was in flight"),
+        };
+        if discard || again {
+            // Before the result, which may request the same.
+            self.request(path, *aspect);
+        }
+        // Otherwise what is below has to be read after another reply.
+        let is_final = !discard && !is_late;
+        match result {
+            Ok(Response::GetData(found)) if !discard => self.found(path, found, is_final),
+            Ok(Response::GetData(_)) => {}
+            Ok(Response::Exists(_)) => self.request(path, Aspect::Data),
+            Ok(Response::GetChildren(names)) => {
+                let names: Vec<ByteString> = names.into();
+                self.listed(path, &names, is_final);
+            }
+            Ok(other) => unreachable!("the reply was decoded as that of another read: {other:?}"),
+            Err(error) => self.failed(read, &error, is_final),
+        }
+        self.tidy(path);
+    }
+
+    fn failed(&mut self, read: &Read, error: &OpError, is_final: bool) {
+        let Read { path, aspect, watch, is_exists } = read;
+        let is_missing = error.server_code() == Some(ErrorCode::NO_NODE);
+        if let Some(number) = watch
+            && !(is_missing && *is_exists)
+        {
+            self.by_number.remove(number);
+            self.armed.remove(&(path.clone(), *aspect));
+        }
+        match error {
+            _ if is_missing => {
+                self.remove(path);
+                self.settle(path, is_final);
+                if *aspect == Aspect::List {
+                    // Whether it exists is a question of its data.
+                    self.request(path, Aspect::Data);
+                } else if *path == self.root && self.source == Source::OneShot && !is_exists {
+                    self.request(path, Aspect::Data);
+                    if let Some(work) = self.work.get_mut(path) {
+                        work.awaits_creation = true;
+                    }
+                }
+            }
+            OpError::ConnectionLoss { .. }
+            | OpError::SessionExpired { .. }
+            | OpError::TimedOut { .. } => {
+                self.request(path, *aspect);
+            }
+            OpError::ResponseTooLarge { .. } | OpError::Undecodable { .. } => {
+                self.hide(path, is_final)
+            }
+            _ if error.server_code() == Some(ErrorCode::NO_AUTH) => self.hide(path, is_final),
+            OpError::Server { .. } => {
+                if self.work.get(path).is_some_and(|work| work.of_ref(*aspect) == Progress::Idle) {
+                    self.postponed.push((path.clone(), *aspect));
+                }
+            }
+            OpError::AuthFailed | OpError::Closed { .. } => self.fail(CacheError::Closed),
+            OpError::ChrootMissing { .. }
+            | OpError::InvalidPath { .. }
+            | OpError::QueueFull { .. }
+            | OpError::Recalled { .. }
+            | OpError::RequestTooLarge { .. }
+            | OpError::Unsupported { .. }
+            | _ => self.fail(CacheError::Client(error.clone())),
+        }
+    }
+
+    /// Returns whether reads wait for a pause.
+    pub(super) fn is_paused(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// Sends the reads again that a server could not serve.
+    pub(super) fn resume(&mut self) {
+        for (path, aspect) in std::mem::take(&mut self.postponed) {
+            self.request(&path, aspect);
+        }
+    }
+
+    fn hide(&mut self, path: &ByteString, is_final: bool) {
+        self.stats.unreadable += 1;
+        self.remove(path);
+        self.settle(path, is_final);
+    }
+
+    fn found(&mut self, path: &ByteString, found: DataReply, is_final: bool) {
+        let stat = Stat::from(found.stat);
+        // A slice of the reply would keep all received bytes in memory.
+        let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());
+        let cost = cost(path, &data);
+        let node = Arc::new(CachedNode { data, stat });
+        match self.nodes.get(path).cloned() {
+            None => {
+                self.bytes += cost;
+                self.nodes.insert(path.clone(), Arc::clone(&node));
+                self.news.push_back(CacheEvent::Added { path: path.clone(), node });
+            }
+            Some(old) if is_older(&stat, &old.stat) => {}
+            Some(old) => {
+                self.bytes = self.bytes + cost - self::cost(path, &old.data);
+                self.nodes.insert(path.clone(), Arc::clone(&node));
+                if (old.stat.czxid, old.stat.mzxid) != (stat.czxid, stat.mzxid) {
+                    let path = path.clone();
+                    self.news.push_back(CacheEvent::Changed { path, node, previous: old });
+                }
+            }
+        }
+        self.check_limits();
+        let is_inner = self.depth(path).is_some_and(|depth| depth < self.limits.depth);
+        let is_deep = is_final && self.work.get(path).is_some_and(|work| work.is_deep);
+        let needs_watch = self.source == Source::OneShot
+            && !self.armed.contains_key(&(path.clone(), Aspect::List));
+        if is_inner && (needs_watch || is_deep && stat.num_children > 0) {
+            self.request(path, Aspect::List);
+        } else if is_deep {
+            for child in self.children(path) {
+                self.request_deep(&child, Aspect::Data);
+            }
+            self.settle(path, is_final);
+        }
+    }
+
+    fn listed(&mut self, path: &ByteString, names: &[ByteString], is_final: bool) {
+        let is_deep = self.work.get(path).is_some_and(|work| work.is_deep);
+        let listed = |name: &ByteString| match &**path {
+            "/" => ByteString::from(format!("/{name}")),
+            path => ByteString::from(format!("{path}/{name}")),
+        };
+        // A znode that is not in the list may be newer than the list, so it is read too.
+        let mut children = self.children(path);
+        children.extend(names.iter().map(listed));
+        children.sort_unstable();
+        children.dedup();
+        let mut listed: Vec<_> = names.iter().map(listed).collect();
+        listed.sort_unstable();
+        for child in children {
+            if is_deep {
+                self.request_deep(&child, Aspect::Data);
+            } else if self.nodes.contains_key(&child) != listed.binary_search(&child).is_ok() {
+                self.request(&child, Aspect::Data);
+            }
+        }
+        self.settle(path, is_final);
+    }
+
+    /// Records that everything below a path was requested, or that it does not exist.
+    fn settle(&mut self, path: &ByteString, is_final: bool) {
+        if is_final
+            && let Some(work) = self.work.get_mut(path)
+            && std::mem::take(&mut work.is_deep)
+        {
+            self.deep -= 1;
+        }
+    }
+
+    /// Forgets work that is done, and notices the end of a read of everything.
+    fn tidy(&mut self, path: &ByteString) {
+        if let Some(Work { data: Progress::Idle, list: Progress::Idle, is_deep: false, .. }) =
+            self.work.get(path)
+        {
+            self.work.remove(path);
+        }
+        if self.deep == 0 && self.is_started && !self.is_complete {
+            self.is_complete = true;
+            self.news.push_back(CacheEvent::Complete);
+        }
+    }
+
+    /// Removes a znode and everything below it from the cache, children first.
+    fn remove(&mut self, path: &ByteString) {
+        let mut gone = self.below(path);
+        gone.extend(self.nodes.contains_key(path).then(|| path.clone()));
+        gone.sort_unstable_by(|one, other| other.cmp(one));
+        for path in gone {
+            if let Some(previous) = self.nodes.remove(&path) {
+                self.bytes -= cost(&path, &previous.data);
+                self.news.push_back(CacheEvent::Removed { path, previous });
+            }
+        }
+    }
+
+    fn below(&self, path: &ByteString) -> Vec<ByteString> {
+        let prefix = if **path == *"/" { String::from("/") } else { format!("{path}/") };
+        let from = self.nodes.range(ByteString::from(prefix.as_str())..).map(|(path, _)| path);
+        from.take_while(|other| other.starts_with(&prefix))
+            .filter(|other| *other != path)
+            .cloned()
+            .collect()
+    }
+
+    fn children(&self, path: &ByteString) -> Vec<ByteString> {
+        let depth = self.depth(path).map_or(0, |depth| depth + 1);
+        let mut children = self.below(path);
+        children.retain(|child| self.depth(child) == Some(depth));
+        children
+    }
+
+    /// Returns how many levels a path is below the root; `None` if it is not below it.
+    fn depth(&self, path: &str) -> Option<usize> {
+        let inside = match (&*self.root, path) {
+            ("/", "/") => "",
+            ("/", path) => path,
+            (root, path) => path.strip_prefix(root)?,
+        };
+        (inside.is_empty() || inside.starts_with('/')).then(|| inside.matches('/').count())
+    }
+
+    fn check_limits(&mut self) {
+        let Limits { nodes, bytes, .. } = self.limits;
+        // Some of the work is on znodes that no longer exist.
+        let is_too_much = self.work.len() > nodes.saturating_mul(2).saturating_add(1024);
+        if self.nodes.len() > nodes || self.bytes > bytes || is_too_much {
+            self.fail(CacheError::TooLarge {
+                path: self.root.to_string(),
+                nodes: self.nodes.len().max(self.work.len()),
+                bytes: self.bytes,
+                nodes_max: nodes,
+                bytes_max: bytes,
+            });
+        }
+    }
+}
+
+impl Work {
+    fn of_ref(&self, aspect: Aspect) -> Progress {
+        match aspect {
+            Aspect::Data => self.data,
+            Aspect::List => self.list,
+        }
+    }
+}
+
+impl Read {
+    /// Returns the operation that reads.
+    pub(super) fn operation(&self) -> Operation {
+        let read = ReadRequest { path: self.path.clone(), watch: self.watch.is_some() };
+        let request = match self.aspect {
+            Aspect::Data if self.is_exists => Request::Exists(read),
+            Aspect::Data => Request::GetData(read),
+            Aspect::List => Request::GetChildren(read),
+        };
+        match self.watch {
+            Some(number) => Operation::watched(request, number),
+            None => Operation::new(request),
+        }
+    }
+}
+
+/// Returns whether a read shows an older state than another one.
+fn is_older(read: &Stat, known: &Stat) -> bool {
+    (read.czxid, read.mzxid, read.pzxid) < (known.czxid, known.mzxid, known.pzxid)
+}
+
+fn cost(path: &str, data: &Bytes) -> usize {
+    path.len() + data.len() + NODE_COST
+}
+
+#[cfg(test)]
+mod tests;

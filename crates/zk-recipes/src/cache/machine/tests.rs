@@ -1,0 +1,116 @@
+//! Replies and events in orders that a test with a server hardly ever produces.
+
+use jute_codec::{NameList, Zxid};
+
+use super::*;
+
+const DELETED: EventType = EventType::NODE_DELETED;
+const CHANGED: EventType = EventType::NODE_DATA_CHANGED;
+
+fn machine() -> CacheMachine {
+    let limits = Limits { depth: usize::MAX, nodes: 100, bytes: 100_000, reads: 10 };
+    let mut machine = CacheMachine::new("/t".into(), limits);
+    machine.start(Source::Persistent);
+    machine
+}
+
+fn found(zxid: i64, data: &str) -> Result<Response, OpError> {
+    let zxid = Zxid(zxid);
+    let stat = jute_codec::Stat { czxid: zxid, mzxid: zxid, ..jute_codec::Stat::default() };
+    Ok(Response::GetData(DataReply { data: Some(data.to_owned().into()), stat }))
+}
+
+fn missing() -> Result<Response, OpError> {
+    Err(OpError::server(ErrorCode::NO_NODE))
+}
+
+fn news(machine: &mut CacheMachine) -> Vec<String> {
+    let mut all = Vec::new();
+    while let Some(event) = machine.poll_news() {
+        let text = |node: &CachedNode| String::from_utf8_lossy(&node.data).into_owned();
+        all.push(match event.expect("it goes on") {
+            CacheEvent::Added { path, node } => format!("added {path} {}", text(&node)),
+            CacheEvent::Changed { path, node, .. } => format!("changed {path} {}", text(&node)),
+            CacheEvent::Removed { path, .. } => format!("removed {path}"),
+            CacheEvent::Gap => "gap".to_owned(),
+            CacheEvent::Complete => "complete".to_owned(),
+        });
+    }
+    all
+}
+
+#[test]
+fn a_reply_that_may_be_older_than_a_deletion_is_not_shown() {
+    let mut machine = machine();
+    let root = machine.poll_read().expect("the root is read");
+    machine.reply(&root, found(1, "one"));
+    assert_eq!(news(&mut machine), ["added /t one", "complete"]);
+    machine.event(CHANGED, &"/t".into());
+    let read = machine.poll_read().expect("it has changed");
+    machine.event(DELETED, &"/t".into());
+    machine.reply(&read, found(1, "one"));
+    assert_eq!(news(&mut machine), ["removed /t"]);
+    // The reply might have been newer, so the znode is read again.
+    let again = machine.poll_read().expect("it may exist");
+    machine.reply(&again, missing());
+    assert_eq!((news(&mut machine).len(), machine.nodes().len()), (0, 0));
+    assert!(machine.poll_read().is_none());
+}
+
+#[test]
+fn events_while_a_read_is_in_flight_cause_one_more_read() {
+    let mut machine = machine();
+    let root = machine.poll_read().expect("the root is read");
+    for _ in 0..5 {
+        machine.event(CHANGED, &"/t".into());
+    }
+    assert!(machine.poll_read().is_none());
+    machine.reply(&root, found(1, "one"));
+    let again = machine.poll_read().expect("it has changed");
+    assert!(machine.poll_read().is_none());
+    machine.reply(&again, found(1, "one"));
+    assert!(machine.poll_read().is_none());
+    assert_eq!(news(&mut machine), ["added /t one", "complete"]);
+}
+
+#[test]
+fn an_older_state_is_never_shown_behind_a_newer_one() {
+    let mut machine = machine();
+    let root = machine.poll_read().expect("the root is read");
+    machine.reply(&root, found(7, "new"));
+    machine.event(CHANGED, &"/t".into());
+    let read = machine.poll_read().expect("it has changed");
+    machine.reply(&read, found(6, "old"));
+    assert_eq!(news(&mut machine), ["added /t new", "complete"]);
+}
+
+/// A gap during the first read begins it again, and what was in flight counts for nothing.
+#[test]
+fn a_gap_while_everything_is_read_reads_everything_again() {
+    let mut machine = machine();
+    let root = machine.poll_read().expect("the root is read");
+    let mut stat = jute_codec::Stat { czxid: Zxid(1), ..jute_codec::Stat::default() };
+    stat.num_children = 1;
+    let inner = || Ok(Response::GetData(DataReply { data: None, stat }));
+    machine.reply(&root, inner());
+    let list = machine.poll_read().expect("it has children");
+    machine.gap(true, true);
+    // The znode in this list was deleted before the gap was known, and another was created.
+    let names = |name: &str| Ok(Response::GetChildren(NameList::from_iter([name])));
+    machine.reply(&list, names("a"));
+    let mut reads = Vec::new();
+    for _ in 0..20 {
+        let Some(read) = machine.poll_read() else { break };
+        reads.push((read.path.to_string(), read.aspect));
+        let reply = match (&*read.path, read.aspect) {
+            ("/t", Aspect::Data) => inner(),
+            ("/t", Aspect::List) => names("b"),
+            ("/t/b", Aspect::Data) => found(3, "b"),
+            _ => missing(),
+        };
+        machine.reply(&read, reply);
+    }
+    assert!(reads.contains(&("/t".to_owned(), Aspect::List)), "{reads:?}");
+    assert_eq!(news(&mut machine), ["added /t ", "gap", "added /t/b b", "complete"]);
+    assert_eq!(machine.stats().gaps, 1);
+}

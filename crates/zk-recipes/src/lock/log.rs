@@ -1,0 +1,86 @@
+//! What the log says about single locks, for the person on call.
+//!
+//! A client may have thousands of locks, and an outage concerns all of them. So only the first
+//! messages of each kind in a minute are visible at the usual levels.
+
+use thiserror::Error;
+use tracing::{Span, debug, info, warn};
+use zk_session::Client;
+use zk_session::recipe::{Notice, Session};
+
+use super::error::LostReason;
+
+/// Number of messages of each kind in a minute that are logged above DEBUG.
+const NOTICES_MAX: u32 = 10;
+
+/// Why a lock is at risk.
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+pub(crate) enum Risk {
+    #[error("there is no connection")]
+    Disconnected,
+    #[error("the server does not acknowledge requests")]
+    Silent,
+    #[error("there is no lease")]
+    Unleased,
+    #[error("nothing has proven it on the new connection yet")]
+    Unproven,
+}
+
+/// Logs that a lock is at risk, and why.
+pub(crate) fn at_risk(client: &Client, path: &str, reason: Risk) {
+    if is_visible(client, Notice::AtRisk) {
+        warn!(%path, %reason, "the lock is at risk");
+    } else {
+        debug!(%path, %reason, "the lock is at risk");
+    }
+}
+
+/// Logs that a lock that was at risk is held.
+pub(crate) fn held_again(client: &Client, path: &str) {
+    if is_visible(client, Notice::HeldAgain) {
+        info!(%path, "the lock is held again");
+    } else {
+        debug!(%path, "the lock is held again");
+    }
+}
+
+/// Logs that a lock is lost, and why. It is no news to those who have closed the client.
+pub(crate) fn lost(client: &Client, path: &str, reason: LostReason) {
+    if reason != LostReason::Closed && is_visible(client, Notice::Lost) {
+        warn!(%path, %reason, "the lock is lost");
+    } else {
+        debug!(%path, %reason, "the lock is lost");
+    }
+}
+
+/// Logs that an attempt waits behind its own session, once a minute for each lock: tasks of one
+/// client may queue on purpose.
+pub(crate) fn behind_own_session(client: &Client, span: &Span, path: &str) {
+    const WAITING: &str = "waiting for a znode of the own session: this client already holds the \
+                           lock, or waits for it";
+    let number = Session::of(client).count_notice_about(Notice::OwnSession, path);
+    if number.is_some_and(|number| is_among_first(Notice::OwnSession, number)) {
+        warn!(parent: span, %path, "{WAITING}");
+    } else {
+        debug!(parent: span, %path, "{WAITING}");
+    }
+}
+
+/// Counts a message. Returns whether it is one of the first.
+fn is_visible(client: &Client, notice: Notice) -> bool {
+    is_among_first(notice, Session::of(client).count_notice(notice))
+}
+
+/// Returns whether a message with this number is visible. Announces that others are not.
+fn is_among_first(notice: Notice, number: u32) -> bool {
+    if number == NOTICES_MAX + 1 {
+        let what = match notice {
+            Notice::AtRisk => "at risk",
+            Notice::HeldAgain => "held again",
+            Notice::Lost => "lost",
+            Notice::OwnSession => "waited for behind the own session",
+        };
+        info!("more locks are {what}; they are logged at DEBUG for a minute");
+    }
+    number <= NOTICES_MAX
+}

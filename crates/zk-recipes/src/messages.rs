@@ -1,0 +1,277 @@
+//! The messages of all errors, as reviewed in `messages.txt`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use zk_session::{
+    ConfigError, ConnectionFailure, ErrorCode, OpCode, OpError, Outcome, PathDefect, SessionId,
+    Target, Version, Zxid,
+};
+
+use crate::action::FailedAction;
+use crate::cache::CacheError;
+use crate::error::RecipeError;
+use crate::group::{Ending, GroupError};
+use crate::guard::TransactionError;
+use crate::lock::error::{LockError, LostReason, Stopped};
+use crate::lock::outcome::Released;
+use crate::multi_lock::{MultiLockError, MultiReleaseError};
+use crate::rw::DowngradeError;
+use crate::shared_value::{Revision, ValueError, Versioned};
+use crate::timed_out::{LastSeen, Predecessor, TimedOut};
+use crate::work_queue::WorkQueueError;
+
+/// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
+/// a variant without an example fails.
+macro_rules! messages {
+    ($out:ident, $type:ident { $($variant:ident),+ $(,)? }, [$($example:expr),+ $(,)?]) => {{
+        let name = |value: &$type| match value {
+            $($type::$variant { .. } => stringify!($variant),)+
+        };
+        let mut missing = vec![$(stringify!($variant)),+];
+        for example in [$($example),+] {
+            let variant = name(&example);
+            missing.retain(|other| *other != variant);
+            writeln!($out, "{}::{variant}: {example}", stringify!($type)).expect("it is a string");
+        }
+        assert!(missing.is_empty(), "{} without an example: {missing:?}", stringify!($type));
+    }};
+}
+
+/// Compares the messages with the reviewed ones. Prints all of them if one differs.
+fn check(found: &str, reviewed: &str) {
+    let differs = found.lines().zip(reviewed.lines()).find(|(found, reviewed)| found != reviewed);
+    assert!(
+        found == reviewed,
+        "{differs:?} differ; review messages.txt, which should be:\n{found}"
+    );
+}
+
+#[test]
+fn every_message_is_the_reviewed_one() {
+    let mut out = String::new();
+    timeouts(&mut out);
+    locks(&mut out);
+    others(&mut out);
+    check(&out, include_str!("messages.txt"));
+}
+
+fn predecessor(ahead: usize, identity: &str) -> Predecessor {
+    Predecessor::new(ahead, "_c_1-lock-0000000007", identity, Some(SessionId(0x1f)))
+}
+
+fn timed_out() -> Box<TimedOut> {
+    let seen = LastSeen::Queued(predecessor(2, "web-7"));
+    Box::new(TimedOut { path: "/locks/a".into(), waited: Duration::from_millis(5_000), seen })
+}
+
+fn config() -> ConfigError {
+    let (option, path) = ("path of the lock", "/locks/".to_owned());
+    ConfigError::Path { option, path, defect: PathDefect::EmptyComponent }
+}
+
+fn too_large() -> OpError {
+    let target = Target::new(OpCode::CREATE2, "/locks/a/_c_1-lock-");
+    OpError::RequestTooLarge { length: 2_000_000, limit: 1_048_575, target }
+}
+
+fn queue_full() -> OpError {
+    let target = Target::new(OpCode::GET_CHILDREN, "/locks/a");
+    OpError::QueueFull { waiting: 256, target }
+}
+
+fn timeouts(out: &mut String) {
+    let failure = || None::<ConnectionFailure>;
+    writeln!(out, "TimedOut: {}", timed_out()).expect("it is a string");
+    messages!(
+        out,
+        LastSeen { ConnectionLost, NeverConnected, Nothing, OwnSession, Queued, RuntimeStopped },
+        [
+            LastSeen::ConnectionLost(failure()),
+            LastSeen::NeverConnected(failure()),
+            LastSeen::Nothing,
+            LastSeen::OwnSession(predecessor(1, "web-7")),
+            LastSeen::Queued(predecessor(1, "web-7")),
+            LastSeen::Queued(predecessor(3, "")),
+            LastSeen::Queued(Predecessor::new(1, "lock", "", None)),
+            LastSeen::RuntimeStopped,
+        ]
+    );
+}
+
+fn locks(out: &mut String) {
+    let (code, action, path) = (ErrorCode::NO_AUTH, FailedAction::Create, "/locks".to_owned());
+    let (chroot, missing) = ("/app".to_owned(), "/l".to_owned());
+    messages!(
+        out,
+        FailedAction { Check, Create, Delete, DeleteChild, List, Read, ReadChild, Write },
+        [
+            FailedAction::Check,
+            FailedAction::Create,
+            FailedAction::Delete,
+            FailedAction::DeleteChild,
+            FailedAction::List,
+            FailedAction::Read,
+            FailedAction::ReadChild,
+            FailedAction::Write,
+        ]
+    );
+    messages!(
+        out,
+        LostReason { AtRisk, Closed, DeadlinePassed, SessionExpired, ZnodeDeleted },
+        [
+            LostReason::AtRisk,
+            LostReason::Closed,
+            LostReason::DeadlinePassed,
+            LostReason::SessionExpired,
+            LostReason::ZnodeDeleted,
+        ]
+    );
+    messages!(
+        out,
+        Stopped { AtRisk, Lost },
+        [Stopped::AtRisk, Stopped::Lost(LostReason::ZnodeDeleted),]
+    );
+    messages!(
+        out,
+        LockError {
+            AuthFailed,
+            ChrootMissing,
+            Client,
+            Closed,
+            Config,
+            Lost,
+            MixedKinds,
+            PermitsDiffer,
+            QueueExhausted,
+            Refused,
+            TimedOut,
+            TooLarge,
+        },
+        [
+            LockError::AuthFailed,
+            LockError::ChrootMissing { chroot: chroot.clone(), path: missing.clone() },
+            LockError::Client(queue_full()),
+            LockError::Closed,
+            LockError::Config(config()),
+            LockError::Lost(LostReason::ZnodeDeleted),
+            LockError::MixedKinds { name: "x-lease-0000000001".into() },
+            LockError::PermitsDiffer { directory: "/s".into(), stored: "3".into(), expected: 2 },
+            LockError::QueueExhausted { directory: "/locks/a".into() },
+            LockError::Refused { code, action, path: path.clone() },
+            LockError::TimedOut(timed_out()),
+            LockError::TooLarge(too_large()),
+        ]
+    );
+    let error = DowngradeError { error: LockError::Closed, guard: None };
+    writeln!(out, "DowngradeError: {error}").expect("it is a string");
+    let one = || MultiLockError { path: "/locks/a".into(), error: LockError::Closed };
+    writeln!(out, "MultiLockError: {}", one()).expect("it is a string");
+    let released = vec![("/locks/b".to_owned(), Released::Released)];
+    let error = MultiReleaseError { failed: vec![one()], released };
+    writeln!(out, "MultiReleaseError: {error}").expect("it is a string");
+    messages!(
+        out,
+        TransactionError { CheckRefused, Lost, Op, Refused },
+        [
+            TransactionError::CheckRefused { code, path: "/locks/a/_c_1-lock-0000000001".into() },
+            TransactionError::Lost(LostReason::AtRisk),
+            TransactionError::Op(
+                OpError::connection_loss(Outcome::Unknown)
+                    .about(Target::new(OpCode::MULTI, "/locks/a/_c_1-lock-0000000001")),
+            ),
+            TransactionError::Refused {
+                index: 1,
+                code: ErrorCode::BAD_VERSION,
+                target: Target::new(OpCode::SET_DATA, "/accounts/7"),
+            },
+        ]
+    );
+    messages!(
+        out,
+        RecipeError {
+            AuthFailed,
+            ChrootMissing,
+            Client,
+            Closed,
+            Config,
+            Refused,
+            SessionExpired,
+            TimedOut,
+            TooLarge,
+        },
+        [
+            RecipeError::AuthFailed,
+            RecipeError::ChrootMissing { chroot, path: missing },
+            RecipeError::Client(queue_full()),
+            RecipeError::Closed,
+            RecipeError::Config(config()),
+            RecipeError::Refused { code, action, path },
+            RecipeError::SessionExpired,
+            RecipeError::TimedOut(timed_out()),
+            RecipeError::TooLarge(too_large()),
+        ]
+    );
+}
+
+fn others(out: &mut String) {
+    let (session, path) = (SessionId(0x1f), || "/members/a".to_owned());
+    messages!(
+        out,
+        CacheError { Client, Closed, TooLarge, WatchRemoved },
+        [
+            CacheError::Client(queue_full()),
+            CacheError::Closed,
+            CacheError::TooLarge {
+                path: "/config".to_owned(),
+                nodes: 101,
+                bytes: 90_000,
+                nodes_max: 100,
+                bytes_max: 100_000,
+            },
+            CacheError::WatchRemoved,
+        ]
+    );
+    messages!(
+        out,
+        Ending { ClientStopped, IdTaken, Left, NotEphemeral },
+        [Ending::ClientStopped, Ending::IdTaken(session), Ending::Left, Ending::NotEphemeral,]
+    );
+    messages!(
+        out,
+        GroupError { Ended, IdTaken, NotEphemeral, Recipe },
+        [
+            GroupError::Ended(Ending::Left),
+            GroupError::IdTaken { path: path(), session },
+            GroupError::NotEphemeral { path: path() },
+            GroupError::Recipe(RecipeError::Closed),
+        ]
+    );
+    let revision = Revision { version: Version(3), czxid: Zxid(7) };
+    let found = Versioned::new("9".into(), revision);
+    messages!(
+        out,
+        ValueError { Conflict, Malformed, Overflow, Recipe, Recreated, Undecided },
+        [
+            ValueError::Conflict,
+            ValueError::Malformed { path: "/c".into(), data: "x".into(), expected: "a number" },
+            ValueError::Overflow { value: i64::MAX, delta: 1 },
+            ValueError::Recipe(RecipeError::Closed),
+            ValueError::Recreated { written: found.clone() },
+            ValueError::Undecided { cause: RecipeError::Closed, found: Some(Box::new(found)) },
+            ValueError::Undecided { cause: RecipeError::Closed, found: None },
+        ]
+    );
+    messages!(
+        out,
+        WorkQueueError { Full, ItemGone, LeaseLost, Recipe, Takers, Unknown },
+        [
+            WorkQueueError::Full { directory: "/queue".into(), length: 10, limit: 10 },
+            WorkQueueError::ItemGone { item: "/queue/entries/a".into() },
+            WorkQueueError::LeaseLost(LostReason::SessionExpired),
+            WorkQueueError::Recipe(RecipeError::Closed),
+            WorkQueueError::Takers(LockError::QueueExhausted { directory: "/queue/takers".into() }),
+            WorkQueueError::Unknown { item: "/queue/entries/a".into() },
+        ]
+    );
+}

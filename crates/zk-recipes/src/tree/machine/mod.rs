@@ -1,0 +1,5 @@
+//! Deleting a subtree.
+
+mod delete;
+
+pub(crate) use self::delete::DeleteTree;

@@ -1,0 +1,170 @@
+//! Paths and subtrees: create what is missing, delete everything.
+//!
+//! Both reach a state that does not depend on how often a request is applied, so they repeat
+//! requests whose outcome is unknown.
+
+mod machine;
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use zk_session::{Acl, Client, Time};
+
+use self::machine::DeleteTree;
+use crate::engine::drive::run;
+use crate::engine::limited::limited;
+use crate::error::{RecipeError, check_acl, check_path};
+use crate::machine::Ensure;
+
+/// Creates missing paths and deletes subtrees, across lost connections and sessions.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// use zk_recipes::{Client, Tree};
+///
+/// let client = Client::connect(address.to_string()).await?;
+/// let tree = Tree::of(&client);
+/// tree.ensure("/app/jobs/pending").await?;
+/// assert_eq!(tree.delete("/app").await?, 3);
+/// # Ok(()) }
+/// ```
+///
+/// **Connection loss** and the **end of a session** are waited out: requests are repeated, because
+/// a znode that exists, or is gone, is what the caller asked for. Without a
+/// [timeout](Self::timeout), a call waits for as long as the client has no connection.
+#[derive(Clone)]
+pub struct Tree {
+    client: Client,
+    acl: Vec<Acl>,
+    timeout: Option<Duration>,
+    has_containers: bool,
+}
+
+impl Tree {
+    /// Creates a handle with default options.
+    pub fn of(client: &Client) -> Self {
+        let client = client.clone();
+        Self { client, acl: Acl::open(), timeout: None, has_containers: false }
+    }
+
+    /// Sets the access control list of the last znode of a path that [`ensure`](Self::ensure)
+    /// creates. Its ancestors are open to everyone. Default: all permissions for everyone.
+    #[must_use]
+    pub fn acl(self, acl: Vec<Acl>) -> Self {
+        Self { acl, ..self }
+    }
+
+    /// Makes each call give up after this time with [`RecipeError::TimedOut`]. Part of the work may
+    /// be done by then. Default: none.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// Sets whether [`ensure`](Self::ensure) creates missing ancestors as containers, which servers
+    /// delete some time after their last child. Servers that do not know containers get persistent
+    /// znodes instead. Default: false, so that ancestors are persistent.
+    #[must_use]
+    pub fn containers(self, containers: bool) -> Self {
+        Self { has_containers: containers, ..self }
+    }
+
+    /// Makes sure that a persistent znode exists, with all its ancestors. Existing znodes are left
+    /// as they are, whatever their kind, data and permissions. New ones are empty.
+    ///
+    /// After a **connection loss**, requests are repeated, and no error is returned. **Cancel safe**:
+    /// a dropped future may have created some of the znodes, and a request that was sent may still
+    /// create one.
+    ///
+    /// # Errors
+    ///
+    /// [`RecipeError::Refused`] if a server refuses a create, for example with `NO_AUTH`, or with
+    /// `NO_CHILDREN_FOR_EPHEMERALS` below an ephemeral znode; [`RecipeError::TimedOut`] if there is
+    /// a timeout; [`RecipeError::Closed`] and similar errors if the client has stopped;
+    /// [`RecipeError::Config`] if the path or the list is invalid.
+    pub async fn ensure(&self, path: &str) -> Result<(), RecipeError> {
+        check_acl("acl of the znode", &self.acl)?;
+        if path == "/" {
+            return Ok(());
+        }
+        check_path("path to create", path)?;
+        let mut ensure = Ensure::znode(path.into(), Bytes::new(), self.acl.clone());
+        if !self.has_containers {
+            ensure = ensure.with_persistent_ancestors();
+        }
+        let deadline = self.deadline();
+        let ensuring = async { Ok(run(&self.client, &mut ensure, deadline).await??) };
+        limited(&self.client, path, deadline, RecipeError::timed_out, ensuring).await
+    }
+
+    /// Deletes a znode with all its descendants. Returns the number of znodes that were deleted. A
+    /// znode that does not exist is no error.
+    ///
+    /// At most 64 requests are in flight at a time, and memory use grows with the number of
+    /// children of a znode, not with the number of descendants. The deletion is not atomic: others
+    /// see some of the znodes gone and some not. Znodes that others create meanwhile are deleted
+    /// too.
+    ///
+    /// After a **connection loss**, requests are repeated, and no error is returned; a delete whose
+    /// reply was lost may not be counted. **Cancel safe**: a dropped future stops the deletion,
+    /// except for the requests that were sent.
+    ///
+    /// # Errors
+    ///
+    /// [`RecipeError::Refused`] if a server refuses a list or a delete, for example with `NO_AUTH`,
+    /// or with `NOT_EMPTY` if others create children as fast as they are deleted;
+    /// [`RecipeError::TimedOut`] if there is a timeout; [`RecipeError::TooLarge`] if a list of
+    /// children exceeds the client's limit; [`RecipeError::Closed`] and similar errors if the
+    /// client has stopped; [`RecipeError::Config`] if the path is invalid, or the root. In all
+    /// cases, some of the znodes may be gone.
+    pub async fn delete(&self, path: &str) -> Result<u64, RecipeError> {
+        self.delete_with_progress(path, |_| ()).await
+    }
+
+    /// Deletes like [`delete`](Self::delete), and calls `progress` after each batch of replies with
+    /// the number of znodes that were deleted so far.
+    ///
+    /// After a **connection loss**, requests are repeated, as in `delete`. **Cancel safe** in the same
+    /// way.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`delete`](Self::delete).
+    pub async fn delete_with_progress(
+        &self,
+        path: &str,
+        mut progress: impl FnMut(u64),
+    ) -> Result<u64, RecipeError> {
+        check_path("path to delete", path)?;
+        let mut machine = DeleteTree::new(path.into());
+        let deadline = self.deadline();
+        let deleting = async {
+            loop {
+                let batch = run(&self.client, &mut machine, deadline).await??;
+                progress(batch.deleted);
+                if batch.is_last {
+                    return Ok(batch.deleted);
+                }
+            }
+        };
+        limited(&self.client, path, deadline, RecipeError::timed_out, deleting).await
+    }
+
+    /// Returns the deadline of a call that begins now.
+    fn deadline(&self) -> Option<Time> {
+        self.timeout.map(|timeout| self.client.now() + timeout)
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("acl", &self.acl)
+            .field("timeout", &self.timeout)
+            .field("containers", &self.has_containers)
+            .finish_non_exhaustive()
+    }
+}

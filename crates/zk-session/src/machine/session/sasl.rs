@@ -1,0 +1,114 @@
+//! Authentication with SASL: rounds of messages, before anything else is sent.
+
+use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
+use tracing::{debug, warn};
+
+use super::{Phase, SessionMachine};
+use crate::machine::cause::DisconnectCause;
+use crate::machine::event::Event;
+use crate::machine::inflight::Purpose;
+use crate::machine::sasl::{SaslInput, SaslStep};
+use crate::machine::status::{Change, SessionState};
+use crate::sasl_failure::SaslFailure;
+use crate::time::Time;
+
+/// Limit on the messages of the client in one exchange. DIGEST-MD5 has two, and GSSAPI three.
+const ROUNDS_MAX: u32 = 10;
+
+impl SessionMachine {
+    /// Handles the next step of the mechanism, in reply to [`Event::Sasl`]. The driver must not call
+    /// this for a connection that has ended.
+    pub fn handle_sasl(&mut self, now: Time, step: Result<SaslStep, SaslFailure>) {
+        self.advance(now);
+        let Phase::Sasl(round) = self.phase else {
+            panic!("the machine expects no SASL message in {:?}", self.phase);
+        };
+        match step {
+            Ok(SaslStep::Done) => {
+                debug!("authenticated with SASL");
+                self.is_sasl_proven = true;
+                self.begin_use();
+            }
+            Ok(SaslStep::Send(_)) if round >= ROUNDS_MAX => {
+                self.drop_connection(SaslFailure::TooManyRounds(round).into());
+            }
+            Ok(SaslStep::Send(token)) => {
+                self.phase = Phase::Sasl(round + 1);
+                let xid = self.take_xid();
+                self.send_internal(xid, &Request::Sasl(token), Some(Purpose::Sasl));
+            }
+            Err(failure) => self.drop_connection(failure.into()),
+        }
+    }
+
+    /// Starts the SASL exchange, or skips it if none is configured.
+    pub(super) fn begin_sasl(&mut self) {
+        if self.config.sasl {
+            self.phase = Phase::Sasl(0);
+            self.events.push_back(Event::Sasl(SaslInput::Start));
+        } else {
+            self.begin_use();
+        }
+    }
+
+    /// Handles the reply to a SASL message.
+    pub(super) fn handle_sasl_reply(
+        &mut self,
+        code: ErrorCode,
+        mut body: Reader,
+        oversized: Option<usize>,
+    ) -> Result<(), DisconnectCause> {
+        if !code.is_ok() {
+            self.handle_sasl_refusal(code);
+            return Ok(());
+        }
+        if let Some(length) = oversized {
+            return Err(DisconnectCause::TooLong(length));
+        }
+        match Response::decode(OpCode::SASL, &mut body) {
+            Ok(Response::Sasl(token)) => self.ask_mechanism(token),
+            Ok(_) => unreachable!("the opcode determines the kind of reply"),
+            Err(error) => {
+                return Err(DisconnectCause::Record { record: "SetSASLResponse", error });
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_mechanism(&mut self, token: SaslToken) {
+        self.events.push_back(Event::Sasl(SaslInput::Reply(token)));
+    }
+
+    /// Handles the refusal of a SASL message.
+    ///
+    /// A refusal is final as long as no server has accepted the credentials: they are wrong. After
+    /// that, it is one server that differs from the others, because it was changed first or by
+    /// mistake. Another server may still accept them, and the session with its locks survives.
+    fn handle_sasl_refusal(&mut self, code: ErrorCode) {
+        let refuses_credentials =
+            matches!(code, ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH);
+        if refuses_credentials && !self.is_sasl_proven {
+            warn!(%code, "a server refused the SASL credentials");
+            self.emit(Change::AuthFailed);
+            self.stop(SessionState::AuthFailed);
+        } else {
+            self.drop_connection(DisconnectCause::SaslRefused(code));
+        }
+    }
+
+    /// Handles the code with which a server refuses every request, and even pings, of a connection
+    /// that is not authenticated with SASL. It then closes the connection.
+    pub(super) fn handle_sasl_required(&mut self) {
+        let code = ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+            return;
+        }
+        if self.config.sasl {
+            self.drop_connection(DisconnectCause::SaslRefused(code));
+        } else {
+            warn!(%code, "the server requires authentication, usually with SASL, and the client has none");
+            self.emit(Change::AuthFailed);
+            self.stop(SessionState::AuthFailed);
+        }
+    }
+}

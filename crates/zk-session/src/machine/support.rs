@@ -1,0 +1,151 @@
+//! Operations that a server may not know.
+//!
+//! A server replies to an unknown operation out of turn, and then closes the connection, so all
+//! requests in flight beside it are lost. Servers do not say which operations they know. So the
+//! first request of a newer operation on each connection is sent alone: no other request is in
+//! flight at that time, and none is lost if the server does not know the operation. Source:
+//! `UnimplementedRequestProcessor`.
+//!
+//! If the server does not know the operation, further requests of it fail without being sent for a
+//! while, because each of them would cost another connection.
+
+use std::time::Duration;
+
+use jute_codec::OpCode;
+
+use crate::host::Host;
+use crate::time::Time;
+
+/// How long an operation counts as unknown to a server. The server may be upgraded, and a name may
+/// stand for several servers.
+const REFUSED_KEPT: Duration = Duration::from_secs(60);
+/// Maximum number of refusals that are remembered; a new one replaces the oldest.
+const REFUSED_MAX: usize = 64;
+
+/// What is known about the operations that servers support.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Support {
+    /// The server of the current connection.
+    host: Option<Host>,
+    /// Newer operations to which the server has replied on this connection.
+    proven: Vec<OpCode>,
+    /// The xid and the operation of the request that is in flight alone.
+    probe: Option<(i32, OpCode)>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Clone, Debug)]
+struct Refused {
+    host: Option<Host>,
+    op: OpCode,
+    at: Time,
+}
+
+impl Support {
+    /// Records that the next connection is one to this server.
+    pub(super) fn connecting(&mut self, host: Host) {
+        self.disconnected();
+        self.host = Some(host);
+    }
+
+    /// Returns the server of the connection, or of the last one.
+    pub(super) fn host(&self) -> Option<Host> {
+        self.host.clone()
+    }
+
+    /// Records the end of the connection.
+    pub(super) fn disconnected(&mut self) {
+        self.proven.clear();
+        self.probe = None;
+    }
+
+    /// Returns true if the server may not know the operation, so that it must be sent alone.
+    pub(super) fn must_be_alone(&self, op: OpCode) -> bool {
+        is_newer(op) && !self.proven.contains(&op)
+    }
+
+    /// Returns true if the server has refused the operation as unknown a short time ago.
+    pub(super) fn is_unknown(&self, op: OpCode, now: Time) -> bool {
+        self.refused.iter().any(|refused| {
+            refused.op == op && refused.host == self.host && now < refused.at + REFUSED_KEPT
+        })
+    }
+
+    /// Returns true while a request is in flight alone.
+    pub(super) fn is_probing(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Records that a request was sent.
+    pub(super) fn sent(&mut self, xid: i32, op: OpCode) {
+        if self.must_be_alone(op) {
+            self.probe = Some((xid, op));
+        }
+    }
+
+    /// Records the reply to a request, which shows that the server knows its operation.
+    pub(super) fn replied(&mut self, xid: i32) {
+        if let Some((_, op)) = self.probe.take_if(|(probe, _)| *probe == xid) {
+            self.proven.push(op);
+        }
+    }
+
+    /// Records that the server does not know an operation.
+    pub(super) fn refused(&mut self, op: OpCode, now: Time) {
+        let host = self.host.clone();
+        self.refused.retain(|old| (&old.host, old.op) != (&host, op));
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.remove(0);
+        }
+        self.refused.push(Refused { host, op, at: now });
+    }
+}
+
+/// Returns true for the operations of clients that servers know only since 3.6 or later. The oldest
+/// supported servers know all others.
+fn is_newer(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::ADD_WATCH
+            | OpCode::GET_ALL_CHILDREN_NUMBER
+            | OpCode::GET_EPHEMERALS
+            | OpCode::MULTI_READ
+            | OpCode::WHO_AM_I
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(port: u16) -> Host {
+        Host { name: "zk".into(), port }
+    }
+
+    #[test]
+    fn a_refusal_is_remembered_for_a_minute_and_for_its_server_only() {
+        let mut support = Support::default();
+        let begin = Time::default() + Duration::from_secs(1);
+        support.connecting(host(1));
+        support.refused(OpCode::WHO_AM_I, begin);
+        support.connecting(host(1));
+        let almost = begin + (REFUSED_KEPT - Duration::from_nanos(1));
+        assert!(support.is_unknown(OpCode::WHO_AM_I, almost));
+        assert!(!support.is_unknown(OpCode::MULTI_READ, almost));
+        assert!(!support.is_unknown(OpCode::WHO_AM_I, begin + REFUSED_KEPT));
+        support.connecting(host(2));
+        assert!(!support.is_unknown(OpCode::WHO_AM_I, almost));
+    }
+
+    #[test]
+    fn the_number_of_refusals_is_bounded() {
+        let mut support = Support::default();
+        for port in 0..200 {
+            support.connecting(host(port));
+            support.refused(OpCode::WHO_AM_I, Time::default());
+            support.refused(OpCode::WHO_AM_I, Time::default());
+        }
+        assert_eq!(support.refused.len(), REFUSED_MAX);
+        assert!(support.is_unknown(OpCode::WHO_AM_I, Time::default()), "the newest is kept");
+    }
+}

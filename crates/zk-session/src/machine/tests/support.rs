@@ -1,0 +1,159 @@
+//! Operations that a server may not know.
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, Request, Response, Zxid};
+
+use super::peer::{Pair, SESSION, config, data, get, sync};
+use crate::error::{OpError, Outcome};
+use crate::host::Host;
+use crate::machine::{Event, Operation, Token};
+
+fn newer() -> Operation {
+    Operation::new(Request::GetAllChildrenNumber(ByteString::from_static("/a")))
+}
+
+fn is_unsupported(error: &OpError) -> bool {
+    error.server_code() == Some(ErrorCode::UNIMPLEMENTED)
+}
+
+fn is_unanswered(pair: &Pair, token: Token) -> bool {
+    !pair
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::Reply { token: other, .. } if *other == token))
+}
+
+/// The server replies that it does not know an operation, and hangs up.
+fn refuse(pair: &mut Pair, xid: i32) {
+    pair.reply_at(xid, Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
+}
+
+fn sent(pair: &mut Pair) -> Vec<(i32, Request)> {
+    pair.flush();
+    pair.requests()
+}
+
+#[test]
+fn the_first_request_of_a_newer_operation_is_alone_in_flight() {
+    let mut pair = Pair::connected();
+    let (first, probe, last) =
+        (pair.submit(vec![get("/a")]), pair.submit(vec![newer()]), pair.submit(vec![get("/b")]));
+    let requests = sent(&mut pair);
+    assert_eq!(requests.len(), 1, "the newer operation waits for the reply: {requests:?}");
+    pair.reply(requests[0].0, Ok(data()));
+    assert_eq!(pair.answer(first).results, [Ok(data())]);
+
+    let requests = sent(&mut pair);
+    assert!(matches!(requests.as_slice(), [(_, Request::GetAllChildrenNumber(_))]), "{requests:?}");
+    pair.reply(requests[0].0, Ok(Response::GetAllChildrenNumber(7)));
+    assert_eq!(pair.answer(probe).results, [Ok(Response::GetAllChildrenNumber(7))]);
+
+    let requests = sent(&mut pair);
+    pair.reply(requests[0].0, Ok(data()));
+    assert_eq!(pair.answer(last).results, [Ok(data())]);
+
+    // The server knows the operation, so further requests are pipelined.
+    pair.submit(vec![newer()]);
+    pair.submit(vec![newer()]);
+    pair.submit(vec![get("/c")]);
+    assert_eq!(sent(&mut pair).len(), 3);
+}
+
+#[test]
+fn an_unknown_operation_costs_no_other_request() {
+    let mut pair = Pair::connected();
+    let (before, probe, behind) =
+        (pair.submit(vec![get("/a")]), pair.submit(vec![newer()]), pair.submit(vec![get("/b")]));
+    let requests = sent(&mut pair);
+    pair.reply(requests[0].0, Ok(data()));
+    let requests = sent(&mut pair);
+    refuse(&mut pair, requests[0].0);
+    let error = pair.error(probe);
+    assert!(is_unsupported(&error), "{error}");
+    assert_eq!(error.outcome(), Outcome::NotApplied);
+    assert_eq!(pair.answer(before).results, [Ok(data())]);
+    assert!(is_unanswered(&pair, behind), "it waits for the next connection");
+
+    pair.connect(SESSION);
+    let requests = sent(&mut pair);
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    pair.reply(requests[0].0, Ok(data()));
+    let reply = pair.answer(behind);
+    assert_eq!((reply.connection, reply.results), (2, vec![Ok(data())]));
+}
+
+#[test]
+fn a_refusal_that_overtakes_other_replies_is_still_that_of_its_request() {
+    let mut pair = Pair::connected();
+    // A create has no probe, because the oldest supported servers know it.
+    let (lost, unknown) = (pair.submit(vec![sync("/a")]), pair.submit(vec![get("/b")]));
+    let requests = sent(&mut pair);
+    refuse(&mut pair, requests[1].0);
+    assert!(is_unsupported(&pair.error(unknown)));
+    let error = pair.error(lost);
+    assert!(error.is_connection_loss() && error.outcome() == Outcome::Unknown, "{error}");
+    pair.connect(SESSION);
+}
+
+#[test]
+fn an_operation_that_a_server_does_not_know_is_not_sent_to_it_again() {
+    let mut pair = Pair::connected();
+    pair.submit(vec![newer()]);
+    let requests = sent(&mut pair);
+    refuse(&mut pair, requests[0].0);
+    pair.connect(SESSION);
+    let (again, other) = (pair.submit(vec![newer()]), pair.submit(vec![get("/a")]));
+    assert!(is_unsupported(&pair.error(again)));
+    let requests = sent(&mut pair);
+    assert!(matches!(requests.as_slice(), [(_, Request::GetData(_))]), "{requests:?}");
+    pair.reply(requests[0].0, Ok(data()));
+    assert_eq!((pair.answer(other).connection, pair.session.status().connection), (2, 2));
+}
+
+#[test]
+fn another_server_is_asked_again() {
+    let host = |name: &str| Host { name: name.into(), port: 2181 };
+    let mut config = config();
+    config.hosts = vec![host("old"), host("new")];
+    let mut pair = Pair::new(config);
+    pair.connect(SESSION);
+    let token = pair.submit(vec![newer()]);
+    let requests = sent(&mut pair);
+    refuse(&mut pair, requests[0].0);
+    assert!(is_unsupported(&pair.error(token)));
+    // The next server in turn is the other one.
+    pair.connect(SESSION);
+    let token = pair.submit(vec![newer()]);
+    let requests = sent(&mut pair);
+    pair.reply(requests[0].0, Ok(Response::GetAllChildrenNumber(7)));
+    assert!(pair.answer(token).results[0].is_ok());
+}
+
+#[test]
+fn an_operation_that_is_switched_off_costs_no_connection() {
+    let mut pair = Pair::connected();
+    let token = pair.submit(vec![newer()]);
+    let requests = sent(&mut pair);
+    pair.reply_at(requests[0].0, Zxid(7), Err(ErrorCode::UNIMPLEMENTED));
+    assert!(is_unsupported(&pair.error(token)));
+    assert_eq!(pair.session.status().connection, 1);
+    assert!(pair.take(|event| matches!(event, Event::Disconnect(_))).is_none());
+    let token = pair.submit(vec![get("/a")]);
+    let requests = sent(&mut pair);
+    pair.reply(requests[0].0, Ok(data()));
+    assert_eq!(pair.answer(token).results, [Ok(data())]);
+}
+
+#[test]
+fn a_probe_that_is_cut_does_not_block_the_next_connection() {
+    let mut pair = Pair::connected();
+    let probe = pair.submit(vec![newer()]);
+    sent(&mut pair);
+    pair.cut();
+    assert!(pair.error(probe).is_connection_loss());
+    pair.connect(SESSION);
+    let token = pair.submit(vec![get("/a")]);
+    let requests = sent(&mut pair);
+    pair.reply(requests[0].0, Ok(data()));
+    assert_eq!(pair.answer(token).results, [Ok(data())]);
+}

@@ -1,0 +1,502 @@
+//! The messages of all errors, as reviewed in `messages.txt`.
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::Duration;
+
+use jute_codec::{DecodeErrorKind, ErrorCode, FrameError, OpCode};
+
+use crate::error::{
+    ChrootDefect, ConfigError, ConnectError, HostDefect, OpError, OptionDefect, Outcome,
+    PathDefect, WatchEnded,
+};
+use crate::failure::{ConnectionFailure, FailureCause, TransportError};
+use crate::machine::{DisconnectCause, LeaseDefect};
+use crate::multi::MultiError;
+use crate::sasl_failure::SaslFailure;
+use crate::target::Target;
+use crate::tls_failure::TlsFailure;
+
+/// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
+/// a variant without an example fails.
+macro_rules! messages {
+    ($out:ident, $type:ident { $($variant:ident),+ $(,)? }, [$($example:expr),+ $(,)?]) => {{
+        let name = |value: &$type| match value {
+            $($type::$variant { .. } => stringify!($variant),)+
+        };
+        let mut missing = vec![$(stringify!($variant)),+];
+        for example in [$($example),+] {
+            let variant = name(&example);
+            missing.retain(|other| *other != variant);
+            writeln!($out, "{}::{variant}: {example}", stringify!($type)).expect("it is a string");
+        }
+        assert!(missing.is_empty(), "{} without an example: {missing:?}", stringify!($type));
+    }};
+}
+
+/// Compares the messages with the reviewed ones. Prints all of them if one differs.
+fn check(found: &str, reviewed: &str) {
+    let differs = found.lines().zip(reviewed.lines()).find(|(found, reviewed)| found != reviewed);
+    assert!(
+        found == reviewed,
+        "{differs:?} differ; review messages.txt, which should be:\n{found}"
+    );
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn every_message_is_the_reviewed_one() {
+    let mut out = String::new();
+    operations(&mut out);
+    configuration(&mut out);
+    connections(&mut out);
+    tls(&mut out);
+    sasl(&mut out);
+    check(&out, include_str!("messages.txt"));
+}
+
+fn refusal(code: ErrorCode, operation: OpCode, path: &str) -> OpError {
+    OpError::server(code).about(Target::new(operation, path))
+}
+
+fn create() -> Target {
+    Target::new(OpCode::CREATE2, "/a")
+}
+
+fn multi(code: ErrorCode, target: Target) -> MultiError {
+    MultiError::Refused { index: 1, code, target }
+}
+
+fn undecodable() -> jute_codec::DecodeError {
+    let kind = DecodeErrorKind::UnexpectedEnd { need: 8, have: 3 };
+    jute_codec::DecodeError { kind, offset: 4, record: "Stat", field: "czxid" }
+}
+
+fn operations(out: &mut String) {
+    use Outcome::{NotApplied, Unknown};
+    messages!(out, Outcome { NotApplied, Unknown }, [NotApplied, Unknown]);
+    messages!(
+        out,
+        OpError {
+            AuthFailed,
+            ChrootMissing,
+            Closed,
+            ConnectionLoss,
+            InvalidPath,
+            QueueFull,
+            Recalled,
+            RequestTooLarge,
+            ResponseTooLarge,
+            Server,
+            SessionExpired,
+            TimedOut,
+            Undecodable,
+            Unsupported,
+        },
+        [
+            OpError::AuthFailed,
+            OpError::ChrootMissing { chroot: "/app".into(), path: "/l".into() },
+            OpError::closed(NotApplied).about(create()),
+            OpError::closed(Unknown),
+            OpError::connection_loss(NotApplied).about(create()),
+            OpError::connection_loss(Unknown).about(create()),
+            OpError::connection_loss(Unknown).about(Target::new(OpCode::MULTI, "/a")),
+            OpError::connection_loss(Unknown),
+            OpError::InvalidPath { path: "/locks/".into(), defect: PathDefect::EmptyComponent },
+            OpError::QueueFull { waiting: 65_536, target: create() },
+            OpError::Recalled { target: create() },
+            OpError::RequestTooLarge {
+                length: 2_000_000,
+                limit: 1_048_575,
+                target: Target::new(OpCode::SET_DATA, "/a"),
+            },
+            OpError::ResponseTooLarge {
+                length: 5_000_000,
+                target: Target::new(OpCode::GET_CHILDREN2, "/a"),
+            },
+            OpError::server(ErrorCode::NODE_EXISTS),
+            refusal(ErrorCode::NODE_EXISTS, OpCode::CREATE2, "/a"),
+            refusal(ErrorCode::NO_NODE, OpCode::CREATE_CONTAINER, "/a/b"),
+            refusal(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS, OpCode::CREATE_TTL, "/a/b"),
+            refusal(ErrorCode::NOT_EMPTY, OpCode::DELETE, "/a"),
+            refusal(ErrorCode::NO_AUTH, OpCode::EXISTS, "/a"),
+            refusal(ErrorCode::NO_AUTH, OpCode::GET_DATA, "/a"),
+            refusal(ErrorCode::BAD_VERSION, OpCode::SET_DATA, "/a"),
+            refusal(ErrorCode::NO_AUTH, OpCode::GET_ACL, "/a"),
+            refusal(ErrorCode::INVALID_ACL, OpCode::SET_ACL, "/a"),
+            refusal(ErrorCode::NO_NODE, OpCode::GET_CHILDREN2, "/a"),
+            refusal(ErrorCode::SYSTEM_ERROR, OpCode::SYNC, "/a"),
+            refusal(ErrorCode::THROTTLED_OP, OpCode::MULTI, "/a"),
+            refusal(ErrorCode::THROTTLED_OP, OpCode::MULTI, ""),
+            refusal(ErrorCode(-999), OpCode(99), "/a"),
+            refusal(ErrorCode::MARSHALLING_ERROR, OpCode::ADD_WATCH, "/a"),
+            refusal(ErrorCode::NO_WATCHER, OpCode::CHECK_WATCHES, "/a"),
+            refusal(ErrorCode::NO_WATCHER, OpCode::REMOVE_WATCHES, "/a"),
+            OpError::session_expired(Unknown).about(create()),
+            OpError::TimedOut { outcome: Unknown, target: create() },
+            OpError::Undecodable {
+                error: Box::new(undecodable()),
+                target: Target::new(OpCode::GET_DATA, "/a"),
+            },
+            OpError::Unsupported { target: Target::new(OpCode::CREATE_CONTAINER, "/a") },
+            OpError::Unsupported { target: Target::new(OpCode::WHO_AM_I, "") },
+            refusal(ErrorCode::NOT_READ_ONLY, OpCode::CREATE2, "/a"),
+            refusal(ErrorCode::RECONFIG_DISABLED, OpCode::RECONFIG, ""),
+            refusal(ErrorCode::NEW_CONFIG_NO_QUORUM, OpCode::RECONFIG, ""),
+            refusal(ErrorCode::NO_AUTH, OpCode::MULTI_READ, ""),
+            refusal(ErrorCode::NO_AUTH, OpCode::GET_EPHEMERALS, ""),
+            refusal(ErrorCode::NO_NODE, OpCode::GET_ALL_CHILDREN_NUMBER, "/a"),
+        ]
+    );
+    messages!(
+        out,
+        MultiError { Op, Refused },
+        [
+            MultiError::Op(OpError::connection_loss(Unknown).about(create())),
+            multi(ErrorCode::BAD_VERSION, Target::new(OpCode::CHECK, "/a")),
+            multi(ErrorCode::NO_NODE, create()),
+            multi(ErrorCode::OK, Target::UNKNOWN),
+        ]
+    );
+    messages!(
+        out,
+        WatchEnded { Closed, Removed, SessionExpired, Unsupported },
+        [
+            WatchEnded::Closed,
+            WatchEnded::Removed,
+            WatchEnded::SessionExpired,
+            WatchEnded::Unsupported
+        ]
+    );
+}
+
+fn configuration(out: &mut String) {
+    messages!(
+        out,
+        PathDefect { EmptyComponent, ForbiddenCharacter, NotAbsolute, RelativeComponent, Root },
+        [
+            PathDefect::EmptyComponent,
+            PathDefect::ForbiddenCharacter,
+            PathDefect::NotAbsolute,
+            PathDefect::RelativeComponent,
+            PathDefect::Root,
+        ]
+    );
+    let hosts = || "zk1:2181,zk2:2181".to_owned();
+    let before_hosts =
+        || ChrootDefect::BeforeHosts { host: "h1/app".into(), suggestion: "h1,h2/app".into() };
+    messages!(
+        out,
+        ChrootDefect { BeforeHosts, Path },
+        [before_hosts(), ChrootDefect::Path(PathDefect::RelativeComponent),]
+    );
+    messages!(
+        out,
+        HostDefect {
+            AfterBracket,
+            Empty,
+            Ipv6WithoutBrackets,
+            MissingBracket,
+            NoName,
+            Port,
+            Scheme,
+            Separator,
+        },
+        [
+            HostDefect::AfterBracket,
+            HostDefect::Empty { number: 2 },
+            HostDefect::Ipv6WithoutBrackets,
+            HostDefect::MissingBracket,
+            HostDefect::NoName,
+            HostDefect::Port,
+            HostDefect::Scheme { scheme: "zk://".into(), suggestion: hosts() },
+            HostDefect::Separator,
+        ]
+    );
+    messages!(
+        out,
+        LeaseDefect {
+            SyncLimitTooLong,
+            SyncLimitZero,
+            TickTooLong,
+            TickTooShort,
+            WriteIntervalTooLong,
+            WriteIntervalTooShort,
+        },
+        [
+            LeaseDefect::SyncLimitTooLong,
+            LeaseDefect::SyncLimitZero,
+            LeaseDefect::TickTooLong,
+            LeaseDefect::TickTooShort,
+            LeaseDefect::WriteIntervalTooLong,
+            LeaseDefect::WriteIntervalTooShort,
+        ]
+    );
+    messages!(
+        out,
+        OptionDefect {
+            BytesBelow,
+            DigestWithoutColon,
+            Empty,
+            EmptyScheme,
+            Lease,
+            LongerThan,
+            Other,
+            ShorterThan,
+            ShorterThanSessionTimeout,
+            Zero,
+        },
+        [
+            OptionDefect::BytesBelow(1024),
+            OptionDefect::DigestWithoutColon,
+            OptionDefect::Empty,
+            OptionDefect::EmptyScheme,
+            OptionDefect::Lease(LeaseDefect::TickTooShort),
+            OptionDefect::LongerThan(SECOND),
+            OptionDefect::Other("the text of a recipe"),
+            OptionDefect::ShorterThan(SECOND),
+            OptionDefect::ShorterThanSessionTimeout,
+            OptionDefect::Zero,
+        ]
+    );
+    let option = |value: &str, defect| ConfigError::Option {
+        option: "session_timeout",
+        value: value.to_owned(),
+        defect,
+    };
+    messages!(
+        out,
+        ConfigError { Chroot, Host, NoHosts, Option, Path, Thread },
+        [
+            ConfigError::Chroot { path: "/app,h2".into(), defect: before_hosts() },
+            ConfigError::Host { host: "h1;h2".into(), defect: HostDefect::Separator },
+            ConfigError::NoHosts,
+            option("", OptionDefect::Zero),
+            option("5ms", OptionDefect::ShorterThan(SECOND)),
+            ConfigError::Path {
+                option: "path of the lock",
+                path: "/a/../b".into(),
+                defect: PathDefect::RelativeComponent,
+            },
+            ConfigError::Thread { message: "out of threads".into() },
+        ]
+    );
+    let failure = || {
+        Some(ConnectionFailure {
+            host: "zk2:2181".parse().expect("it is a host"),
+            cause: FailureCause::Closed,
+        })
+    };
+    messages!(
+        out,
+        ConnectError { AuthFailed, Chroot, Config, NotResumed, Stopped, TimedOut },
+        [
+            ConnectError::AuthFailed,
+            ConnectError::Chroot {
+                path: "/app".into(),
+                error: refusal(ErrorCode::NO_AUTH, OpCode::CREATE2, "/app"),
+            },
+            ConnectError::Config(ConfigError::NoHosts),
+            ConnectError::NotResumed { session: crate::types::SessionId(0x100) },
+            ConnectError::Stopped { hosts: hosts(), last_failure: None },
+            ConnectError::Stopped { hosts: hosts(), last_failure: failure() },
+            ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: None },
+            ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: failure() },
+        ]
+    );
+}
+
+fn connections(out: &mut String) {
+    let refused = || TransportError {
+        kind: io::ErrorKind::ConnectionRefused,
+        message: "connection refused".into(),
+    };
+    writeln!(out, "TransportError: {}", refused()).expect("it is a string");
+    messages!(
+        out,
+        FailureCause {
+            Closed,
+            Connect,
+            Disconnected,
+            Handshake,
+            HandshakeClosed,
+            NoHandshake,
+            NoReply,
+            NotAccepted,
+            Sasl,
+            Tls,
+            Transport,
+        },
+        [
+            FailureCause::Closed,
+            FailureCause::Connect(refused()),
+            FailureCause::Disconnected(DisconnectCause::SessionMoved),
+            FailureCause::Handshake(refused()),
+            FailureCause::HandshakeClosed,
+            FailureCause::NoHandshake,
+            FailureCause::NoReply,
+            FailureCause::NotAccepted,
+            FailureCause::Sasl(SaslFailure::NotMutual),
+            FailureCause::Tls(TlsFailure::Expired),
+            FailureCause::Transport(refused()),
+        ]
+    );
+    let failure = ConnectionFailure {
+        host: "[::1]:2181".parse().expect("it is a host"),
+        cause: FailureCause::Connect(refused()),
+    };
+    writeln!(out, "ConnectionFailure: {failure}").expect("it is a string");
+    messages!(
+        out,
+        DisconnectCause {
+            CredentialsRefused,
+            Frame,
+            HostsChanged,
+            LeaseEnded,
+            NoAuthReply,
+            NoClose,
+            NoConnection,
+            NoHandshake,
+            NoReply,
+            NoSasl,
+            NotZooKeeper,
+            PingOverdue,
+            ReadWriteServer,
+            Record,
+            Sasl,
+            SaslRefused,
+            SessionExpired,
+            SessionMoved,
+            SessionRefused,
+            SessionSwapped,
+            SetWatches,
+            Silence,
+            StaleSessionEnded,
+            Stopped,
+            TooLong,
+            UnknownOperation,
+            Xid,
+        },
+        [
+            DisconnectCause::CredentialsRefused,
+            DisconnectCause::Frame(FrameError { length: -1 }),
+            DisconnectCause::HostsChanged,
+            DisconnectCause::LeaseEnded,
+            DisconnectCause::NoAuthReply(SECOND),
+            DisconnectCause::NoClose(SECOND),
+            DisconnectCause::NoConnection(SECOND),
+            DisconnectCause::NoHandshake(SECOND),
+            DisconnectCause::NoReply(SECOND),
+            DisconnectCause::NoSasl(SECOND),
+            DisconnectCause::NotZooKeeper(*b"HTTP"),
+            DisconnectCause::NotZooKeeper([0x16, 0x03, 0x01, 0x00]),
+            DisconnectCause::NotZooKeeper([0; 4]),
+            DisconnectCause::PingOverdue(SECOND),
+            DisconnectCause::Record { record: "ReplyHeader", error: undecodable() },
+            DisconnectCause::ReadWriteServer,
+            DisconnectCause::Sasl(SaslFailure::NotOffered),
+            DisconnectCause::SaslRefused(ErrorCode::AUTH_FAILED),
+            DisconnectCause::SessionExpired,
+            DisconnectCause::SessionMoved,
+            DisconnectCause::SessionRefused,
+            DisconnectCause::SessionSwapped,
+            DisconnectCause::SetWatches(ErrorCode::NO_AUTH),
+            DisconnectCause::Silence(SECOND),
+            DisconnectCause::StaleSessionEnded,
+            DisconnectCause::Stopped,
+            DisconnectCause::TooLong(1_000_000),
+            DisconnectCause::UnknownOperation(OpCode::WHO_AM_I),
+            DisconnectCause::Xid(7),
+        ]
+    );
+}
+
+fn tls(out: &mut String) {
+    let alert = |name: &str| name.to_owned();
+    messages!(
+        out,
+        TlsFailure {
+            Alert,
+            Certificate,
+            ClientCertificateRefused,
+            ClientCertificateRequired,
+            Closed,
+            Expired,
+            File,
+            KeyMismatch,
+            NoCryptoProvider,
+            NoRoots,
+            NotTls,
+            NotYetValid,
+            Other,
+            Pem,
+            ServerName,
+            TimedOut,
+            UnknownIssuer,
+            WrongName,
+        },
+        [
+            TlsFailure::Alert { alert: alert("HandshakeFailure") },
+            TlsFailure::Alert { alert: alert("ProtocolVersion") },
+            TlsFailure::Alert { alert: alert("InternalError") },
+            TlsFailure::Certificate("bad signature".into()),
+            TlsFailure::ClientCertificateRefused { alert: alert("CertificateUnknown") },
+            TlsFailure::ClientCertificateRequired { alert: alert("BadCertificate") },
+            TlsFailure::Closed,
+            TlsFailure::Expired,
+            TlsFailure::File {
+                what: "CA certificate",
+                path: "/etc/zk/ca.pem".into(),
+                message: "permission denied".into(),
+            },
+            TlsFailure::KeyMismatch,
+            TlsFailure::NoCryptoProvider,
+            TlsFailure::NoRoots("none was found".into()),
+            TlsFailure::NotTls,
+            TlsFailure::NotYetValid,
+            TlsFailure::Other("no shared cipher suite".into()),
+            TlsFailure::Pem {
+                what: "private key",
+                place: "the argument of `client_pem`".into(),
+                defect: "it is not PEM".into(),
+            },
+            TlsFailure::ServerName("zk_1..".into()),
+            TlsFailure::TimedOut(SECOND),
+            TlsFailure::UnknownIssuer,
+            TlsFailure::WrongName { expected: "zk1".into(), presented: vec![] },
+            TlsFailure::WrongName {
+                expected: "zk1".into(),
+                presented: vec!["zk2".into(), "zk3".into()],
+            },
+        ]
+    );
+}
+
+fn sasl(out: &mut String) {
+    messages!(
+        out,
+        SaslFailure {
+            Challenge,
+            Credentials,
+            Gssapi,
+            NoAcceptableLayer,
+            NotMutual,
+            NotOffered,
+            OtherMechanism,
+            TimedOut,
+            TooManyRounds,
+        },
+        [
+            SaslFailure::Challenge("it has no nonce"),
+            SaslFailure::Credentials("the credential has expired".into()),
+            SaslFailure::Gssapi("the server is not in the database".into()),
+            SaslFailure::NoAcceptableLayer,
+            SaslFailure::NotMutual,
+            SaslFailure::NotOffered,
+            SaslFailure::OtherMechanism("GSSAPI"),
+            SaslFailure::TimedOut(SECOND),
+            SaslFailure::TooManyRounds(10),
+        ]
+    );
+}

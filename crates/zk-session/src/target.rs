@@ -1,0 +1,156 @@
+//! The operation and the path that an error is about, and their names in messages.
+
+use std::fmt;
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, MultiOp, OpCode, Request};
+
+/// The operation and the path that an [`OpError`](crate::OpError) is about.
+///
+/// Its `Display` is what the client was asked to do, such as `create "/a"`. Without an operation, it
+/// is empty.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub struct Target {
+    /// The operation, if it is known.
+    pub operation: Option<OpCode>,
+    /// The path of the operation, as the client sees it. A multi has several paths, and this is the
+    /// one of its first operation. Empty if the path is not known.
+    pub path: ByteString,
+}
+
+impl Target {
+    /// The target of an error that does not name it.
+    pub(crate) const UNKNOWN: Self = Self { operation: None, path: ByteString::new() };
+
+    /// Creates the target of an operation on a path.
+    pub fn new(operation: OpCode, path: impl Into<ByteString>) -> Self {
+        Self { operation: Some(operation), path: path.into() }
+    }
+
+    /// Returns the target of a request.
+    pub(crate) fn of(request: &Request) -> Self {
+        Self::new(
+            request.op(),
+            request.paths().first().map(|path| (*path).clone()).unwrap_or_default(),
+        )
+    }
+
+    /// Returns the target of one operation of a multi.
+    pub(crate) fn part(operation: &MultiOp) -> Self {
+        match operation {
+            MultiOp::Check(check) => Self::new(OpCode::CHECK, check.path.clone()),
+            MultiOp::Create(create) => Self::new(create.op(), create.path.clone()),
+            MultiOp::Delete(delete) => Self::new(OpCode::DELETE, delete.path.clone()),
+            MultiOp::SetData(write) => Self::new(OpCode::SET_DATA, write.path.clone()),
+        }
+    }
+
+    /// Returns true if the operation creates a znode.
+    pub(crate) fn is_create(&self) -> bool {
+        matches!(
+            self.operation,
+            Some(OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL)
+        )
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(operation) = self.operation else { return Ok(()) };
+        match (operation, &*self.path) {
+            (OpCode::MULTI, "") => f.write_str("commit the multi"),
+            (operation, "") => f.write_str(verb(operation)),
+            (operation, path) => write!(f, "{} {path:?}", verb(operation)),
+        }
+    }
+}
+
+/// The target of an error at the beginning of its message, before a colon. Empty if it is not known.
+pub(crate) struct Label<'a>(pub(crate) &'a Target);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.operation.is_none() { Ok(()) } else { write!(f, "{}: ", self.0) }
+    }
+}
+
+/// What a server refused, why, and a hint if the name of the code is not enough: the part of a
+/// message between `the server refused ` and what that means for other operations.
+pub(crate) struct Refusal<'a> {
+    pub(crate) code: ErrorCode,
+    pub(crate) target: &'a Target,
+    /// Which operation of a multi this is.
+    pub(crate) place: Option<&'a dyn fmt::Display>,
+}
+
+impl fmt::Display for Refusal<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, target, place } = self;
+        f.write_str("the server refused ")?;
+        match (target.operation, place) {
+            (None, None) => f.write_str("to execute the operation")?,
+            (None, Some(place)) => write!(f, "{place}")?,
+            (Some(_), None) => write!(f, "to {target}")?,
+            (Some(_), Some(place)) => write!(f, "to {target}, {place}")?,
+        }
+        write!(f, ": {code}")?;
+        match hint(*code, target) {
+            None => Ok(()),
+            Some(hint) => write!(f, " ({hint})"),
+        }
+    }
+}
+
+/// Returns the name of an operation in a sentence.
+fn verb(operation: OpCode) -> &'static str {
+    match operation {
+        OpCode::CHECK => "check",
+        OpCode::CREATE | OpCode::CREATE2 => "create",
+        OpCode::CREATE_CONTAINER => "create the container",
+        OpCode::CREATE_TTL => "create (with a TTL)",
+        OpCode::DELETE => "delete",
+        OpCode::EXISTS => "read the metadata of",
+        OpCode::GET_DATA => "read",
+        OpCode::SET_DATA => "write",
+        OpCode::GET_ACL => "read the access control list of",
+        OpCode::SET_ACL => "replace the access control list of",
+        OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "list the children of",
+        OpCode::SYNC => "sync",
+        OpCode::ADD_WATCH => "watch",
+        OpCode::CHECK_WATCHES => "find the watch on",
+        OpCode::REMOVE_WATCHES => "remove the watches of",
+        OpCode::GET_ALL_CHILDREN_NUMBER => "count the descendants of",
+        OpCode::GET_EPHEMERALS => "list the ephemeral znodes of the session",
+        OpCode::MULTI_READ => "read several znodes",
+        OpCode::RECONFIG => "change the servers of the ensemble",
+        OpCode::WHO_AM_I => "list the identities of the connection",
+        OpCode::MULTI => "commit the multi that begins with",
+        _ => "execute the operation on",
+    }
+}
+
+/// Explains the codes whose names are not enough.
+fn hint(code: ErrorCode, target: &Target) -> Option<&'static str> {
+    match code {
+        ErrorCode::NO_AUTH => {
+            Some("the access control list of the znode, or of its parent, forbids it")
+        }
+        ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
+            Some("its parent is ephemeral, and ephemeral znodes cannot have children")
+        }
+        ErrorCode::NO_NODE if target.is_create() => Some("its parent does not exist"),
+        ErrorCode::NO_NODE if target.operation.is_some() => Some("it does not exist"),
+        ErrorCode::NO_WATCHER => Some("this client has no such watch there"),
+        ErrorCode::NOT_READ_ONLY => Some(
+            "this server is read-only: it has lost contact with the majority of its ensemble, so it \
+             accepts no writes",
+        ),
+        ErrorCode::RECONFIG_DISABLED => Some("the servers need reconfigEnabled=true"),
+        ErrorCode::NEW_CONFIG_NO_QUORUM => {
+            Some("too few of the new servers are in contact with the leader")
+        }
+        ErrorCode::INVALID_ACL => Some("the access control list is empty or malformed"),
+        _ => None,
+    }
+}

@@ -1,0 +1,229 @@
+//! The dynamic configuration of an ensemble: its servers, and how a request changes them.
+//!
+//! It is only text, which is in the znode `/zookeeper/config`. Changing it neither starts nor stops
+//! a server. The servers of the first configuration count as running, and all others do not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bytestring::ByteString;
+use jute_codec::{ErrorCode, ReconfigRequest};
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Membership {
+    /// The zxid of the change that made it; 0 at first.
+    version: i64,
+    servers: BTreeMap<i64, Server>,
+    running: BTreeSet<i64>,
+}
+
+/// What a line such as `server.1=host:2888:3888:participant;0.0.0.0:2181` says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Server {
+    host: String,
+    port: u16,
+    election_port: u16,
+    is_observer: bool,
+    client: Option<(String, u16)>,
+}
+
+impl Membership {
+    /// Parses the first configuration, with one server per line. Returns `None` if it is malformed.
+    pub(crate) fn first(text: &str) -> Option<Self> {
+        let servers = parse_all(text).ok().filter(|servers| voters(servers) > 0)?;
+        let running = servers.keys().copied().collect();
+        Some(Self { version: 0, servers, running })
+    }
+
+    /// Returns the configuration after a request, if the request is legal. `zxid` becomes its
+    /// version.
+    pub(crate) fn change(&self, request: &ReconfigRequest, zxid: i64) -> Result<Self, ErrorCode> {
+        if request.config_id != -1 && request.config_id != self.version {
+            return Err(ErrorCode::BAD_VERSION);
+        }
+        let servers = match &request.new_members {
+            Some(all) => parse_all(&all.replace(',', "\n"))?,
+            None => {
+                let text =
+                    |list: &Option<ByteString>| list.as_deref().unwrap_or_default().to_owned();
+                self.join_and_leave(
+                    &text(&request.joining_servers),
+                    &text(&request.leaving_servers),
+                )?
+            }
+        };
+        // Servers only allow a single voter if they were told so.
+        if voters(&servers) < 2 {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
+        let is_voter = |id: &&i64| servers.get(id).is_some_and(|server| !server.is_observer);
+        let synced = self.running.iter().filter(is_voter).count();
+        if synced * 2 <= voters(&servers) {
+            return Err(ErrorCode::NEW_CONFIG_NO_QUORUM);
+        }
+        Ok(Self { version: zxid, servers, running: self.running.clone() })
+    }
+
+    /// Applies an incremental change.
+    fn join_and_leave(
+        &self,
+        joining: &str,
+        leaving: &str,
+    ) -> Result<BTreeMap<i64, Server>, ErrorCode> {
+        let mut servers = self.servers.clone();
+        for leaver in split(leaving, ',') {
+            servers.remove(&number(leaver)?);
+        }
+        for joiner in split(joining, ',') {
+            let [name, spec] = split(joiner, '=').collect::<Vec<_>>()[..] else {
+                return Err(ErrorCode::BAD_ARGUMENTS);
+            };
+            let id = number(name.rsplit('.').next().unwrap_or_default())?;
+            let server = Server::parse(spec).ok_or(ErrorCode::BAD_ARGUMENTS)?;
+            let collides = |(other, known): (&i64, &Server)| *other != id && server.collides(known);
+            if server.client.is_none() || servers.iter().any(collides) {
+                return Err(ErrorCode::BAD_ARGUMENTS);
+            }
+            servers.insert(id, server);
+        }
+        Ok(servers)
+    }
+
+    /// Formats the configuration as the data of its znode.
+    pub(crate) fn text(&self) -> String {
+        let lines =
+            self.servers.iter().map(|(id, server)| format!("server.{id}={}\n", server.text()));
+        format!("{}version={:x}", lines.collect::<String>(), self.version)
+    }
+}
+
+impl Server {
+    fn parse(spec: &str) -> Option<Self> {
+        let (server, client) = match spec.split_once(';') {
+            Some((server, client)) => (server, Some(client)),
+            None => (spec, None),
+        };
+        let (host, rest) = match server.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once("]:")?,
+            None => server.split_once(':')?,
+        };
+        let mut parts = rest.split(':');
+        let (port, election_port) = (port(parts.next()?)?, port(parts.next()?)?);
+        let is_observer = match parts.next().map(str::to_lowercase).as_deref() {
+            None | Some("participant") => false,
+            Some("observer") => true,
+            Some(_) => return None,
+        };
+        if parts.next().is_some() {
+            return None;
+        }
+        let client = match client {
+            None => None,
+            Some(client) => Some(match client.rsplit_once(':') {
+                None => ("0.0.0.0".to_owned(), self::port(client)?),
+                Some((host, number)) => {
+                    (host.trim_matches(['[', ']']).to_owned(), self::port(number)?)
+                }
+            }),
+        };
+        Some(Self { host: host.to_owned(), port, election_port, is_observer, client })
+    }
+
+    fn text(&self) -> String {
+        let role = if self.is_observer { "observer" } else { "participant" };
+        let Self { host, port, election_port, .. } = self;
+        let client =
+            self.client.as_ref().map(|(host, port)| format!(";{}:{port}", bracketed(host)));
+        format!("{}:{port}:{election_port}:{role}{}", bracketed(host), client.unwrap_or_default())
+    }
+
+    /// Returns whether the two servers have an address in common. Addresses that differ between
+    /// machines do not count.
+    fn collides(&self, other: &Self) -> bool {
+        let theirs = other.addresses();
+        self.addresses().iter().any(|address| theirs.contains(address))
+    }
+
+    fn addresses(&self) -> Vec<(IpAddr, u16)> {
+        let client = self.client.iter().map(|(host, port)| (host, *port));
+        let peer = [(&self.host, self.port), (&self.host, self.election_port)].into_iter();
+        peer.chain(client)
+            .filter_map(|(host, port)| Some((host.parse().ok()?, port)))
+            .filter(|(host, _): &(IpAddr, u16)| !host.is_loopback() && !host.is_unspecified())
+            .collect()
+    }
+}
+
+/// Parses a complete configuration, with one server per line.
+fn parse_all(text: &str) -> Result<BTreeMap<i64, Server>, ErrorCode> {
+    let mut servers = BTreeMap::new();
+    for line in split(text, '\n') {
+        let (name, spec) = line.split_once('=').ok_or(ErrorCode::BAD_ARGUMENTS)?;
+        if name.trim() == "version" {
+            continue;
+        }
+        let id = name.trim().strip_prefix("server.").ok_or(ErrorCode::BAD_ARGUMENTS)?;
+        let server = Server::parse(spec.trim()).ok_or(ErrorCode::BAD_ARGUMENTS)?;
+        servers.insert(number(id)?, server);
+    }
+    Ok(servers)
+}
+
+/// Splits as ZooKeeper does: without spaces around the parts, and without empty parts.
+fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    text.split(separator).map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// Parses the id of a server. Servers fail in an unusual way if it is no number.
+fn number(text: &str) -> Result<i64, ErrorCode> {
+    text.parse().map_err(|_| ErrorCode::MARSHALLING_ERROR)
+}
+
+fn port(text: &str) -> Option<u16> {
+    text.parse().ok()
+}
+
+fn voters(servers: &BTreeMap<i64, Server>) -> usize {
+    servers.values().filter(|server| !server.is_observer).count()
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_printed_completely() {
+        for (spec, text) in [
+            ("a:1:2", Some("a:1:2:participant")),
+            ("a:1:2;2181", Some("a:1:2:participant;0.0.0.0:2181")),
+            ("a:1:2:observer;b:2181", Some("a:1:2:observer;b:2181")),
+            ("[::1]:1:2:PARTICIPANT;[::]:2181", Some("[::1]:1:2:participant;[::]:2181")),
+            ("a", None),
+            ("a:1", None),
+            ("a:1:x", None),
+            ("a:1:70000", None),
+            ("a:1:2:leader", None),
+            ("a:1:2:observer:3", None),
+            ("a:1:2;x", None),
+            ("a:1:2;b:x", None),
+        ] {
+            assert_eq!(Server::parse(spec).map(|server| server.text()).as_deref(), text, "{spec}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_that_mean_the_same_on_every_machine_collide() {
+        let collide = |left: &str, right: &str| {
+            Server::parse(left).unwrap().collides(&Server::parse(right).unwrap())
+        };
+        assert!(collide("10.0.0.1:1:2;3", "10.0.0.1:4:1;5"));
+        assert!(collide("10.0.0.1:1:2;3", "10.0.0.2:4:1;10.0.0.1:2"));
+        assert!(!collide("10.0.0.1:1:2;3", "10.0.0.2:1:2;3"));
+        assert!(!collide("127.0.0.1:1:2;3", "127.0.0.1:1:2;3"));
+        assert!(!collide("a:1:2;3", "a:1:2;3"));
+    }
+}

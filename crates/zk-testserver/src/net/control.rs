@@ -1,0 +1,219 @@
+//! What tests observe and change: the calls of the state machine, on a running server.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use jute_codec::{SessionId, Stat, Zxid};
+
+use super::TestServer;
+use crate::fault::{CutOff, Fault, Reception};
+use crate::journal::{CommitRecord, EventRecord, RequestRecord};
+use crate::server::Server;
+
+impl TestServer {
+    /// Arms a fault.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the action is not possible at the moment that the fault specifies.
+    pub fn inject(&self, fault: Fault) {
+        self.with(|server, _| server.inject(fault));
+    }
+
+    /// Disarms all faults.
+    pub fn clear_faults(&self) {
+        self.with(|server, _| server.clear_faults());
+    }
+
+    /// Returns the faults that have not fired.
+    pub fn pending_faults(&self) -> Vec<Fault> {
+        self.with(|server, _| server.pending_faults())
+    }
+
+    /// Refuses new connections for this long.
+    pub fn refuse_for(&self, duration: Duration) {
+        self.with(|server, now| server.refuse_for(duration, now));
+    }
+
+    /// Makes the server reply to requests with `THROTTLED_OP` for this long, without executing them,
+    /// as an overloaded server does. Zero ends it at once. Pings, authentication and the end of a
+    /// session are exempt.
+    pub fn throttle_for(&self, duration: Duration) {
+        self.with(|server, now| server.throttle_for(duration, now));
+    }
+
+    /// Sets how the server treats new connections from now on.
+    pub fn set_reception(&self, reception: Reception) {
+        self.with(|server, _| server.set_reception(reception));
+        self.shared.reception.send_replace(());
+    }
+
+    /// Sets how the server treats new connections for this long. After that, the reception is
+    /// [`Open`](Reception::Open).
+    pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
+        self.with(|server, now| server.set_reception_for(reception, duration, now));
+        self.shared.reception.send_replace(());
+    }
+
+    /// Closes all connections, including frozen ones. The sessions continue.
+    pub fn disconnect_all(&self) {
+        self.with(Server::disconnect_all);
+    }
+
+    /// Cuts this member off from the others, so that it serves only reads, as a real server with
+    /// `readonlymode.enabled` does. All its connections are closed.
+    ///
+    /// The other members go on. If all members are partitioned, there is no leader: sessions do not
+    /// expire. The call does nothing if the member is already partitioned.
+    pub fn partition(&self) {
+        self.with(|server, now| server.partition(self.member, now));
+    }
+
+    /// Ends the partition of this member. All its connections are closed. If there was no leader,
+    /// sessions continue with their full timeouts.
+    pub fn heal(&self) {
+        self.with(|server, now| server.heal(self.member, now));
+    }
+
+    /// Returns whether this member is partitioned.
+    pub fn is_partitioned(&self) -> bool {
+        self.with(|server, _| server.is_partitioned(self.member))
+    }
+
+    /// Returns the sessions that only this member knows, because it is partitioned.
+    pub fn read_only_sessions(&self) -> Vec<SessionId> {
+        self.with(|server, _| server.read_only_sessions(self.member))
+    }
+
+    /// Closes the connections to this member. The sessions continue.
+    pub fn disconnect_member(&self) {
+        self.with(|server, now| server.disconnect_member(self.member, now));
+    }
+
+    /// Makes every member apply everything that has been committed.
+    pub fn catch_up_all(&self) {
+        self.with(Server::catch_up_all);
+    }
+
+    /// Expires a session, as if its timeout had passed.
+    pub fn expire(&self, session: SessionId) {
+        self.with(|server, now| server.expire(session, now));
+    }
+
+    /// Makes the server of this session's connection lose its leader. Other connections are not
+    /// affected: they are treated as connections to other servers. The call does nothing if the
+    /// session is not connected.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`CutOff::unreported`] is longer than a tick.
+    pub fn cut_off(&self, session: SessionId, cut_off: CutOff) {
+        self.with(|server, now| server.cut_off(session, cut_off, now));
+    }
+
+    /// Pauses the server of this session's connection for this long. After the pause, it processes
+    /// the requests that have arrived. The leader keeps running, and expires sessions whose timeout
+    /// passes. The call does nothing if the session is not connected.
+    pub fn pause_connection(&self, session: SessionId, duration: Duration) {
+        self.with(|server, now| server.pause_connection(session, duration, now));
+    }
+
+    /// Pauses the whole server for this long. After the pause, it first expires the sessions that
+    /// are due, and then processes requests. On real servers, the order depends on a race.
+    pub fn pause(&self, duration: Duration) {
+        self.with(|server, now| server.pause(duration, now));
+    }
+
+    /// Returns the sessions that have not ended.
+    pub fn sessions(&self) -> Vec<SessionId> {
+        self.with(|server, _| server.sessions())
+    }
+
+    /// Returns the last transaction that was applied.
+    pub fn zxid(&self) -> Zxid {
+        self.with(|server, _| server.zxid())
+    }
+
+    /// Returns the recorded requests in the order of arrival, without pings and handshakes.
+    pub fn requests(&self) -> Vec<RequestRecord> {
+        self.with(|server, _| server.requests())
+    }
+
+    /// Returns the recorded watch events in the order in which they were sent.
+    pub fn events(&self) -> Vec<EventRecord> {
+        self.with(|server, _| server.events())
+    }
+
+    /// Discards the requests and the watch events recorded so far.
+    pub fn clear_requests(&self) {
+        self.with(|server, _| server.clear_requests());
+    }
+
+    /// Returns the recorded transactions in the order of their zxid.
+    pub fn commits(&self) -> Vec<CommitRecord> {
+        self.with(|server, _| server.commits())
+    }
+
+    /// Returns the sorted names of the children, or `None` if the znode does not exist.
+    pub fn children(&self, path: &str) -> Option<Vec<String>> {
+        self.with(|server, _| server.children(path))
+    }
+
+    /// Returns the stat of a znode, or `None` if it does not exist.
+    pub fn stat(&self, path: &str) -> Option<Stat> {
+        self.with(|server, _| server.stat(path))
+    }
+
+    /// Returns the data of a znode, or `None` if it does not exist. Null data is returned as empty.
+    pub fn data(&self, path: &str) -> Option<Bytes> {
+        self.with(|server, _| server.data(path))
+    }
+
+    /// Returns all ephemerals and the sessions that own them, sorted by path.
+    pub fn ephemerals(&self) -> Vec<(String, SessionId)> {
+        self.with(|server, _| server.ephemerals())
+    }
+
+    /// Returns the number of watches. A persistent watch counts once.
+    pub fn watch_count(&self) -> usize {
+        self.with(|server, _| server.watch_count())
+    }
+
+    /// Creates a persistent znode, or an ephemeral if there is an owner.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server refuses the change.
+    pub fn admin_create(&self, path: &str, data: &[u8], ephemeral_owner: Option<SessionId>) {
+        self.with(|server, now| server.admin_create(path, data, ephemeral_owner, now));
+    }
+
+    /// Deletes a znode. Returns false if the server refuses the delete.
+    pub fn admin_delete(&self, path: &str) -> bool {
+        self.with(|server, now| server.admin_delete(path, now))
+    }
+
+    /// Replaces the data of a znode.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the server refuses the change.
+    pub fn admin_set_data(&self, path: &str, data: &[u8]) {
+        self.with(|server, now| server.admin_set_data(path, data, now));
+    }
+
+    /// Sets how many children a znode had in its lifetime, which is the next sequence number.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the znode does not exist.
+    pub fn set_create_count(&self, path: &str, creates: i32) {
+        self.with(|server, now| server.set_create_count(path, creates, now));
+    }
+
+    /// Deletes the containers and znodes with a time to live that are due. The server also does
+    /// this every [`reap_interval`](crate::ServerConfig::reap_interval).
+    pub fn reap(&self) {
+        self.with(Server::reap);
+    }
+}

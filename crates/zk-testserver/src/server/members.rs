@@ -1,0 +1,122 @@
+//! The members of the ensemble: a leader, and followers that lag behind it.
+//!
+//! The leader validates and applies every write at once. A follower has its own tree and its own
+//! watches, and repeats the transactions later, in the same order. Transactions are deterministic,
+//! so that it arrives at the same states. Every connection belongs to one member, which serves its
+//! reads and sends its events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jute_codec::Zxid;
+
+use super::Server;
+use crate::commit::{self, Committed, Proposal};
+use crate::replica::{Entry, Replica};
+
+/// The number of the member that leads.
+pub(super) const LEADER: usize = 0;
+
+impl Server {
+    /// Returns the number of members.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.followers.len() + 1
+    }
+
+    /// Makes every follower apply everything that has been committed.
+    pub fn catch_up_all(&mut self, now: Duration) {
+        for member in 0..self.members() {
+            self.catch_up(member, now);
+        }
+    }
+
+    /// Returns the member of a connection.
+    pub(super) fn member_of(&self, id: u64) -> usize {
+        self.connections.get(id).map_or(LEADER, |connection| connection.member)
+    }
+
+    /// Returns the state that a connection sees.
+    pub(super) fn replica(&self, id: u64) -> &Replica {
+        let member = self.member_of(id);
+        match self.islands.get(&member) {
+            Some(island) => &island.replica,
+            None => self.member(member),
+        }
+    }
+
+    pub(super) fn replica_mut(&mut self, id: u64) -> &mut Replica {
+        let member = self.member_of(id);
+        if self.islands.contains_key(&member) {
+            let island = self.islands.get_mut(&member);
+            return &mut island.expect("the line above found it").replica;
+        }
+        self.member_mut(member)
+    }
+
+    /// Returns what a member has applied, not counting the time in which it is partitioned.
+    pub(super) fn member(&self, member: usize) -> &Replica {
+        let follower = member.checked_sub(1).and_then(|index| self.followers.get(index));
+        follower.unwrap_or(&self.leader)
+    }
+
+    pub(super) fn member_mut(&mut self, member: usize) -> &mut Replica {
+        let follower = member.checked_sub(1).and_then(|index| self.followers.get_mut(index));
+        follower.unwrap_or(&mut self.leader)
+    }
+
+    /// Hands a transaction, which the leader has applied, to the followers.
+    pub(super) fn replicate(&mut self, proposal: &Proposal, zxid: Zxid, now: Duration) {
+        if self.followers.is_empty() {
+            return;
+        }
+        let due = now.checked_add(self.config.lag);
+        let entry = Entry { zxid, proposal: Arc::new(proposal.clone()), due };
+        for follower in &mut self.followers {
+            follower.enqueue(entry.clone());
+        }
+        self.apply_due(now);
+    }
+
+    /// Applies what the followers must have applied by now.
+    pub(super) fn apply_due(&mut self, now: Duration) {
+        for member in 1..self.members() {
+            while let Some(entry) = self.member_mut(member).take_due(now) {
+                self.apply(member, &entry.proposal, entry.zxid, now);
+            }
+        }
+    }
+
+    /// Makes a member apply everything that has been committed.
+    pub(super) fn catch_up(&mut self, member: usize, now: Duration) {
+        while let Some(entry) = self.member_mut(member).take_next() {
+            self.apply(member, &entry.proposal, entry.zxid, now);
+        }
+    }
+
+    /// Applies a transaction to the state of a member, and sends the events to its connections.
+    pub(super) fn apply(
+        &mut self,
+        member: usize,
+        proposal: &Proposal,
+        zxid: Zxid,
+        now: Duration,
+    ) -> Committed {
+        // The match repeats `member_mut`, because the compiler must see that only one field is
+        // borrowed.
+        let follower = member.checked_sub(1).and_then(|index| self.followers.get_mut(index));
+        let replica = follower.unwrap_or(&mut self.leader);
+        replica.zxid = zxid;
+        let committed = commit::commit(&mut replica.tree, &self.config, proposal, zxid);
+        let zxid = if self.config.version.events_have_zxids() { zxid } else { Zxid::NONE };
+        for change in &committed.changes {
+            self.notify(member, change, zxid, now);
+        }
+        committed
+    }
+
+    /// Returns when a follower must apply something.
+    pub(super) fn next_lag(&self) -> Option<Duration> {
+        self.followers.iter().filter_map(Replica::next_due).min()
+    }
+}

@@ -1,0 +1,281 @@
+//! SASL with GSSAPI: Kerberos with a real KDC and a real server.
+//!
+//! `.ci/security` creates the realm with `tests/security/realm`, starts the servers and runs this
+//! suite. Tickets for servers are valid for six seconds only, so clients need the KDC again soon.
+//!
+//! Clients are the program `principal`, each in a process of its own.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use support::given;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use zk_session::SaslFailure;
+use zk_tests::proxy::Proxy;
+use zk_tests::wait::soon;
+use zk_tests::world::sleep_ms;
+
+/// A folder for the tickets and settings of one test.
+struct Scene {
+    folder: PathBuf,
+    settings: PathBuf,
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("zk-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a temporary folder");
+        Self { folder, settings: realm("krb5.conf") }
+    }
+
+    /// Lets the clients of this test reach the KDC only through a proxy.
+    async fn behind_proxy(name: &str) -> (Self, Proxy) {
+        let mut scene = Self::new(name);
+        let port = given("SECURITY_KDC_PORT");
+        let proxy = Proxy::start(format!("127.0.0.1:{port}").parse().expect("an address")).await;
+        let settings = fs::read_to_string(realm("krb5.conf")).expect("the realm has started");
+        let direct = format!("kdc = 127.0.0.1:{port}");
+        assert!(settings.contains(&direct), "{settings}");
+        scene.settings = scene.folder.join("krb5.conf");
+        let settings = settings.replace(&direct, &format!("kdc = {}", proxy.addr()));
+        fs::write(&scene.settings, settings).expect("it can be written");
+        (scene, proxy)
+    }
+
+    fn cache(&self) -> String {
+        format!("FILE:{}", self.folder.join("cache").display())
+    }
+
+    /// Gets a ticket-granting ticket for alice.
+    async fn kinit(&self, options: &[&str]) {
+        let status = Command::new("kinit")
+            .args(options)
+            .args(["-k", "-t"])
+            .arg(realm("alice.keytab"))
+            .arg("alice")
+            .env("KRB5_CONFIG", &self.settings)
+            .env("KRB5CCNAME", self.cache())
+            .status();
+        assert!(soon("kinit", status).await.expect("kinit is installed").success());
+    }
+
+    /// Starts a client that uses the ticket cache of this test.
+    async fn with_cache(&self, arguments: &[&str]) -> Principal {
+        Principal::start(&self.settings, &[("KRB5CCNAME", &self.cache())], arguments).await
+    }
+
+    /// Starts a client that gets its own tickets with the keytab of alice.
+    async fn with_keytab(&self, arguments: &[&str]) -> Principal {
+        let keytab = realm("alice.keytab").display().to_string();
+        let variables = [("KRB5CCNAME", "MEMORY:"), ("KRB5_CLIENT_KTNAME", &keytab)];
+        Principal::start(&self.settings, &variables, arguments).await
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A running client.
+struct Principal {
+    process: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+    /// Its first line of output.
+    beginning: String,
+}
+
+impl Principal {
+    async fn start(settings: &Path, variables: &[(&str, &str)], arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_principal"));
+        command.args(arguments).env("KRB5_CONFIG", settings).env_remove("KRB5_CLIENT_KTNAME");
+        command.envs(variables.iter().copied());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().expect("the program was built");
+        let input = process.stdin.take().expect("it is piped");
+        let output = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        let mut this = Self { process, input, output, beginning: String::new() };
+        this.beginning = this.line().await;
+        this
+    }
+
+    async fn line(&mut self) -> String {
+        let line = soon("a line of output", self.output.next_line()).await;
+        line.expect("the output is text").expect("the client runs")
+    }
+
+    async fn ask(&mut self, command: &str) -> String {
+        self.input.write_all(format!("{command}\n").as_bytes()).await.expect("the client runs");
+        self.line().await
+    }
+
+    /// Asks until the reply contains this text.
+    async fn until(&mut self, command: &str, expected: &str) {
+        let mut reply = String::new();
+        for _ in 0..300 {
+            reply = self.ask(command).await;
+            if reply.contains(expected) {
+                return;
+            }
+            sleep_ms(100).await;
+        }
+        panic!("{command:?} still returns {reply:?}, without {expected:?}");
+    }
+}
+
+/// Returns a file of the realm.
+fn realm(name: &str) -> PathBuf {
+    PathBuf::from(given("SECURITY_REALM")).join(name)
+}
+
+fn server() -> String {
+    format!("localhost:{}", given("SECURITY_KERBEROS_PORT"))
+}
+
+/// Starts a proxy in front of the ZooKeeper. Returns it with its address, which has the name of the
+/// server's principal.
+async fn proxied() -> (Proxy, String) {
+    let port = given("SECURITY_KERBEROS_PORT").parse().expect("a port");
+    let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await;
+    let address = format!("localhost:{}", proxy.addr().port());
+    (proxy, address)
+}
+
+#[tokio::test]
+async fn a_keytab_is_an_identity_on_every_connection() {
+    let scene = Scene::new("keytab");
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_keytab(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    assert_eq!(alice.ask("own /keytab alice").await, "created");
+    let session = alice.ask("session").await;
+    proxy.cut_all();
+    alice.until("failure", "localhost").await;
+    assert_eq!(alice.ask("read /keytab").await, "secret");
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+#[tokio::test]
+async fn a_cache_and_explicit_names_work_too() {
+    let scene = Scene::new("cache");
+    scene.kinit(&[]).await;
+    let names = ["client=alice@ZK.TEST", "server=zookeeper/localhost@ZK.TEST"];
+    for names in [&names[..], &["exact"], &["service=zookeeper"]] {
+        let server = server();
+        let arguments: Vec<&str> = [&[&*server], names].concat();
+        let mut alice = scene.with_cache(&arguments).await;
+        assert_eq!(alice.beginning, "connected", "{names:?}");
+        assert_eq!(alice.ask("own /cache alice").await, "created", "{names:?}");
+        assert_eq!(alice.ask("read /cache").await, "secret");
+        drop(alice.input);
+        soon("the client's end", alice.process.wait()).await.expect("it can be awaited");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_the_realm_does_not_know_is_reported() {
+    let scene = Scene::new("unknown");
+    scene.kinit(&[]).await;
+    let client = scene.with_cache(&[&server(), "service=nosuch"]).await;
+    assert!(
+        client.beginning.contains("nosuch/localhost@ZK.TEST not found"),
+        "{}",
+        client.beginning
+    );
+    // The realm has no principal for the address, and its settings forbid reverse lookups.
+    let address = server().replace("localhost", "127.0.0.1");
+    let client = scene.with_cache(&[&address]).await;
+    assert!(client.beginning.contains("zookeeper/127.0.0.1@"), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn a_ticket_for_another_service_is_refused_for_good() {
+    let scene = Scene::new("other");
+    scene.kinit(&[]).await;
+    let client = scene.with_cache(&[&server(), "server=other/localhost@ZK.TEST"]).await;
+    let refused = zk_session::ConnectError::AuthFailed.to_string();
+    assert!(client.beginning.contains(&refused), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn missing_credentials_are_reported() {
+    let scene = Scene::new("missing");
+    let client = scene.with_cache(&[&server()]).await;
+    assert!(client.beginning.contains("no usable Kerberos credentials"), "{}", client.beginning);
+    scene.kinit(&[]).await;
+    let client = scene.with_cache(&[&server(), "client=bob@ZK.TEST"]).await;
+    assert!(client.beginning.contains("no usable Kerberos credentials"), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn a_server_with_another_mechanism_is_recognized() {
+    let scene = Scene::new("mechanism");
+    scene.kinit(&[]).await;
+    let digest = format!("localhost:{}", given("SECURITY_DIGEST_PORT"));
+    let client = scene.with_cache(&[&digest]).await;
+    let expected = SaslFailure::OtherMechanism("GSSAPI").to_string();
+    assert!(client.beginning.contains(&expected), "{}", client.beginning);
+    let plain = format!("localhost:{}", given("SECURITY_PLAIN_PORT"));
+    let client = scene.with_cache(&[&plain]).await;
+    let expected = SaslFailure::NotOffered.to_string();
+    assert!(client.beginning.contains(&expected), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn a_ticket_that_expires_costs_nothing_until_the_next_connection_and_can_be_renewed() {
+    let scene = Scene::new("expiry");
+    scene.kinit(&["-l", "5s"]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    assert_eq!(alice.ask("own /expiry alice").await, "created");
+    let session = alice.ask("session").await;
+    sleep_ms(7_000).await;
+    assert_eq!(alice.ask("read /expiry").await, "secret", "the connection outlives the ticket");
+    proxy.cut_all();
+    alice.until("failure", "expired").await;
+    alice.until("session", "Suspended").await;
+    scene.kinit(&[]).await;
+    assert_eq!(alice.ask("read /expiry").await, "secret");
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+#[tokio::test]
+async fn a_kdc_that_is_down_at_a_reconnect_costs_no_session() {
+    let (scene, kdc) = Scene::behind_proxy("outage").await;
+    scene.kinit(&[]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    assert_eq!(alice.ask("own /outage alice").await, "created");
+    let session = alice.ask("session").await;
+    kdc.refuse_for(Duration::from_secs(600));
+    // The ticket for the server expires, and the client needs the KDC for another one.
+    sleep_ms(7_000).await;
+    proxy.cut_all();
+    alice.until("failure", "KDC").await;
+    alice.until("session", "Suspended").await;
+    kdc.admit_all();
+    assert_eq!(alice.ask("read /outage").await, "secret");
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+#[tokio::test]
+async fn a_forwardable_ticket_is_not_forwarded() {
+    let scene = Scene::new("forwardable");
+    scene.kinit(&["-f"]).await;
+    let client = scene.with_cache(&[&server()]).await;
+    assert_eq!(client.beginning, "connected");
+    // To delegate a ticket, the client would request another one for the KDC itself.
+    let log = fs::read_to_string(realm("kdc.log")).expect("the KDC has a log");
+    let requests: Vec<_> = log.lines().filter(|line| line.contains("TGS_REQ")).collect();
+    assert!(requests.iter().any(|line| line.contains("for zookeeper/localhost")), "{log}");
+    assert!(!requests.iter().any(|line| line.contains("for krbtgt/")), "{log}");
+}

@@ -1,0 +1,214 @@
+//! TLS and mutual TLS with real servers, and what each mistake says.
+//!
+//! `.ci/security` creates the certificates, starts the servers and runs this suite.
+
+#[path = "support/network.rs"]
+mod network;
+mod support;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use network::survive_cuts;
+use support::{given, private_znode, until_failure, until_suspended};
+use zk_session::{Client, ClientBuilder, ConnectError, FailureCause, Tls, TlsBuilder, TlsFailure};
+use zk_tests::proxy::Proxy;
+
+/// Returns a file that `tests/security/certificates` has created.
+fn file(name: &str) -> PathBuf {
+    PathBuf::from(given("SECURITY_CERTIFICATES")).join(name)
+}
+
+/// A server that requires client certificates.
+fn mutual() -> String {
+    format!("localhost:{}", given("SECURITY_MUTUAL_TLS_PORT"))
+}
+
+/// A server that asks for no client certificate.
+fn one_way() -> String {
+    format!("localhost:{}", given("SECURITY_TLS_PORT"))
+}
+
+fn trusting() -> TlsBuilder {
+    Tls::builder().ca_file(file("ca.crt"))
+}
+
+fn with_certificate(name: &str) -> Tls {
+    let (certificate, key) = (file(&format!("{name}.crt")), file(&format!("{name}.key")));
+    trusting().client_files(certificate, key).build().expect("the files are usable")
+}
+
+fn to(server: &str, tls: Tls) -> ClientBuilder {
+    Client::builder(server).transport(tls).session_timeout(Duration::from_secs(4))
+}
+
+/// Returns why a client cannot connect.
+async fn cause(builder: ClientBuilder) -> FailureCause {
+    match builder.connect_within(Duration::from_secs(2)).connect().await {
+        Err(ConnectError::TimedOut { last_failure: Some(failure), .. }) => failure.cause,
+        Err(error) => panic!("another error: {error}"),
+        Ok(_) => panic!("the client is connected"),
+    }
+}
+
+async fn tls_failure(builder: ClientBuilder) -> TlsFailure {
+    let cause = cause(builder).await;
+    let FailureCause::Tls(failure) = cause else { panic!("another cause: {cause}") };
+    failure
+}
+
+#[tokio::test]
+async fn a_server_is_verified_and_asks_for_no_certificate() {
+    let tls = trusting().build().expect("the file is usable");
+    let client = to(&one_way(), tls).connect().await.expect("the server speaks TLS");
+    client.exists("/").await.expect("requests work");
+    client.close().await;
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_an_identity() {
+    let client = to(&mutual(), with_certificate("client")).connect().await.expect("mutual TLS");
+    private_znode(&client, "/own", "x509", "CN=client").await;
+    assert_eq!(client.get_data("/own").await.expect("it is ours").0, "secret");
+    let other = to(&mutual(), with_certificate("client2")).connect().await.expect("mutual TLS");
+    let refused = other.get_data("/own").await.expect_err("it is not theirs");
+    assert_eq!(refused.server_code(), Some(zk_session::ErrorCode::NO_AUTH));
+    client.close().await;
+    other.close().await;
+}
+
+#[tokio::test]
+async fn a_cut_at_any_step_of_a_reconnect_costs_no_session_and_no_watch() {
+    let port = given("SECURITY_MUTUAL_TLS_PORT").parse().expect("a port");
+    let (certificate, key) = (file("client.crt"), file("client.key"));
+    let cuts = survive_cuts(
+        |network| {
+            let tls = trusting().client_files(&certificate, &key).over(network.tcp(port));
+            to(&mutual(), tls.build().expect("the files are usable"))
+                .session_timeout(Duration::from_secs(10))
+        },
+        "/tls-cut",
+    )
+    .await;
+    assert!(cuts >= 5, "only {cuts} cuts");
+}
+
+#[tokio::test]
+async fn a_server_is_verified_by_its_address_too() {
+    let address = one_way().replace("localhost", "127.0.0.1");
+    let tls = trusting().build().expect("the file is usable");
+    to(&address, tls).connect().await.expect("the certificate has the address").close().await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused_and_the_names_are_listed() {
+    let tls = trusting().server_name("zk1.internal").build().expect("the options are usable");
+    let TlsFailure::WrongName { expected, presented } = tls_failure(to(&one_way(), tls)).await
+    else {
+        panic!("the name is wrong")
+    };
+    assert_eq!(expected, "zk1.internal");
+    assert_eq!(presented, ["localhost", "127.0.0.1", "::1"]);
+    let tls = trusting().server_name("127.0.0.2").build().expect("the options are usable");
+    let failure = tls_failure(to(&one_way(), tls)).await;
+    assert!(matches!(failure, TlsFailure::WrongName { .. }), "{failure}");
+}
+
+#[tokio::test]
+async fn an_authority_that_is_not_trusted_is_refused() {
+    let tls = Tls::builder().ca_file(file("stranger-ca.crt")).build().expect("a usable file");
+    assert_eq!(tls_failure(to(&one_way(), tls)).await, TlsFailure::UnknownIssuer);
+}
+
+#[tokio::test]
+async fn the_authorities_of_the_system_replace_no_own_authority() {
+    match Tls::builder().build() {
+        Ok(tls) => assert_eq!(tls_failure(to(&one_way(), tls)).await, TlsFailure::UnknownIssuer),
+        Err(failure) => assert!(matches!(failure, TlsFailure::NoRoots(_)), "{failure}"),
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_server_that_has_expired_is_refused() {
+    let expired = format!("localhost:{}", given("SECURITY_EXPIRED_TLS_PORT"));
+    let tls = trusting().build().expect("the file is usable");
+    assert_eq!(tls_failure(to(&expired, tls)).await, TlsFailure::Expired);
+}
+
+#[tokio::test]
+async fn a_missing_client_certificate_is_reported() {
+    let tls = trusting().build().expect("the file is usable");
+    let failure = tls_failure(to(&mutual(), tls)).await;
+    assert!(matches!(failure, TlsFailure::ClientCertificateRequired { .. }), "{failure}");
+}
+
+#[tokio::test]
+async fn client_certificates_that_have_expired_or_are_from_strangers_are_refused() {
+    for name in ["client-expired", "stranger"] {
+        let failure = tls_failure(to(&mutual(), with_certificate(name))).await;
+        let is_refused = matches!(failure, TlsFailure::ClientCertificateRefused { .. });
+        assert!(is_refused, "{name}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn ports_of_the_other_kind_are_recognized() {
+    let plain = format!("localhost:{}", given("SECURITY_PLAIN_PORT"));
+    let tls = trusting().build().expect("the file is usable");
+    let failure = tls_failure(to(&plain, tls)).await;
+    assert!(matches!(failure, TlsFailure::Closed), "{failure}");
+    let cause = cause(Client::builder(mutual())).await;
+    assert!(cause.to_string().contains("a port for TLS"), "{cause}");
+}
+
+#[tokio::test]
+async fn replaced_certificates_are_used_from_the_next_connection_on() {
+    let folder = env::temp_dir().join(format!("zk-tls-rotation-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("a temporary folder");
+    let (certificate, key) = (folder.join("client.crt"), folder.join("client.key"));
+    let install = |name: &str| {
+        fs::copy(file(&format!("{name}.crt")), &certificate).expect("it can be written");
+        fs::copy(file(&format!("{name}.key")), &key).expect("it can be written");
+    };
+    install("client");
+    let port = given("SECURITY_MUTUAL_TLS_PORT").parse().expect("a port");
+    let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await;
+    let tls = trusting().client_files(&certificate, &key).build().expect("the files are usable");
+    let server = format!("localhost:{}", proxy.addr().port());
+    let client = to(&server, tls).session_timeout(Duration::from_secs(10)).connect().await;
+    let client = client.expect("mutual TLS");
+    let session = client.session_id();
+    private_znode(&client, "/rotated", "x509", "CN=client2").await;
+    client.get_data("/rotated").await.expect_err("the first certificate is in use");
+
+    // The files do not fit together, so the client must not connect with the old ones.
+    fs::copy(file("client2.crt"), &certificate).expect("it can be written");
+    proxy.cut_all();
+    until_failure(&client, |text| text.contains(&TlsFailure::KeyMismatch.to_string())).await;
+    until_suspended(&client).await;
+    fs::write(&key, "no PEM").expect("it can be written");
+    until_failure(&client, |text| text.contains("client.key")).await;
+
+    install("client2");
+    assert_eq!(client.get_data("/rotated").await.expect("the second certificate").0, "secret");
+    assert_eq!(client.session_id(), session, "the session survives");
+    client.close().await;
+    fs::remove_dir_all(&folder).expect("it is ours");
+}
+
+#[test]
+fn unusable_files_are_reported_when_the_options_are_built() {
+    let text = |builder: TlsBuilder| builder.build().expect_err("unusable").to_string();
+    let missing = text(Tls::builder().ca_file("/nowhere/ca.pem"));
+    assert!(missing.contains("/nowhere/ca.pem") && missing.contains("CA certificate"), "{missing}");
+    let key_for_ca = text(Tls::builder().ca_file(file("ca.key")));
+    assert!(key_for_ca.contains("BEGIN CERTIFICATE"), "{key_for_ca}");
+    let no_key = text(trusting().client_files(file("client.crt"), file("client.crt")));
+    assert!(no_key.contains("private key"), "{no_key}");
+    let other_key = trusting().client_files(file("client.crt"), file("client2.key")).build();
+    assert_eq!(other_key.expect_err("the key is another"), TlsFailure::KeyMismatch);
+    let name = trusting().server_name("a b").build();
+    assert_eq!(name.expect_err("no name"), TlsFailure::ServerName("a b".into()));
+}

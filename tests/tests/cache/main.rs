@@ -1,0 +1,53 @@
+//! Caches on a paused clock: what they show, wherever the connection is lost.
+
+#![expect(clippy::unwrap_used, reason = "helpers fail by a panic, as the tests they serve do")]
+
+mod basics;
+mod history;
+mod limits;
+mod losing;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_recipes::{Cache, CacheError, CacheEvent};
+use zk_testserver::{Action, At, Fault, Filter, TestServer};
+
+/// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
+fn refuse_persistent_watches(server: &TestServer, times: usize) {
+    for _ in 0..times {
+        let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
+        let action = Action::Error(ErrorCode::UNIMPLEMENTED);
+        server.inject(Fault::new(At::Request { nth: 0, filter }, action));
+    }
+}
+
+/// Takes all changes that arrive within a time, in virtual time.
+async fn settle(cache: &mut Cache, ms: u64) -> Result<Vec<CacheEvent>, CacheError> {
+    let mut events = Vec::new();
+    while let Ok(event) = tokio::time::timeout(Duration::from_millis(ms), cache.next()).await {
+        events.push(event?);
+    }
+    Ok(events)
+}
+
+/// Returns the data by path that the cache shows.
+fn shown(cache: &Cache) -> BTreeMap<String, String> {
+    let text = |data: &[u8]| String::from_utf8_lossy(data).into_owned();
+    cache.iter().map(|(path, node)| (path.to_string(), text(&node.data))).collect()
+}
+
+/// Returns the data by path that the server has at a path and below it.
+fn actual(server: &TestServer, root: &str) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut paths = vec![root.to_owned()];
+    while let Some(path) = paths.pop() {
+        let Some(data) = server.data(&path) else { continue };
+        for name in server.children(&path).unwrap_or_default() {
+            paths.push(format!("{}/{name}", path.trim_end_matches('/')));
+        }
+        all.insert(path, String::from_utf8_lossy(&data).into_owned());
+    }
+    all
+}

@@ -1,0 +1,103 @@
+//! Caches of a znode, its children and a tree, with connections that are lost.
+
+use std::collections::BTreeMap;
+
+use zk_recipes::{Cache, CacheEvent};
+use zk_session::CreateMode;
+use zk_tests::target::Fixture;
+use zk_tests::wait::soon;
+
+use crate::restore::Outage;
+
+const PERSISTENT: CreateMode = CreateMode::Persistent;
+
+/// Follows until the cache contains exactly these znodes.
+async fn until(cache: &mut Cache, expected: &[(&str, &str)]) {
+    let expected: BTreeMap<_, _> =
+        expected.iter().map(|(path, data)| (path.to_string(), data.to_string())).collect();
+    soon("the last state", async {
+        loop {
+            let text = |data: &[u8]| String::from_utf8_lossy(data).into_owned();
+            let shown: BTreeMap<_, _> =
+                cache.iter().map(|(path, node)| (path.to_string(), text(&node.data))).collect();
+            if cache.is_complete() && shown == expected {
+                return;
+            }
+            cache.next().await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cache_follows_a_tree_through_lost_connections() {
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    let other = fixture.client().await;
+    other.create("/t", "1", PERSISTENT).await.unwrap();
+    other.create("/t/a", "2", PERSISTENT).await.unwrap();
+    let mut tree = Cache::tree(&client, "/t").build().unwrap();
+    let mut children = Cache::children(&client, "/t").build().unwrap();
+    let mut node = Cache::node(&client, "/t").build().unwrap();
+    until(&mut tree, &[("/t", "1"), ("/t/a", "2")]).await;
+    until(&mut children, &[("/t", "1"), ("/t/a", "2")]).await;
+    until(&mut node, &[("/t", "1")]).await;
+    for _ in 0..2 {
+        let outage = Outage::begin(&proxy, &client).await;
+        other.create("/t/b", "3", PERSISTENT).await.unwrap();
+        other.create("/t/b/deep", "4", PERSISTENT).await.unwrap();
+        other.delete("/t/a", None).await.unwrap();
+        other.set_data("/t", "5", None).await.unwrap();
+        outage.end().await;
+        until(&mut tree, &[("/t", "5"), ("/t/b", "3"), ("/t/b/deep", "4")]).await;
+        until(&mut children, &[("/t", "5"), ("/t/b", "3")]).await;
+        until(&mut node, &[("/t", "5")]).await;
+        // The same without an outage.
+        other.delete("/t/b/deep", None).await.unwrap();
+        other.delete("/t/b", None).await.unwrap();
+        other.create("/t/a", "2", PERSISTENT).await.unwrap();
+        other.set_data("/t", "1", None).await.unwrap();
+        until(&mut tree, &[("/t", "1"), ("/t/a", "2")]).await;
+        until(&mut children, &[("/t", "1"), ("/t/a", "2")]).await;
+        until(&mut node, &[("/t", "1")]).await;
+    }
+    assert_eq!((tree.stats().gaps, tree.stats().overflows), (2, 0));
+}
+
+#[tokio::test]
+async fn a_cache_follows_its_root_when_it_is_deleted_and_created_again() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let mut cache = Cache::tree(&client, "/t").build().unwrap();
+    until(&mut cache, &[]).await;
+    for round in 0..2 {
+        let data = round.to_string();
+        client.create("/t", data.clone(), PERSISTENT).await.unwrap();
+        client.create("/t/a", "", PERSISTENT).await.unwrap();
+        until(&mut cache, &[("/t", &data), ("/t/a", "")]).await;
+        client.delete("/t/a", None).await.unwrap();
+        client.delete("/t", None).await.unwrap();
+        until(&mut cache, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn caches_and_one_shot_watches_share_a_path() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    client.create("/t", "1", PERSISTENT).await.unwrap();
+    let mut cache = Cache::tree(&client, "/t").build().unwrap();
+    until(&mut cache, &[("/t", "1")]).await;
+    let mut watcher = client.get_data_and_watch("/t").await.unwrap().1;
+    client.set_data("/t", "2", None).await.unwrap();
+    client.set_data("/t", "3", None).await.unwrap();
+    assert_eq!(watcher.changed().await.unwrap().path, "/t");
+    let mut shown = Vec::new();
+    while shown.last().map(String::as_str) != Some("3") {
+        if let CacheEvent::Changed { node, .. } = soon("a change", cache.next()).await.unwrap() {
+            shown.push(String::from_utf8_lossy(&node.data).into_owned());
+        }
+    }
+    client.set_data("/t", "4", None).await.unwrap();
+    until(&mut cache, &[("/t", "4")]).await;
+}

@@ -1,0 +1,42 @@
+//! The configuration of the ensemble. Changes of it are tested by the suite `ensemble`.
+
+use zk_session::{ErrorCode, Host, Member, OpError, Reconfig};
+use zk_tests::bare::Bare as _;
+use zk_tests::target::Fixture;
+
+#[tokio::test]
+async fn every_client_reads_the_same_configuration() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let config = client.get_config().await.unwrap();
+    // Each server has its own time of the change, so the metadata may differ.
+    let other = fixture.observer.get_config().await.unwrap();
+    assert_eq!(config.members, other.members, "the chroot has no effect");
+    assert_eq!(config.version, other.version);
+    // A server that runs alone publishes neither.
+    assert_eq!(config.members.is_empty(), config.version.is_none());
+    assert_eq!(config.others, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_configuration_can_be_watched_through_a_chroot() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let (config, watcher) = client.get_config_and_watch().await.unwrap();
+    assert_eq!(config, client.get_config().await.unwrap());
+    assert_eq!(watcher.path(), "/zookeeper/config");
+}
+
+#[tokio::test]
+async fn a_change_of_the_ensemble_needs_a_server_that_allows_it() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    let before = client.get_config().await.unwrap();
+    let joining = Member::new(250, "nowhere.invalid", 2888, 3888)
+        .client(Host { name: "0.0.0.0".into(), port: 2181 });
+    let error = client.reconfig(Reconfig::incremental().join(joining)).await.unwrap_err();
+    let refused = [ErrorCode::RECONFIG_DISABLED, ErrorCode::NO_AUTH];
+    assert!(refused.map(OpError::server).contains(&error.clone().bare()), "{error}");
+    assert_eq!(client.get_config().await.unwrap(), before);
+    assert_eq!(client.status().connection, 1);
+}

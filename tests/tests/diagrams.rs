@@ -1,0 +1,334 @@
+//! The sequence diagrams of the documentation, drawn from runs with the in-process server. A change
+//! of the requests of a recipe fails here until its page is updated.
+
+use std::future::IntoFuture as _;
+use std::time::Duration;
+
+use jute_codec::OpCode;
+use zk_recipes::kind::Kind;
+use zk_recipes::{
+    Acquire, Client, DoubleBarrier, Election, ExclusiveLock, FairLock, Group, GroupChange,
+    LockState, MultiLock, NamedLocks, RwLock, Semaphore, SessionId, SharedValue, WorkQueue,
+};
+use zk_tests::diagram::{self, Note};
+use zk_tests::page;
+use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
+use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::Action;
+
+/// A run with two clients, from the moment at which they are connected.
+struct Run {
+    world: World,
+    one: Client,
+    two: Client,
+}
+
+/// Longer than a lease, and shorter than the session timeout.
+const OUTAGE: Duration = Duration::from_millis(9_600);
+/// When a run begins, after the clients have connected.
+const BEGIN: Duration = Duration::from_millis(1_000);
+
+impl Run {
+    /// Connects the clients. The directories of the recipe exist.
+    async fn start(directories: &[&str]) -> Self {
+        Self::start_in(World::new(), directories).await
+    }
+
+    async fn start_in(world: World, directories: &[&str]) -> Self {
+        let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
+        for directory in directories {
+            world.server.admin_create(directory, b"", None);
+        }
+        sleep_ms(1_000).await;
+        world.server.clear_requests();
+        Self { world, one, two }
+    }
+
+    /// Compares the diagram of both clients with the page. The paths are below the directory.
+    fn draw(&self, page: &str, name: &str, directory: &str) {
+        let clients = [("one", session(&self.one)), ("two", session(&self.two))];
+        self.draw_of(&clients, page, name, directory);
+    }
+
+    fn draw_of(&self, clients: &[(&str, SessionId)], page: &str, name: &str, directory: &str) {
+        self.draw_with(clients, &[], page, name, directory);
+    }
+
+    fn draw_with(
+        &self,
+        clients: &[(&str, SessionId)],
+        notes: &[Note],
+        page: &str,
+        name: &str,
+        directory: &str,
+    ) {
+        let diagram = diagram::draw(&self.world.server, clients, directory, BEGIN, notes);
+        page::check(page, name, &diagram);
+    }
+}
+
+/// The second client waits while the first one holds the lock.
+async fn hand_off<K: Kind>(one: Acquire<K>, two: Acquire<K>) {
+    let guard = one.await.expect("it is free");
+    sleep_ms(200).await;
+    let waiter = spawn(two.into_future());
+    sleep_ms(300).await;
+    guard.release().await.expect("the server is there");
+    let guard = waiter.await.expect("no panic").expect("it is free");
+    sleep_ms(200).await;
+    guard.release().await.expect("the server is there");
+}
+
+#[test]
+fn a_hand_off_of_a_fair_lock() {
+    run(async {
+        let run = Run::start(&["/locks", "/locks/x"]).await;
+        let lock = |client| FairLock::new(client, "/locks/x").expect("the path is valid");
+        hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
+        run.draw("recipes/fair.md", "a hand-off", "/locks/x");
+    });
+}
+
+#[test]
+fn a_create_whose_reply_is_lost() {
+    run(async {
+        let run = Run::start(&["/locks", "/locks/x"]).await;
+        let lost = at_op(session(&run.one), OpCode::CREATE2, Action::CutAfter);
+        run.world.server.inject(lost.refuse_for(Duration::from_millis(100)));
+        let lock = FairLock::new(&run.one, "/locks/x").expect("the path is valid");
+        let guard = lock.acquire().await.expect("it is free");
+        guard.release().await.expect("the server is there");
+        let clients = [("client", session(&run.one))];
+        run.draw_of(&clients, "recipes/fair.md", "a lost reply", "/locks/x");
+    });
+}
+
+#[test]
+fn a_round_of_a_double_barrier() {
+    run(async {
+        let run = Run::start(&["/barriers", "/barriers/x"]).await;
+        let barrier = |client| DoubleBarrier::new(client, "/barriers/x", 2).expect("it is valid");
+        let entering = spawn(barrier(&run.one).enter().into_future());
+        sleep_ms(200).await;
+        let two = barrier(&run.two).enter().await.expect("both have entered");
+        let one = entering.await.expect("no panic").expect("both have entered");
+        sleep_ms(200).await;
+        let leaving = spawn(one.leave().into_future());
+        sleep_ms(200).await;
+        two.leave().await.expect("both have left");
+        leaving.await.expect("no panic").expect("both have left");
+        sleep_ms(100).await;
+        run.draw("recipes/barrier.md", "a round", "/barriers/x");
+    });
+}
+
+#[test]
+fn an_item_of_a_work_queue() {
+    run(async {
+        let directories = ["/jobs", "/jobs/entries", "/jobs/taken", "/jobs/puts", "/jobs/takers"];
+        let run = Run::start(&directories).await;
+        let queue = |client| WorkQueue::new(client, "/jobs").expect("the path is valid");
+        let taker = spawn(queue(&run.two).take().into_future());
+        sleep_ms(200).await;
+        queue(&run.one).put("a").await.expect("the server is there");
+        let item = taker.await.expect("no panic").expect("there is an item");
+        sleep_ms(300).await;
+        item.ack().await.expect("it is leased");
+        sleep_ms(100).await;
+        run.draw("recipes/work_queue.md", "an item", "/jobs");
+    });
+}
+
+#[test]
+fn a_hand_off_of_an_exclusive_lock() {
+    run(async {
+        let run = Run::start(&["/locks"]).await;
+        let lock = |client| ExclusiveLock::new(client, "/locks/x").expect("the path is valid");
+        hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
+        run.draw("recipes/exclusive.md", "a hand-off", "/locks");
+    });
+}
+
+#[test]
+fn a_downgrade_of_a_writer() {
+    run(async {
+        let run = Run::start(&["/locks", "/locks/x"]).await;
+        let lock = |client| RwLock::new(client, "/locks/x").expect("the path is valid");
+        let writer = lock(&run.one).write().await.expect("it is free");
+        sleep_ms(200).await;
+        let waiting = spawn(lock(&run.two).read().into_future());
+        sleep_ms(300).await;
+        let reader = writer.downgrade().await.expect("the lock is held");
+        let other = waiting.await.expect("no panic").expect("readers share it");
+        sleep_ms(200).await;
+        run.draw("recipes/rwlock.md", "a downgrade", "/locks/x");
+        drop((reader, other));
+    });
+}
+
+#[test]
+fn a_write_of_a_shared_value_whose_reply_is_lost() {
+    run(async {
+        let run = Run::start(&["/values"]).await;
+        run.world.server.admin_create("/values/x", b"old", None);
+        let lost = at_op(session(&run.one), OpCode::MULTI, Action::CutAfter);
+        run.world.server.inject(lost.refuse_for(Duration::from_millis(100)));
+        let value = SharedValue::new(&run.one, "/values/x").expect("the path is valid");
+        value.set("new").await.expect("the server returns");
+        sleep_ms(100).await;
+        let clients = [("client", session(&run.one))];
+        run.draw_of(&clients, "recipes/shared_value.md", "a lost reply", "/values");
+    });
+}
+
+#[test]
+fn a_change_of_the_leader() {
+    run(async {
+        let run = Run::start(&["/leader"]).await;
+        let election = |client| Election::new(client, "/leader").expect("the path is valid");
+        let leadership = election(&run.one).campaign().await.expect("there is no leader");
+        sleep_ms(200).await;
+        let candidate = spawn(election(&run.two).campaign().into_future());
+        sleep_ms(300).await;
+        // The name of a client belongs to its first session.
+        let clients = [("one", session(&run.one)), ("two", session(&run.two))];
+        run.world.server.expire(session(&run.one));
+        let next = candidate.await.expect("no panic").expect("the leader is gone");
+        sleep_ms(200).await;
+        run.draw_of(&clients, "recipes/election.md", "a change of the leader", "/leader");
+        drop((leadership, next));
+    });
+}
+
+#[test]
+fn a_directory_of_a_named_lock() {
+    run(async {
+        let run = Run::start(&["/orders"]).await;
+        let locks = |client| NamedLocks::new(client, "/orders").expect("the path is valid");
+        let lock = |client| locks(client).lock("7").expect("the name is valid");
+        let guard = lock(&run.one).acquire().await.expect("it is free");
+        sleep_ms(50).await;
+        let waiter = spawn(lock(&run.two).acquire().into_future());
+        sleep_ms(50).await;
+        guard.release().await.expect("the server is there");
+        let guard = waiter.await.expect("no panic").expect("it is free");
+        guard.release().await.expect("the server is there");
+        sleep_ms(200).await;
+        run.draw("recipes/named_locks.md", "a directory", "/orders");
+    });
+}
+
+#[test]
+fn a_permit_that_becomes_free() {
+    run(async {
+        let run = Run::start(&["/permits", "/permits/x"]).await;
+        run.world.server.admin_set_data("/permits/x", b"2");
+        let semaphore = |client| Semaphore::new(client, "/permits/x", 2).expect("it is valid");
+        let first = semaphore(&run.one).acquire().await.expect("a permit is free");
+        sleep_ms(100).await;
+        let second = semaphore(&run.one).acquire().await.expect("a permit is free");
+        sleep_ms(100).await;
+        let waiter = spawn(semaphore(&run.two).acquire().into_future());
+        sleep_ms(300).await;
+        first.release().await.expect("the server is there");
+        let third = waiter.await.expect("no panic").expect("a permit is free");
+        sleep_ms(200).await;
+        run.draw("recipes/semaphore.md", "a permit", "/permits/x");
+        drop((second, third));
+    });
+}
+
+#[test]
+fn a_member_that_leaves() {
+    run(async {
+        let run = Run::start(&["/members"]).await;
+        let group = |client| Group::new(client, "/members").expect("the path is valid");
+        let membership = group(&run.one).join("a", "10.0.0.7").await.expect("the id is free");
+        sleep_ms(200).await;
+        let mut watch = group(&run.two).watch();
+        let joined = watch.next().await.expect("it can be listed");
+        assert!(matches!(joined, GroupChange::Joined(_)), "{joined:?}");
+        sleep_ms(200).await;
+        membership.leave().await.expect("the server is there");
+        let left = watch.next().await.expect("it can be listed");
+        assert!(matches!(left, GroupChange::Left(_)), "{left:?}");
+        sleep_ms(200).await;
+        run.draw("recipes/group.md", "a member", "/members");
+    });
+}
+
+/// Both clients want the same two locks, and name them in opposite orders.
+#[test]
+fn two_locks_that_are_taken_in_one_order() {
+    run(async {
+        let run = Run::start(&["/a", "/b"]).await;
+        let lock = |client, path| FairLock::new(client, path).expect("the path is valid");
+        let both = |client, first, second| {
+            let locks = MultiLock::builder().with(&lock(client, first)).with(&lock(client, second));
+            locks.build().expect("the paths differ")
+        };
+        let guard = both(&run.one, "/a", "/b").acquire().await.expect("they are free");
+        sleep_ms(200).await;
+        let waiter = spawn(both(&run.two, "/b", "/a").acquire().into_future());
+        sleep_ms(300).await;
+        guard.release().await.expect("the server is there");
+        let guard = waiter.await.expect("no panic").expect("they are free");
+        sleep_ms(200).await;
+        run.draw("recipes/multi_lock.md", "two locks", "/");
+        drop(guard);
+    });
+}
+
+/// The outage is longer than the lease, and shorter than the session timeout.
+#[test]
+fn a_lease_that_ends_in_an_outage() {
+    run(async {
+        let run = Run::start_in(World::new().leased(), &["/locks", "/locks/x"]).await;
+        let lock = |client| FairLock::new(client, "/locks/x").expect("the path is valid");
+        let guard = lock(&run.one).acquire().await.expect("it is free");
+        sleep_ms(200).await;
+        let waiter = spawn(lock(&run.two).acquire().into_future());
+        sleep_ms(300).await;
+        let mut notes = vec![];
+        let mut note = |at_ms: u64, client, text: String| {
+            notes.push(Note { at: BEGIN + Duration::from_millis(at_ms), client, text });
+        };
+        note(500, 0, "the servers fail".to_owned());
+        run.world.server.refuse_for(OUTAGE);
+        run.world.server.disconnect_all();
+        let mut state = LockState::Held;
+        for tenths in 5..130 {
+            if guard.state() != state {
+                state = guard.state();
+                note(tenths * 100, 0, format!("{state:?}"));
+            }
+            if waiter.is_finished() {
+                note(tenths * 100, 1, "holds the lock".to_owned());
+                break;
+            }
+            sleep_ms(100).await;
+        }
+        assert!(matches!(guard.state(), LockState::Lost(_)), "{notes:?}");
+        let next = waiter.await.expect("no panic").expect("the first one has lost it");
+        let clients = [("one", session(&run.one)), ("two", session(&run.two))];
+        run.draw_with(&clients, &notes, "guarantees.md", "a lost lease", "/locks/x");
+        drop((guard, next));
+    });
+}
+
+#[test]
+fn a_watch_that_is_restored() {
+    run(async {
+        let run = Run::start(&["/config"]).await;
+        let (_, mut watcher) = run.one.get_data_and_watch("/config").await.expect("it exists");
+        sleep_ms(100).await;
+        // The connection is lost with the next request.
+        let lost = at_op(session(&run.one), OpCode::EXISTS, Action::CutAfter);
+        run.world.server.inject(lost.refuse_for(Duration::from_millis(200)));
+        run.one.exists("/config").await.expect_err("the connection is lost");
+        sleep_ms(100).await;
+        run.two.set_data("/config", "new", None).await.expect("it exists");
+        watcher.changed().await.expect("the session lives");
+        run.draw("session.md", "a watch", "/");
+    });
+}
