@@ -86,7 +86,7 @@ fn a_cache_shows_no_wrong_state_and_the_last_one_wherever_the_connection_is_lost
             total += enumeration.singles;
         }
     }
-    assert!(total > 500, "{total} cuts");
+    assert!(total > 300, "{total} cuts");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_cache_survives_every_pair_of_lost_connections() {
     };
     let mut enumeration = Enumeration::new("cache pairs", None).without_refusals_in_pairs();
     enumeration.run(&scenario);
-    assert!(enumeration.is_complete(100, 2_000), "{enumeration:?}");
+    assert!(enumeration.is_complete(100, 1_000), "{enumeration:?}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn a_participant_survives_every_pair_of_cuts_of_a_round() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(100, 2_000), "{enumeration:?}");
+    assert!(enumeration.is_complete(100, 1_500), "{enumeration:?}");
 }
 
 /// The participant is the last one, so it completes the round.

@@ -55,7 +55,7 @@ fn a_campaign_a_body_and_a_resignation_survive_every_pair_of_cuts() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(52, 1_000), "{enumeration:?}");
+    assert!(enumeration.is_complete(40, 1_000), "{enumeration:?}");
 }
 
 /// The first body loses its leadership, and the second one completes.

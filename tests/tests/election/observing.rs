@@ -296,5 +296,5 @@ fn an_observer_survives_every_pair_of_cuts() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(50, 1_000), "{enumeration:?}");
+    assert!(enumeration.is_complete(25, 400), "{enumeration:?}");
 }

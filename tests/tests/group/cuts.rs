@@ -143,5 +143,5 @@ fn a_watch_whose_session_expires_survives_every_pair_of_cuts() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(15, 150), "{enumeration:?}");
+    assert!(enumeration.is_complete(15, 100), "{enumeration:?}");
 }

@@ -124,7 +124,7 @@ where
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(40, 500), "{enumeration:?}");
+    assert!(enumeration.is_complete(30, 150), "{enumeration:?}");
 }
 
 /// A lock that has waited watches its znode, and has not read it.

@@ -50,5 +50,5 @@ fn three_levels_survive_every_pair_of_cuts<C: Case>() {
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");
+    assert!(enumeration.is_complete(50, 500), "{enumeration:?}");
 }

@@ -60,7 +60,7 @@ fn no_change_is_missed_wherever_the_connection_is_lost() {
             };
             let mut enumeration = Enumeration::new(format!("{mode:?} {version:?}"), None);
             enumeration.run(&scenario);
-            assert!(enumeration.is_complete(60, 1500), "{enumeration:?}");
+            assert!(enumeration.is_complete(30, 500), "{enumeration:?}");
         }
     }
 }

@@ -403,10 +403,11 @@ impl Driver {
     /// Processes all events of the machine.
     fn drain(&mut self) {
         self.router.log.stage_reached(self.machine.stage());
-        // Publish the status and the counters first, so that the recipient of an event sees those
-        // that include it, or newer ones.
-        self.router.publish(self.machine.status());
+        // Publish the counters and the status first, so that the recipient of an event sees those
+        // that include it, or newer ones. The counters precede the status, because `connect`
+        // returns as soon as the status says so.
         self.router.count(&mut self.machine, self.clock.now());
+        self.router.publish(self.machine.status());
         while let Some(event) = self.machine.poll_event() {
             match event {
                 Event::Connect(host) => {
