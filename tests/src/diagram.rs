@@ -101,6 +101,7 @@ pub fn draw_frames(name: &str, heard: &[(Duration, Heard)], from: Duration) -> S
 }
 
 /// Says what a frame contains, as far as a handshake depends on it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the name of the rest is enough")]
 fn gloss(message: &Message, sessions: &mut Vec<SessionId>) -> String {
     let mut session = |id: SessionId| {
         if id == SessionId::NONE {
@@ -125,10 +126,6 @@ fn gloss(message: &Message, sessions: &mut Vec<SessionId>) -> String {
                 Request::SetWatches(watches) => format!(", zxid {}", watches.relative_zxid.0),
                 Request::SetWatches2(watches) => format!(", zxid {}", watches.relative_zxid.0),
                 Request::Auth(packet) => format!(" {}", packet.scheme),
-                #[expect(
-                    clippy::wildcard_enum_match_arm,
-                    reason = "the name of the rest is enough"
-                )]
                 _ => message.path().map(|path| format!(" {path}")).unwrap_or_default(),
             };
             format!("{}{what}", verb(header.op))
