@@ -5,8 +5,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, EventType, OpCode, SessionId, Zxid};
+use jute_codec::{
+    ConnectRequest, ConnectResponse, ErrorCode, EventType, OpCode, Request, Response, SessionId,
+    Zxid,
+};
 use zk_testserver::{EventRecord, Outcome, RequestRecord, TestServer};
+
+use crate::capture::{Message, Side};
+use crate::tap::Heard;
 
 /// Number of characters in front of the first client. Diagrams are narrow, because phones show about
 /// 40 characters of a line.
@@ -70,6 +76,70 @@ pub fn draw(
     text
 }
 
+/// Draws the frames of one client in both directions, with handshakes and replies. The times count
+/// from `from`, and the ids of sessions are letters, in the order of appearance.
+pub fn draw_frames(name: &str, heard: &[(Duration, Heard)], from: Duration) -> String {
+    let diagram =
+        Diagram { count: 1, lane: name.len() + 2, directory: "/", from, short: BTreeMap::new() };
+    let mut text = diagram.head(&[(name, SessionId::NONE)]);
+    let mut sessions = vec![];
+    let note =
+        |at: Duration, text: &str| diagram.note(&Note { at, client: 0, text: text.to_owned() });
+    for (at, heard) in heard {
+        text.push_str(&match heard {
+            Heard::Begin => note(*at, "a connection begins"),
+            Heard::End => note(*at, "the connection ends"),
+            Heard::Frame(Side::Client, message) => {
+                diagram.line(0, *at, '├', '▶', &gloss(message, &mut sessions))
+            }
+            Heard::Frame(Side::Server, message) => {
+                diagram.line(0, *at, '◀', '┤', &gloss(message, &mut sessions))
+            }
+        });
+    }
+    text
+}
+
+/// Says what a frame contains, as far as a handshake depends on it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the name of the rest is enough")]
+fn gloss(message: &Message, sessions: &mut Vec<SessionId>) -> String {
+    let mut session = |id: SessionId| {
+        if id == SessionId::NONE {
+            return "0".to_owned();
+        }
+        let known = sessions.iter().position(|known| *known == id);
+        let place = known.unwrap_or_else(|| {
+            sessions.push(id);
+            sessions.len() - 1
+        });
+        ('A'..='Z').nth(place).expect("there are few sessions").to_string()
+    };
+    match message {
+        Message::Connect(ConnectRequest { session_id, last_zxid_seen, .. }) => {
+            format!("connect: session {}, zxid {}", session(*session_id), last_zxid_seen.0)
+        }
+        Message::Connected(ConnectResponse { session_id, timeout_ms, .. }) => {
+            format!("session {}, {timeout_ms} ms", session(*session_id))
+        }
+        Message::Request(header, request) => {
+            let what = match request {
+                Request::SetWatches(watches) => format!(", zxid {}", watches.relative_zxid.0),
+                Request::SetWatches2(watches) => format!(", zxid {}", watches.relative_zxid.0),
+                Request::Auth(packet) => format!(" {}", packet.scheme),
+                _ => message.path().map(|path| format!(" {path}")).unwrap_or_default(),
+            };
+            format!("{}{what}", verb(header.op))
+        }
+        Message::Reply(_, Response::GetChildren(names)) => {
+            format!("[{}]", names.iter().collect::<Vec<_>>().join(", "))
+        }
+        Message::Reply(header, _) => format!("ok, zxid {}", header.zxid.0),
+        Message::Failure(header) => header.err.to_string(),
+        Message::Event(_, event) => format!("event: {} {}", event.path, happened(event.kind)),
+        Message::Unknown(_) => "?".to_owned(),
+    }
+}
+
 struct Diagram<'a> {
     count: usize,
     /// Number of characters from one client to the next one.
@@ -115,14 +185,7 @@ impl Diagram<'_> {
     }
 
     fn event(&self, lane: usize, event: &EventRecord) -> String {
-        let what = match event.kind {
-            EventType::NODE_CREATED => "created",
-            EventType::NODE_DELETED => "deleted",
-            EventType::NODE_DATA_CHANGED => "changed",
-            EventType::NODE_CHILDREN_CHANGED => "has other children",
-            _ => "has an event",
-        };
-        let text = format!("event: {} {what}", self.name(&event.path));
+        let text = format!("event: {} {}", self.name(&event.path), happened(event.kind));
         self.line(lane, event.at, '◀', '┤', &text)
     }
 
@@ -169,6 +232,16 @@ impl Diagram<'_> {
     }
 }
 
+fn happened(kind: EventType) -> &'static str {
+    match kind {
+        EventType::NODE_CREATED => "created",
+        EventType::NODE_DELETED => "deleted",
+        EventType::NODE_DATA_CHANGED => "changed",
+        EventType::NODE_CHILDREN_CHANGED => "has other children",
+        _ => "has an event",
+    }
+}
+
 fn verb(op: OpCode) -> String {
     match op {
         OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => "create",
@@ -180,6 +253,8 @@ fn verb(op: OpCode) -> String {
         OpCode::MULTI => "multi",
         OpCode::SYNC => "sync",
         OpCode::SET_WATCHES | OpCode::SET_WATCHES2 => "restore watches",
+        OpCode::AUTH => "auth",
+        OpCode::PING => "ping",
         other => return format!("{other:?}"),
     }
     .to_owned()

@@ -18,6 +18,7 @@ pub mod random;
 pub mod referee;
 pub mod scene;
 pub mod standing;
+pub mod tap;
 pub mod target;
 pub mod through;
 pub mod wait;

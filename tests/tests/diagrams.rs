@@ -7,14 +7,16 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Acquire, Client, DoubleBarrier, Election, ExclusiveLock, FairLock, Group, GroupChange,
-    LockState, MultiLock, NamedLocks, RwLock, Semaphore, SessionId, SharedValue, WorkQueue,
+    Acquire, Client, ClientBuilder, CreateMode, DoubleBarrier, Election, ExclusiveLock, FairLock,
+    Group, GroupChange, LockState, MultiLock, NamedLocks, Outcome, RwLock, Semaphore, SessionId,
+    SharedValue, WorkQueue,
 };
 use zk_tests::diagram::{self, Note};
 use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
+use zk_tests::tap::Tap;
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::Action;
+use zk_testserver::{Action, Until};
 
 /// A run with two clients, from the moment at which they are connected.
 struct Run {
@@ -330,5 +332,85 @@ fn a_watch_that_is_restored() {
         run.two.set_data("/config", "new", None).await.expect("it exists");
         watcher.changed().await.expect("the session lives");
         run.draw("session.md", "a watch", "/");
+    });
+}
+
+/// A client with these options whose frames are recorded, from its first handshake on.
+async fn tapped(
+    world: &World,
+    tap: &Tap,
+    options: impl FnOnce(ClientBuilder) -> ClientBuilder,
+) -> Client {
+    let (server, tap) = (world.server.clone(), tap.clone());
+    let transport = move |_host| {
+        let connected = tap.connect(&server);
+        async move { connected }
+    };
+    world.client_with(FIRST, |builder| options(builder).transport(transport)).await
+}
+
+/// Checks a diagram of the frames of one client since the last diagram.
+fn draw_frames(tap: &Tap, page: &str, name: &str) {
+    let heard = tap.take();
+    let begin = heard.first().expect("the client has connected").0;
+    page::check(page, name, &diagram::draw_frames("client", &heard, begin));
+}
+
+#[test]
+fn handshakes_of_a_new_and_of_a_resumed_session() {
+    run(async {
+        let world = World::new();
+        world.server.admin_create("/config", b"old", None);
+        let tap = Tap::new();
+        let credentials = |builder: ClientBuilder| builder.auth("digest", "user:secret");
+        let client = tapped(&world, &tap, credentials).await;
+        let (_, mut watcher) = client.get_data_and_watch("/config").await.expect("it exists");
+        draw_frames(&tap, "session.md", "a new session");
+
+        world.server.refuse_for(Duration::from_millis(100));
+        world.server.disconnect_all();
+        world.server.admin_set_data("/config", b"new");
+        watcher.changed().await.expect("the session lives");
+        client.exists("/config").await.expect("the client is connected");
+        draw_frames(&tap, "session.md", "a resumed session");
+    });
+}
+
+#[test]
+fn a_handshake_after_the_session_has_expired() {
+    run(async {
+        let world = World::new();
+        let tap = Tap::new();
+        let client = tapped(&world, &tap, |builder| builder).await;
+        let first = session(&client);
+        client.exists("/").await.expect("the client is connected");
+        tap.take();
+        world.server.expire(first);
+        while client.session_id().is_none_or(|now| now == first) {
+            sleep_ms(10).await;
+        }
+        draw_frames(&tap, "protocol.md", "an expired session");
+    });
+}
+
+/// The create is still on its way inside the ensemble when the client lists the directory.
+#[test]
+fn a_create_that_is_committed_late() {
+    run(async {
+        let world = World::new();
+        world.server.admin_create("/locks", b"", None);
+        let tap = Tap::new();
+        let client = tapped(&world, &tap, |builder| builder).await;
+        tap.take();
+        let late = Action::LateCommit(Until::Reads(1));
+        world.server.inject(at_op(session(&client), OpCode::CREATE2, late));
+        let created = client.create("/locks/a", "", CreateMode::Ephemeral).await;
+        let error = created.expect_err("the connection is lost");
+        assert_eq!(error.outcome(), Outcome::Unknown);
+        for _ in 0..2 {
+            client.get_children("/locks").await.expect("the client is connected");
+            sleep_ms(100).await;
+        }
+        draw_frames(&tap, "connection-loss.md", "a late create");
     });
 }

@@ -23,23 +23,22 @@
 //!
 //! # Recipes
 //!
-//! | for | there is |
-//! |---|---|
-//! | one holder at a time, in order of arrival | [`FairLock`] |
-//! | many readers or one writer | [`RwLock`] |
-//! | a limited number of holders | [`Semaphore`] |
-//! | work that only the first client should do | [`ExclusiveLock`] |
-//! | one leader among many candidates | [`Election`] |
-//! | nested acquires of one lock | [`Holder`] |
-//! | several locks together | [`MultiLock`] |
-//! | one lock for each order, user or file | [`NamedLocks`] |
-//! | data that clients compare and set | [`SharedValue`] |
-//! | a number to which each addition counts once | [`Counter`] |
-//! | tasks that wait until another one opens a barrier | [`Barrier`] |
-//! | participants that enter and leave together | [`DoubleBarrier`] |
-//! | knowing which processes take part | [`Group`] |
-//! | items that consumers lease | [`WorkQueue`] |
-//! | creating missing paths, deleting subtrees | [`Tree`] |
+//! - [`FairLock`]: one holder at a time, in order of arrival
+//! - [`RwLock`]: many readers or one writer
+//! - [`Semaphore`]: a limited number of holders
+//! - [`ExclusiveLock`]: work that only the first client should do
+//! - [`Election`]: one leader among many candidates
+//! - [`Holder`]: nested acquires of one lock
+//! - [`MultiLock`]: several locks together
+//! - [`NamedLocks`]: one lock for each order, user or file
+//! - [`SharedValue`]: data that clients compare and set
+//! - [`Counter`]: a number to which each addition counts once
+//! - [`Barrier`]: tasks that wait until another one opens a barrier
+//! - [`DoubleBarrier`]: participants that enter and leave together
+//! - [`Group`]: knowing which processes take part
+//! - [`Cache`]: a copy of a znode, its children or a tree, which follows the servers
+//! - [`WorkQueue`]: items that consumers lease
+//! - [`Tree`]: creating missing paths, deleting subtrees
 //!
 //! # Items in the order in which you meet them
 //!

@@ -44,6 +44,9 @@ const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const FRAME_LIMIT_MIN: usize = 1024;
 
 /// Configures a client. Created by [`Client::builder`].
+///
+/// The setters check nothing: [`connect`](Self::connect) and [`start`](Self::start) refuse an
+/// invalid value, and the [`ConfigError`] says which one and why.
 #[must_use = "a builder does nothing until `connect`"]
 pub struct ClientBuilder {
     connect_string: String,
@@ -130,7 +133,9 @@ impl ClientBuilder {
     }
 
     /// Adds credentials, such as `("digest", "user:password")`. They are sent on every connection
-    /// before any other request.
+    /// before any other request. If a server refuses them, the client stops with
+    /// [`ConnectError::AuthFailed`], or later with
+    /// [`OpError::AuthFailed`](crate::OpError::AuthFailed).
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
         let auth = Some(credentials.into());
         self.auth.push(AuthPacket { scheme: scheme.into(), auth });

@@ -100,6 +100,14 @@ fn whole<E>(message: Result<Message, E>, reader: &Reader, frame: &Bytes) -> Mess
 }
 
 impl Message {
+    /// Returns the path of a request that has one.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Request(_, request) => path(request),
+            _ => None,
+        }
+    }
+
     /// Encodes the message as a frame, including the length.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();

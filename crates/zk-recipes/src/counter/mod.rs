@@ -57,20 +57,20 @@ pub struct CounterChanges {
 }
 
 impl Counter {
-    /// A counter at a path, with default options: decimal text that starts at 0.
+    /// Builds a counter at a path, with default options: decimal text that starts at 0.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         Self::builder(client, path)?.build()
     }
 
-    /// A builder for a counter at a path.
+    /// Returns a builder for a counter at a path.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(client: &Client, path: &str) -> Result<CounterBuilder, ConfigError> {
         let value = SharedValue::builder(client, path)?;
         Ok(CounterBuilder { value, format: CounterFormat::default(), initial: 0 })

@@ -42,6 +42,17 @@ pub(crate) use self::removal::{
 
 /// A lock that is held.
 ///
+/// The methods, in the order in which you meet them:
+///
+/// - work: [`run`](Self::run), [`transaction`](Guard::transaction),
+///   [`fencing_token`](Guard::fencing_token)
+/// - what is known: [`state`](Self::state), [`remaining`](Self::remaining),
+///   [`validate`](Self::validate), [`lost`](Self::lost), [`status`](Self::status)
+/// - the znode: [`path`](Self::path), [`session`](Self::session)
+/// - the end: [`release`](Self::release), or [`resign`](Guard::resign) for a leader
+/// - other contenders: [`revocation_requested`](Guard::revocation_requested),
+///   [`downgrade`](Guard::downgrade)
+///
 /// # What a lock cannot protect
 ///
 /// A process may be stopped between a check of its guard and the work that the lock protects, for

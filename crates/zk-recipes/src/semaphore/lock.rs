@@ -49,8 +49,8 @@ use crate::queue::profile::{Permits, QueueProfile};
 /// these watches fires, it lists the queue once. [`try_acquire`](Self::try_acquire) on a semaphore
 /// without a free permit is one read.
 ///
-/// **Permissions.** As for [`FairLock`](crate::FairLock). WRITE on the directory is needed too, if
-/// somebody else has created it without data.
+/// **Permissions.** The client needs the same as for a [`FairLock`](crate::FairLock), and WRITE on
+/// the directory if somebody else has created it without data.
 ///
 /// **Not reentrant.** Each acquire takes another permit. A task that needs several and acquires them
 /// one by one can wait for another task that does the same, without end.
@@ -72,20 +72,20 @@ pub enum Permit {}
 pub type PermitGuard = Guard<Permit>;
 
 impl Semaphore {
-    /// A semaphore at a directory, with default options.
+    /// Builds a semaphore at a directory, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root, or `permits` is 0.
+    /// Fails if the path is not a valid absolute znode path below the root, or `permits` is 0.
     pub fn new(client: &Client, directory: &str, permits: u32) -> Result<Self, ConfigError> {
         Self::builder(client, directory)?.permits(permits).build()
     }
 
-    /// A builder for a semaphore at a directory. Its default is one permit.
+    /// Returns a builder for a semaphore at a directory. Its default is one permit.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(
         client: &Client,
         directory: &str,
@@ -115,7 +115,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// The errors are those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> TryAcquire<Permit> {
         self.core.try_acquire(&self.profile)
     }
@@ -181,12 +181,12 @@ impl Semaphore {
         contenders(&self.core.client, &self.profile).await
     }
 
-    /// Counters of this semaphore and its clones.
+    /// Returns the counters of this semaphore and its clones.
     pub fn stats(&self) -> LockStats {
         self.core.stats()
     }
 
-    /// The directory of the semaphore.
+    /// Returns the directory of the semaphore.
     pub fn directory(&self) -> &str {
         &self.profile.directory
     }

@@ -77,20 +77,20 @@ pub struct ValueChanges {
 }
 
 impl SharedValue {
-    /// A value at a path, with default options.
+    /// Builds a value at a path, with default options.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         Self::builder(client, path)?.build()
     }
 
-    /// A builder for a value at a path.
+    /// Returns a builder for a value at a path.
     ///
     /// # Errors
     ///
-    /// The path is not a valid absolute znode path below the root.
+    /// Fails if the path is not a valid absolute znode path below the root.
     pub fn builder(client: &Client, path: &str) -> Result<SharedValueBuilder, ConfigError> {
         SharedValueBuilder::new(client, path)
     }

@@ -48,9 +48,43 @@ use crate::watcher::Watcher;
 
 /// A handle to a client. Clones share one session.
 ///
+/// The methods, in the order in which you meet them:
+///
+/// - connecting: [`connect`](Self::connect), [`builder`](Self::builder)
+/// - znodes: [`create`](Self::create), [`create_with_parents`](Self::create_with_parents),
+///   [`delete`](Self::delete), [`exists`](Self::exists)
+/// - data: [`get_data`](Self::get_data), [`set_data`](Self::set_data)
+/// - children: [`get_children`](Self::get_children),
+///   [`get_children_with_stat`](Self::get_children_with_stat),
+///   [`count_descendants`](Self::count_descendants), [`get_ephemerals`](Self::get_ephemerals)
+/// - permissions: [`get_acl`](Self::get_acl), [`set_acl`](Self::set_acl),
+///   [`who_am_i`](Self::who_am_i)
+/// - several operations together: [`commit`](Self::commit), [`commit_in`](Self::commit_in),
+///   [`multi_read`](Self::multi_read)
+/// - one change: [`get_data_and_watch`](Self::get_data_and_watch), and likewise for the other reads
+/// - all changes: [`watch`](Self::watch), [`check_watches`](Self::check_watches),
+///   [`remove_watches`](Self::remove_watches)
+/// - newer data: [`sync`](Self::sync)
+/// - time limits: [`with_timeout`](Self::with_timeout), [`Op::timeout`]
+/// - the session: [`state`](Self::state), [`states`](Self::states), [`status`](Self::status),
+///   [`session_id`](Self::session_id), [`now`](Self::now)
+/// - operators: [`health`](Self::health), [`stats`](Self::stats),
+///   [`last_failure`](Self::last_failure)
+/// - the end: [`close`](Self::close), [`close_within`](Self::close_within),
+///   [`hand_over`](Self::hand_over)
+/// - the ensemble: [`set_hosts`](Self::set_hosts), [`get_config`](Self::get_config),
+///   [`reconfig`](Self::reconfig)
+///
 /// **Calls.** Each method enqueues its request at once and returns a future of the reply ([`Op`]).
 /// Requests reach the server, and complete, in the order of these calls. One write can carry many
-/// of them.
+/// of them. Paths are absolute, and below the chroot of the connect string.
+///
+/// **Cancellation.** Dropping the future discards the reply. A request that was not sent by then
+/// is never sent; any other may take effect.
+///
+/// **Errors.** Each method names the codes with which servers refuse it
+/// ([`OpError::Server`]). In addition, any operation may be refused with `NO_AUTH` if an access
+/// control list forbids it, and fails with [`OpError::InvalidPath`] if its path is malformed.
 ///
 /// **Connection loss.** When a connection is lost, its pending requests fail with
 /// [`OpError::ConnectionLoss`], which says whether a request may have been applied. The client
@@ -208,7 +242,8 @@ impl Client {
         self.watched(path, Request::GetChildren(read(path, true)), convert)
     }
 
-    /// Lists the names of a znode's children, and reads the znode's own metadata.
+    /// Lists the names of a znode's children, in no particular order, and reads the znode's own
+    /// metadata. Fails with `NO_NODE` if the znode does not exist.
     pub fn get_children_with_stat(&self, path: &str) -> Op<(Vec<ByteString>, Stat)> {
         self.checked(path, Request::GetChildren2(read(path, false)), names_and_stat)
     }
@@ -223,7 +258,8 @@ impl Client {
         self.watched(path, Request::GetChildren2(read(path, true)), convert)
     }
 
-    /// Reads the access control list and the metadata of a znode.
+    /// Reads the access control list and the metadata of a znode. Fails with `NO_NODE` if the znode
+    /// does not exist.
     pub fn get_acl(&self, path: &str) -> Op<(Vec<Acl>, Stat)> {
         self.checked(path, Request::GetAcl(path.into()), |response| match response {
             Response::GetAcl(reply) => (reply.acl, reply.stat.into()),
