@@ -76,7 +76,7 @@ metrics! {
     CONNECTIONS = "zk_connections_total", Counter,
         "Attempts that succeeded: a session was opened or resumed.";
     CONNECTIONS_LOST = "zk_connections_lost_total", Counter,
-        "Connections that were lost after that.";
+        "Connections that were lost after they had been made.";
     OUTAGE_SECONDS = "zk_outage_seconds", Seconds,
         "Time without a connection, recorded when the outage ends.";
     SESSIONS = "zk_sessions_total", Counter,
