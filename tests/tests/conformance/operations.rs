@@ -40,7 +40,7 @@ async fn creates_are_refused_as_documented() {
     ] {
         assert_eq!(code(client.create(path, "", PERSISTENT).await), Some(expected), "{path}");
     }
-    assert_eq!(fixture.observer.get_children(fixture.chroot()).await.unwrap().len(), 2);
+    assert_eq!(client.get_children("/").await.unwrap().len(), 2);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ mod deadlines;
 mod hand_over;
 mod health;
 mod hosts;
+mod queued;
 mod read_only;
 mod thread;
 
