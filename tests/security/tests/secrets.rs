@@ -217,6 +217,9 @@ fn record() -> (Search, Recorder) {
         for password in passwords {
             search.secrets.push(("the password of a session", password));
         }
+        let proofs = network.sasl_proofs();
+        assert!(proofs.len() >= 4, "one for each connection");
+        search.secrets.extend(proofs.into_iter().map(|proof| ("a proof of SASL", proof)));
         search
     });
     (search, recorder)

@@ -46,6 +46,8 @@ struct Shared {
     oldest: AtomicUsize,
     /// The first bytes that the server has sent on each connection, in the clear.
     handshakes: Mutex<Vec<Vec<u8>>>,
+    /// What clients have sent, in the clear.
+    sent_by_clients: Mutex<Vec<u8>>,
 }
 
 impl Network {
@@ -91,6 +93,15 @@ impl Network {
         passwords
     }
 
+    /// Returns the proofs by which clients have shown that they know the password of SASL.
+    pub fn sasl_proofs(&self) -> Vec<Vec<u8>> {
+        let sent = self.0.sent_by_clients.lock().unwrap();
+        let name = b"response=";
+        let at = |begin| sent.get(begin + name.len()..begin + name.len() + 32);
+        let begins = sent.windows(name.len()).enumerate().filter(|(_, text)| text == name);
+        begins.filter_map(|(begin, _)| at(begin)).map(<[u8]>::to_vec).collect()
+    }
+
     /// Returns a transport to a server without TLS.
     pub fn plain(&self, server: &TestServer) -> impl Transport + use<> {
         let (network, server) = (self.clone(), server.clone());
@@ -134,9 +145,11 @@ impl Network {
         };
         let (near, far) = duplex(PIPE);
         run(pump(far, server, move |is_from_server, chunk| {
-            let sent = &mut shared.handshakes.lock().unwrap()[connection];
-            if is_from_server && sent.len() < HANDSHAKE {
-                sent.extend_from_slice(chunk);
+            let handshake = &mut shared.handshakes.lock().unwrap()[connection];
+            if !is_from_server {
+                shared.sent_by_clients.lock().unwrap().extend_from_slice(chunk);
+            } else if handshake.len() < HANDSHAKE {
+                handshake.extend_from_slice(chunk);
             }
             true
         }));
