@@ -17,7 +17,7 @@ const COUNT: usize = 1_000;
 const DATA: usize = 1_000;
 /// The bytes that the link takes in a millisecond.
 const RATE: usize = 20_000;
-const PACE: Pace = Pace::of(3 * COUNT);
+pub(super) const PACE: Pace = Pace::of(3 * COUNT);
 
 /// Forwards at a limited rate, until one side closes the connection.
 async fn forward(server: DuplexStream, client: DuplexStream) {
@@ -42,7 +42,7 @@ async fn forward(server: DuplexStream, client: DuplexStream) {
     }
 }
 
-async fn client(world: &World) -> Client {
+pub(super) async fn client(world: &World) -> Client {
     let server = world.server.clone();
     let connect = move |_host| {
         let stream = server.connect();
@@ -65,7 +65,7 @@ async fn suspend(world: &World, client: &Client) {
 }
 
 /// Issues a thousand requests. The first one has this index.
-fn issue(client: &Client, first: usize) -> Vec<Op<Created>> {
+pub(super) fn issue(client: &Client, first: usize) -> Vec<Op<Created>> {
     let create = |index| {
         let (path, mode) = (format!("/q/{index:04}-"), CreateMode::PersistentSequential);
         client.create(&path, vec![b'x'; DATA], mode)
@@ -74,7 +74,7 @@ fn issue(client: &Client, first: usize) -> Vec<Op<Created>> {
 }
 
 /// Returns the results in the order of the calls.
-async fn results(requests: Vec<Op<Created>>) -> Vec<Result<Created, OpError>> {
+pub(super) async fn results(requests: Vec<Op<Created>>) -> Vec<Result<Created, OpError>> {
     let mut results = Vec::new();
     for request in requests {
         results.push(request.await);
@@ -90,7 +90,7 @@ fn numbers(name: &str) -> (usize, usize) {
 
 /// Returns the indexes of the requests that were applied, in the order of their zxids, and asserts
 /// that it is the order of their sequence numbers.
-fn applied(world: &World) -> Vec<usize> {
+pub(super) fn applied(world: &World) -> Vec<usize> {
     let commits = world.server.commits();
     let paths = commits.iter().filter_map(|commit| commit.path.as_deref()?.strip_prefix("/q/"));
     let all: Vec<_> = paths.map(numbers).collect();
