@@ -58,13 +58,6 @@ const ELSEWHERE: &[Elsewhere] = &[
     ),
     elsewhere(
         "",
-        "SESSION_EXPIRED",
-        "crates/zk-session/src/machine/tests/requests.rs",
-        "a server closes the connection of a session that has ended; the code crosses the wire only \
-         if the session ends while a request is between two of its stages",
-    ),
-    elsewhere(
-        "",
         "SESSION_MOVED",
         "crates/zk-session/src/machine/tests/requests.rs",
         "servers close the connection instead",
