@@ -60,7 +60,8 @@ impl Target {
             }
             Err(_) => {
                 let tick = Duration::from_millis(500);
-                let mut config = ServerConfig::default().tick(tick).extended_types(true);
+                let config = ServerConfig::default().tick(tick).extended_types(true);
+                let mut config = config.enforce_quota(true);
                 let mut members = 0..1;
                 if let Some(lag) = lag() {
                     // The leader does not lag, so it has no clients.

@@ -2,10 +2,14 @@
 
 use bytes::Bytes;
 use zk_session::{
-    CreateMode, ErrorCode, OpCode, OpError, Outcome, REQUEST_LIMIT_DEFAULT, Target, Version,
+    CreateMode, ErrorCode, Multi, MultiError, MultiRead, OpCode, OpError, Outcome,
+    REQUEST_LIMIT_DEFAULT, Target, Version,
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
+use zk_tests::wait::soon;
+
+use crate::restore::Outage;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -125,4 +129,95 @@ async fn a_long_list_of_children_arrives_whole() {
     names.sort();
     let expected: Vec<_> = (0..400).map(|number| format!("{padding}-{number:010}")).collect();
     assert_eq!(names, expected);
+}
+
+/// In two of three rounds, the connection is cut again while the requests are sent.
+#[tokio::test]
+async fn a_thousand_requests_without_a_connection_keep_their_order_and_none_is_lost() {
+    let fixture = Fixture::start().await;
+    let (proxy, client) = fixture.proxied().await;
+    client.create("/q", "", PERSISTENT).await.unwrap();
+    let session = client.session_id();
+    let mut outage = Outage::begin(&proxy, &client).await;
+    for (round, cut_at) in [(0, Some(100)), (1, Some(700)), (2, None)] {
+        let create = |index| {
+            let path = format!("/q/{round}-{index:03}-");
+            client.create(&path, vec![7; 1000], CreateMode::PersistentSequential)
+        };
+        let creates: Vec<_> = (0..1000).map(create).collect();
+        outage.end().await;
+        let (mut created, mut unknown, mut next) = (Vec::new(), 0, None);
+        for (index, create) in creates.into_iter().enumerate() {
+            match soon("a reply", create).await {
+                Ok(reply) => {
+                    assert_eq!(created.len(), index, "no request before it has failed");
+                    created.push(reply);
+                }
+                Err(OpError::ConnectionLoss { outcome: Outcome::Unknown, .. }) => unknown += 1,
+                Err(error) => {
+                    assert_eq!(error.bare(), OpError::connection_loss(Outcome::NotApplied));
+                }
+            }
+            if Some(index) == cut_at {
+                next = Some(Outage::begin(&proxy, &client).await);
+            }
+        }
+        assert!(created.is_sorted_by(|a, b| a.stat.czxid < b.stat.czxid));
+        let Some(next) = next else {
+            assert_eq!(created.len(), 1000, "nothing was cut");
+            break;
+        };
+        assert!(created.len() > cut_at.unwrap());
+        outage = next;
+
+        // What was applied begins with the first request and has no gap.
+        let all = fixture.observer.get_children(&fixture.full("/q")).await.unwrap();
+        let mut applied: Vec<(usize, usize)> = Vec::new();
+        for name in &all {
+            let parts: Vec<usize> = name.split('-').map(|part| part.parse().unwrap()).collect();
+            if parts[0] == round {
+                applied.push((parts[2], parts[1]));
+            }
+        }
+        applied.sort_unstable();
+        let indexes: Vec<usize> = applied.iter().map(|(_, index)| *index).collect();
+        assert_eq!(indexes, (0..applied.len()).collect::<Vec<_>>());
+        assert!(applied.len() <= created.len() + unknown);
+    }
+    assert_eq!(client.session_id(), session);
+}
+
+#[tokio::test]
+async fn replies_of_every_kind_beyond_the_limit_fail_their_own_request_only() {
+    let fixture = Fixture::start().await;
+    let client = fixture.builder().response_limit(1024).connect().await.unwrap();
+    let session = client.session_id();
+    client.create("/q", "", PERSISTENT).await.unwrap();
+    let padding = "x".repeat(100);
+    let paths: Vec<_> = (0..20).map(|at| format!("/q/{padding}-{at}")).collect();
+    // The outcomes of a multi are longer than the limit too: it was committed, and its caller is
+    // not told so.
+    let multi = paths
+        .iter()
+        .fold(Multi::new(), |multi, path| multi.create(path, "", CreateMode::Ephemeral));
+    let error = client.commit(multi).await.unwrap_err();
+    assert!(matches!(error, MultiError::Op(OpError::ResponseTooLarge { .. })), "{error}");
+    assert_eq!(error.outcome(), Outcome::Unknown);
+    let reads = paths.iter().fold(MultiRead::new(), |reads, path| reads.get_data(path));
+    let (many, small) = (client.multi_read(reads), client.get_data("/q"));
+    let (names, ephemerals) = (client.get_children("/q"), client.get_ephemerals("/"));
+    let (named, watched) =
+        (client.get_children_with_stat("/q"), client.get_children_and_watch("/q"));
+    for error in [
+        many.await.unwrap_err(),
+        names.await.unwrap_err(),
+        ephemerals.await.unwrap_err(),
+        named.await.unwrap_err(),
+        watched.await.unwrap_err(),
+    ] {
+        assert!(matches!(error, OpError::ResponseTooLarge { .. }), "{error}");
+    }
+    assert_eq!(small.await.unwrap().1.num_children, 20);
+    assert_eq!(client.exists(&paths[19]).await.unwrap().unwrap().ephemeral_owner, session);
+    assert_eq!((client.session_id(), client.status().connection), (session, 1));
 }

@@ -455,6 +455,34 @@ async fn requests_may_follow_the_handshake_at_once_and_are_answered_in_order() {
     }
 }
 
+/// A real server replies to one of these in about one round of twenty, if the write arrives before
+/// the end of the session is complete. Otherwise the connection ends first.
+#[tokio::test]
+async fn a_write_behind_the_end_of_its_session_is_refused_or_not_answered() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    for round in 0..20 {
+        let mut connection = connect(&fixture).await;
+        connection.connect(&new_session(8000)).await.expect("a session");
+        let mut sent = wire::request(1, &Request::CloseSession);
+        for xid in 2..40 {
+            let path = fixture.full(&format!("/{round}-{xid}"));
+            let request = create(&path, b"", Acl::open(), PERSISTENT);
+            sent.unsplit(wire::request(xid, &Request::Create(request)));
+        }
+        connection.send(&sent).await;
+        let (_, header, _) = connection.reply().await;
+        assert_eq!((header.xid, header.err), (1, OK));
+        for xid in 2.. {
+            let Some(payload) = connection.receive().await else { break };
+            let header = ReplyHeader::decode(&mut Reader::new(payload)).unwrap();
+            assert_eq!((header.xid, header.err), (xid, ErrorCode::SESSION_EXPIRED));
+        }
+    }
+    client.sync("/").await.unwrap();
+    assert_eq!(client.get_children("/").await, Ok(vec![]));
+}
+
 /// The write barrier of the locks relies on this: even a multi that fails advances the zxid in
 /// replies.
 #[tokio::test]

@@ -2,10 +2,12 @@
 //! faults at exact places.
 
 mod busy;
+mod combined;
 mod deadlines;
 mod hand_over;
 mod health;
 mod hosts;
+mod queued;
 mod read_only;
 mod thread;
 

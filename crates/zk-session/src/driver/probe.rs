@@ -33,7 +33,11 @@ pub(super) fn probe(transport: &dyn Transport, host: Host, attempt: Attempt) -> 
             stream.write_all(QUESTION).await?;
             stream.flush().await?;
             let mut reply = Vec::new();
-            stream.take(REPLY_MAX).read_to_end(&mut reply).await?;
+            let end = stream.take(REPLY_MAX).read_to_end(&mut reply).await;
+            // Behind TLS, a connection that ends without the alert `close_notify` ends with an error.
+            if reply.is_empty() {
+                end?;
+            }
             Ok::<_, std::io::Error>(reply)
         };
         match timeout(attempt.time(), asking).await {

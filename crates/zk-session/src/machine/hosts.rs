@@ -129,9 +129,14 @@ impl Hosts {
         false
     }
 
-    /// Makes this server the next one.
-    pub(crate) fn aim(&mut self, host: Host) {
-        self.aimed = Some(host);
+    /// Makes this server the next one, and returns true. A server that is not in the list, because
+    /// the list was replaced since the server was chosen, changes nothing.
+    pub(crate) fn aim(&mut self, host: Host) -> bool {
+        let is_listed = self.hosts.contains(&host);
+        if is_listed {
+            self.aimed = Some(host);
+        }
+        is_listed
     }
 
     /// Returns the number of failed attempts and lost connections since the last proven connection.

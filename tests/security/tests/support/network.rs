@@ -28,6 +28,8 @@ pub const CERTIFICATE: &str = include_str!("../fixtures/only-for-tests.crt");
 pub const KEY: &str = include_str!("../fixtures/only-for-tests.key");
 /// More chunks than a reconnect has.
 const CHUNKS_MAX: usize = 100;
+/// The bytes of a reply to a handshake up to the end of the password.
+const HANDSHAKE: usize = 40;
 /// Capacity of each direction of a connection.
 const PIPE: usize = 64 * 1024;
 
@@ -42,8 +44,10 @@ struct Shared {
     connections: AtomicUsize,
     /// Connections with a lower number are cut at their next chunk.
     oldest: AtomicUsize,
-    /// The bytes that the server has sent, in the clear.
-    sent_by_server: Mutex<Vec<u8>>,
+    /// The first bytes that the server has sent on each connection, in the clear.
+    handshakes: Mutex<Vec<Vec<u8>>>,
+    /// What clients have sent, in the clear.
+    sent_by_clients: Mutex<Vec<u8>>,
 }
 
 impl Network {
@@ -76,11 +80,26 @@ impl Network {
         self.0.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns the password of the session, as the reply to the first handshake had it.
-    pub fn session_password(&self) -> Vec<u8> {
-        let sent = self.0.sent_by_server.lock().unwrap();
-        // Length, protocol version, timeout, session id, and the length of the password.
-        sent[24..40].to_vec()
+    /// Returns the passwords of all sessions so far, as the replies to the handshakes had them.
+    pub fn session_passwords(&self) -> Vec<Vec<u8>> {
+        let handshakes = self.0.handshakes.lock().unwrap();
+        // Length, protocol version, timeout, session id, and the length of the password. A refused
+        // session has only zeros.
+        let replies = handshakes.iter().filter_map(|sent| sent.get(24..HANDSHAKE));
+        let mut passwords: Vec<_> = replies.map(<[u8]>::to_vec).collect();
+        passwords.retain(|password| password.iter().any(|byte| *byte != 0));
+        passwords.sort();
+        passwords.dedup();
+        passwords
+    }
+
+    /// Returns the proofs by which clients have shown that they know the password of SASL.
+    pub fn sasl_proofs(&self) -> Vec<Vec<u8>> {
+        let sent = self.0.sent_by_clients.lock().unwrap();
+        let name = b"response=";
+        let at = |begin| sent.get(begin + name.len()..begin + name.len() + 32);
+        let begins = sent.windows(name.len()).enumerate().filter(|(_, text)| text == name);
+        begins.filter_map(|(begin, _)| at(begin)).map(<[u8]>::to_vec).collect()
     }
 
     /// Returns a transport to a server without TLS.
@@ -119,10 +138,18 @@ impl Network {
     /// Records what the server sends.
     fn overheard(&self, server: DuplexStream) -> DuplexStream {
         let shared = Arc::clone(&self.0);
+        let connection = {
+            let mut handshakes = shared.handshakes.lock().unwrap();
+            handshakes.push(Vec::new());
+            handshakes.len() - 1
+        };
         let (near, far) = duplex(PIPE);
         run(pump(far, server, move |is_from_server, chunk| {
-            if is_from_server {
-                shared.sent_by_server.lock().unwrap().extend_from_slice(chunk);
+            let handshake = &mut shared.handshakes.lock().unwrap()[connection];
+            if !is_from_server {
+                shared.sent_by_clients.lock().unwrap().extend_from_slice(chunk);
+            } else if handshake.len() < HANDSHAKE {
+                handshake.extend_from_slice(chunk);
             }
             true
         }));

@@ -87,11 +87,11 @@ impl SessionMachine {
         self.arm_seek();
     }
 
-    /// Records that a server says that it accepts writes.
+    /// Records that a server says that it accepts writes. The list of servers may have been replaced
+    /// since it was asked.
     pub fn handle_read_write_server(&mut self, now: Time, host: Host) {
         self.advance(now);
-        if self.read_only.is_some() {
-            self.hosts.aim(host);
+        if self.read_only.is_some() && self.hosts.aim(host) {
             self.leave(DisconnectCause::ReadWriteServer);
             self.handle_timeout(now);
         }
