@@ -163,6 +163,17 @@ async fn a_keytab_is_an_identity_on_every_connection() {
 }
 
 #[tokio::test]
+async fn cuts_cost_no_session_no_identity_no_watch_and_no_request() {
+    let scene = Scene::new("cuts");
+    let client = scene.with_keytab(&[&server(), "cuts=/gssapi-cut"]).await;
+    let numbers: Option<Vec<usize>> =
+        client.beginning.split(' ').map(|number| number.parse().ok()).collect();
+    let Some([new, resumed]) = numbers.as_deref() else { panic!("{}", client.beginning) };
+    eprintln!("{new} cuts of new sessions, and {resumed} of resumed ones");
+    assert!(*new >= 16 && *resumed >= 20, "only {new} and {resumed} cuts");
+}
+
+#[tokio::test]
 async fn a_cache_and_explicit_names_work_too() {
     let scene = Scene::new("cache");
     scene.kinit(&[]).await;
