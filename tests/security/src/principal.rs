@@ -56,6 +56,7 @@ async fn main() -> io::Result<()> {
         let port = port.expect("the server has a port");
         let client =
             |network: &Network| builder(&server, options.clone()).transport(network.tcp(port));
+        println!("cutting");
         let (new, resumed) = survive_cuts(client, &path).await;
         println!("{new} {resumed}");
         return Ok(());

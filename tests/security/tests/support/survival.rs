@@ -140,13 +140,15 @@ pub async fn until_done<T>(request: impl Fn() -> Op<T>) -> T {
 }
 
 /// Cuts connections to a real server while a session begins and while it is resumed. `client`
-/// returns a new client, and znodes below the root may be changed by everyone. Returns how many cuts
+/// returns a new client. The znodes are below `root` with a number appended. Returns how many cuts
 /// there were of new sessions and of resumed ones.
 pub async fn survive_cuts<C>(client: C, root: &str) -> (usize, usize)
 where
     C: Fn(&Network) -> ClientBuilder,
 {
     let observer = client(&Network::default()).connect().await.expect("a connection");
+    // The server may have been used before.
+    let root = &format!("{root}-{}", std::process::id());
     observer.create(root, "", CreateMode::Persistent).await.expect("it is free");
     let path = |kind: &str, cut: Cut| format!("{root}/{kind}-{}-{}", cut.chunks, cut.is_torn);
     let new = in_batches(|cut| {
