@@ -283,6 +283,31 @@ async fn a_kdc_that_is_down_at_a_reconnect_costs_no_session() {
 }
 
 #[tokio::test]
+async fn a_kdc_that_is_silent_is_named_and_holds_up_neither_a_session_nor_the_end() {
+    let (scene, kdc) = Scene::behind_proxy("silence").await;
+    scene.kinit(&[]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    let session = alice.ask("session").await;
+    kdc.pause();
+    let mut late = scene.with_keytab(&[&address]).await;
+    assert!(late.beginning.contains(&SaslFailure::NotReady.to_string()), "{}", late.beginning);
+    // Its Kerberos library waits for 20 s longer, but the process does not wait for its library.
+    let end = timeout(Duration::from_secs(10), late.process.wait()).await;
+    end.expect("the process ends").expect("it can be awaited");
+    // The ticket expires, and the session goes on.
+    sleep_ms(2_000).await;
+    assert_eq!(alice.ask("session").await, session);
+    proxy.cut_all();
+    alice.until("session", "Suspended").await;
+    alice.until("failure", "KDC").await;
+    kdc.resume();
+    alice.until("session", "Connected").await;
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+#[tokio::test]
 async fn a_forwardable_ticket_is_not_forwarded() {
     let scene = Scene::new("forwardable");
     scene.kinit(&["-f"]).await;

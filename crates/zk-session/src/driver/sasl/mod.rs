@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jute_codec::SaslToken;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 #[cfg(feature = "sasl-gssapi")]
 pub use self::gssapi::Gssapi;
 use self::mechanism::{Exchange, Mechanism};
+use super::blocking::OneThread;
 use super::transport::MARGIN;
 use crate::error::OptionDefect;
 use crate::host::Host;
@@ -37,8 +37,7 @@ use crate::sasl_failure::SaslFailure;
 )]
 pub struct Sasl {
     mechanism: Arc<dyn Mechanism>,
-    /// A thread that waits for a KDC cannot be stopped, so a client has at most one of them.
-    threads: Arc<Semaphore>,
+    thread: OneThread,
 }
 
 impl Sasl {
@@ -57,7 +56,7 @@ impl Sasl {
         expect(dead_code, reason = "there is no mechanism")
     )]
     fn new(mechanism: impl Mechanism + 'static) -> Self {
-        Self { mechanism: Arc::new(mechanism), threads: Arc::new(Semaphore::new(1)) }
+        Self { mechanism: Arc::new(mechanism), thread: OneThread::new() }
     }
 
     /// Returns why the options are invalid, or `None`.
@@ -80,21 +79,10 @@ impl Sasl {
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let mechanism = Arc::clone(&self.mechanism);
         let begin = move || mechanism.begin(&host, random);
-        let begun = if self.mechanism.blocks() { self.on_thread(begin).await? } else { begin() };
+        let begun =
+            if self.mechanism.blocks() { self.thread.detached(begin).await? } else { begin() };
         let (exchange, first) = begun.map_err(failed)?;
         Ok(Prepared { sasl: self, exchange: Some(exchange), first })
-    }
-
-    async fn on_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<T> {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        let work = move || {
-            let _permit = permit;
-            work()
-        };
-        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
     }
 }
 
@@ -135,12 +123,12 @@ impl Prepared {
                 self.exchange = Some(exchange);
                 return (self, step);
             }
-            let step = match self.sasl.on_thread(run).await {
+            let step = match self.sasl.thread.detached(run).await {
                 Ok((exchange, step)) => {
                     self.exchange = Some(exchange);
                     step
                 }
-                Err(_) => Err(SaslFailure::Gssapi("the runtime is shutting down".to_owned())),
+                Err(_) => Err(SaslFailure::Gssapi("its thread has ended".to_owned())),
             };
             (self, step)
         })

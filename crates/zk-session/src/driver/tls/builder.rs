@@ -10,6 +10,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::Tls;
 use super::material::{Material, Source};
+use crate::driver::blocking::OneThread;
 use crate::driver::transport::{Tcp, Transport};
 use crate::tls_failure::TlsFailure;
 
@@ -127,7 +128,7 @@ impl TlsBuilder {
         let has_system_roots = has_system_roots || roots.is_empty();
         let material = Material::new(roots, has_system_roots, client, provider);
         material.load()?;
-        Ok(Tls { material: Arc::new(material), server_name, over })
+        Ok(Tls { material: Arc::new(material), server_name, over, thread: OneThread::new() })
     }
 }
 

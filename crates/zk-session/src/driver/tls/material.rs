@@ -130,6 +130,10 @@ impl Source {
         };
         let failed = |message| TlsFailure::File { what, path: path.clone(), message };
         let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+        // A pipe would block, and has nothing left for the next attempt.
+        if !metadata.is_file() {
+            return Err(failed("it is not a regular file".to_owned()));
+        }
         if metadata.len() > FILE_MAX {
             return Err(failed(format!("it has more than {FILE_MAX} bytes")));
         }
