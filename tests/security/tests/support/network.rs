@@ -49,6 +49,8 @@ impl Cut {
 #[derive(Default)]
 struct Shared {
     cut: Mutex<Option<(usize, Cut)>>,
+    /// Where to cut every connection.
+    cut_every: Mutex<Option<Cut>>,
     connections: AtomicUsize,
     /// Connections with a lower number are cut at their next chunk.
     oldest: AtomicUsize,
@@ -62,8 +64,14 @@ impl Network {
         *self.0.cut.lock().unwrap() = Some((connection, cut));
     }
 
+    /// Cuts each connection from now on.
+    pub fn cut_every_connection(&self, cut: Cut) {
+        *self.0.cut_every.lock().unwrap() = Some(cut);
+    }
+
     /// Cuts nothing from now on. Returns whether the cut has happened.
     pub fn stop_cutting(&self) -> bool {
+        *self.0.cut_every.lock().unwrap() = None;
         self.0.cut.lock().unwrap().take().is_none()
     }
 
@@ -123,9 +131,15 @@ impl Network {
 
     /// Returns a transport to a server with mutual TLS.
     pub fn tls(&self, server: &TestServer) -> Tls {
+        let tls = Tls::builder().ca_pem(CERTIFICATE).client_pem(CERTIFICATE, KEY);
+        tls.over(self.encrypted(server)).build().expect("the certificate is usable")
+    }
+
+    /// Returns the transport below TLS.
+    pub fn encrypted(&self, server: &TestServer) -> impl Transport + use<> {
         let (network, server) = (self.clone(), server.clone());
         let acceptor = acceptor();
-        let over = move |host: Host| {
+        move |host: Host| {
             let (network, acceptor) = (network.clone(), acceptor.clone());
             let connecting = server.connector()(host);
             async move {
@@ -137,9 +151,7 @@ impl Network {
                 });
                 io::Result::Ok(network.forward(client))
             }
-        };
-        let tls = Tls::builder().ca_pem(CERTIFICATE).client_pem(CERTIFICATE, KEY).over(over);
-        tls.build().expect("the certificate is usable")
+        }
     }
 
     /// Records what the server sends.
@@ -173,6 +185,11 @@ impl Network {
                 && cut.chunks == chunks
             {
                 *next = None;
+                return if cut.is_torn { chunk.len() / 2 } else { 0 };
+            }
+            if let Some(cut) = *shared.cut_every.lock().unwrap()
+                && cut.chunks == chunks
+            {
                 return if cut.is_torn { chunk.len() / 2 } else { 0 };
             }
             chunks += 1;
