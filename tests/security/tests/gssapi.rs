@@ -5,19 +5,27 @@
 //!
 //! Clients are the program `principal`, each in a process of its own.
 
+#[path = "support/peer.rs"]
+mod peer;
 mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use peer::{Peer, challenge};
 use support::given;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use zk_session::SaslFailure;
 use zk_tests::proxy::Proxy;
+use zk_tests::scene::spawn;
 use zk_tests::wait::{PATIENCE, soon};
 use zk_tests::world::sleep_ms;
 
@@ -227,6 +235,71 @@ async fn missing_credentials_are_reported() {
     scene.kinit(&[]).await;
     let client = scene.with_cache(&[&server(), "client=bob@ZK.TEST"]).await;
     assert!(client.beginning.contains("no usable Kerberos credentials"), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_reported() {
+    let scene = Scene::new("files");
+    let garbage = scene.folder.join("garbage");
+    fs::write(&garbage, "neither a cache nor a keytab").expect("it can be written");
+    let missing = scene.folder.join("missing").display().to_string();
+    let folder = scene.folder.display().to_string();
+    let garbage = garbage.display().to_string();
+    for file in [&missing, &garbage, &folder] {
+        for variables in [
+            [("KRB5CCNAME", &**file), ("KRB5_CLIENT_KTNAME", &*missing)],
+            [("KRB5CCNAME", "MEMORY:"), ("KRB5_CLIENT_KTNAME", &**file)],
+        ] {
+            let client = Principal::start(&scene.settings, &variables, &[&server()]).await;
+            eprintln!("{variables:?}: {}", client.beginning);
+            assert!(
+                client.beginning.contains("no usable Kerberos credentials"),
+                "{}",
+                client.beginning
+            );
+        }
+    }
+    let settings = scene.folder.join("missing");
+    let client = Principal::start(&settings, &[("KRB5CCNAME", &scene.cache())], &[&server()]).await;
+    eprintln!("{}", client.beginning);
+    assert!(client.beginning.contains("Kerberos"), "{}", client.beginning);
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_the_rules_is_named_and_gets_no_request() {
+    let scene = Scene::new("rules");
+    scene.kinit(&[]).await;
+    let other = SaslFailure::OtherMechanism("GSSAPI").to_string();
+    let unoffered = SaslFailure::NotOffered.to_string();
+    let cases: [(Peer, &str); 8] = [
+        (Peer::Replies(|| None), &unoffered),
+        (Peer::Replies(|| Some(Bytes::new())), &other),
+        (Peer::Replies(|| challenge("")), &other),
+        (Peer::Replies(|| Some(vec![0x60; 64].into())), "GSSAPI failed"),
+        (Peer::Replies(|| Some(vec![0x60; 1 << 20].into())), "GSSAPI failed"),
+        (Peer::Replies(|| Some(vec![0x60, 0x84, 0xff, 0xff, 0xff, 0xff].into())), "GSSAPI failed"),
+        (Peer::RepliesTwice, "xid"),
+        (Peer::Closes, "closed the connection"),
+    ];
+    for (number, (peer, expected)) in cases.into_iter().enumerate() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let (attempts, requests) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let counters = (Arc::clone(&attempts), Arc::clone(&requests));
+        let serving = spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                counters.0.fetch_add(1, Ordering::Relaxed);
+                spawn(peer.serve(stream, Arc::clone(&counters.1)));
+            }
+        });
+        let client = scene.with_cache(&[&format!("localhost:{port}")]).await;
+        eprintln!("{number}: {}", client.beginning);
+        assert!(client.beginning.contains(expected), "{number}: {}", client.beginning);
+        let attempts = attempts.load(Ordering::Relaxed);
+        assert!((2..=8).contains(&attempts), "{number}: {attempts} attempts in five seconds");
+        assert_eq!(requests.load(Ordering::Relaxed), 0, "{number}: nothing precedes SASL");
+        serving.abort();
+    }
 }
 
 #[tokio::test]
