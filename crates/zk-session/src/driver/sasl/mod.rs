@@ -5,6 +5,8 @@ mod digest_md5;
 #[cfg(feature = "sasl-gssapi")]
 mod gssapi;
 mod mechanism;
+#[cfg(feature = "sasl-gssapi")]
+mod ticket_cache;
 
 use std::fmt;
 use std::future::Future;
