@@ -6,16 +6,16 @@ use std::thread;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Runs blocking work of one client, at most one piece at a time.
+/// Runs blocking work on a limited number of threads at a time.
 ///
 /// A thread that blocks cannot be stopped. A client that connects again and again, while a network
 /// file system or a KDC does not reply, would otherwise use up all threads of the runtime.
 #[derive(Clone, Debug)]
-pub(super) struct OneThread(Arc<Semaphore>);
+pub(super) struct Threads(Arc<Semaphore>);
 
-impl OneThread {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+impl Threads {
+    pub(super) fn new(max: usize) -> Self {
+        Self(Arc::new(Semaphore::new(max)))
     }
 
     /// Runs work on a thread of the runtime.
@@ -67,7 +67,7 @@ mod tests {
 
     /// Returns how many of five pieces of work have begun while the first one blocks, and after it.
     async fn begun(is_detached: bool) -> (usize, usize) {
-        let (threads, count) = (OneThread::new(), Arc::new(AtomicUsize::new(0)));
+        let (threads, count) = (Threads::new(1), Arc::new(AtomicUsize::new(0)));
         let (release, blocked) = channel::<()>();
         let mut blocked = Some(blocked);
         for _ in 0..5 {
@@ -100,7 +100,7 @@ mod tests {
         let (release, blocked) = channel::<()>();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let threads = OneThread::new();
+            let threads = Threads::new(1);
             let waiting = threads.detached(move || blocked.recv());
             assert!(timeout(SOON, waiting).await.is_err(), "it blocks");
         });
@@ -111,7 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_of_the_work_is_an_error() {
-        let threads = OneThread::new();
+        let threads = Threads::new(1);
         let ended = threads.detached(|| panic!("as planned")).await;
         let ended: io::Result<()> = ended;
         ended.expect_err("it panicked");

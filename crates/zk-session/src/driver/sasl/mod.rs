@@ -21,12 +21,15 @@ use tokio::time::timeout;
 #[cfg(feature = "sasl-gssapi")]
 pub use self::gssapi::Gssapi;
 use self::mechanism::{Exchange, Mechanism};
-use super::blocking::OneThread;
+use super::blocking::Threads;
 use super::transport::MARGIN;
 use crate::error::OptionDefect;
 use crate::host::Host;
 use crate::machine::{Attempt, SaslInput, SaslStep};
 use crate::sasl_failure::SaslFailure;
+
+/// Threads that may wait for a KDC at a time.
+const THREADS_MAX: usize = 1;
 
 /// How a client authenticates with SASL. Set with [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
 ///
@@ -39,7 +42,7 @@ use crate::sasl_failure::SaslFailure;
 )]
 pub struct Sasl {
     mechanism: Arc<dyn Mechanism>,
-    thread: OneThread,
+    threads: Threads,
 }
 
 impl Sasl {
@@ -58,7 +61,7 @@ impl Sasl {
         expect(dead_code, reason = "there is no mechanism")
     )]
     fn new(mechanism: impl Mechanism + 'static) -> Self {
-        Self { mechanism: Arc::new(mechanism), thread: OneThread::new() }
+        Self { mechanism: Arc::new(mechanism), threads: Threads::new(THREADS_MAX) }
     }
 
     /// Returns why the options are invalid, or `None`.
@@ -82,7 +85,7 @@ impl Sasl {
         let mechanism = Arc::clone(&self.mechanism);
         let begin = move || mechanism.begin(&host, random);
         let begun =
-            if self.mechanism.blocks() { self.thread.detached(begin).await? } else { begin() };
+            if self.mechanism.blocks() { self.threads.detached(begin).await? } else { begin() };
         let (exchange, first) = begun.map_err(failed)?;
         Ok(Prepared { sasl: self, exchange: Some(exchange), first })
     }
@@ -125,7 +128,7 @@ impl Prepared {
                 self.exchange = Some(exchange);
                 return (self, step);
             }
-            let step = match self.sasl.thread.detached(run).await {
+            let step = match self.sasl.threads.detached(run).await {
                 Ok((exchange, step)) => {
                     self.exchange = Some(exchange);
                     step

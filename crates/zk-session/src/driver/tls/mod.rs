@@ -17,7 +17,7 @@ pub use self::builder::TlsBuilder;
 use self::connection::TlsConnection;
 use self::material::Material;
 use self::report::io_error;
-use super::blocking::OneThread;
+use super::blocking::Threads;
 use super::transport::{Connecting, MARGIN, Stream, Transport};
 use crate::host::Host;
 use crate::machine::Attempt;
@@ -64,7 +64,7 @@ pub struct Tls {
     material: Arc<Material>,
     server_name: Option<ServerName<'static>>,
     over: Arc<dyn Transport>,
-    thread: OneThread,
+    threads: Threads,
 }
 
 impl Tls {
@@ -86,7 +86,7 @@ impl Transport for Tls {
             let name = this.name_of(&host).map_err(io_error)?;
             let material = Arc::clone(&this.material);
             // A network file system may block.
-            let loading = this.thread.pooled(move || material.load());
+            let loading = this.threads.pooled(move || material.load());
             let time = attempt.time().saturating_sub(MARGIN);
             let config = match timeout(time, loading).await {
                 Ok(loaded) => loaded?.map_err(io_error)?,
