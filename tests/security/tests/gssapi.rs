@@ -10,17 +10,18 @@ mod peer;
 mod support;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use peer::{Peer, challenge};
 use support::given;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use zk_session::SaslFailure;
@@ -47,13 +48,19 @@ impl Scene {
         let mut scene = Self::new(name);
         let port = given("SECURITY_KDC_PORT");
         let proxy = Proxy::start(format!("127.0.0.1:{port}").parse().expect("an address")).await;
+        scene.use_kdc(proxy.addr());
+        (scene, proxy)
+    }
+
+    /// Lets the clients of this test reach the KDC only at this address.
+    fn use_kdc(&mut self, address: SocketAddr) {
+        let port = given("SECURITY_KDC_PORT");
         let settings = fs::read_to_string(realm("krb5.conf")).expect("the realm has started");
         let direct = format!("kdc = 127.0.0.1:{port}");
         assert!(settings.contains(&direct), "{settings}");
-        scene.settings = scene.folder.join("krb5.conf");
-        let settings = settings.replace(&direct, &format!("kdc = {}", proxy.addr()));
-        fs::write(&scene.settings, settings).expect("it can be written");
-        (scene, proxy)
+        self.settings = self.folder.join("krb5.conf");
+        let settings = settings.replace(&direct, &format!("kdc = {address}"));
+        fs::write(&self.settings, settings).expect("it can be written");
     }
 
     fn cache(&self) -> String {
@@ -390,6 +397,47 @@ async fn a_kdc_that_is_silent_is_named_and_holds_up_neither_a_session_nor_the_en
     alice.until("session", "Suspended").await;
     alice.until("failure", "KDC").await;
     kdc.resume();
+    alice.until("session", "Connected").await;
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+/// Forwards connections to the KDC, except those that arrive while the flag is set: they stay open,
+/// and nobody replies. Returns the address.
+async fn swallowing_kdc(swallows: Arc<AtomicBool>) -> SocketAddr {
+    let kdc = format!("127.0.0.1:{}", given("SECURITY_KDC_PORT"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    spawn(async move {
+        let mut swallowed = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            if swallows.load(Ordering::Relaxed) {
+                swallowed.push(client);
+                continue;
+            }
+            let mut server = TcpStream::connect(&kdc).await.expect("the KDC runs");
+            spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_kdc_that_has_swallowed_a_request_costs_no_session() {
+    let mut scene = Scene::new("swallow");
+    let swallows = Arc::new(AtomicBool::new(false));
+    scene.use_kdc(swallowing_kdc(Arc::clone(&swallows)).await);
+    scene.kinit(&[]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    let session = alice.ask("session").await;
+    // The ticket for the server expires, and the client needs the KDC for another one.
+    sleep_ms(7_000).await;
+    swallows.store(true, Ordering::Relaxed);
+    proxy.cut_all();
+    alice.until("failure", "no first SASL message").await;
+    // The Kerberos library still waits for the reply to its first request.
+    swallows.store(false, Ordering::Relaxed);
     alice.until("session", "Connected").await;
     assert_eq!(alice.ask("session").await, session, "the session survives");
 }

@@ -28,8 +28,9 @@ use crate::host::Host;
 use crate::machine::{Attempt, SaslInput, SaslStep};
 use crate::sasl_failure::SaslFailure;
 
-/// Threads that may wait for a KDC at a time.
-const THREADS_MAX: usize = 1;
+/// Threads that may wait for a KDC at a time. The Kerberos library waits half a minute for a reply
+/// that was lost, even if the KDC replies to others meanwhile, so each attempt needs another thread.
+const THREADS_MAX: usize = 8;
 
 /// How a client authenticates with SASL. Set with [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
 ///
