@@ -32,6 +32,10 @@ pub enum SaslFailure {
          its JAAS section `Server` and its authProvider"
     )]
     NotOffered,
+    /// The attempt is unfinished: the first message is not ready yet, for example because no KDC has
+    /// replied.
+    #[error("there is no first SASL message yet; check that a KDC can be reached")]
+    NotReady,
     /// The server uses another mechanism.
     #[error("the server uses another SASL mechanism than {0}")]
     OtherMechanism(&'static str),

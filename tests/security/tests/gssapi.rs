@@ -5,19 +5,29 @@
 //!
 //! Clients are the program `principal`, each in a process of its own.
 
+#[path = "support/peer.rs"]
+mod peer;
 mod support;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
+use peer::{Peer, challenge};
 use support::given;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 use zk_session::SaslFailure;
 use zk_tests::proxy::Proxy;
-use zk_tests::wait::soon;
+use zk_tests::scene::spawn;
+use zk_tests::wait::{PATIENCE, soon};
 use zk_tests::world::sleep_ms;
 
 /// A folder for the tickets and settings of one test.
@@ -38,13 +48,19 @@ impl Scene {
         let mut scene = Self::new(name);
         let port = given("SECURITY_KDC_PORT");
         let proxy = Proxy::start(format!("127.0.0.1:{port}").parse().expect("an address")).await;
+        scene.use_kdc(proxy.addr());
+        (scene, proxy)
+    }
+
+    /// Lets the clients of this test reach the KDC only at this address.
+    fn use_kdc(&mut self, address: SocketAddr) {
+        let port = given("SECURITY_KDC_PORT");
         let settings = fs::read_to_string(realm("krb5.conf")).expect("the realm has started");
         let direct = format!("kdc = 127.0.0.1:{port}");
         assert!(settings.contains(&direct), "{settings}");
-        scene.settings = scene.folder.join("krb5.conf");
-        let settings = settings.replace(&direct, &format!("kdc = {}", proxy.addr()));
-        fs::write(&scene.settings, settings).expect("it can be written");
-        (scene, proxy)
+        self.settings = self.folder.join("krb5.conf");
+        let settings = settings.replace(&direct, &format!("kdc = {address}"));
+        fs::write(&self.settings, settings).expect("it can be written");
     }
 
     fn cache(&self) -> String {
@@ -163,6 +179,20 @@ async fn a_keytab_is_an_identity_on_every_connection() {
 }
 
 #[tokio::test]
+async fn cuts_cost_no_session_no_identity_no_watch_and_no_request() {
+    let scene = Scene::new("cuts");
+    let mut client = scene.with_keytab(&[&server(), "cuts=/gssapi-cut"]).await;
+    assert_eq!(client.beginning, "cutting");
+    // If the client waits in vain, it says for what.
+    let line = timeout(PATIENCE * 2, client.output.next_line()).await.expect("the client ends");
+    let line = line.expect("the output is text").expect("the client does not panic");
+    let numbers: Option<Vec<usize>> = line.split(' ').map(|number| number.parse().ok()).collect();
+    let Some([new, resumed]) = numbers.as_deref() else { panic!("{line}") };
+    eprintln!("{new} cuts of new sessions, and {resumed} of resumed ones");
+    assert!(*new >= 16 && *resumed >= 20, "only {new} and {resumed} cuts");
+}
+
+#[tokio::test]
 async fn a_cache_and_explicit_names_work_too() {
     let scene = Scene::new("cache");
     scene.kinit(&[]).await;
@@ -215,6 +245,85 @@ async fn missing_credentials_are_reported() {
 }
 
 #[tokio::test]
+async fn files_that_cannot_be_used_are_named() {
+    let scene = Scene::new("files");
+    let path = |name: &str| scene.folder.join(name).display().to_string();
+    fs::write(path("garbage"), "neither a cache nor a keytab").expect("it can be written");
+    let (missing, garbage, folder) = (path("missing"), path("garbage"), path("."));
+    let cases = [
+        (&*missing, None, &*missing),
+        (&*garbage, None, &*garbage),
+        (&*folder, None, &*folder),
+        ("MEMORY:", None, "KRB5_CLIENT_KTNAME is not set"),
+        ("MEMORY:", Some(&*missing), "/missing: No such file"),
+        ("MEMORY:", Some(&*garbage), &*garbage),
+        ("MEMORY:", Some(&*folder), &*folder),
+    ];
+    let clients = cases.map(|(cache, keytab, expected)| {
+        let mut variables = vec![("KRB5CCNAME".to_owned(), cache.to_owned())];
+        variables.extend(keytab.map(|file| ("KRB5_CLIENT_KTNAME".to_owned(), file.to_owned())));
+        let (settings, expected) = (scene.settings.clone(), expected.to_owned());
+        spawn(async move {
+            let variables = variables.iter().map(|(name, value)| (&**name, &**value));
+            let variables: Vec<_> = variables.collect();
+            let client = Principal::start(&settings, &variables, &[&server()]).await;
+            let text = client.beginning;
+            assert!(text.contains("no usable Kerberos credentials"), "{text}");
+            assert!(text.contains(&expected), "{text}");
+        })
+    });
+    for client in clients {
+        client.await.expect("it names its file");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_the_rules_is_named_and_gets_no_request() {
+    let scene = Arc::new(Scene::new("rules"));
+    scene.kinit(&[]).await;
+    let cases: [(Peer, String); 8] = [
+        (Peer::Replies(|| None), SaslFailure::NotOffered.to_string()),
+        (Peer::Replies(|| Some(Bytes::new())), SaslFailure::OtherMechanism("GSSAPI").to_string()),
+        (Peer::Replies(|| challenge("")), SaslFailure::OtherMechanism("GSSAPI").to_string()),
+        (Peer::Replies(|| Some(vec![0x60; 64].into())), "GSSAPI failed".to_owned()),
+        (Peer::Replies(|| Some(vec![0x60; 1 << 20].into())), "GSSAPI failed".to_owned()),
+        (Peer::Replies(|| Some(vec![0x60, 0x84, 0xff, 0xff].into())), "GSSAPI failed".to_owned()),
+        (Peer::RepliesTwice, "xid".to_owned()),
+        (Peer::Closes, "closed the connection".to_owned()),
+    ];
+    let clients = cases.map(|(peer, expected)| {
+        let scene = Arc::clone(&scene);
+        spawn(async move {
+            let (port, counts) = listen(peer).await;
+            let client = scene.with_cache(&[&format!("localhost:{port}")]).await;
+            assert!(client.beginning.contains(&expected), "{}", client.beginning);
+            let [attempts, requests] = counts.map(|count| count.load(Ordering::Relaxed));
+            assert!((1..=12).contains(&attempts), "{attempts} attempts in five seconds");
+            assert_eq!(requests, 0, "nothing precedes SASL");
+        })
+    });
+    for (number, client) in clients.into_iter().enumerate() {
+        client.await.unwrap_or_else(|error| panic!("{number}: {error}"));
+    }
+}
+
+/// Starts a server that breaks rules. Returns its port, and how many connections and requests it has
+/// got.
+async fn listen(peer: Peer) -> (u16, [Arc<AtomicUsize>; 2]) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let counts: [Arc<AtomicUsize>; 2] = Default::default();
+    let [attempts, requests] = counts.clone();
+    spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            spawn(peer.serve(stream, Arc::clone(&requests)));
+        }
+    });
+    (port, counts)
+}
+
+#[tokio::test]
 async fn a_server_with_another_mechanism_is_recognized() {
     let scene = Scene::new("mechanism");
     scene.kinit(&[]).await;
@@ -264,6 +373,72 @@ async fn a_kdc_that_is_down_at_a_reconnect_costs_no_session() {
     alice.until("session", "Suspended").await;
     kdc.admit_all();
     assert_eq!(alice.ask("read /outage").await, "secret");
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+#[tokio::test]
+async fn a_kdc_that_is_silent_is_named_and_holds_up_neither_a_session_nor_the_end() {
+    let (scene, kdc) = Scene::behind_proxy("silence").await;
+    scene.kinit(&[]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    let session = alice.ask("session").await;
+    kdc.pause();
+    let mut late = scene.with_keytab(&[&address]).await;
+    assert!(late.beginning.contains(&SaslFailure::NotReady.to_string()), "{}", late.beginning);
+    // Its Kerberos library waits for 20 s longer, but the process does not wait for its library.
+    let end = timeout(Duration::from_secs(10), late.process.wait()).await;
+    end.expect("the process ends").expect("it can be awaited");
+    // The ticket expires, and the session goes on.
+    sleep_ms(2_000).await;
+    assert_eq!(alice.ask("session").await, session);
+    proxy.cut_all();
+    alice.until("session", "Suspended").await;
+    alice.until("failure", "KDC").await;
+    kdc.resume();
+    alice.until("session", "Connected").await;
+    assert_eq!(alice.ask("session").await, session, "the session survives");
+}
+
+/// Forwards connections to the KDC, except those that arrive while the flag is set: they stay open,
+/// and nobody replies. Returns the address.
+async fn swallowing_kdc(swallows: Arc<AtomicBool>) -> SocketAddr {
+    let kdc = format!("127.0.0.1:{}", given("SECURITY_KDC_PORT"));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    spawn(async move {
+        let mut swallowed = Vec::new();
+        while let Ok((mut client, _)) = listener.accept().await {
+            if swallows.load(Ordering::Relaxed) {
+                swallowed.push(client);
+                continue;
+            }
+            let mut server = TcpStream::connect(&kdc).await.expect("the KDC runs");
+            spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_kdc_that_has_swallowed_a_request_costs_no_session() {
+    let mut scene = Scene::new("swallow");
+    let swallows = Arc::new(AtomicBool::new(false));
+    scene.use_kdc(swallowing_kdc(Arc::clone(&swallows)).await);
+    scene.kinit(&[]).await;
+    let (proxy, address) = proxied().await;
+    let mut alice = scene.with_cache(&[&address]).await;
+    assert_eq!(alice.beginning, "connected");
+    let session = alice.ask("session").await;
+    // The ticket for the server expires, and the client needs the KDC for another one.
+    sleep_ms(7_000).await;
+    swallows.store(true, Ordering::Relaxed);
+    proxy.cut_all();
+    alice.until("failure", "no first SASL message").await;
+    // The Kerberos library still waits for the reply to its first request.
+    swallows.store(false, Ordering::Relaxed);
+    alice.until("session", "Connected").await;
     assert_eq!(alice.ask("session").await, session, "the session survives");
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct ConnectionView {
     pub(crate) last_failure: Option<ConnectionFailure>,
     /// The server of the current connection or attempt, and how far it has progressed.
     attempt: Option<(Host, ConnectionStage)>,
+    /// The attempt waits for its first SASL message, and has not tried the server yet.
+    is_preparing: bool,
     /// When the session was last connected, or lost its connection.
     pub(crate) changed: Option<Time>,
 }
@@ -48,6 +50,9 @@ impl ConnectionView {
         self.last_failure.clone().or_else(|| {
             let (host, stage) = self.attempt.clone()?;
             let cause = match stage {
+                ConnectionStage::Connecting if self.is_preparing => {
+                    FailureCause::Sasl(SaslFailure::NotReady)
+                }
                 ConnectionStage::Idle | ConnectionStage::Connecting => FailureCause::NotAccepted,
                 ConnectionStage::Handshaking => FailureCause::NoHandshake,
                 ConnectionStage::Ready => FailureCause::NoReply,
@@ -141,7 +146,16 @@ impl ConnectionLog {
     /// Records that an attempt begins.
     pub(super) fn attempt_started(&mut self, host: Host, now: Time) {
         self.outage_since.get_or_insert(now);
-        self.view.send_modify(|view| view.attempt = Some((host, ConnectionStage::Connecting)));
+        self.view.send_modify(|view| {
+            view.attempt = Some((host, ConnectionStage::Connecting));
+            view.is_preparing = false;
+        });
+    }
+
+    /// Returns a function that records whether the attempt waits for its first SASL message.
+    pub(super) fn preparation(&self) -> impl Fn(bool) + Send + use<> {
+        let view = self.view.clone();
+        move |is_preparing| view.send_modify(|view| view.is_preparing = is_preparing)
     }
 
     /// Records how far the connection has progressed.

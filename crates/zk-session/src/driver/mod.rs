@@ -6,6 +6,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
+mod blocking;
 pub(crate) mod clock;
 pub(crate) mod command;
 pub(crate) mod connection_log;

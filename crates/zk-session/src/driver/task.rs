@@ -383,11 +383,14 @@ impl Driver {
         let sasl = self.sasl.clone();
         let clock = self.clock.clone();
         let begun = clock.now();
+        let record_preparing = self.router.log.preparation();
         Box::pin(async move {
             let Some(sasl) = sasl else {
                 return Ok((transport.connect(host, attempt).await?, None));
             };
+            record_preparing(true);
             let exchange = sasl.prepare(host.clone(), attempt).await?;
+            record_preparing(false);
             let time = attempt.time().saturating_sub(clock.now().saturating_since(begun));
             let attempt = Attempt::new(attempt.number(), time);
             Ok((transport.connect(host, attempt).await?, Some(exchange)))

@@ -8,26 +8,21 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex,
 };
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use zk_session::rustls::ServerConfig as TlsServerConfig;
 use zk_session::rustls::pki_types::pem::PemObject as _;
 use zk_session::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use zk_session::{ClientBuilder, CreateMode, Host, SessionState, Tls, Transport};
-use zk_tests::wait::soon;
-use zk_tests::world::sleep_ms;
+use zk_session::{Host, Tls, Transport};
 use zk_testserver::TestServer;
 
 /// A certificate for the name `in-process`, until 2099. It is its own issuer.
 pub const CERTIFICATE: &str = include_str!("../fixtures/only-for-tests.crt");
 /// Its private key.
 pub const KEY: &str = include_str!("../fixtures/only-for-tests.key");
-/// More chunks than a reconnect has.
-const CHUNKS_MAX: usize = 100;
 /// The bytes of a reply to a handshake up to the end of the password.
 const HANDSHAKE: usize = 40;
 /// Capacity of each direction of a connection.
@@ -37,10 +32,27 @@ const PIPE: usize = 64 * 1024;
 #[derive(Clone, Default)]
 pub struct Network(Arc<Shared>);
 
+/// Where to cut a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cut {
+    /// The chunks that pass before the cut, in both directions together.
+    pub chunks: usize,
+    /// Whether half of the next chunk passes too, so that the cut is within a message.
+    pub is_torn: bool,
+}
+
+impl Cut {
+    /// Returns the cuts at this chunk: before it, and within it.
+    pub fn at(chunks: usize) -> [Self; 2] {
+        [false, true].map(|is_torn| Self { chunks, is_torn })
+    }
+}
+
 #[derive(Default)]
 struct Shared {
-    /// Which connection to cut, counted from 0, and after how many chunks.
-    cut: Mutex<Option<(usize, usize)>>,
+    cut: Mutex<Option<(usize, Cut)>>,
+    /// Where to cut every connection.
+    cut_every: Mutex<Option<Cut>>,
     connections: AtomicUsize,
     /// Connections with a lower number are cut at their next chunk.
     oldest: AtomicUsize,
@@ -51,13 +63,19 @@ struct Shared {
 }
 
 impl Network {
-    /// Cuts one connection after this many chunks, in both directions together.
-    pub fn cut(&self, connection: usize, chunks: usize) {
-        *self.0.cut.lock().unwrap() = Some((connection, chunks));
+    /// Cuts one connection, counted from 0.
+    pub fn cut(&self, connection: usize, cut: Cut) {
+        *self.0.cut.lock().unwrap() = Some((connection, cut));
+    }
+
+    /// Cuts each connection from now on.
+    pub fn cut_every_connection(&self, cut: Cut) {
+        *self.0.cut_every.lock().unwrap() = Some(cut);
     }
 
     /// Cuts nothing from now on. Returns whether the cut has happened.
     pub fn stop_cutting(&self) -> bool {
+        *self.0.cut_every.lock().unwrap() = None;
         self.0.cut.lock().unwrap().take().is_none()
     }
 
@@ -73,6 +91,22 @@ impl Network {
             let network = network.clone();
             async move { Ok(network.forward(TcpStream::connect(("127.0.0.1", port)).await?)) }
         }
+    }
+
+    /// Listens for clients of other processes, and connects them with a real server on this port of
+    /// the loopback interface. Returns the port on which it listens.
+    pub async fn listen(&self, port: u16) -> u16 {
+        let network = self.clone();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let own = listener.local_addr().unwrap().port();
+        run(async move {
+            loop {
+                let (client, _) = listener.accept().await?;
+                let server = TcpStream::connect(("127.0.0.1", port)).await?;
+                run(pump(client, network.forward(server), |_, chunk| chunk.len()));
+            }
+        });
+        own
     }
 
     /// Returns the number of connections so far.
@@ -116,9 +150,15 @@ impl Network {
 
     /// Returns a transport to a server with mutual TLS.
     pub fn tls(&self, server: &TestServer) -> Tls {
+        let tls = Tls::builder().ca_pem(CERTIFICATE).client_pem(CERTIFICATE, KEY);
+        tls.over(self.encrypted(server)).build().expect("the certificate is usable")
+    }
+
+    /// Returns the transport below TLS.
+    pub fn encrypted(&self, server: &TestServer) -> impl Transport + use<> {
         let (network, server) = (self.clone(), server.clone());
         let acceptor = acceptor();
-        let over = move |host: Host| {
+        move |host: Host| {
             let (network, acceptor) = (network.clone(), acceptor.clone());
             let connecting = server.connector()(host);
             async move {
@@ -126,13 +166,11 @@ impl Network {
                 let (encrypted, client) = duplex(PIPE);
                 run(async move {
                     let encrypted = acceptor.accept(encrypted).await?;
-                    pump(encrypted, server, |_, _| true).await
+                    pump(encrypted, server, |_, chunk| chunk.len()).await
                 });
                 io::Result::Ok(network.forward(client))
             }
-        };
-        let tls = Tls::builder().ca_pem(CERTIFICATE).client_pem(CERTIFICATE, KEY).over(over);
-        tls.build().expect("the certificate is usable")
+        }
     }
 
     /// Records what the server sends.
@@ -151,7 +189,7 @@ impl Network {
             } else if handshake.len() < HANDSHAKE {
                 handshake.extend_from_slice(chunk);
             }
-            true
+            chunk.len()
         }));
         near
     }
@@ -165,68 +203,52 @@ impl Network {
         let connection = shared.connections.fetch_add(1, Ordering::Relaxed);
         let (near, far) = duplex(PIPE);
         let mut chunks = 0;
-        run(pump(far, server, move |_, _| {
-            let mut cut = shared.cut.lock().unwrap();
-            if *cut == Some((connection, chunks)) {
-                *cut = None;
-                return false;
-            }
+        run(pump(far, server, move |_, chunk| {
             if connection < shared.oldest.load(Ordering::Relaxed) {
-                return false;
+                return 0;
+            }
+            let mut next = shared.cut.lock().unwrap();
+            if let Some((_, cut)) = next.filter(|next| next.0 == connection)
+                && cut.chunks == chunks
+            {
+                *next = None;
+                return if cut.is_torn { chunk.len() / 2 } else { 0 };
+            }
+            if let Some(cut) = *shared.cut_every.lock().unwrap()
+                && cut.chunks == chunks
+            {
+                return if cut.is_torn { chunk.len() / 2 } else { 0 };
             }
             chunks += 1;
-            true
+            chunk.len()
         }));
         near
     }
 }
 
-/// Cuts the connection on which a session with a watch is resumed, after each number of chunks, and
-/// checks that the session and the watch survive. Returns how many cuts there were.
-pub async fn survive_cuts<C>(client: C, directory: &str) -> usize
-where
-    C: Fn(&Network) -> ClientBuilder,
-{
-    for chunks in 0..CHUNKS_MAX {
-        let network = Network::default();
-        let client = client(&network).connect().await.expect("a connection");
-        let session = client.session_id();
-        let path = format!("{directory}-{chunks}");
-        let (_, mut watcher) = client.exists_and_watch(&path).await.expect("a watch");
-        network.cut(network.connections(), chunks);
-        network.cut_all();
-        let lost = client.exists("/").await.expect_err("the connection is cut");
-        assert!(lost.is_connection_loss(), "cut {chunks}: {lost}");
-        // This request waits for a connection, which may be the one that is cut.
-        let waiting = client.sync("/").await;
-        assert!(
-            waiting.as_ref().err().is_none_or(zk_session::OpError::is_connection_loss),
-            "cut {chunks}: {waiting:?}"
-        );
-        let mut states = client.states();
-        while states.current().state != SessionState::Connected {
-            soon("a change of the session", states.next()).await.expect("the client runs");
-        }
-        // The rest of the chunks pass, or the cut happens now.
-        while client.sync("/").await.is_err() {
-            sleep_ms(10).await;
-        }
-        let has_cut = network.stop_cutting();
-        soon("the create", async {
-            while let Err(error) = client.create(&path, "", CreateMode::Ephemeral).await {
-                assert!(error.is_connection_loss(), "cut {chunks}: {error}");
-            }
-        })
-        .await;
-        let event = soon("the event", watcher.changed()).await.expect("the watch survives");
-        assert_eq!(event.path, path, "cut {chunks}");
-        assert_eq!(client.session_id(), session, "cut {chunks}: the session survives");
-        client.close().await;
-        if !has_cut {
-            return chunks;
-        }
+/// Returns a transport to a server with TLS that presents this certificate, in PEM, and then
+/// replies to nothing.
+pub fn presenting(certificate: &str, key: &str) -> impl Transport + use<> {
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(zk_session::rustls::crypto::ring::default_provider());
+    let config = TlsServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    move |_: Host| {
+        let (client, server) = duplex(PIPE);
+        let accepting = acceptor.accept(server);
+        run(async move {
+            let mut stream = accepting.await?;
+            while stream.read(&mut [0; 1024]).await? > 0 {}
+            Ok(())
+        });
+        async move { io::Result::Ok(client) }
     }
-    panic!("there are more than {CHUNKS_MAX} chunks");
 }
 
 fn acceptor() -> TlsAcceptor {
@@ -256,12 +278,12 @@ fn run(task: impl Future<Output = io::Result<()>> + Send + 'static) {
     });
 }
 
-/// Forwards chunks in both directions until a side ends or `permits` refuses one. `permits` gets
-/// each chunk, and whether it is from the second side.
+/// Forwards chunks in both directions until a side ends, or until `permits` returns fewer bytes than
+/// the chunk has: these still pass. It gets each chunk, and whether it is from the second side.
 async fn pump<A, B>(
     mut a: A,
     mut b: B,
-    mut permits: impl FnMut(bool, &[u8]) -> bool,
+    mut permits: impl FnMut(bool, &[u8]) -> usize,
 ) -> io::Result<()>
 where
     A: AsyncRead + AsyncWrite + Unpin,
@@ -269,20 +291,30 @@ where
 {
     let (mut from_a, mut from_b) = (vec![0; PIPE], vec![0; PIPE]);
     loop {
-        tokio::select! {
+        let goes_on = tokio::select! {
             biased;
             read = b.read(&mut from_b) => {
-                let chunk = Bytes::copy_from_slice(&from_b[..read?]);
-                if chunk.is_empty() || !permits(true, &chunk) { return Ok(()); }
-                a.write_all(&chunk).await?;
-                a.flush().await?;
+                let chunk = &from_b[..read?];
+                forward(&mut a, chunk, permits(true, chunk)).await?
             }
             read = a.read(&mut from_a) => {
-                let chunk = Bytes::copy_from_slice(&from_a[..read?]);
-                if chunk.is_empty() || !permits(false, &chunk) { return Ok(()); }
-                b.write_all(&chunk).await?;
-                b.flush().await?;
+                let chunk = &from_a[..read?];
+                forward(&mut b, chunk, permits(false, chunk)).await?
             }
+        };
+        if !goes_on {
+            return Ok(());
         }
     }
+}
+
+/// Writes the first bytes of a chunk. Returns whether these are all, and not the end of the stream.
+async fn forward<S: AsyncWrite + Unpin>(
+    to: &mut S,
+    chunk: &[u8],
+    permitted: usize,
+) -> io::Result<bool> {
+    to.write_all(&chunk[..permitted]).await?;
+    to.flush().await?;
+    Ok(!chunk.is_empty() && permitted == chunk.len())
 }

@@ -2,7 +2,9 @@
 //!
 //! The library reports details of an error per thread, so errors are formatted where they occur.
 
+use std::env;
 use std::fmt;
+use std::fs::File;
 
 use bytes::Bytes;
 use jute_codec::SaslToken;
@@ -14,6 +16,7 @@ use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, GSS_NT_KRB5_PRINCI
 
 use super::Sasl;
 use super::mechanism::{Exchange, Mechanism};
+use super::ticket_cache;
 use crate::error::OptionDefect;
 use crate::host::Host;
 use crate::machine::SaslStep;
@@ -142,8 +145,11 @@ impl Mechanism for Gssapi {
     }
 
     fn begin(&self, host: &Host, _: [u8; 16]) -> Result<(Box<dyn Exchange>, Bytes), SaslFailure> {
+        if let Some(defect) = ticket_cache::defect() {
+            return Err(SaslFailure::Credentials(defect));
+        }
         let credentials =
-            self.credentials().map_err(|error| SaslFailure::Credentials(described(&error)))?;
+            self.credentials().map_err(|error| SaslFailure::Credentials(unavailable(&error)))?;
         let target = self.target(host).map_err(failed)?;
         // Without DELEG, the ticket is not delegated.
         let flags = CtxFlags::GSS_C_MUTUAL_FLAG
@@ -231,6 +237,21 @@ impl GssExchange {
 
 fn token(buffer: Option<libgssapi::util::Buf>) -> Bytes {
     buffer.map(|buffer| Bytes::copy_from_slice(&buffer)).unwrap_or_default()
+}
+
+/// Describes an error about credentials. The library's own text names the cache but not the keytab.
+fn unavailable(error: &Error) -> String {
+    const VARIABLE: &str = "KRB5_CLIENT_KTNAME";
+    let error = described(error);
+    let Some(keytab) = env::var_os(VARIABLE) else {
+        return format!("{error}; {VARIABLE} is not set");
+    };
+    let keytab = keytab.to_string_lossy();
+    let path = keytab.strip_prefix("FILE:").unwrap_or(&keytab);
+    match File::open(path) {
+        Ok(_) => format!("{error}; {VARIABLE} is {keytab}"),
+        Err(reason) => format!("{error}; {VARIABLE} is {keytab}: {reason}"),
+    }
 }
 
 fn failed(error: Error) -> SaslFailure {

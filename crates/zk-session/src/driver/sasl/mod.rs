@@ -5,6 +5,8 @@ mod digest_md5;
 #[cfg(feature = "sasl-gssapi")]
 mod gssapi;
 mod mechanism;
+#[cfg(feature = "sasl-gssapi")]
+mod ticket_cache;
 
 use std::fmt;
 use std::future::Future;
@@ -14,17 +16,21 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use jute_codec::SaslToken;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 #[cfg(feature = "sasl-gssapi")]
 pub use self::gssapi::Gssapi;
 use self::mechanism::{Exchange, Mechanism};
+use super::blocking::Threads;
 use super::transport::MARGIN;
 use crate::error::OptionDefect;
 use crate::host::Host;
 use crate::machine::{Attempt, SaslInput, SaslStep};
 use crate::sasl_failure::SaslFailure;
+
+/// Threads that may wait for a KDC at a time. The Kerberos library waits half a minute for a reply
+/// that was lost, even if the KDC replies to others meanwhile, so each attempt needs another thread.
+const THREADS_MAX: usize = 8;
 
 /// How a client authenticates with SASL. Set with [`ClientBuilder::sasl`](crate::ClientBuilder::sasl).
 ///
@@ -37,8 +43,7 @@ use crate::sasl_failure::SaslFailure;
 )]
 pub struct Sasl {
     mechanism: Arc<dyn Mechanism>,
-    /// A thread that waits for a KDC cannot be stopped, so a client has at most one of them.
-    threads: Arc<Semaphore>,
+    threads: Threads,
 }
 
 impl Sasl {
@@ -57,7 +62,7 @@ impl Sasl {
         expect(dead_code, reason = "there is no mechanism")
     )]
     fn new(mechanism: impl Mechanism + 'static) -> Self {
-        Self { mechanism: Arc::new(mechanism), threads: Arc::new(Semaphore::new(1)) }
+        Self { mechanism: Arc::new(mechanism), threads: Threads::new(THREADS_MAX) }
     }
 
     /// Returns why the options are invalid, or `None`.
@@ -80,21 +85,10 @@ impl Sasl {
         getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
         let mechanism = Arc::clone(&self.mechanism);
         let begin = move || mechanism.begin(&host, random);
-        let begun = if self.mechanism.blocks() { self.on_thread(begin).await? } else { begin() };
+        let begun =
+            if self.mechanism.blocks() { self.threads.detached(begin).await? } else { begin() };
         let (exchange, first) = begun.map_err(failed)?;
         Ok(Prepared { sasl: self, exchange: Some(exchange), first })
-    }
-
-    async fn on_thread<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> io::Result<T> {
-        let permit = Arc::clone(&self.threads).acquire_owned().await.map_err(io::Error::other)?;
-        let work = move || {
-            let _permit = permit;
-            work()
-        };
-        tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
     }
 }
 
@@ -135,12 +129,12 @@ impl Prepared {
                 self.exchange = Some(exchange);
                 return (self, step);
             }
-            let step = match self.sasl.on_thread(run).await {
+            let step = match self.sasl.threads.detached(run).await {
                 Ok((exchange, step)) => {
                     self.exchange = Some(exchange);
                     step
                 }
-                Err(_) => Err(SaslFailure::Gssapi("the runtime is shutting down".to_owned())),
+                Err(_) => Err(SaslFailure::Gssapi("its thread has ended".to_owned())),
             };
             (self, step)
         })

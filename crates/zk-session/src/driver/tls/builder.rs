@@ -10,8 +10,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::Tls;
 use super::material::{Material, Source};
+use crate::driver::blocking::Threads;
 use crate::driver::transport::{Tcp, Transport};
 use crate::tls_failure::TlsFailure;
+
+/// Threads that may read files at a time, for all clients that share the options.
+const THREADS_MAX: usize = 4;
 
 /// Configures [`Tls`]. Created by [`Tls::builder`].
 #[must_use = "a builder does nothing until `build`"]
@@ -127,7 +131,12 @@ impl TlsBuilder {
         let has_system_roots = has_system_roots || roots.is_empty();
         let material = Material::new(roots, has_system_roots, client, provider);
         material.load()?;
-        Ok(Tls { material: Arc::new(material), server_name, over })
+        Ok(Tls {
+            material: Arc::new(material),
+            server_name,
+            over,
+            threads: Threads::new(THREADS_MAX),
+        })
     }
 }
 

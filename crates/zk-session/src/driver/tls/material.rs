@@ -61,6 +61,8 @@ impl Material {
                 builder.with_client_auth_cert(chain, key.key()?).map_err(|error| {
                     if matches!(error, Error::InconsistentKeys(_)) {
                         TlsFailure::KeyMismatch
+                    } else if matches!(error, Error::InvalidCertificate(_)) {
+                        certificates.unusable(CLIENT_CERTIFICATE, invalid(&error))
                     } else {
                         key.unusable(CLIENT_KEY, error.to_string())
                     }
@@ -76,7 +78,7 @@ impl Material {
         let mut store = RootCertStore::empty();
         for source in &self.roots {
             for certificate in source.certificates(CA)? {
-                store.add(certificate).map_err(|error| source.unusable(CA, error.to_string()))?;
+                store.add(certificate).map_err(|error| source.unusable(CA, invalid(&error)))?;
             }
         }
         if self.has_system_roots {
@@ -130,6 +132,10 @@ impl Source {
         };
         let failed = |message| TlsFailure::File { what, path: path.clone(), message };
         let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+        // A pipe would block, and has nothing left for the next attempt.
+        if !metadata.is_file() {
+            return Err(failed("it is not a regular file".to_owned()));
+        }
         if metadata.len() > FILE_MAX {
             return Err(failed(format!("it has more than {FILE_MAX} bytes")));
         }
@@ -165,6 +171,13 @@ fn described(error: &pem::Error) -> String {
         pem::Error::Io(_) | pem::Error::SectionTooLarge | _ => "it is not PEM",
     }
     .to_owned()
+}
+
+/// Describes a certificate that cannot be read. The library's own text blames the peer.
+fn invalid(error: &Error) -> String {
+    let defect = error.to_string();
+    let defect = defect.strip_prefix("invalid peer certificate: ").unwrap_or(&defect);
+    format!("a block is not a certificate ({defect})")
 }
 
 fn other(error: Error) -> TlsFailure {

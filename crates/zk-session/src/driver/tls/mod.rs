@@ -6,8 +6,8 @@ mod material;
 mod report;
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
@@ -17,6 +17,7 @@ pub use self::builder::TlsBuilder;
 use self::connection::TlsConnection;
 use self::material::Material;
 use self::report::io_error;
+use super::blocking::Threads;
 use super::transport::{Connecting, MARGIN, Stream, Transport};
 use crate::host::Host;
 use crate::machine::Attempt;
@@ -63,6 +64,7 @@ pub struct Tls {
     material: Arc<Material>,
     server_name: Option<ServerName<'static>>,
     over: Arc<dyn Transport>,
+    threads: Threads,
 }
 
 impl Tls {
@@ -84,10 +86,12 @@ impl Transport for Tls {
             let name = this.name_of(&host).map_err(io_error)?;
             let material = Arc::clone(&this.material);
             // A network file system may block.
-            let config = tokio::task::spawn_blocking(move || material.load())
-                .await
-                .map_err(io::Error::other)?
-                .map_err(io_error)?;
+            let loading = this.threads.pooled(move || material.load());
+            let time = attempt.time().saturating_sub(MARGIN);
+            let config = match timeout(time, loading).await {
+                Ok(loaded) => loaded?.map_err(io_error)?,
+                Err(_) => return Err(io_error(not_read(attempt.time()))),
+            };
             let stream = this.over.connect(host, attempt).await?;
             let time = attempt.time().saturating_sub(begun.elapsed() + MARGIN);
             let presents = this.material.has_client_certificate();
@@ -101,6 +105,12 @@ impl Transport for Tls {
             }
         })
     }
+}
+
+fn not_read(within: Duration) -> TlsFailure {
+    TlsFailure::Other(format!(
+        "the certificates could not be read within {within:?}; check their file system"
+    ))
 }
 
 /// Shows names of files, but no PEM data.

@@ -20,8 +20,12 @@ pub(super) fn io_error(failure: TlsFailure) -> io::Error {
 
 /// Translates an error of a handshake.
 pub(super) fn handshake_error(error: io::Error, presents_certificate: bool) -> io::Error {
-    let is_end =
-        matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+    use io::ErrorKind as E;
+    // A write that meets the end fails otherwise than a read.
+    let is_end = matches!(
+        error.kind(),
+        E::UnexpectedEof | E::ConnectionReset | E::ConnectionAborted | E::BrokenPipe
+    );
     match rustls_error(&error) {
         Some(cause) => io_error(failure(cause, presents_certificate)),
         None if is_end => io_error(TlsFailure::Closed),
