@@ -18,7 +18,7 @@ use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
 use zk_tests::tap::{Ends, Tap, Tapped};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, ServerConfig, TestServer, Until};
+use zk_testserver::{Action, ServerConfig, ServerVersion, TestServer, Until};
 
 /// A run with two clients, from the moment at which they are connected.
 struct Run {
@@ -343,13 +343,11 @@ async fn tapped(
     tap: &Tap,
     options: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Client {
-    let servers = vec![("server", world.server.clone())];
-    let transport = through(tap, 0, servers);
+    let transport = through(tap, 0, vec![("in-process", world.server.clone())]);
     world.client_with(FIRST, |builder| options(builder.transport(transport))).await
 }
 
-/// The frames of a client to these servers are recorded. If the servers have no such host, the
-/// client connects to the first one.
+/// A transport to servers with these names, which records the frames of a client.
 fn through(
     tap: &Tap,
     client: usize,
@@ -357,8 +355,10 @@ fn through(
 ) -> impl Fn(Host) -> Ready<io::Result<Tapped>> + Send + Sync + 'static {
     let tap = tap.clone();
     move |host: Host| {
-        let server = servers.iter().position(|(name, _)| *name == host.name).unwrap_or(0);
-        ready(tap.connect(Ends { client, server }, &servers[server].1))
+        let mut numbered = servers.iter().enumerate();
+        let found = numbered.find(|(_, (name, _))| *name == host.name);
+        let (server, (_, target)) = found.expect("the client's list names these servers");
+        ready(tap.connect(Ends { client, server }, target))
     }
 }
 
@@ -468,7 +468,7 @@ fn a_session_that_is_handed_over() {
 #[test]
 fn a_session_that_outlives_a_read_only_server() {
     run(async {
-        let world = World::with(ServerConfig::default().members(3));
+        let world = World::with(ServerConfig::default().version(ServerVersion::V3_8).members(3));
         world.server.admin_create("/config", b"old", None);
         let tap = Tap::new();
         let members = ["zk1", "zk2"].into_iter().enumerate();
