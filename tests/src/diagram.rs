@@ -12,7 +12,7 @@ use jute_codec::{
 use zk_testserver::{EventRecord, Outcome, RequestRecord, TestServer};
 
 use crate::capture::{Message, Side};
-use crate::tap::Heard;
+use crate::tap::{Ends, Heard, Record};
 
 /// Number of characters in front of the first client. Diagrams are narrow, because phones show about
 /// 40 characters of a line.
@@ -41,10 +41,10 @@ pub fn draw(
 ) -> String {
     let lanes: BTreeMap<_, _> =
         clients.iter().enumerate().map(|(lane, (_, session))| (*session, lane)).collect();
-    let longest = clients.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    let (count, short) = (clients.len(), short_ids(server));
-    let diagram = Diagram { count, lane: longest + 2, directory, from, short };
-    let mut text = diagram.head(clients);
+    let names = clients.iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    let short = short_ids(server);
+    let diagram = Diagram { clients: &names, servers: &["server"], directory, from, short };
+    let mut text = diagram.head();
     let created = created(server);
     let events = server.events();
     let draw_events = |number: usize, is_due: &dyn Fn(Duration) -> bool| {
@@ -76,25 +76,35 @@ pub fn draw(
     text
 }
 
-/// Draws the frames of one client in both directions, with handshakes and replies. The times count
-/// from `from`, and the ids of sessions are letters, in the order of appearance.
-pub fn draw_frames(name: &str, heard: &[(Duration, Heard)], from: Duration) -> String {
-    let diagram =
-        Diagram { count: 1, lane: name.len() + 2, directory: "/", from, short: BTreeMap::new() };
-    let mut text = diagram.head(&[(name, SessionId::NONE)]);
+/// Draws the frames between clients and servers in both directions, with handshakes and replies. The
+/// times count from `from`, and the ids of sessions are letters, in the order of appearance.
+pub fn draw_frames(
+    clients: &[&str],
+    servers: &[&str],
+    records: &[Record],
+    from: Duration,
+) -> String {
+    let diagram = Diagram { clients, servers, directory: "/", from, short: BTreeMap::new() };
+    let mut text = diagram.head();
     let mut sessions = vec![];
-    let note =
-        |at: Duration, text: &str| diagram.note(&Note { at, client: 0, text: text.to_owned() });
-    for (at, heard) in heard {
+    for Record { at, ends, heard } in records {
+        let arrow = |side: &Side, text: &str| match side {
+            Side::Client => diagram.line(*ends, *at, '├', '▶', text),
+            Side::Server => diagram.line(*ends, *at, '◀', '┤', text),
+        };
+        // If there are several servers, the diagram has to say which one is meant.
+        let connection = |text: &str| {
+            let server = (servers.len() > 1).then_some(ends.server);
+            diagram.mark(ends.client, server, *at, text)
+        };
         text.push_str(&match heard {
-            Heard::Begin => note(*at, "a connection begins"),
-            Heard::End => note(*at, "the connection ends"),
-            Heard::Frame(Side::Client, message) => {
-                diagram.line(0, *at, '├', '▶', &gloss(message, &mut sessions))
-            }
-            Heard::Frame(Side::Server, message) => {
-                diagram.line(0, *at, '◀', '┤', &gloss(message, &mut sessions))
-            }
+            Heard::Refused => diagram.line(*ends, *at, '├', '✗', "refused"),
+            Heard::Begin => connection("a connection begins"),
+            Heard::End => connection("the connection ends"),
+            Heard::Leave => connection("the client disconnects"),
+            Heard::Note(text) => diagram.mark(ends.client, None, *at, text),
+            Heard::Word(side, word) => arrow(side, word),
+            Heard::Frame(side, message) => arrow(side, &gloss(message, &mut sessions)),
         });
     }
     text
@@ -133,6 +143,9 @@ fn gloss(message: &Message, sessions: &mut Vec<SessionId>) -> String {
         Message::Reply(_, Response::GetChildren(names)) => {
             format!("[{}]", names.iter().collect::<Vec<_>>().join(", "))
         }
+        Message::Reply(_, Response::GetEphemerals(paths)) => {
+            format!("[{}]", paths.iter().map(|path| &**path).collect::<Vec<_>>().join(", "))
+        }
         Message::Reply(header, _) => format!("ok, zxid {}", header.zxid.0),
         Message::Failure(header) => header.err.to_string(),
         Message::Event(_, event) => format!("event: {} {}", event.path, happened(event.kind)),
@@ -141,9 +154,8 @@ fn gloss(message: &Message, sessions: &mut Vec<SessionId>) -> String {
 }
 
 struct Diagram<'a> {
-    count: usize,
-    /// Number of characters from one client to the next one.
-    lane: usize,
+    clients: &'a [&'a str],
+    servers: &'a [&'a str],
     directory: &'a str,
     from: Duration,
     /// A letter for each random id, in the order of appearance.
@@ -151,13 +163,21 @@ struct Diagram<'a> {
 }
 
 impl Diagram<'_> {
-    fn head(&self, clients: &[(&str, SessionId)]) -> String {
+    fn head(&self) -> String {
         let mut head = " ".repeat(MARGIN);
-        for (name, _) in clients {
-            let _ = write!(head, "{name:<width$}", width = self.lane);
+        for (name, width) in self.clients.iter().chain(self.servers).zip(self.widths()) {
+            let _ = write!(head, "{name:<width$}");
         }
-        head.push_str("server\n");
-        head
+        format!("{}\n", head.trim_end())
+    }
+
+    /// Number of characters from one party to the next one, for each client and each server.
+    fn widths(&self) -> impl Iterator<Item = usize> {
+        let widths = [self.clients, self.servers].map(|names| {
+            let longest = names.iter().map(|name| name.len()).max().unwrap_or_default();
+            std::iter::repeat_n(longest + 2, names.len())
+        });
+        widths.into_iter().flatten()
     }
 
     fn request(
@@ -181,41 +201,54 @@ impl Diagram<'_> {
             other => (format!(": {other:?}"), true),
         };
         let head = if is_received { '▶' } else { '✗' };
-        self.line(lane, request.at, '├', head, &format!("{}{note}", what.trim_end()))
+        self.line(
+            Ends { client: lane, server: 0 },
+            request.at,
+            '├',
+            head,
+            &format!("{}{note}", what.trim_end()),
+        )
     }
 
     fn event(&self, lane: usize, event: &EventRecord) -> String {
         let text = format!("event: {} {}", self.name(&event.path), happened(event.kind));
-        self.line(lane, event.at, '◀', '┤', &text)
+        self.line(Ends { client: lane, server: 0 }, event.at, '◀', '┤', &text)
     }
 
     fn note(&self, note: &Note) -> String {
-        let at = note.at.saturating_sub(self.from).as_millis();
-        let mut line = format!("{at:>5} ms ");
-        for column in 0..self.count {
-            line.push(if column == note.client { '●' } else { '│' });
-            line.extend(std::iter::repeat_n(' ', self.lane - 1));
-        }
-        let _ = writeln!(line, "│ {}", note.text);
-        line
+        self.mark(note.client, None, note.at, &note.text)
     }
 
-    /// Draws an arrow between a client and the server, which crosses the clients between them.
-    fn line(&self, lane: usize, at: Duration, left: char, right: char, text: &str) -> String {
+    /// Draws what has happened to a client, or between a client and a server, without an arrow.
+    fn mark(&self, client: usize, server: Option<usize>, at: Duration, text: &str) -> String {
+        let server = server.map(|server| self.clients.len() + server);
+        self.row(at, text, |column| {
+            let is_meant = column == client || Some(column) == server;
+            (if is_meant { '●' } else { '│' }, ' ')
+        })
+    }
+
+    /// Draws an arrow between a client and a server, which crosses the parties between them.
+    fn line(&self, ends: Ends, at: Duration, left: char, right: char, text: &str) -> String {
+        let (client, server) = (ends.client, self.clients.len() + ends.server);
+        self.row(at, text, |column| match column {
+            own if own == client => (left, '─'),
+            own if own == server => (right, ' '),
+            between if (client..server).contains(&between) => ('┼', '─'),
+            _ => ('│', ' '),
+        })
+    }
+
+    /// Draws a row with a mark for each client and each server, and what fills the space behind it.
+    fn row(&self, at: Duration, text: &str, mark: impl Fn(usize) -> (char, char)) -> String {
         let at = at.saturating_sub(self.from).as_millis();
-        let mut line = format!("{at:>5} ms ");
-        for column in 0..self.count {
-            let (mark, fill) = match column {
-                before if before < lane => ('│', ' '),
-                own if own == lane => (left, '─'),
-                _ => ('┼', '─'),
-            };
-            line.push(mark);
-            line.extend(std::iter::repeat_n(fill, self.lane - 1));
+        let mut row = format!("{at:>5} ms ");
+        for (column, width) in self.widths().enumerate() {
+            let (mark, fill) = mark(column);
+            row.push(mark);
+            row.extend(std::iter::repeat_n(fill, width - 1));
         }
-        line.push(right);
-        let _ = writeln!(line, " {text}");
-        line
+        format!("{} {text}\n", row.trim_end())
     }
 
     /// Shortens a path: without the directory, with a letter for each random id, and without the
@@ -249,12 +282,14 @@ fn verb(op: OpCode) -> String {
         OpCode::EXISTS => "exists",
         OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "list",
         OpCode::GET_DATA => "read",
+        OpCode::GET_EPHEMERALS => "list ephemerals",
         OpCode::SET_DATA => "write",
         OpCode::MULTI => "multi",
         OpCode::SYNC => "sync",
         OpCode::SET_WATCHES | OpCode::SET_WATCHES2 => "restore watches",
         OpCode::AUTH => "auth",
         OpCode::PING => "ping",
+        OpCode::CLOSE_SESSION => "close session",
         other => return format!("{other:?}"),
     }
     .to_owned()

@@ -18,22 +18,53 @@ use crate::capture::{Conversation, Message, Side};
 /// Longest frame of these conversations.
 const FRAME_MAX: usize = 1 << 20;
 
+/// The question that a client may ask instead of a handshake: does the server accept writes?
+const QUESTION: &[u8] = b"isro";
+
+/// Who talks on a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The index of the client.
+    pub client: usize,
+    /// The index of the server.
+    pub server: usize,
+}
+
 /// What has happened on a connection.
 #[derive(Clone, Debug)]
 pub enum Heard {
-    /// The client has opened a connection.
+    /// The server has refused a connection.
+    Refused,
+    /// The client has begun a session or wants to resume one on a new connection.
     Begin,
     /// A whole frame.
     Frame(Side, Message),
+    /// A question without a handshake, or the answer to it.
+    Word(Side, String),
     /// The server has ended the connection.
     End,
+    /// The client has ended the connection.
+    Leave,
+    /// The program or its client has done something without a frame.
+    Note(String),
 }
 
-/// Records all connections of a client.
+/// Something that a tap has heard.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The time since the creation of the tap.
+    pub at: Duration,
+    /// The client and the server. The server of a note does not matter.
+    pub ends: Ends,
+    /// What has happened.
+    pub heard: Heard,
+}
+
+/// Records all connections of clients.
 #[derive(Clone, Debug)]
 pub struct Tap {
     start: Instant,
-    heard: Arc<Mutex<Vec<(Duration, Heard)>>>,
+    heard: Arc<Mutex<Vec<Record>>>,
 }
 
 impl Tap {
@@ -44,18 +75,19 @@ impl Tap {
         Self { start: Instant::now(), heard: Arc::default() }
     }
 
-    /// Connects to the server through the tap.
+    /// Connects a client to a server through the tap.
     ///
     /// # Errors
     ///
     /// As for [`TestServer::connect`].
-    pub fn connect(&self, server: &TestServer) -> io::Result<Tapped> {
+    pub fn connect(&self, ends: Ends, server: &TestServer) -> io::Result<Tapped> {
         let decoder = || (BytesMut::new(), FrameDecoder::new(FRAME_MAX));
-        let stream = server.connect()?;
-        self.push(Heard::Begin);
+        let stream = server.connect().inspect_err(|_| self.push(ends, Heard::Refused))?;
         Ok(Tapped {
             stream,
             tap: self.clone(),
+            ends,
+            purpose: None,
             conversation: Conversation::default(),
             asked: decoder(),
             answered: decoder(),
@@ -64,15 +96,30 @@ impl Tap {
     }
 
     /// Returns what was heard since the creation of the tap, or since the last call.
-    pub fn take(&self) -> Vec<(Duration, Heard)> {
+    pub fn take(&self) -> Vec<Record> {
         std::mem::take(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
-    fn push(&self, heard: Heard) {
-        let at = Instant::now() - self.start;
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push((at, heard));
+    /// Records what a client has done, or what its program has.
+    pub fn note(&self, client: usize, text: impl Into<String>) {
+        self.push(Ends { client, server: 0 }, Heard::Note(text.into()));
     }
+
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    fn push(&self, ends: Ends, heard: Heard) {
+        let at = Instant::now() - self.start;
+        let record = Record { at, ends, heard };
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+}
+
+/// What a connection is for. Its first bytes tell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    /// A session.
+    Session,
+    /// A question, after whose answer the server ends the connection.
+    Question,
 }
 
 /// A connection whose frames are recorded; see [`Tap::connect`].
@@ -80,6 +127,8 @@ impl Tap {
 pub struct Tapped {
     stream: DuplexStream,
     tap: Tap,
+    ends: Ends,
+    purpose: Option<Purpose>,
     conversation: Conversation,
     asked: (BytesMut, FrameDecoder),
     answered: (BytesMut, FrameDecoder),
@@ -88,6 +137,21 @@ pub struct Tapped {
 
 impl Tapped {
     fn hear(&mut self, side: Side, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        if self.purpose.is_none() {
+            let is_question = side == Side::Client && bytes == QUESTION;
+            if !is_question {
+                self.tap.push(self.ends, Heard::Begin);
+            }
+            self.purpose = Some(if is_question { Purpose::Question } else { Purpose::Session });
+        }
+        if self.purpose == Some(Purpose::Question) {
+            let word = String::from_utf8_lossy(bytes).into_owned();
+            self.tap.push(self.ends, Heard::Word(side, word));
+            return;
+        }
         let (buffer, frames) = match side {
             Side::Client => &mut self.asked,
             Side::Server => &mut self.answered,
@@ -100,8 +164,22 @@ impl Tapped {
                 Side::Client => self.conversation.asked(&frame),
                 Side::Server => self.conversation.answered(&frame),
             };
-            self.tap.push(Heard::Frame(side, message));
+            self.tap.push(self.ends, Heard::Frame(side, message));
         }
+    }
+
+    /// Records the end of the connection once, unless the end belongs to an answer.
+    fn end(&mut self, heard: Heard) {
+        let has_ended = std::mem::replace(&mut self.has_ended, true);
+        if !has_ended && self.purpose == Some(Purpose::Session) {
+            self.tap.push(self.ends, heard);
+        }
+    }
+}
+
+impl Drop for Tapped {
+    fn drop(&mut self) {
+        self.end(Heard::Leave);
     }
 }
 
@@ -123,8 +201,8 @@ impl AsyncRead for Tapped {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         let new = buffer.filled().get(before..).unwrap_or_default();
         let is_end = new.is_empty() && buffer.remaining() > 0;
-        if read.is_ready() && is_end && !std::mem::replace(&mut self.has_ended, true) {
-            self.tap.push(Heard::End);
+        if read.is_ready() && is_end {
+            self.end(Heard::End);
         }
         self.hear(Side::Server, new);
         read

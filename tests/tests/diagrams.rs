@@ -1,22 +1,24 @@
 //! The sequence diagrams of the documentation, drawn from runs with the in-process server. A change
 //! of the requests of a recipe fails here until its page is updated.
 
-use std::future::IntoFuture as _;
+use std::future::{IntoFuture as _, Ready, ready};
+use std::io;
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Acquire, Client, ClientBuilder, CreateMode, DoubleBarrier, Election, ExclusiveLock, FairLock,
-    Group, GroupChange, LockState, MultiLock, NamedLocks, Outcome, RwLock, Semaphore, SessionId,
-    SharedValue, WorkQueue,
+    Acquire, Client, ClientBuilder, Clock, CreateMode, DoubleBarrier, Election, ExclusiveLock,
+    FairLock, Group, GroupChange, LockState, MultiLock, NamedLocks, Outcome, RwLock, Semaphore,
+    SessionId, SharedValue, WorkQueue,
 };
+use zk_session::{CloseOutcome, Host, SessionState};
 use zk_tests::diagram::{self, Note};
 use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
-use zk_tests::tap::Tap;
-use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, Until};
+use zk_tests::tap::{Ends, Tap, Tapped};
+use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_testserver::{Action, ServerConfig, ServerVersion, TestServer, Until};
 
 /// A run with two clients, from the moment at which they are connected.
 struct Run {
@@ -341,19 +343,35 @@ async fn tapped(
     tap: &Tap,
     options: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Client {
-    let (server, tap) = (world.server.clone(), tap.clone());
-    let transport = move |_host| {
-        let connected = tap.connect(&server);
-        async move { connected }
-    };
-    world.client_with(FIRST, |builder| options(builder).transport(transport)).await
+    let transport = through(tap, 0, vec![("in-process", world.server.clone())]);
+    world.client_with(FIRST, |builder| options(builder.transport(transport))).await
+}
+
+/// A transport to servers with these names, which records the frames of a client.
+fn through(
+    tap: &Tap,
+    client: usize,
+    servers: Vec<(&'static str, TestServer)>,
+) -> impl Fn(Host) -> Ready<io::Result<Tapped>> + Send + Sync + 'static {
+    let tap = tap.clone();
+    move |host: Host| {
+        let mut numbered = servers.iter().enumerate();
+        let found = numbered.find(|(_, (name, _))| *name == host.name);
+        let (server, (_, target)) = found.expect("the client's list names these servers");
+        ready(tap.connect(Ends { client, server }, target))
+    }
 }
 
 /// Checks a diagram of the frames of one client since the last diagram.
 fn draw_frames(tap: &Tap, page: &str, name: &str) {
-    let heard = tap.take();
-    let begin = heard.first().expect("the client has connected").0;
-    page::check(page, name, &diagram::draw_frames("client", &heard, begin));
+    draw_frames_of(tap, &["client"], &["server"], page, name);
+}
+
+/// Checks a diagram of the frames of these clients and servers since the last diagram.
+fn draw_frames_of(tap: &Tap, clients: &[&str], servers: &[&str], page: &str, name: &str) {
+    let records = tap.take();
+    let begin = records.first().expect("the client has connected").at;
+    page::check(page, name, &diagram::draw_frames(clients, servers, &records, begin));
 }
 
 #[test]
@@ -413,4 +431,118 @@ fn a_create_that_is_committed_late() {
         }
         draw_frames(&tap, "connection-loss.md", "a late create");
     });
+}
+
+/// A reply that takes this long is still awaited when the client stops.
+const DELAY: Duration = Duration::from_millis(100);
+
+#[test]
+fn a_session_that_is_handed_over() {
+    run(async {
+        let world = World::new();
+        let tap = Tap::new();
+        let one = tapped(&world, &tap, |builder| builder).await;
+        tap.take();
+        world.server.inject(at_op(session(&one), OpCode::CREATE2, Action::Delay(DELAY)));
+        let created = one.create("/e", "", CreateMode::Ephemeral);
+        sleep_ms(50).await;
+        tap.note(0, "hand_over()");
+        let (created, ticket) = tokio::join!(created, one.hand_over());
+        created.expect("its reply is awaited");
+        tap.note(0, "gets a ticket");
+        sleep_ms(100).await;
+        let ticket = ticket.expect("there is a session").to_secret_text();
+        let servers = vec![("server", world.server.clone())];
+        let two = Client::builder("server").transport(through(&tap, 1, servers));
+        let two = two.session_timeout(SESSION_TIMEOUT).lease(None);
+        let two = two.clock(Clock::tokio()).seed(SECOND);
+        let ticket = ticket.parse().expect("it was just written");
+        let two = two.resume(ticket).connect().await.expect("the session lives");
+        let ephemerals = two.get_ephemerals("/").await.expect("the server answers");
+        assert_eq!(ephemerals, ["/e"]);
+        let clients = ["one", "two"];
+        draw_frames_of(&tap, &clients, &["server"], "session.md", "a session is handed over");
+    });
+}
+
+#[test]
+fn a_session_that_outlives_a_read_only_server() {
+    run(async {
+        let world = World::with(ServerConfig::default().version(ServerVersion::V3_8).members(3));
+        world.server.admin_create("/config", b"old", None);
+        let tap = Tap::new();
+        let members = ["zk1", "zk2"].into_iter().enumerate();
+        let servers = members.map(|(number, name)| (name, world.server.member(number))).collect();
+        let client = Client::builder("zk1,zk2").transport(through(&tap, 0, servers));
+        let client = client.session_timeout(SESSION_TIMEOUT).lease(None).clock(Clock::tokio());
+        let client = client.read_only(true).seed(FIRST).connect().await.expect("it is there");
+        let first = session(&client);
+        client.exists("/config").await.expect("the server answers");
+        tap.take();
+        let until = async |state| {
+            let mut states = client.states();
+            while states.current().state != state {
+                states.next().await.expect("the client continues");
+            }
+        };
+        // The third server, which is not in the client's list, makes a majority with another one.
+        for member in 0..3 {
+            world.server.member(member).partition();
+        }
+        until(SessionState::ConnectedReadOnly).await;
+        client.get_data("/config").await.expect("reads continue");
+        client.set_data("/config", "new", None).await.expect_err("the server is read-only");
+        sleep_ms(200).await;
+        for member in 1..3 {
+            world.server.member(member).heal();
+        }
+        until(SessionState::Connected).await;
+        client.set_data("/config", "new", None).await.expect("the server accepts writes");
+        assert_eq!(session(&client), first);
+        let servers = ["zk1", "zk2"];
+        draw_frames_of(&tap, &["client"], &servers, "session.md", "a read-only server");
+    });
+}
+
+#[test]
+fn a_close_with_a_pending_request() {
+    run(async {
+        let world = World::new();
+        world.server.admin_create("/config", b"old", None);
+        let tap = Tap::new();
+        let client = tapped(&world, &tap, |builder| builder).await;
+        tap.take();
+        world.server.inject(at_op(session(&client), OpCode::SET_DATA, Action::Delay(DELAY)));
+        let written = client.set_data("/config", "new", None);
+        sleep_ms(50).await;
+        tap.note(0, "close()");
+        let (written, closed) = tokio::join!(written, client.close());
+        written.expect("its reply is awaited");
+        tap.note(0, format!("{closed:?}"));
+        draw_frames(&tap, "session.md", "a close");
+    });
+}
+
+#[test]
+fn closes_while_no_server_can_be_reached() {
+    let cases = [
+        (200, CloseOutcome::Closed, "a close without a connection"),
+        (20_000, CloseOutcome::Abandoned, "a close without a server"),
+    ];
+    for (outage_ms, expected, name) in cases {
+        run(async {
+            let world = World::new();
+            let tap = Tap::new();
+            let client = tapped(&world, &tap, |builder| builder).await;
+            tap.take();
+            world.server.refuse_for(Duration::from_millis(outage_ms));
+            world.server.disconnect_all();
+            sleep_ms(50).await;
+            tap.note(0, "close()");
+            let closed = client.close().await;
+            tap.note(0, format!("{closed:?}"));
+            assert_eq!(closed, expected);
+            draw_frames(&tap, "session.md", name);
+        });
+    }
 }

@@ -196,12 +196,12 @@ impl ClientBuilder {
     /// Sets whether to accept read-only servers. Default: false.
     ///
     /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
-    /// serves what it knows. While no other server can be reached, a client with this option connects
-    /// to it ([`SessionState::ConnectedReadOnly`]): reads may return old data, and writes fail with
+    /// serves what it knows. A client with this option connects to it when its turn in the list comes
+    /// ([`SessionState::ConnectedReadOnly`]): reads may return old data, and writes fail with
     /// `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
     /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
-    /// asks other servers whether they accept writes, after 100 ms at first, and then after pauses
-    /// that double up to a minute. It moves to the first one that does, and resumes its session.
+    /// asks the servers in turn whether they accept writes, after 100 ms at first, and then after
+    /// pauses that double up to a minute. It moves to the first that does, and resumes its session.
     ///
     /// Without this option, read-only servers refuse the client, and requests wait.
     pub fn read_only(mut self, accept: bool) -> Self {

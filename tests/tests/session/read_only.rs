@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jute_codec::ErrorCode;
 use zk_recipes::{FairLock, LockError, LockState, Tree};
-use zk_session::{Client, ConnectError, CreateMode, Outcome, SessionState};
+use zk_session::{Client, Clock, ConnectError, CreateMode, Host, Outcome, SessionState};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 async fn client(world: &World, seed: u64) -> Client {
     world.client_with(seed, |builder| builder.read_only(true)).await
@@ -50,6 +50,27 @@ fn reads_continue_writes_are_refused_and_the_session_returns() {
         assert!(client.exists("/e").await.expect("the server answers").is_some());
         client.set_data("/a", "2", None).await.expect("the server accepts writes");
         assert_eq!(world.server.sessions().len(), 1, "no other session is left");
+    });
+}
+
+/// Another server accepts writes all the time.
+#[test]
+fn a_read_only_server_is_used_when_its_turn_comes_and_left_for_a_better_one() {
+    run(async {
+        let world = World::with(ServerConfig::default().members(3));
+        let transport = world.server.connector_by(|host: Host| usize::from(host.name == "zk2"));
+        let builder = Client::builder("zk1,zk2").transport(transport).read_only(true);
+        let builder = builder.session_timeout(SESSION_TIMEOUT).clock(Clock::tokio()).seed(1);
+        let client = builder.connect().await.expect("the servers accept everybody");
+        let session = client.session_id();
+        world.server.member(0).partition();
+        world.server.member(1).disconnect_member();
+        until(&client, SessionState::ConnectedReadOnly).await;
+        let begin = client.now();
+        until(&client, SessionState::Connected).await;
+        assert!(client.now().saturating_since(begin) < Duration::from_secs(1));
+        assert_eq!(client.session_id(), session);
+        client.create("/a", "", CreateMode::Persistent).await.expect("the server accepts writes");
     });
 }
 
@@ -188,7 +209,7 @@ fn a_client_that_accepts_no_read_only_server_cannot_begin_at_one() {
         world.server.partition();
         let builder = Client::builder("in-process")
             .transport(world.server.connector())
-            .clock(zk_session::Clock::tokio())
+            .clock(Clock::tokio())
             .connect_within(Duration::from_secs(3));
         let error = builder.connect().await.expect_err("the server refuses it");
         assert!(matches!(error, ConnectError::TimedOut { .. }), "{error}");

@@ -10,8 +10,8 @@
 //! Such a server opens a session of its own, which no other server knows. If the server turns out
 //! to accept writes, that session is closed, and the real one is resumed.
 //!
-//! While a read-only server is connected, the driver asks one other server at a time whether it
-//! accepts writes (`isro`). If one does, the machine waits for the replies in flight and moves
+//! While a read-only server is connected, the driver asks the servers of the list in turn whether
+//! they accept writes (`isro`). If one does, the machine waits for the replies in flight and moves
 //! there. Source of the intervals: `ClientCnxn.SendThread.pingRwServer`.
 
 use std::time::Duration;
