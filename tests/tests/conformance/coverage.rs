@@ -268,7 +268,7 @@ fn documented_codes() -> Vec<(i32, String)> {
     for row in section.lines().filter(|line| line.starts_with("| -")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let numbers: Vec<&str> = cells[1].split(", ").collect();
-        let names: Vec<&str> = cells[2].split(", ").collect();
+        let names: Vec<&str> = cells[2].split(", ").map(|name| name.trim_matches('`')).collect();
         assert_eq!(numbers.len(), names.len(), "{row}");
         codes.extend(
             numbers.iter().zip(names).map(|(number, name)| (number.parse().unwrap(), name.into())),
