@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::clock::Clock;
 use crate::driver::ends::channels;
+use crate::driver::host_source::{Follower, HostSource};
 use crate::driver::sasl::Sasl;
 use crate::driver::shared::Shared;
 use crate::driver::task::Driver;
@@ -68,6 +69,7 @@ pub struct ClientBuilder {
     seed: Option<u64>,
     clock: Option<Clock>,
     transport: Arc<dyn Transport>,
+    host_source: Option<Arc<dyn HostSource>>,
 }
 
 impl ClientBuilder {
@@ -92,6 +94,7 @@ impl ClientBuilder {
             seed: None,
             clock: None,
             transport: Arc::new(Tcp::new()),
+            host_source: None,
         }
     }
 
@@ -270,6 +273,31 @@ impl ClientBuilder {
         self
     }
 
+    /// Follows a list of servers that is kept elsewhere, such as DNS SRV records. Default: the list
+    /// in the connect string does not change, except by [`Client::set_hosts`].
+    ///
+    /// The client looks the list up when it starts, then each minute, and every five seconds while
+    /// it is not connected. Until the first list arrives, it uses the connect string. When the list
+    /// has changed, the client does what `set_hosts` does. A look-up that fails, takes longer than
+    /// ten seconds, or finds no server changes nothing and is logged at WARN, once until another one
+    /// succeeds. Look-ups run on the runtime of the session, in a task that ends with it: one that
+    /// blocks delays heartbeats, and if one panics, the list is no longer followed.
+    ///
+    /// ```
+    /// use zk_session::{Client, Host};
+    ///
+    /// # async fn look_up_srv(_: &str) -> std::io::Result<Vec<(String, u16)>> { Ok(vec![]) }
+    /// let builder = Client::builder("zk1.example.com,zk2.example.com").host_source(|| async {
+    ///     // Any DNS library can look up SRV records.
+    ///     let records = look_up_srv("_zookeeper._tcp.example.com").await?;
+    ///     Ok(records.into_iter().map(|(name, port)| Host { name, port }).collect())
+    /// });
+    /// ```
+    pub fn host_source(mut self, source: impl HostSource) -> Self {
+        self.host_source = Some(Arc::new(source));
+        self
+    }
+
     /// Starts the client without waiting for a connection. Requests wait for the first connection.
     /// The chroot is not created.
     ///
@@ -290,6 +318,7 @@ impl ClientBuilder {
         let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(SHARES_MIN);
         let share = self.session_timeout / servers;
+        let followed = if self.host_source.is_some() { hosts.clone() } else { Vec::new() };
         let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
         let config = SessionConfig {
             hosts,
@@ -311,10 +340,17 @@ impl ClientBuilder {
         let machine = SessionMachine::new(config, clock.now());
         let (handle_ends, driver_ends) = channels(machine.status());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
-        let driver = || Driver::new(machine, driver_clock, transport, sasl, driver_ends);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
+        let follower =
+            self.host_source.map(|source| Follower::new(source, &followed, &handle_ends));
+        let driver = || {
+            if let Some(follower) = follower {
+                follower.start(&span);
+            }
+            Driver::new(machine, driver_clock, transport, sasl, driver_ends)
+        };
         let janitor = if self.has_thread {
-            let started = thread::start(driver, span);
+            let started = thread::start(driver, span.clone());
             started.map_err(|error| ConfigError::Thread { message: error.to_string() })?
         } else {
             driver().start(&span)

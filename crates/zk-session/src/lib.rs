@@ -133,6 +133,7 @@ pub use crate::{
     client::{Client, CloseOutcome, StateStream},
     create::{CreateOptions, Created},
     driver::clock::Clock,
+    driver::host_source::{HostSource, LookUp},
     driver::transport::{Connecting, Stream, Tcp, Transport},
     ensemble::{
         ConfigVersion, EnsembleConfig, Member, MemberAddress, MemberDefect, Reconfig, Role,

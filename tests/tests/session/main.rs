@@ -6,6 +6,7 @@ mod combined;
 mod deadlines;
 mod hand_over;
 mod health;
+mod host_source;
 mod hosts;
 mod queued;
 mod read_only;

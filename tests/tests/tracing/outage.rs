@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
 use zk_recipes::{Client, Clock, FairLock, Lease, LockState, LostReason};
-use zk_session::{SessionState, Time};
+use zk_session::{Host, SessionState, Time};
 use zk_tests::page;
 use zk_tests::world::{runtime, sleep_ms};
 use zk_testserver::{Reception, ServerConfig, TestServer};
@@ -220,6 +220,51 @@ fn a_session_without_a_lease_is_told_once_with_the_numbers() {
             server.expire(client.session_id().expect("there is one"));
             sleep_ms(5_000).await;
             assert_eq!(warnings(&lines).len(), 1, "another session");
+        });
+    });
+}
+
+#[test]
+fn changes_of_the_list_are_told_and_so_is_the_first_of_several_failures() {
+    let lines = Lines::default();
+    let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
+    tracing::subscriber::with_default(fmt, || {
+        runtime().block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            let port = Arc::new(AtomicUsize::new(1));
+            let current = Arc::clone(&port);
+            let source = move || {
+                let port = current.load(Relaxed);
+                async move {
+                    match u16::try_from(port).expect("it is a port") {
+                        0 => Err(io::Error::other("the registry is down")),
+                        port => Ok(vec![Host { name: "zk".to_owned(), port }]),
+                    }
+                }
+            };
+            let builder = Client::builder("zk:1").transport(server.connector());
+            let builder = builder.clock(Clock::tokio()).host_source(source);
+            let _client = builder.connect().await.expect("the server is there");
+            for (now, expected) in [
+                (1, &[][..]),
+                (0, &["WARN", "cannot be looked up", "error=the registry is down"]),
+                (1, &[]),
+                (0, &["WARN", "the last one is kept"]),
+                (2, &["INFO", "the list of servers has changed", "hosts=zk:2"]),
+            ] {
+                lines.take();
+                port.store(now, Relaxed);
+                sleep_ms(300_000).await;
+                let told: Vec<_> = lines
+                    .take()
+                    .into_iter()
+                    .filter(|line| line.contains("host_source: "))
+                    .collect();
+                assert_eq!(told.len(), usize::from(!expected.is_empty()), "{told:#?}");
+                for part in expected {
+                    assert!(told[0].contains(part), "{told:#?}");
+                }
+            }
         });
     });
 }

@@ -16,8 +16,9 @@ impl Client {
     /// moves waits for the replies in flight first and keeps its session.
     ///
     /// Names are resolved for each attempt to connect anyway, so there is no need to call this when
-    /// only the addresses of a name have changed. To use DNS SRV records or a registry, look them up
-    /// from time to time and call this method; to resolve names differently, use
+    /// only the addresses of a name have changed. To follow DNS SRV records or a registry, use
+    /// [`ClientBuilder::host_source`](crate::ClientBuilder::host_source), which replaces this list
+    /// when its own changes; to resolve names differently, use
     /// [`Tcp::with_resolver`](crate::Tcp::with_resolver).
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! The task that runs a session: it moves bytes between the session machine and the transport, arms
 //! one timer, and passes on what the machine reports.
 //!
-//! Each session is one task, on the runtime of its user or on a thread of its own. It never runs user code, so nothing that a user does with a reply can
-//! delay a heartbeat, except blocking the runtime's threads.
+//! Each session is one task, on the runtime of its user or on a thread of its own. It never runs user
+//! code, so nothing that a user does with a reply can delay a heartbeat, except blocking the
+//! runtime's threads.
 
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
@@ -13,6 +14,7 @@ pub(crate) mod connection_log;
 pub(crate) mod ends;
 #[cfg(feature = "metrics")]
 mod export;
+pub(crate) mod host_source;
 pub(crate) mod janitor;
 pub(crate) mod lane_event;
 pub(crate) mod lane_queue;
