@@ -41,8 +41,8 @@ pub struct Health {
     /// The session timeout in force.
     pub timeout: Duration,
     /// How long no other session can own this session's locks, whatever happens. `None` if there is
-    /// no lease: it is disabled, the session timeout is too short, or no lock has needed one for a
-    /// while.
+    /// no lease: it is disabled, or the session timeout is too short. Zero if it is over, for example
+    /// because no lock has needed one for a while.
     pub lease: Option<Duration>,
     /// Number of operations that wait or are in flight.
     pub pending: usize,
@@ -69,7 +69,7 @@ impl Health {
             lease: status.lease_deadline().map(|deadline| deadline.saturating_since(now)),
             pending: shared.ends.queued.total(),
             last_failure: view.last_failure,
-            is_prompt: status.risk_deadline().is_some_and(|overdue| now < overdue),
+            is_prompt: status.overdue_from().is_some_and(|overdue| now < overdue),
         }
     }
 

@@ -149,3 +149,22 @@ fn a_close_with_a_limit_may_be_dropped() {
         world.until("the session is closed", |server| server.stat("/e").is_none()).await;
     });
 }
+
+/// A probe that asks an idle client must not take it out of service between two pings.
+#[test]
+fn a_client_that_idles_is_ready_at_every_moment() {
+    for seconds in [1, 4, 10, 30, 60] {
+        for is_shipped in [true, false] {
+            run(async {
+                let world = World::new().session_timeout(Duration::from_secs(seconds));
+                let world = if is_shipped { world.leased() } else { world };
+                let client = world.client(1).await;
+                for _ in 0..900 {
+                    sleep_ms(100).await;
+                    let health = client.health();
+                    assert!(health.is_ready(), "{seconds} s, {is_shipped}: {health}");
+                }
+            });
+        }
+    }
+}

@@ -195,7 +195,13 @@ impl Status {
     /// is the interval of those writes instead, but at least half a second. Without a lease, the
     /// result is two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
-        self.guard_deadline.min(Some(self.acknowledged? + self.acknowledgement_interval * 2))
+        self.guard_deadline.min(Some(self.overdue_from()?))
+    }
+
+    /// Returns the time from which an acknowledgement is overdue, whether there is a lease or not.
+    /// An idle session lets its lease end.
+    pub(crate) fn overdue_from(&self) -> Option<Time> {
+        Some(self.acknowledged? + self.acknowledgement_interval * 2)
     }
 
     /// Returns true if the session is connected and its guard deadline is later than `now`.
