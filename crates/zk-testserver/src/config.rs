@@ -48,6 +48,7 @@ pub struct ServerConfig {
     pub(crate) events_at_expiry: bool,
     pub(crate) members: usize,
     pub(crate) lag: Duration,
+    pub(crate) unapplied: Duration,
     pub(crate) sasl_users: Users,
     pub(crate) sasl_super_user: Option<String>,
     pub(crate) is_sasl_required: bool,
@@ -87,6 +88,7 @@ impl Default for ServerConfig {
             events_at_expiry: false,
             members: 1,
             lag: Duration::ZERO,
+            unapplied: Duration::ZERO,
             sasl_users: Users::default(),
             sasl_super_user: None,
             is_sasl_required: false,
@@ -224,15 +226,28 @@ impl ServerConfig {
         self
     }
 
-    /// Sets how long after the leader the other [members](Self::members) apply a write. Default:
-    /// zero.
+    /// Sets how long after the leader's commit the other [members](Self::members) learn of a write.
+    /// Default: zero.
     ///
-    /// A member applies everything that has been committed earlier if one of its own clients
-    /// writes, syncs or starts a session. `Duration::MAX` means that it waits for that. Its clients
-    /// read old states meanwhile, and receive events late. It refuses sessions that have already
-    /// seen more than it has applied.
+    /// A member learns of everything that has been committed earlier if one of its own clients
+    /// writes, syncs, or starts or resumes a session, because the leader's answer follows the
+    /// commits on their connection. `Duration::MAX` means that it waits for that. Its clients read
+    /// old states meanwhile, and receive events late. It refuses sessions that have already seen
+    /// more than it has applied.
     pub fn lag(mut self, lag: Duration) -> Self {
         self.lag = lag;
+        self
+    }
+
+    /// Sets how long after it has learned of a write a member applies it. Default: zero.
+    ///
+    /// Real members are slow in this way when they are busy, or paused between the two steps. A
+    /// client that resumes its session there reads states that are older than events that it has
+    /// received elsewhere. A member applies everything that has been committed earlier if one of
+    /// its own clients writes, syncs or starts a session; `Duration::MAX` means that it waits for
+    /// that.
+    pub fn unapplied(mut self, time: Duration) -> Self {
+        self.unapplied = time;
         self
     }
 

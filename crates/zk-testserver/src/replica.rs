@@ -30,8 +30,8 @@ pub(crate) struct Replica {
 pub(crate) struct Entry {
     pub(crate) zxid: Zxid,
     pub(crate) proposal: Arc<Proposal>,
-    /// When a follower applies it at the latest; `None` if time alone never makes it do so.
-    pub(crate) due: Option<Duration>,
+    /// When a follower receives it at the latest; `None` if time alone never makes it arrive.
+    pub(crate) arrives: Option<Duration>,
 }
 
 impl Replica {
@@ -59,10 +59,18 @@ impl Replica {
         self.backlog.push_back(entry);
     }
 
-    /// Takes the oldest transaction that must be applied by now.
-    pub(crate) fn take_due(&mut self, now: Duration) -> Option<Entry> {
+    /// Records that everything that was committed has arrived.
+    pub(crate) fn receive_all(&mut self, now: Duration) {
+        for entry in &mut self.backlog {
+            entry.arrives = Some(entry.arrives.map_or(now, |at| at.min(now)));
+        }
+    }
+
+    /// Takes the oldest transaction that must be applied by now. It is applied this long after it
+    /// has arrived.
+    pub(crate) fn take_due(&mut self, now: Duration, unapplied: Duration) -> Option<Entry> {
         let is_full = self.backlog.len() > BACKLOG_MAX;
-        let is_due = |entry: &&Entry| entry.due.is_some_and(|due| due <= now) || is_full;
+        let is_due = |entry: &&Entry| entry.due(unapplied).is_some_and(|due| due <= now) || is_full;
         self.backlog.front().filter(is_due)?;
         self.backlog.pop_front()
     }
@@ -73,7 +81,13 @@ impl Replica {
     }
 
     /// Returns when a transaction must be applied.
-    pub(crate) fn next_due(&self) -> Option<Duration> {
-        self.backlog.front()?.due
+    pub(crate) fn next_due(&self, unapplied: Duration) -> Option<Duration> {
+        self.backlog.front()?.due(unapplied)
+    }
+}
+
+impl Entry {
+    fn due(&self, unapplied: Duration) -> Option<Duration> {
+        self.arrives?.checked_add(unapplied)
     }
 }

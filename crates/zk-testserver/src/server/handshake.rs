@@ -84,6 +84,8 @@ impl Server {
             self.disconnect_session(session);
             let is_resumed = session::password(session) == request.password.as_ref()
                 && self.sessions.resume(session, timeout, id, now, false);
+            // A follower asks the leader whether the session is alive.
+            self.hear_from_leader(self.member_of(id), now);
             is_resumed.then_some(session)
         };
         Some(match session {

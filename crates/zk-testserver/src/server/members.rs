@@ -70,8 +70,8 @@ impl Server {
         if self.followers.is_empty() {
             return;
         }
-        let due = now.checked_add(self.config.lag);
-        let entry = Entry { zxid, proposal: Arc::new(proposal.clone()), due };
+        let arrives = now.checked_add(self.config.lag);
+        let entry = Entry { zxid, proposal: Arc::new(proposal.clone()), arrives };
         for follower in &mut self.followers {
             follower.enqueue(entry.clone());
         }
@@ -80,11 +80,19 @@ impl Server {
 
     /// Applies what the followers must have applied by now.
     pub(super) fn apply_due(&mut self, now: Duration) {
+        let unapplied = self.config.unapplied;
         for member in 1..self.members() {
-            while let Some(entry) = self.member_mut(member).take_due(now) {
+            while let Some(entry) = self.member_mut(member).take_due(now, unapplied) {
                 self.apply(member, &entry.proposal, entry.zxid, now);
             }
         }
+    }
+
+    /// Makes a member receive everything that has been committed, because its leader has answered it:
+    /// the answer follows the commits on their connection. What is received is applied in its time.
+    pub(super) fn hear_from_leader(&mut self, member: usize, now: Duration) {
+        self.member_mut(member).receive_all(now);
+        self.apply_due(now);
     }
 
     /// Makes a member apply everything that has been committed.
@@ -117,6 +125,7 @@ impl Server {
 
     /// Returns when a follower must apply something.
     pub(super) fn next_lag(&self) -> Option<Duration> {
-        self.followers.iter().filter_map(Replica::next_due).min()
+        let unapplied = self.config.unapplied;
+        self.followers.iter().filter_map(|follower| follower.next_due(unapplied)).min()
     }
 }

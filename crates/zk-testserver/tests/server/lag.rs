@@ -13,6 +13,11 @@ fn ensemble(lag: Duration) -> TestServer {
     TestServer::start(ServerConfig::default().members(3).lag(lag))
 }
 
+/// Its members learn of everything at once, and apply nothing by themselves.
+fn slow_ensemble() -> TestServer {
+    TestServer::start(ServerConfig::default().members(3).unapplied(Duration::MAX))
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_follower_shows_the_write_of_another_member_only_after_the_lag() {
     let server = ensemble(SECOND);
@@ -75,9 +80,37 @@ async fn a_member_refuses_a_session_that_has_seen_more_than_it() {
     client.assert_eof().await;
 }
 
+/// The leader confirms a resume, and its answer follows the commits on the same connection.
+#[tokio::test(start_paused = true)]
+async fn a_resume_shows_what_its_member_can_apply_at_once() {
+    for (server, is_applied) in [(ensemble(Duration::MAX), true), (slow_ensemble(), false)] {
+        let mut client = Client::new(&server.member(1)).await;
+        client.ok(&get_children("/", false)).await;
+        server.catch_up_all();
+        server.admin_create("/a", b"", None);
+        let mut moved = Client::resume(&server.member(2), &client).await;
+        let code = if is_applied { ErrorCode::OK } else { ErrorCode::NO_NODE };
+        assert_eq!(moved.code(&exists("/a", false)).await, code);
+        moved.ok(&sync("/")).await;
+        assert_eq!(moved.code(&exists("/a", false)).await, ErrorCode::OK);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_applies_what_it_has_learned_after_its_time() {
+    let config = ServerConfig::default().members(2).lag(SECOND).unapplied(3 * SECOND);
+    let server = TestServer::start(config);
+    let mut reader = Client::new(&server.member(1)).await;
+    server.admin_create("/a", b"", None);
+    sleep(4 * SECOND - Duration::from_millis(1)).await;
+    assert_eq!(reader.code(&exists("/a", true)).await, ErrorCode::NO_NODE);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(reader.event().await, (EventType::NODE_CREATED, "/a".to_owned()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn restored_watches_compare_with_the_state_of_the_member() {
-    let server = ensemble(Duration::MAX);
+    let server = slow_ensemble();
     let mut client = Client::new(&server.member(1)).await;
     client.create("/a", CreateMode::Persistent).await.unwrap();
     server.catch_up_all();
