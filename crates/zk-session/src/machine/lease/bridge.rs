@@ -164,6 +164,17 @@ impl Bridge {
         self.requests.iter().rev().find(is_bridged).map(|request| request.proof)
     }
 
+    /// Returns the request on which the next committed write will base the lease, and since when
+    /// that is so. Returns `None` if the session was idle: the lease would soon be shorter, because
+    /// of the gap.
+    pub(super) fn next(&self) -> Option<(Time, Proof)> {
+        let mut replies = self.leader_replies.iter().rev();
+        let (newest, before) = (replies.next()?, replies.next()?);
+        let usual = self.write_interval.max(before.got.saturating_since(before.sent));
+        let is_idle = newest.sent > before.sent + usual * 2;
+        self.piers.back().filter(|_| !is_idle).map(|pier| (pier.got, pier.proof))
+    }
+
     /// Returns the longest times for which the leader may have been paused between `from` and `to`.
     fn gaps(&self, from: Time, to: Time) -> Gaps {
         let mut gaps = Gaps::default();

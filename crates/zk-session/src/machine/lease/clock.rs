@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::bridge::Bridge;
+use super::commits::{CommitTimes, SlowCommits};
 use super::config::Lease;
 use super::proof::Proof;
 use super::window::Window;
@@ -21,6 +22,10 @@ pub struct LeaseClock {
     provisional: Option<Proof>,
     /// A resume that the leader has granted, but possibly after it was deposed.
     resumed: Option<Proof>,
+    commits: CommitTimes,
+    /// When the first write was committed since there is no lease.
+    seeking_since: Option<Time>,
+    slow_commits: Option<SlowCommits>,
 }
 
 /// What renews the lease.
@@ -34,8 +39,32 @@ impl LeaseClock {
     /// Creates the clock of a session that does not exist yet. Without a configuration, there is
     /// never a lease.
     pub fn new(config: Option<Lease>) -> Self {
-        let timeout = Duration::ZERO;
-        Self { config, timeout, evidence: None, proven: None, provisional: None, resumed: None }
+        Self {
+            config,
+            timeout: Duration::ZERO,
+            evidence: None,
+            proven: None,
+            provisional: None,
+            resumed: None,
+            commits: CommitTimes::default(),
+            seeking_since: None,
+            slow_commits: None,
+        }
+    }
+
+    /// Returns why writes do not establish a lease, as far as measured.
+    pub fn slow_commits(&self) -> Option<SlowCommits> {
+        self.slow_commits
+    }
+
+    /// Returns whether one of the newest commits took too long for a lease.
+    pub fn is_too_slow(&self) -> bool {
+        self.is_written() && !self.is_reachable(self.commits.longest())
+    }
+
+    /// Returns how long the slowest of the newest commits took.
+    pub fn commit_time(&self) -> Duration {
+        self.commits.longest()
     }
 
     /// Returns the time at which the lease ends or ended. Returns `None` if there is no lease, or
@@ -43,6 +72,51 @@ impl LeaseClock {
     pub fn deadline(&self) -> Option<Time> {
         self.evidence.as_ref()?;
         self.proven.map(Proof::deadline)
+    }
+
+    /// Returns the time from which the lease is no longer one to begin with: it would end before
+    /// further writes could extend it. Returns `None` if there is no lease.
+    pub fn begin_deadline(&self) -> Option<Time> {
+        let deadline = self.deadline()?;
+        if !self.is_written() {
+            return Some(deadline);
+        }
+        let after_idle = if self.is_reachable(self.commits.longest()) {
+            earlier(deadline, self.bridge_time())
+        } else {
+            Time::default()
+        };
+        Some(after_idle.max(self.in_use_until().unwrap_or_default()).min(deadline))
+    }
+
+    /// Returns until when the next write extends the lease, because the session was idle for a
+    /// moment only. Returns `None` if that is not so.
+    fn in_use_until(&self) -> Option<Time> {
+        let Some(Evidence::Writes(bridge)) = &self.evidence else { return None };
+        let (got, proof) = bridge.next()?;
+        let interval = bridge.write_interval.max(self.commits.longest());
+        let until = earlier(proof.deadline(), self.reserve()).min(got + interval * 2);
+        // The next write follows an interval later.
+        Some(until.min(earlier(self.deadline()?, interval * 2)))
+    }
+
+    /// Returns the maximum time from when a lock begins to need the lease of an idle session until
+    /// writes extend it, if the servers reply promptly.
+    fn bridge_time(&self) -> Duration {
+        let (Some(Evidence::Writes(bridge)), Some(config)) = (&self.evidence, self.config) else {
+            return Duration::ZERO;
+        };
+        let span = config.bridge_span();
+        let commit = self.commits.longest();
+        let interval = bridge.write_interval.min(span / 8).max(commit);
+        // Five intervals pass: until the first write, two in the gaps, until the next candidate for
+        // *a'*, and until *a*. The commits of *b+* and *a*, and one in each gap, come on top.
+        span + interval * 5 + commit * 4
+    }
+
+    /// Returns whether writes can keep a lease if each commit takes this long.
+    fn is_reachable(&self, commit: Duration) -> bool {
+        self.config.is_some_and(|config| config.is_reachable(self.timeout, commit))
     }
 
     /// Returns the time at which a lease would end if the leader never paused. It is never earlier
@@ -98,7 +172,12 @@ impl LeaseClock {
     /// Records that a lock needs the lease, and none did before. Until now a lease kept by writes
     /// was not renewed, and if too little of it is left, it is discarded.
     pub fn needed(&mut self, now: Time) {
-        if self.proven.is_some_and(|proof| !self.is_worthwhile(proof, now)) {
+        self.slow_commits = None;
+        self.seeking_since = None;
+        if self.in_use_until().is_none_or(|until| until <= now) {
+            self.commits.keep_newest();
+        }
+        if self.begin_deadline().is_some_and(|deadline| deadline <= now) {
             self.lapse();
         }
     }
@@ -107,10 +186,14 @@ impl LeaseClock {
     /// writes could extend it, the locks that rely on it would be lost, which is worse than having
     /// no lease yet.
     fn is_worthwhile(&self, proof: Proof, now: Time) -> bool {
-        let Some(config) = self.config else { return false };
+        proof.deadline() > now + self.reserve()
+    }
+
+    /// Returns how much must be left of a lease that a lock begins with.
+    fn reserve(&self) -> Duration {
+        let Some(config) = self.config else { return Duration::ZERO };
         let remaining_min = config.remaining_min(self.timeout).unwrap_or_default();
-        let enough = (config.bridge_span() * 2).min(remaining_min / 2);
-        proof.deadline() > now + enough
+        (config.bridge_span() * 2).min(remaining_min / 2)
     }
 
     /// Returns the maximum silence of a connection after which a new connection can still save the
@@ -133,7 +216,9 @@ impl LeaseClock {
     /// writes establish another.
     pub fn lapse(&mut self) {
         if let Some(Evidence::Writes(_)) = self.evidence {
-            self.proven = None;
+            // A request that the leader has learned of counts for a provisional lease too, so the
+            // guard deadline does not move back.
+            self.provisional = Proof::later(self.provisional, self.proven.take());
         }
     }
 
@@ -141,6 +226,7 @@ impl LeaseClock {
     pub fn created(&mut self, sent: Time, now: Time, timeout: Duration) {
         *self = Self::new(self.config);
         let proof = self.grant(sent, timeout);
+        self.commits.add(now.saturating_since(sent));
         match &mut self.evidence {
             None => return,
             Some(Evidence::Pings(window)) => window.created(proof, now),
@@ -198,6 +284,7 @@ impl LeaseClock {
         if self.evidence.is_none() {
             return;
         }
+        self.commits.add(now.saturating_since(sent));
         // A deposed leader commits nothing. So the leader that granted the resume is in office, and
         // the resume counts.
         let mut proven = self.resumed.take();
@@ -211,10 +298,32 @@ impl LeaseClock {
             bridge.leader_replied(sent, now);
             // Only the start of a lease must be worthwhile. Extending a lease never does harm.
             if self.proven.is_none() {
-                proven = proven.filter(|proof| self.is_worthwhile(*proof, now));
+                let is_kept = self.is_reachable(self.commits.longest());
+                proven = proven.filter(|proof| is_kept && self.is_worthwhile(*proof, now));
             }
         }
         self.proven = Proof::later(self.proven, proven);
+        self.judge_commits(now);
+    }
+
+    /// Decides whether commits are too slow for a lease. Each of the newest is, or there was no
+    /// lease for a session timeout although writes were committed.
+    fn judge_commits(&mut self, now: Time) {
+        self.slow_commits = None;
+        let Some(config) = self.config.filter(|_| self.is_written() && self.proven.is_none())
+        else {
+            self.seeking_since = None;
+            return;
+        };
+        let since = *self.seeking_since.get_or_insert(now);
+        let is_late = since + self.timeout <= now;
+        let too_slow = self.commits.shortest().filter(|commit| !self.is_reachable(*commit));
+        let commit = too_slow.or_else(|| is_late.then(|| self.commits.longest()));
+        self.slow_commits = commit.map(|commit| SlowCommits {
+            commit,
+            timeout: self.timeout,
+            needed: config.timeout_min_for(commit),
+        });
     }
 
     #[cfg(test)]
@@ -249,6 +358,11 @@ impl LeaseClock {
         }
         Proof { sent, timeout }
     }
+}
+
+/// Returns the time that lies this much before another.
+fn earlier(time: Time, by: Duration) -> Time {
+    Time::from_start(time.since_start().saturating_sub(by))
 }
 
 #[cfg(test)]
@@ -386,7 +500,9 @@ mod tests {
             lease.acknowledged(at(second * 1000), at(second * 1000));
             lease.synced(at(second * 1000), at(second * 1000));
         }
-        assert_eq!((lease.deadline(), lease.provisional_deadline()), (None, None));
+        assert_eq!(lease.deadline(), None);
+        // The leader has certainly learned of the creation of the session, and of nothing else.
+        assert_eq!(lease.provisional_deadline(), Some(at(0) + TIMEOUT * 19 / 20));
         // A single write after the syncs is enough.
         write(&mut lease, 121_000, 0);
         // The request *a'* is at 120 s, and *b+* is at 115 s.
@@ -440,6 +556,29 @@ mod tests {
         assert!(lease.len() < 200, "{} entries", lease.len());
         // A tick, two gaps and a quarter of an interval are lost.
         assert!(base(&lease) > 196_000, "{}", base(&lease));
+    }
+
+    #[test]
+    fn a_lease_that_ends_before_writes_extend_it_is_not_begun_with() {
+        let mut lease = LeaseClock::new(Some(Lease::writes(Duration::from_millis(1000))));
+        lease.created(at(0), at(0), TIMEOUT);
+        // Writes at intervals of an eighth of a tick extend it 3.4125 s after they begin.
+        let begin = lease.begin_deadline().expect("there is a lease");
+        assert_eq!(begin, at(28_500 - 3_413) + Duration::from_micros(500));
+        let mut late = lease.clone();
+        lease.needed(at(25_087));
+        assert!(lease.deadline().is_some());
+        late.needed(at(25_088));
+        assert_eq!((late.deadline(), late.provisional_deadline()), (None, lease.deadline()));
+        // After a write that is part of a bridge, less is enough for a while.
+        let mut busy = written(1000);
+        for second in 100..=110 {
+            write(&mut busy, second * 1000, 0);
+        }
+        let end = busy.deadline().expect("there is a lease");
+        assert!(busy.begin_deadline().is_some_and(|begin| begin < end));
+        busy.needed(at(111_900));
+        assert!(busy.deadline().is_some());
     }
 
     #[test]

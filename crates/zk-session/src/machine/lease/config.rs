@@ -132,6 +132,30 @@ impl Lease {
         Some(slow(timeout) - self.bridge_span() - interval * 5)
     }
 
+    /// Returns whether writes can keep a lease if each commit takes this long. The next write waits
+    /// for the last commit, so it may determine the interval. Besides, a commit lengthens both gaps,
+    /// and delays *b+* and the end.
+    pub(super) fn is_reachable(&self, timeout: Duration, commit: Duration) -> bool {
+        let Some(interval) = self.write_interval(timeout) else { return false };
+        let lost = self.bridge_span() + interval.max(commit) * 5 + commit * 4;
+        slow(timeout).checked_sub(lost).is_some_and(|remaining| remaining >= timeout / 20)
+    }
+
+    /// Returns the shortest session timeout with which writes can keep a lease if each commit takes
+    /// this long.
+    pub(super) fn timeout_min_for(&self, commit: Duration) -> Duration {
+        let ms = Duration::from_millis;
+        let (mut short, mut long) = (0, 1);
+        while long < CONFIGURED_MAX.as_millis() as u64 && !self.is_reachable(ms(long), commit) {
+            (short, long) = (long, long * 2);
+        }
+        while short + 1 < long {
+            let middle = u64::midpoint(short, long);
+            if self.is_reachable(ms(middle), commit) { long = middle } else { short = middle }
+        }
+        ms(long)
+    }
+
     /// Returns the ping interval for this session timeout. Returns `None` if writes keep the lease,
     /// or if the timeout is too short for a lease.
     ///

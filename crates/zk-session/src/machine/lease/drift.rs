@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Returns how much time a clock that is 5 % slow may measure before `time` has really passed.
-pub(super) fn slow(time: Duration) -> Duration {
+pub(in crate::machine) fn slow(time: Duration) -> Duration {
     time.saturating_mul(19) / 20
 }
 

@@ -18,6 +18,7 @@
 
 mod bridge;
 mod clock;
+mod commits;
 mod config;
 mod drift;
 mod gaps;
@@ -25,4 +26,6 @@ mod proof;
 mod window;
 
 pub use self::clock::LeaseClock;
+pub use self::commits::SlowCommits;
 pub use self::config::{Lease, LeaseDefect};
+pub(super) use self::drift::slow;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use jute_codec::{EventType, Request, Response, Zxid, xid};
+use jute_codec::{EventType, Request, Response, SetDataRequest, Stat, Version, Zxid, xid};
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
 use crate::host::Host;
-use crate::machine::{Change, DisconnectCause, Event, SessionState};
+use crate::machine::{Change, DisconnectCause, Event, Operation, SessionConfig, SessionState};
 use crate::types::SessionId;
 
 fn pings(pair: &mut Pair) -> usize {
@@ -272,4 +272,100 @@ fn a_session_is_not_given_up_before_it_can_have_ended() {
     }
     pair.sleep(Duration::from_secs(1));
     assert_eq!(pair.session.status().session, None);
+}
+
+const LONG: usize = 1_000_000;
+
+fn write(bytes: usize) -> Operation {
+    let data = Some(vec![b'x'; bytes].into());
+    let set = SetDataRequest { path: "/a".into(), data, version: Version::ANY };
+    Operation::new(Request::SetData(set))
+}
+
+fn with_long_requests() -> Pair {
+    let mut pair = Pair::new(SessionConfig { request_limit: LONG * 2, ..config() });
+    pair.connect(SESSION);
+    pair
+}
+
+#[test]
+fn a_request_counts_as_sent_when_the_transport_gets_its_last_byte() {
+    let mut pair = with_long_requests();
+    let created = pair.now;
+    pair.submit(vec![write(LONG)]);
+    pair.submit(vec![sync("/a")]);
+    pair.sleep(TIMEOUT / 3);
+    // All but the last byte of the ping, which is ahead of the sync.
+    let rest = pair.unsent.len() - LONG / 2 - 1;
+    pair.transmit(LONG / 2);
+    pair.sleep(TIMEOUT / 9);
+    let first = pair.now;
+    pair.transmit(rest);
+    pair.sleep(TIMEOUT / 9);
+    let second = pair.now;
+    pair.flush();
+    let requests = pair.requests();
+    let deadlines = requests.into_iter().map(|(xid, request)| {
+        match request {
+            Request::SetData(_) => pair.reply(xid, Ok(Response::SetData(Stat::default()))),
+            Request::Sync(_) => pair.reply(xid, Ok(Response::Sync("/a".into()))),
+            Request::Ping => pair.pong(),
+            other => panic!("{other:?}"),
+        }
+        pair.session.status().guard_deadline()
+    });
+    let deadlines: Vec<_> = deadlines.collect();
+    assert!(created < first && first < second);
+    assert_eq!(deadlines, [first, second, second].map(|sent| Some(sent + TIMEOUT)));
+}
+
+/// Transmits as a transport with a full buffer does, of which the peer takes this many bytes each
+/// second. Returns for how many seconds the connection lives, at most `most`.
+fn drip(pair: &mut Pair, bytes: usize, most: usize) -> usize {
+    for second in 0..most {
+        pair.sleep(Duration::from_secs(1));
+        if pair.session.status().state != SessionState::Connected {
+            return second + 1;
+        }
+        pair.session.handle_blocked();
+        pair.transmit(bytes.min(pair.unsent.len()));
+    }
+    most
+}
+
+#[test]
+fn bytes_that_a_full_transport_takes_are_progress_but_not_for_ever() {
+    let limit = TIMEOUT.as_secs() as usize * 2 / 3;
+    // The first ping is behind the first write, and counts as overdue from 4 MiB after it.
+    let mut pair = with_long_requests();
+    for _ in 0..40 {
+        pair.submit(vec![write(LONG)]);
+    }
+    let lived = drip(&mut pair, 100_000, 400);
+    let until_it_counts = (LONG + 4 * 1024 * 1024) / 100_000 + 1;
+    assert!(lived >= until_it_counts, "{lived} s");
+    assert!(lived <= until_it_counts + 10 + limit, "{lived} s");
+    // That is too slow.
+    let mut pair = with_long_requests();
+    pair.submit(vec![write(LONG)]);
+    assert_eq!(drip(&mut pair, 16 * 1024 / limit - 1, 400), limit);
+    // A transport that was never full may have buffered everything.
+    let mut pair = Pair::connected();
+    let lived = (1..400).find(|_| {
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        pair.sleep(Duration::from_secs(1));
+        pair.session.status().state != SessionState::Connected
+    });
+    assert_eq!(lived, Some(limit));
+}
+
+#[test]
+fn a_ping_waits_for_a_bounded_number_of_bytes_and_one_request() {
+    let mut pair = Pair::connected();
+    for _ in 0..90 {
+        pair.submit(vec![write(4_000)]);
+    }
+    assert!(pair.unsent.len() > 60_000, "requests share a write");
+    assert!(pair.unsent.len() < 64 * 1024 + 4_096, "{}", pair.unsent.len());
 }

@@ -183,8 +183,19 @@ impl Pair {
         }
     }
 
-    /// Takes the next request that the server has received.
+    /// Takes the next request that the server has received, except for a sync of the root, with
+    /// which the machine makes a server catch up, and which is answered at once.
     pub(super) fn request(&mut self) -> Option<(i32, Request)> {
+        let (xid, request) = self.any_request()?;
+        if request != Request::Sync("/".into()) {
+            return Some((xid, request));
+        }
+        self.reply_at(xid, self.server_zxid, Ok(Response::Sync("/".into())));
+        self.request()
+    }
+
+    /// Takes the next request that the server has received, of whatever kind.
+    pub(super) fn any_request(&mut self) -> Option<(i32, Request)> {
         let mut reader = Reader::new(self.next_frame()?);
         let header = RequestHeader::decode(&mut reader).unwrap();
         Some((header.xid, Request::decode(header.op, &mut reader).unwrap()))

@@ -109,6 +109,28 @@ fn a_refused_renewal_renews_nothing_and_is_not_repeated_at_once() {
 }
 
 #[test]
+fn renewals_that_are_refused_for_a_long_time_become_rare() {
+    let mut pair = connected();
+    pair.session.set_lease_needed(pair.now, true);
+    let refuse = || Some(Err(ErrorCode::THROTTLED_OP));
+    serve(&mut pair, SECOND * 30, refuse());
+    let later = serve(&mut pair, SECOND * 60, refuse());
+    assert!((11..=12).contains(&later.len()), "{} in a minute", later.len());
+    // The first one that is accepted ends the pauses.
+    let accepted = serve(&mut pair, SECOND * 20, Some(passed()));
+    assert!(accepted.first() <= Some(&(SECOND * 5)), "{accepted:?}");
+    assert!(left(&pair) > Some(SECOND * 19), "{:?}", left(&pair));
+    // So does another connection.
+    serve(&mut pair, SECOND * 30, refuse());
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_handshake(SESSION, TIMEOUT);
+    let resumed = serve(&mut pair, SECOND * 3, Some(passed()));
+    assert!(!resumed.is_empty(), "no renewal on the new connection");
+}
+
+#[test]
 fn there_is_no_second_renewal_before_the_first_is_answered() {
     let mut pair = connected();
     pair.session.set_relied_on(pair.now, true);

@@ -342,3 +342,83 @@ fn a_server_that_refuses_to_restore_watches_is_backed_off_from_and_the_cause_is_
     }
     assert!(pauses[7] >= Duration::from_secs(1), "{pauses:?}");
 }
+
+/// Takes what the machine sends first on a new connection, and replies to nothing.
+fn first_request(pair: &mut Pair) -> Option<(i32, Request)> {
+    pair.flush();
+    pair.any_request()
+}
+
+/// A server that lags behind an event resumes the session, because no zxid in a reply covers the
+/// event. Its first request makes it catch up, before watches are compared with its state.
+#[test]
+fn a_server_catches_up_with_what_events_have_told_before_anything_else() {
+    let mut pair = with_watches();
+    pair.event(Zxid::NONE, EventType::NODE_DELETED, "/data");
+    for _ in 0..2 {
+        pair.cut();
+        pair.submit(vec![sync("/a")]);
+        pair.connect(SESSION);
+        let (_, request) = first_request(&mut pair).expect("a request");
+        assert_eq!(request, Request::Sync("/".into()), "the reply to the last one was lost");
+        assert!(matches!(
+            pair.requests()[..],
+            [(-8, Request::SetWatches(_)), (_, Request::Sync(_))]
+        ));
+    }
+    // Replies that follow an event on its connection cover it.
+    pair.cut();
+    pair.connect(SESSION);
+    let requests = pair.requests();
+    assert!(!requests.is_empty(), "the watches are restored");
+    pair.cut();
+    pair.connect(SESSION);
+    let (_, request) = first_request(&mut pair).expect("a request");
+    assert!(matches!(request, Request::SetWatches(_)), "{request:?}");
+}
+
+/// What an earlier session has seen may be as new as the next session, and the zxid of the
+/// transaction that creates a session is unknown. A client that was told of nothing is not ahead.
+#[test]
+fn a_later_session_without_a_reply_is_resumed_by_a_server_that_catches_up() {
+    let mut pair = Pair::connected();
+    pair.cut();
+    pair.connect(SESSION);
+    assert_eq!(first_request(&mut pair), None);
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    pair.answer_expired();
+    pair.connect(SessionId(0x200));
+    assert_eq!(first_request(&mut pair), None, "a new session has seen its own transaction");
+    pair.cut();
+    pair.connect(SessionId(0x200));
+    let request = first_request(&mut pair).map(|(_, request)| request);
+    assert_eq!(request, Some(Request::Sync("/".into())));
+}
+
+/// Receives an event, and connects to another server.
+fn move_after_event(pair: &mut Pair) {
+    pair.event(Zxid::NONE, EventType::NODE_DELETED, "/data");
+    pair.cut();
+    pair.connect(SESSION);
+}
+
+#[test]
+fn a_server_that_does_not_catch_up_is_left() {
+    let mut pair = Pair::connected();
+    move_after_event(&mut pair);
+    let (xid, _) = first_request(&mut pair).expect("a sync");
+    pair.reply(xid, Err(ErrorCode::THROTTLED_OP));
+    let left = pair.take(|event| matches!(event, Event::Disconnect(DisconnectCause::CatchUp(_))));
+    assert!(left.is_some());
+    pair.connect(SESSION);
+    assert!(matches!(first_request(&mut pair), Some((_, Request::Sync(_)))), "nothing is proven");
+    // A server that does not know the request closes the connection, and would do so each time.
+    pair.cut();
+    pair.connect(SESSION);
+    let (xid, _) = first_request(&mut pair).expect("a sync");
+    pair.reply_at(xid, Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
+    pair.connect(SESSION);
+    assert_eq!(first_request(&mut pair), None);
+}

@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{AuthPacket, ErrorCode, Request, Response, SaslToken, Zxid, xid};
+use jute_codec::{
+    AuthPacket, ErrorCode, EventType, Request, Response, SaslToken, SessionId, Zxid, xid,
+};
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
-use crate::error::OpError;
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, sync};
+use crate::error::{OpError, Outcome};
+use crate::host::Host;
 use crate::machine::{
-    Change, DisconnectCause, Event, SaslInput, SaslStep, SessionConfig, SessionState,
+    Change, DisconnectCause, EndCause, Event, SaslInput, SaslStep, SessionConfig, SessionState,
 };
 use crate::sasl_failure::SaslFailure;
 
@@ -241,4 +244,210 @@ fn a_session_that_was_given_up_is_closed_behind_sasl() {
     pair.authenticate();
     let requests = pair.requests();
     assert!(matches!(&requests[..], [(_, Request::CloseSession)]), "{requests:?}");
+}
+
+/// Two servers, the first of which the session was opened on. Its watch on `/a` is set.
+fn with_two_servers() -> Pair {
+    let host = |name: &str| Host { name: name.into(), port: 2181 };
+    let hosts = vec![host("zk1"), host("zk2")];
+    let mut pair = Pair::new(SessionConfig { hosts, auth: vec![], ..sasl_config() });
+    pair.connect(SESSION);
+    pair.authenticate();
+    pair.submit(vec![get("/a")]);
+    pair.flush();
+    let requests = pair.requests();
+    pair.reply(requests[0].0, Ok(data()));
+    pair.cut();
+    pair.changes();
+    pair
+}
+
+/// Opens the transport, and returns the server.
+fn opened(pair: &mut Pair) -> Host {
+    while !pair.events.iter().any(|event| matches!(event, Event::Connect(_))) {
+        let at = pair.session.poll_timeout().expect("the machine requests a connection");
+        pair.sleep(at.saturating_since(pair.now));
+    }
+    let connect = pair.events.iter().find_map(|event| match event {
+        Event::Connect(host) => Some(host.clone()),
+        _ => None,
+    });
+    pair.open();
+    connect.expect("a connection was requested")
+}
+
+#[test]
+fn the_reply_of_a_server_that_has_proven_nothing_moves_no_zxid() {
+    let mut pair = with_two_servers();
+    pair.connect(SESSION);
+    pair.step(SaslInput::Start, Ok(SaslStep::Send(token("first"))));
+    let xid = pair.message(&token("first"));
+    let garbage = Response::Sasl(token("garbage"));
+    pair.reply_at(xid, Zxid(0x7fff_ffff_ffff_0000), Ok(garbage));
+    let failure = SaslFailure::OtherMechanism("DIGEST-MD5");
+    pair.step(SaslInput::Reply(token("garbage")), Err(failure));
+    let request = pair.connect(SESSION);
+    assert_eq!(request.last_zxid_seen, pair.server_zxid, "a real server would refuse the other");
+}
+
+#[test]
+fn an_event_from_a_server_that_has_proven_nothing_costs_its_connection() {
+    let mut pair = with_two_servers();
+    for round in 0..3 {
+        pair.connect(SESSION);
+        if round > 0 {
+            pair.step(SaslInput::Start, Ok(SaslStep::Send(token("first"))));
+        }
+        pair.event(Zxid(90), EventType::NODE_DELETED, "/a");
+        assert_eq!(pair.disconnect_cause(), DisconnectCause::EarlyEvent);
+        let told = |event: &Event| matches!(event, Event::Watch { .. });
+        assert!(!pair.events.iter().any(told), "{:?}", pair.events);
+        pair.events.retain(|event| !matches!(event, Event::Sasl(_)));
+    }
+}
+
+#[test]
+fn nothing_that_a_server_grants_counts_before_it_has_proven_itself() {
+    let mut pair = with_two_servers();
+    let before = pair.session.status();
+    pair.open();
+    pair.answer_handshake(SESSION, Duration::from_millis(1));
+    assert_eq!(pair.session.status(), before, "neither the timeout nor the connection counts");
+    assert_eq!(pair.session.terms().granted, TIMEOUT);
+    pair.cut();
+    pair.events.clear();
+    // A first session is not adopted either.
+    let mut pair = Pair::new(SessionConfig { auth: vec![], ..sasl_config() });
+    pair.connect(SESSION);
+    assert_eq!(pair.session.status().session, None);
+    pair.authenticate();
+    assert_eq!(pair.session.status().session, Some(SESSION));
+}
+
+#[test]
+fn a_server_that_has_proven_nothing_ends_no_session() {
+    for is_swapped in [false, true] {
+        let mut pair = with_two_servers();
+        let impostor = opened(&mut pair);
+        pair.handshake();
+        if is_swapped {
+            pair.answer_handshake(SessionId(0x666), TIMEOUT);
+        } else {
+            pair.answer_expired();
+        }
+        assert_eq!(pair.changes(), [], "the session may be alive");
+        if is_swapped {
+            let garbage = SaslFailure::OtherMechanism("DIGEST-MD5");
+            pair.step(SaslInput::Start, Err(garbage));
+        } else {
+            // The same server is asked for a new session, and does not authenticate there either.
+            assert_eq!(opened(&mut pair), impostor);
+            assert_eq!(pair.handshake().session_id, SessionId::NONE);
+            pair.answer_handshake(SessionId(0x666), TIMEOUT);
+            let garbage = SaslFailure::OtherMechanism("DIGEST-MD5");
+            pair.step(SaslInput::Start, Err(garbage));
+        }
+        assert_eq!(pair.changes(), []);
+        // The session is resumed by a server that proves itself.
+        let request = pair.connect(SESSION);
+        assert_eq!(request.session_id, SESSION);
+        pair.authenticate();
+        let status = pair.session.status();
+        assert_eq!((status.session, status.state), (Some(SESSION), SessionState::Connected));
+    }
+}
+
+#[test]
+fn a_server_that_proves_itself_ends_an_expired_session_and_opens_the_next() {
+    let mut pair = with_two_servers();
+    let waiting = pair.submit(vec![sync("/a")]);
+    let server = opened(&mut pair);
+    pair.handshake();
+    pair.answer_expired();
+    assert_eq!(opened(&mut pair), server, "the server that has said so must prove itself");
+    assert_eq!(pair.handshake().session_id, SessionId::NONE);
+    pair.answer_handshake(SessionId(0x200), TIMEOUT);
+    assert_eq!(pair.changes(), []);
+    pair.authenticate();
+    let changes = pair.changes();
+    let ended = Change::Ended { session: SESSION, cause: EndCause::Expired };
+    assert_eq!(changes[0], ended, "{changes:?}");
+    assert!(matches!(changes[1], Change::Connected { session: SessionId(0x200), .. }));
+    assert_eq!(pair.error(waiting), OpError::session_expired(Outcome::NotApplied));
+}
+
+#[test]
+fn a_refusal_to_authenticate_that_nobody_asked_for_stops_no_client() {
+    let mut pair = with_two_servers();
+    pair.connect(SESSION);
+    pair.step(SaslInput::Start, Ok(SaslStep::Send(token("first"))));
+    pair.reply_at(xid::AUTH, Zxid(0), Err(ErrorCode::AUTH_FAILED));
+    assert_eq!(pair.disconnect_cause(), DisconnectCause::Xid(xid::AUTH));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+}
+
+#[test]
+fn a_server_that_does_not_know_sasl_costs_a_connection_with_a_pause() {
+    let mut pair = with_two_servers();
+    pair.connect(SESSION);
+    pair.step(SaslInput::Start, Ok(SaslStep::Send(token("first"))));
+    let xid = pair.message(&token("first"));
+    pair.reply_at(xid, Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
+    let refused = DisconnectCause::SaslRefused(ErrorCode::UNIMPLEMENTED);
+    assert_eq!(pair.disconnect_cause(), refused);
+}
+
+#[test]
+fn a_message_that_is_longer_than_any_mechanism_needs_is_not_waited_for() {
+    let mut pair = Pair::new(SessionConfig { response_limit: 4 << 20, ..sasl_config() });
+    pair.connect(SESSION);
+    pair.step(SaslInput::Start, Ok(SaslStep::Send(token("first"))));
+    pair.receive_part(&(1_u32 << 20).to_be_bytes());
+    assert_eq!(pair.disconnect_cause(), DisconnectCause::TooLong(1 << 20));
+}
+
+#[test]
+fn a_server_that_refuses_proven_auth_packets_costs_a_connection_and_not_the_session() {
+    let auth = vec![AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) }];
+    let mut pair = Pair::new(SessionConfig { auth, ..config() });
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, Zxid(0), Ok(Response::Empty));
+    pair.cut();
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, Zxid(0), Err(ErrorCode::AUTH_FAILED));
+    let refused = DisconnectCause::AuthRefused(ErrorCode::AUTH_FAILED);
+    assert_eq!(pair.disconnect_cause(), refused);
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, Zxid(0), Ok(Response::Empty));
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+#[test]
+fn auth_packets_that_no_server_has_accepted_are_refused_for_good() {
+    let auth = vec![AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) }];
+    let mut pair = Pair::new(SessionConfig { auth, ..config() });
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, Zxid(0), Err(ErrorCode::AUTH_FAILED));
+    assert_eq!(pair.session.status().state, SessionState::AuthFailed);
+}
+
+#[test]
+fn a_server_that_requires_sasl_costs_a_connection_once_another_has_served_without() {
+    let mut pair = Pair::connected();
+    let served = pair.submit(vec![get("/a")]);
+    pair.flush();
+    let requests = pair.requests();
+    pair.reply(requests[0].0, Ok(data()));
+    assert!(pair.answer(served).results[0].is_ok());
+    pair.cut();
+    pair.connect(SESSION);
+    let refused = pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = *pair.requests().last().expect("a request was sent");
+    let code = ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+    pair.reply(xid, Err(code));
+    assert_eq!(pair.disconnect_cause(), DisconnectCause::SaslRefused(code));
+    assert_eq!(pair.error(refused), OpError::connection_loss(Outcome::NotApplied));
+    assert_eq!(pair.session.status().state, SessionState::Suspended);
 }
