@@ -11,9 +11,24 @@ use crate::sasl_failure::SaslFailure;
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DisconnectCause {
+    /// The server refused credentials that a server has accepted before.
+    #[error("the server refused credentials that were accepted before: {0}")]
+    AuthRefused(ErrorCode),
+    /// The server refused to catch up with the others.
+    #[error("the server refused to catch up with what the client has seen on another one: {0}")]
+    CatchUp(ErrorCode),
     /// The server refused the credentials.
     #[error("the server refused the credentials")]
     CredentialsRefused,
+    /// The peer sent a watch event before the client had set a watch on the connection.
+    #[error("the peer sent a watch event before the client had set a watch")]
+    EarlyEvent,
+    /// The peer says that the session has expired, but has not authenticated.
+    #[error(
+        "the server says that the session has expired, and has to authenticate before the client \
+         believes it"
+    )]
+    ExpiryUnproven,
     /// The peer sent an invalid frame.
     #[error("the peer does not speak the ZooKeeper protocol: {0}")]
     Frame(#[from] FrameError),
@@ -64,7 +79,8 @@ pub enum DisconnectCause {
     /// SASL failed.
     #[error(transparent)]
     Sasl(#[from] SaslFailure),
-    /// The server refused the SASL credentials that another server has accepted before.
+    /// The server refused the SASL credentials that another server has accepted before, does not
+    /// know SASL, or requires it of a client that other servers have served without.
     #[error("the server refused the SASL credentials: {0}")]
     SaslRefused(ErrorCode),
     /// The server opened no session, although the client did not ask it to resume one.
@@ -108,7 +124,8 @@ impl DisconnectCause {
     pub(super) fn is_regular_reply(&self) -> bool {
         matches!(
             self,
-            Self::HostsChanged
+            Self::ExpiryUnproven
+                | Self::HostsChanged
                 | Self::ReadWriteServer
                 | Self::SessionExpired
                 | Self::SessionSwapped

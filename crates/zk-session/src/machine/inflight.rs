@@ -23,6 +23,8 @@ pub(super) const INFLIGHT_MAX: usize = 8192;
 /// The purpose of a request, which determines how its reply is handled.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
+    /// A sync, so that the server catches up with what the client was told elsewhere.
+    CatchUp,
     /// closeSession, for the current session or for one that was given up.
     Close,
     /// An operation of a flight, with its paths, for the watch and for the message of an error.
@@ -60,7 +62,8 @@ pub(crate) struct Pending {
     pub(crate) xid: i32,
     pub(crate) op: OpCode,
     pub(crate) purpose: Purpose,
-    /// When it was encoded. It cannot have been sent earlier.
+    /// When the transport was about to take its last byte, or when it was encoded, until then. No
+    /// server can have received it earlier.
     pub(crate) sent: Time,
     /// Number of bytes of the connection up to and including its last byte.
     pub(crate) end: u64,
@@ -72,7 +75,8 @@ impl Pending {
         match &self.purpose {
             Purpose::Operation { subject, .. } => subject.target(self.op),
             Purpose::SharedList(path) => Target::new(self.op, path.clone()),
-            Purpose::Close
+            Purpose::CatchUp
+            | Purpose::Close
             | Purpose::RemoveWatches
             | Purpose::Renewal
             | Purpose::RenewWatches
@@ -109,10 +113,22 @@ impl Inflight {
         self.produced
     }
 
-    /// Records bytes accepted by the transport.
-    pub(crate) fn transmit(&mut self, bytes: usize) {
+    /// Records bytes that the transport has accepted since `now`, and sets when the requests that
+    /// end with them were sent: they may have waited behind megabytes of other requests.
+    pub(crate) fn transmit(&mut self, now: Time, bytes: usize) {
+        let begin = self.queue.partition_point(|pending| pending.end <= self.transmitted);
         self.transmitted += bytes as u64;
         assert!(self.transmitted <= self.produced, "the driver reported more bytes than it got");
+        let transmitted = self.transmitted;
+        let left = self.queue.range_mut(begin..).take_while(|pending| pending.end <= transmitted);
+        for pending in left {
+            pending.sent = now;
+        }
+    }
+
+    /// Returns the number of bytes encoded for the connection.
+    pub(crate) fn produced(&self) -> u64 {
+        self.produced
     }
 
     /// Returns the number of bytes that the transport has not accepted yet.

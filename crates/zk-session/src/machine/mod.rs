@@ -75,7 +75,7 @@ pub use self::config::{OUTSTANDING_MAX, SessionConfig};
 pub use self::event::{Event, WatchNews};
 pub use self::flight::{Flight, Operation, OwnerId, Reply, Token, WatchId, WatchNumber};
 pub use self::hosts::Attempt;
-pub use self::lease::{Lease, LeaseClock, LeaseDefect};
+pub use self::lease::{Lease, LeaseClock, LeaseDefect, SlowCommits};
 pub use self::persistent::WatchMode;
 pub use self::sasl::{SaslInput, SaslStep};
 pub use self::session::SessionMachine;

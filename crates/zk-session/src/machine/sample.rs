@@ -27,7 +27,7 @@ pub(crate) struct Sample {
     pub(crate) op: OpCode,
     /// How the request ended.
     pub(crate) fate: Fate,
-    /// Time from the encoding of the request to its end.
+    /// Time from the sending of the request to its end.
     pub(crate) latency: Duration,
 }
 

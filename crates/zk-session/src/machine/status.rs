@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::lease::Lease;
+use super::lease::{Lease, SlowCommits};
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::SessionId;
@@ -146,6 +146,9 @@ pub struct Status {
     /// The lease is enabled, and the session timeout is long enough for one.
     pub(crate) can_be_leased: bool,
     pub(crate) lease_deadline: Option<Time>,
+    /// Until when a lock may rely on the lease, or begin to rely on it if no lock needs it yet.
+    pub(crate) leased_until: Option<Time>,
+    pub(crate) slow_commits: Option<SlowCommits>,
     /// Maximum time between two acknowledgements if the server replies promptly.
     pub(crate) acknowledgement_interval: Duration,
     /// How many guard deadlines have passed. Code that relied on the session before one of them
@@ -173,9 +176,10 @@ impl Status {
 
     /// Returns true if, according to the lease, no other session can own this session's ephemeral
     /// znodes. The result is always true if no lease is possible; see
-    /// [`guard_deadline`](Self::guard_deadline).
+    /// [`guard_deadline`](Self::guard_deadline). It is false while no lock needs the lease and too
+    /// little of it is left to begin with.
     pub fn is_leased(&self, now: Time) -> bool {
-        !self.can_be_leased || self.lease_deadline.is_some_and(|deadline| now < deadline)
+        !self.can_be_leased || self.leased_until.is_some_and(|until| now < until)
     }
 
     /// Returns the time until which no server can have expired the session for lack of contact,
@@ -186,6 +190,12 @@ impl Status {
     /// for one, or nothing has established one since a lock last began to need it.
     pub fn lease_deadline(&self) -> Option<Time> {
         self.lease_deadline
+    }
+
+    /// Returns why a lock that needs a lease has none, if that is because commits take too long for
+    /// the session timeout. Locks can be used meanwhile, at risk.
+    pub fn slow_commits(&self) -> Option<SlowCommits> {
+        self.slow_commits
     }
 
     /// Returns the time from which an acknowledgement is overdue: two intervals after the newest

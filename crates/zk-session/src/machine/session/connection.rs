@@ -35,7 +35,8 @@ impl SessionMachine {
         debug_assert_eq!(self.phase, Phase::Idle);
         self.phase = Phase::Connecting;
         let time = self.time_to_connect();
-        let (host, number) = match self.support.host().filter(|_| self.is_anonymous) {
+        let is_same_server = self.is_anonymous || self.is_expiry_unproven;
+        let (host, number) = match self.support.host().filter(|_| is_same_server) {
             Some(host) => (host, self.attempt.number()),
             None => self.hosts.next(),
         };
@@ -168,6 +169,9 @@ impl SessionMachine {
             self.is_anonymous = false;
         }
         self.leaving = None;
+        self.unproven = None;
+        // A server that has reported the end of the session gets one connection to prove itself.
+        self.is_expiry_unproven &= cause == Some(DisconnectCause::ExpiryUnproven);
         let was_read_only = self.read_only.take().is_some();
         if self.identity.is_some() {
             // A stray session expires by itself if it cannot be closed at once.
@@ -185,6 +189,7 @@ impl SessionMachine {
         self.frames = FrameDecoder::new(self.config.response_limit);
         self.is_renewing = false;
         self.renewal_base = None;
+        self.refused_renewals = 0;
         // The guard deadline keeps running: it does not depend on the connection.
         for timer in
             [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew, Timer::Seek]
@@ -238,7 +243,8 @@ impl SessionMachine {
                 Purpose::SharedList(path) => self.settle_list(&path, &Err(error)),
                 // The machine repeats these requests on the next connection if they are still
                 // needed.
-                Purpose::Close
+                Purpose::CatchUp
+                | Purpose::Close
                 | Purpose::RemoveWatches
                 | Purpose::Renewal
                 | Purpose::RenewWatches

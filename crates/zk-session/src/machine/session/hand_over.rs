@@ -60,6 +60,8 @@ impl SessionMachine {
         self.identity = Some(Identity { id: session, password: Bytes::copy_from_slice(&password) });
         self.last_zxid = last_zxid;
         self.restore_zxid = Some(last_zxid);
+        // Events may have told the first client of changes that the zxid does not cover.
+        self.is_ahead_of_zxid = true;
         self.next_xid = next_xid;
         self.granted_timeout = granted;
         self.created_timeout = created;

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::{Identity, Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
 use crate::machine::heartbeat::Heartbeat;
+use crate::machine::lease::slow;
 use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
 use crate::time::Time;
@@ -26,7 +27,7 @@ impl SessionMachine {
             "no session is opened before the one that was given up is gone"
         );
         let known = self.stale.as_ref().or(self.identity.as_ref());
-        let presented = known.filter(|_| !self.is_anonymous);
+        let presented = known.filter(|_| !self.is_anonymous && !self.is_expiry_unproven);
         // A stale session can only be closed where writes are accepted.
         let is_closing_stale = self.stale.is_some() && !self.is_anonymous;
         let no_password = Bytes::from_static(&[0; 16]);
@@ -47,6 +48,30 @@ impl SessionMachine {
     }
 
     /// Handles the reply to a ConnectRequest that was sent at `sent`.
+    ///
+    /// With SASL, the server has proven nothing yet, so nothing in its reply counts before the
+    /// exchange is complete: neither the session and its timeout, nor that the server is read-only
+    /// or has resumed another session. A server that reports the end of the session closes the
+    /// connection, so it cannot authenticate there. It is asked for a new session instead, and the
+    /// old one is over when the server has authenticated on that connection. A client that is
+    /// closing needs no such proof.
+    pub(super) fn receive_connect_response(&mut self, response: ConnectResponse, sent: Time) {
+        if !self.config.sasl {
+            self.handle_connect_response(response, sent);
+        } else if response.timeout_ms > 0 {
+            self.unproven = Some((response, sent));
+            self.begin_sasl();
+        } else if self.is_expiry_unproven {
+            self.drop_connection(DisconnectCause::SessionRefused);
+        } else if self.identity.is_some() && !self.is_anonymous && !self.is_closing {
+            self.is_expiry_unproven = true;
+            self.drop_connection(DisconnectCause::ExpiryUnproven);
+        } else {
+            self.handle_connect_response(response, sent);
+        }
+    }
+
+    /// Handles the reply to a ConnectRequest that was sent at `sent`, from a server that is trusted.
     pub(super) fn handle_connect_response(&mut self, response: ConnectResponse, sent: Time) {
         debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
@@ -57,11 +82,18 @@ impl SessionMachine {
             // The session that was given up is still alive. Close it, so that its ephemeral znodes
             // do not block other sessions until it expires.
             if granted.is_some() && stale.id == id {
-                self.begin_sasl();
+                self.begin_use();
             } else {
                 self.stale_is_gone();
             }
             return;
+        }
+        if std::mem::take(&mut self.is_expiry_unproven) {
+            // The server that has reported the end of the session has proven itself.
+            self.end_session(EndCause::Expired);
+            if matches!(self.phase, Phase::Stopped(_)) {
+                return;
+            }
         }
         let requested = self.session_id();
         if let Some(ms) = granted {
@@ -134,7 +166,7 @@ impl SessionMachine {
         self.warn_of_missing_lease();
         self.connection += 1;
         self.arm_heartbeat();
-        self.begin_sasl();
+        self.begin_use();
     }
 
     /// Starts to use a connection whose server accepts this client.
@@ -159,7 +191,7 @@ impl SessionMachine {
         // Pings need a long time to establish a lease. If there is no lease when this timer fires,
         // another connection can establish one sooner.
         if self.lease.ping_interval().is_some() {
-            self.timers.set(Timer::Lease, sent + self.timeout * 19 / 20);
+            self.timers.set(Timer::Lease, sent + slow(self.timeout));
         }
     }
 
@@ -229,6 +261,9 @@ impl SessionMachine {
         // event of a change that a restored watch has missed arrives before any reply that reveals
         // the change.
         debug_assert_eq!(self.inflight.len(), 0, "watches are restored first");
+        if resumed {
+            self.catch_up();
+        }
         self.restore_watches();
         if resumed && self.timers.is_set(Timer::Connect) {
             // Its reply is the acknowledgement that stops the timer.

@@ -8,6 +8,7 @@ use jute_codec::{
 };
 use tracing::{debug, warn};
 
+use super::sasl::MESSAGE_MAX;
 use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::cause::DisconnectCause;
@@ -38,6 +39,14 @@ impl SessionMachine {
             && u32::from_be_bytes(*first) > CONNECT_RESPONSE_MAX
         {
             self.drop_connection(DisconnectCause::NotZooKeeper(*first));
+        }
+        if let Phase::Sasl(_) = self.phase
+            && self.frames.skipping() == 0
+            && let Some(first) = bytes.first_chunk()
+            && let Ok(length) = usize::try_from(u32::from_be_bytes(*first))
+            && length > MESSAGE_MAX
+        {
+            self.drop_connection(DisconnectCause::TooLong(length));
         }
         while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
             match self.frames.next(bytes) {
@@ -74,7 +83,7 @@ impl SessionMachine {
                         DisconnectCause::Record { record: "ConnectResponse", error }
                     })?;
                 debug!(?response, "handshake");
-                self.handle_connect_response(response, sent);
+                self.receive_connect_response(response, sent);
                 Ok(())
             }
             (Phase::Handshaking(_), Frame::Oversized { length, .. }) => {
@@ -111,6 +120,11 @@ impl SessionMachine {
         oversized: Option<usize>,
     ) -> Result<(), DisconnectCause> {
         match header.xid {
+            // Servers keep watches per connection, and the client sets none before it has
+            // authenticated. So this event comes from a peer that has proven nothing.
+            xid::NOTIFICATION if self.phase != Phase::Established => {
+                Err(DisconnectCause::EarlyEvent)
+            }
             xid::NOTIFICATION => match oversized {
                 None => self.handle_event(header.zxid, &mut body),
                 // Skipping an event would lose it unnoticed.
@@ -118,13 +132,15 @@ impl SessionMachine {
             },
             xid::PING => {
                 if let Some(sent) = self.heartbeat.ping_completed() {
+                    self.note_served(header.err);
                     self.acknowledge(sent);
                 }
                 Ok(())
             }
-            xid::AUTH => {
-                self.handle_auth(header.err);
-                Ok(())
+            xid::AUTH => self.handle_auth(header.err),
+            // A server without SASL is not the one that this client was told to expect.
+            _ if header.err == ErrorCode::UNIMPLEMENTED && matches!(self.phase, Phase::Sasl(_)) => {
+                Err(DisconnectCause::SaslRefused(header.err))
             }
             // This reply may overtake those to earlier requests.
             xid if header.err == ErrorCode::UNIMPLEMENTED && header.zxid == Zxid::NONE => {
@@ -140,10 +156,19 @@ impl SessionMachine {
                     self.acknowledge(pending.sent);
                 }
                 // Events carry -1, or the zxid of a change whose effects we may not have seen.
-                // Pings and auth replies carry other values. Only replies to requests count.
-                if xid > 0 {
+                // Pings and auth replies carry other values. Only replies to requests count, and
+                // none of a server that has not authenticated: a single zxid that is too large
+                // would make every real server refuse this session.
+                if xid > 0 && self.phase == Phase::Established {
+                    self.note_served(header.err);
                     self.last_zxid = self.last_zxid.max(header.zxid);
                 }
+                // The server has applied everything that it has told this client of, and a server
+                // that resumed the session first replies to the sync.
+                let is_proof = xid > 0
+                    && !matches!(pending.purpose, Purpose::Sasl)
+                    && (header.err.is_ok() || !matches!(pending.purpose, Purpose::CatchUp));
+                self.is_ahead_of_zxid &= !is_proof;
                 let handled = self.handle_completed(pending, header.err, body, oversized);
                 self.finish_leaving();
                 self.finish_hand_over();
@@ -160,7 +185,8 @@ impl SessionMachine {
         body: Reader,
         oversized: Option<usize>,
     ) -> Result<(), DisconnectCause> {
-        if let Purpose::Close
+        if let Purpose::CatchUp
+        | Purpose::Close
         | Purpose::RemoveWatches
         | Purpose::RenewWatches
         | Purpose::Sasl
@@ -170,6 +196,9 @@ impl SessionMachine {
             self.measure(&pending, fate);
         }
         match pending.purpose {
+            Purpose::CatchUp if code.is_ok() => return Ok(()),
+            // What this server shows may be older than what the client knows.
+            Purpose::CatchUp => return Err(DisconnectCause::CatchUp(code)),
             Purpose::Close => {
                 if self.phase == Phase::ClosingStale {
                     self.stale_is_gone();
@@ -204,6 +233,12 @@ impl SessionMachine {
             // It is the session of the read-only server that has ended, not that of the client.
             result = Err(OpError::connection_loss(Outcome::NotApplied).about(pending.target()));
         }
+        let is_refused_here =
+            code == ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH && self.survives_required_sasl();
+        if is_refused_here {
+            // The client goes on to the next server, and so may its caller.
+            result = Err(OpError::connection_loss(Outcome::NotApplied).about(pending.target()));
+        }
         self.measure(&pending, Fate::of(&result));
         let is_over = is_session_over(code, &result);
         let mut refused_watch = Ok(());
@@ -232,13 +267,17 @@ impl SessionMachine {
                 );
                 self.settle(token, index, result);
             }
-            Purpose::Close
+            Purpose::CatchUp
+            | Purpose::Close
             | Purpose::RemoveWatches
             | Purpose::RenewWatches
             | Purpose::Sasl
             | Purpose::SetWatches => unreachable!("handled above"),
         }
         refused_watch?;
+        if is_refused_here {
+            return Err(DisconnectCause::SaslRefused(code));
+        }
         if is_over {
             self.drop_connection(DisconnectCause::SessionMoved);
         }
@@ -268,6 +307,8 @@ impl SessionMachine {
             }
             Purpose::RenewWatches => return DisconnectCause::SetWatches(code),
             Purpose::SharedList(path) => self.settle_list(&path, &Err(unsupported)),
+            // There is no other way to catch up with such a server.
+            Purpose::CatchUp => self.is_ahead_of_zxid = false,
             // The machine repeats these on the next connection if they are still needed.
             Purpose::Close | Purpose::RemoveWatches | Purpose::Renewal | Purpose::Sasl => {}
         }
@@ -288,17 +329,32 @@ impl SessionMachine {
         self.samples.add(Sample { op: pending.op, fate, latency });
     }
 
-    fn handle_auth(&mut self, code: ErrorCode) {
+    /// Records that the server has served a request, or refuses to serve any.
+    fn note_served(&mut self, code: ErrorCode) {
+        self.is_served |= code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+    }
+
+    /// Handles the reply to an auth packet. A refusal is final only as long as no server has
+    /// accepted the credentials, as with SASL.
+    fn handle_auth(&mut self, code: ErrorCode) -> Result<(), DisconnectCause> {
+        let Phase::Authenticating(missing) = self.phase else {
+            return Err(DisconnectCause::Xid(xid::AUTH));
+        };
+        if !code.is_ok() && self.is_auth_proven {
+            return Err(DisconnectCause::AuthRefused(code));
+        }
         if !code.is_ok() {
-            warn!(%code, "authentication failed");
+            warn!(%code, "a server refused the credentials of an auth packet");
             self.emit(Change::AuthFailed);
             self.stop(SessionState::AuthFailed);
-        } else if let Phase::Authenticating(missing) = self.phase {
-            self.phase = Phase::Authenticating(missing - 1);
-            if missing == 1 {
-                self.establish();
-            }
+            return Ok(());
         }
+        self.phase = Phase::Authenticating(missing - 1);
+        if missing == 1 {
+            self.is_auth_proven = true;
+            self.establish();
+        }
+        Ok(())
     }
 }
 

@@ -97,7 +97,7 @@ impl SessionMachine {
     /// Returns why the connection ends when the read timeout has passed.
     pub(super) fn read_timeout_cause(&self) -> DisconnectCause {
         let timeout = self.read_timeout();
-        if self.heartbeat.last_received() + timeout <= self.now {
+        if self.heartbeat.last_moved() + timeout <= self.now {
             DisconnectCause::Silence(timeout)
         } else {
             DisconnectCause::PingOverdue(timeout)
@@ -108,13 +108,11 @@ impl SessionMachine {
     /// not count reads as a sign of life, and a long queue of requests must not delay the proof
     /// that the session is alive.
     pub(super) fn ping(&mut self) {
-        self.timers.set(Timer::Ping, self.now + self.ping_interval());
         // A server that requires SASL refuses even pings until the exchange is complete.
-        if matches!(self.phase, Phase::Sasl(_)) {
-            return;
-        }
+        debug_assert!(!matches!(self.phase, Phase::Sasl(_)), "pings begin after the exchange");
+        self.timers.set(Timer::Ping, self.now + self.ping_interval());
         self.send_internal(xid::PING, &Request::Ping, None);
-        self.heartbeat.ping_sent(self.now, self.inflight.len());
+        self.heartbeat.ping_encoded(self.now, self.inflight.len(), self.inflight.produced());
     }
 
     /// Returns the maximum time between two acknowledgements if the server replies promptly.
@@ -122,7 +120,9 @@ impl SessionMachine {
         match self.lease.interval() {
             Some(interval) if !self.lease.is_written() => interval,
             Some(interval) if self.lease_needed_since.is_some() => {
-                interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN)
+                // A renewal waits for the last commit, and then for its own.
+                let commit = self.lease.commit_time();
+                interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN).max(commit + commit / 4)
             }
             Some(_) | None => self.acknowledged_timeout / 3,
         }
@@ -137,10 +137,10 @@ impl SessionMachine {
     }
 
     /// Moves the read timeout after bytes have arrived, or after its length has changed. Does
-    /// nothing unless the handshake is complete, because until then another timer limits the
-    /// handshake.
+    /// nothing before the server has authenticated, because until then another timer limits the
+    /// attempt.
     pub(super) fn rearm_read(&mut self) {
-        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_) | Phase::Sasl(_)) {
+        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
             return;
         }
         // Before a lock needed the lease, a longer limit applied and pings were further apart. So

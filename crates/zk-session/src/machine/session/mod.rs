@@ -30,7 +30,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::FrameDecoder;
+use jute_codec::{ConnectResponse, FrameDecoder};
 
 use self::read_only::ReadOnly;
 use super::cause::DisconnectCause;
@@ -102,6 +102,7 @@ pub struct SessionMachine {
     /// Session timeout that the server granted on the current connection.
     granted_timeout: Duration,
     has_warned_of_missing_lease: bool,
+    has_warned_of_slow_commits: bool,
     attempt: Attempt,
     /// When all watches were in place on this connection.
     ready_at: Option<Time>,
@@ -120,10 +121,17 @@ pub struct SessionMachine {
     is_renewing: bool,
     /// Start of the interval to the next renewing write on this connection.
     renewal_base: Option<Time>,
+    /// Number of renewals in a row that this connection's server has refused.
+    refused_renewals: u32,
     /// The guard deadline for which the timer was last set. This deadline may have passed.
     guarded_until: Option<Time>,
     lapses: u64,
     pub(super) last_zxid: Zxid,
+    /// The client was told of changes that `last_zxid` may not cover, so a server that lags behind
+    /// them would resume the session. Events tell of changes, and their headers do not count. So
+    /// did an earlier session, and the zxid of the transaction that has created this one, which
+    /// covers those changes, is unknown.
+    is_ahead_of_zxid: bool,
     /// Next xid. It is never reset: servers match commits with requests by session and xid, so a
     /// reused xid could get the result of an older request.
     pub(super) next_xid: i32,
@@ -157,6 +165,16 @@ pub struct SessionMachine {
     is_relied_on: bool,
     /// A server has accepted the SASL credentials.
     is_sasl_proven: bool,
+    /// A server has accepted all auth packets.
+    is_auth_proven: bool,
+    /// A server has served a request of this client.
+    is_served: bool,
+    /// The reply to the handshake, and when its request was sent. It counts once the server has
+    /// authenticated.
+    unproven: Option<(ConnectResponse, Time)>,
+    /// A server says that the session has expired, and is asked for a new session, to authenticate
+    /// there. Only then is the session over.
+    is_expiry_unproven: bool,
     /// The connection is one to a read-only server.
     read_only: Option<ReadOnly>,
     /// Why the connection is to be left, once no reply is missing.
@@ -185,6 +203,7 @@ impl SessionMachine {
             created_timeout: config.session_timeout,
             granted_timeout: config.session_timeout,
             has_warned_of_missing_lease: false,
+            has_warned_of_slow_commits: false,
             attempt: Attempt::new(0, Duration::ZERO),
             ready_at: None,
             proven_from: None,
@@ -195,9 +214,11 @@ impl SessionMachine {
             lease_needed_since: None,
             is_renewing: false,
             renewal_base: None,
+            refused_renewals: 0,
             guarded_until: None,
             lapses: 0,
             last_zxid: Zxid(0),
+            is_ahead_of_zxid: false,
             next_xid: 1,
             waiting: BTreeMap::new(),
             next_place: 0,
@@ -217,6 +238,10 @@ impl SessionMachine {
             is_handing_over: false,
             is_relied_on: false,
             is_sasl_proven: false,
+            is_auth_proven: false,
+            is_served: false,
+            unproven: None,
+            is_expiry_unproven: false,
             read_only: None,
             leaving: None,
             is_anonymous: false,
@@ -259,6 +284,8 @@ impl SessionMachine {
             guard_deadline: self.guard_deadline(),
             can_be_leased: self.lease.is_possible(),
             lease_deadline: self.lease.deadline(),
+            leased_until: self.leased_until(),
+            slow_commits: self.lease.slow_commits(),
             acknowledgement_interval: self.acknowledgement_interval(),
             lapses: self.lapses,
         }
@@ -290,6 +317,12 @@ impl SessionMachine {
             lease: self.config.lease,
             can_be_leased: self.lease.is_possible(),
         }
+    }
+
+    /// Returns true if auth packets are sent on every connection.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_auth(&self) -> bool {
+        !self.config.auth.is_empty()
     }
 
     /// Moves what was measured since the last call into an empty buffer.
@@ -415,6 +448,7 @@ impl SessionMachine {
         self.restore_zxid = None;
         // The next session may be opened on any server, even on one that lags behind.
         self.last_zxid = Zxid(0);
+        self.is_ahead_of_zxid = true;
         self.acknowledged = None;
         // Waiting flights were submitted when this session was open. They must not be sent in the
         // next one: their senders may rely on ephemeral znodes that no longer exist.

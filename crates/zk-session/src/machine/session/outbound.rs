@@ -14,15 +14,25 @@ use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
 use crate::time::Time;
 
-/// Limit on the bytes that the transport has not accepted yet; above it, requests wait.
-const BACKLOG_MAX: u64 = 256 * 1024;
+/// Limit on the bytes that the transport has not accepted yet; above it, requests wait. On a slow
+/// link, pings and renewals wait behind these bytes.
+const BACKLOG_MAX: u64 = 64 * 1024;
 
 impl SessionMachine {
-    /// Records that the transport has accepted bytes.
+    /// Records that the transport has accepted bytes since `now`, which must not be later than the
+    /// moment at which it got them: the lease counts from this time.
     pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
         self.advance(now);
-        self.inflight.transmit(bytes);
+        self.inflight.transmit(now, bytes);
+        if self.heartbeat.transmitted(now, bytes) {
+            self.rearm_read();
+        }
         self.send_waiting();
+    }
+
+    /// Records that the transport has no room for more bytes.
+    pub fn handle_blocked(&mut self) {
+        self.heartbeat.blocked();
     }
 
     /// Sends waiting flights and due lists until the connection accepts no more.

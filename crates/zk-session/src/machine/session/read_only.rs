@@ -64,13 +64,13 @@ impl SessionMachine {
         self.timers.stop(Timer::GiveUp);
         self.connection += 1;
         self.arm_heartbeat();
-        self.begin_sasl();
+        self.begin_use();
     }
 
     /// Closes a session that was opened only because a server seemed to be read-only.
     pub(super) fn close_stray(&mut self, id: SessionId, password: bytes::Bytes) {
         self.stale = Some(Identity { id, password });
-        self.begin_sasl();
+        self.begin_use();
     }
 
     /// Schedules the next search.

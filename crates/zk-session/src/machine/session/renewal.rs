@@ -15,7 +15,10 @@
 //!
 //! **Without locks** nothing is written. The lease runs out, and this does not count as a lapse.
 
+use std::time::Duration;
+
 use jute_codec::{CheckRequest, MultiOp, Request, Version};
+use tracing::warn;
 
 use super::{Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
@@ -23,6 +26,10 @@ use crate::machine::inflight::Purpose;
 use crate::machine::status::Change;
 use crate::machine::timer::Timer;
 use crate::time::Time;
+
+/// Longest interval to the next renewal after refusals, unless the usual one is longer. A lock may be
+/// at risk for this long after the server has begun to accept writes again.
+const REFUSED_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 impl SessionMachine {
     /// Sets whether any lock is held or waited for. If so, a silent connection, or one that has let
@@ -61,8 +68,25 @@ impl SessionMachine {
             Some(deadline) if self.lease_needed_since.is_some() => Some(deadline),
             // Writes have not established a lease yet, or no lock needs the lease and it is running
             // out.
-            _ if self.lease.is_written() => self.lease.provisional_deadline(),
+            // If commits are too slow for that, the deadline is the one without a lease.
+            _ if self.lease.is_written() => {
+                let provisional = self.lease.provisional_deadline();
+                if self.lease.is_too_slow() {
+                    provisional.max(by_acknowledgement())
+                } else {
+                    provisional
+                }
+            }
             deadline => deadline.or_else(by_acknowledgement),
+        }
+    }
+
+    /// Returns until when a lock may rely on the lease. If no lock needs the lease yet, that is the
+    /// time until which a lock may begin to need it.
+    pub(super) fn leased_until(&self) -> Option<Time> {
+        match self.lease_needed_since {
+            Some(_) => self.lease.deadline(),
+            None => self.lease.begin_deadline(),
         }
     }
 
@@ -126,10 +150,17 @@ impl SessionMachine {
         match self.lease.write_interval(self.now).filter(|_| self.may_renew()) {
             Some(interval) => {
                 let since = *self.renewal_base.get_or_insert(self.now);
-                self.timers.set(Timer::Renew, since + interval);
+                self.timers.set(Timer::Renew, since + self.after_refusals(interval));
             }
             None => self.timers.stop(Timer::Renew),
         }
+    }
+
+    /// Returns the interval to the next renewal. It doubles with each refusal after the first, since
+    /// a server that refuses for a long time is overloaded or does not permit the write.
+    fn after_refusals(&self, interval: Duration) -> Duration {
+        let doublings = self.refused_renewals.saturating_sub(1).min(16);
+        interval.saturating_mul(1 << doublings).min(REFUSED_INTERVAL_MAX.max(interval))
     }
 
     /// Sends a write that renews the lease.
@@ -152,14 +183,34 @@ impl SessionMachine {
             self.handle_committed_write(sent);
         } else {
             // A refused write proves nothing, and repeating it at once would only add load.
+            self.refused_renewals = self.refused_renewals.saturating_add(1);
             self.renewal_base = Some(self.now);
             self.arm_renewal();
         }
     }
 
+    /// Logs once that commits take too long for a lease that a lock needs.
+    fn warn_of_slow_commits(&mut self) {
+        let Some(slow) = self.lease.slow_commits() else { return };
+        if self.lease_needed_since.is_none()
+            || std::mem::replace(&mut self.has_warned_of_slow_commits, true)
+        {
+            return;
+        }
+        warn!(
+            commit = ?slow.commit,
+            timeout = ?slow.timeout,
+            needed = ?slow.needed,
+            "there is no lease, because commits take too long for the session timeout: locks are \
+             at risk, and acquires that treat this as lost fail; request a longer timeout"
+        );
+    }
+
     /// Records that a write on this connection, sent at `sent`, was committed.
     pub(super) fn handle_committed_write(&mut self, sent: Time) {
         self.lease.committed(sent, self.now);
+        self.warn_of_slow_commits();
+        self.refused_renewals = 0;
         self.renewal_base = Some(sent);
         self.arm_guard();
         self.arm_renewal();

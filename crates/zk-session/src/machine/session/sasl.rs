@@ -1,6 +1,6 @@
 //! Authentication with SASL: rounds of messages, before anything else is sent.
 
-use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
+use jute_codec::{ErrorCode, FrameDecoder, OpCode, Reader, Request, Response, SaslToken};
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
@@ -15,6 +15,10 @@ use crate::time::Time;
 /// Limit on the messages of the client in one exchange. DIGEST-MD5 has two, and GSSAPI three.
 const ROUNDS_MAX: u32 = 10;
 
+/// Maximum length of a frame before the exchange is complete. The longest messages are those of
+/// Kerberos with many groups in a ticket, which stay below 64 KiB.
+pub(super) const MESSAGE_MAX: usize = 64 * 1024;
+
 impl SessionMachine {
     /// Handles the next step of the mechanism, in reply to [`Event::Sasl`]. The driver must not call
     /// this for a connection that has ended.
@@ -27,7 +31,10 @@ impl SessionMachine {
             Ok(SaslStep::Done) => {
                 debug!("authenticated with SASL");
                 self.is_sasl_proven = true;
-                self.begin_use();
+                self.frames = FrameDecoder::new(self.config.response_limit);
+                let held_back = self.unproven.take();
+                let (response, sent) = held_back.expect("the exchange follows the handshake");
+                self.handle_connect_response(response, sent);
             }
             Ok(SaslStep::Send(_)) if round >= ROUNDS_MAX => {
                 self.drop_connection(SaslFailure::TooManyRounds(round).into());
@@ -41,14 +48,11 @@ impl SessionMachine {
         }
     }
 
-    /// Starts the SASL exchange, or skips it if none is configured.
+    /// Starts the SASL exchange.
     pub(super) fn begin_sasl(&mut self) {
-        if self.config.sasl {
-            self.phase = Phase::Sasl(0);
-            self.events.push_back(Event::Sasl(SaslInput::Start));
-        } else {
-            self.begin_use();
-        }
+        self.phase = Phase::Sasl(0);
+        self.frames = FrameDecoder::new(self.config.response_limit.min(MESSAGE_MAX));
+        self.events.push_back(Event::Sasl(SaslInput::Start));
     }
 
     /// Handles the reply to a SASL message.
@@ -96,6 +100,13 @@ impl SessionMachine {
         }
     }
 
+    /// Returns true if a server that requires SASL costs a connection only. A client without SASL
+    /// that another server has served goes on to the next server, as with refused credentials: the
+    /// servers are being changed one by one, or this one was changed by mistake.
+    pub(super) fn survives_required_sasl(&self) -> bool {
+        self.config.sasl || self.is_served
+    }
+
     /// Handles the code with which a server refuses every request, and even pings, of a connection
     /// that is not authenticated with SASL. It then closes the connection.
     pub(super) fn handle_sasl_required(&mut self) {
@@ -103,7 +114,7 @@ impl SessionMachine {
         if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
-        if self.config.sasl {
+        if self.survives_required_sasl() {
             self.drop_connection(DisconnectCause::SaslRefused(code));
         } else {
             warn!(%code, "the server requires authentication, usually with SASL, and the client has none");

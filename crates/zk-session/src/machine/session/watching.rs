@@ -274,6 +274,16 @@ impl SessionMachine {
         }
     }
 
+    /// Makes the server of a resumed session catch up with what the client was told of elsewhere,
+    /// if no zxid in a reply covers it. The server executes the requests of a connection in order,
+    /// so neither the restored watches nor any read behind this sync can show an older state.
+    pub(super) fn catch_up(&mut self) {
+        if self.is_ahead_of_zxid {
+            let xid = self.take_xid();
+            self.send_internal(xid, &Request::Sync("/".into()), Some(Purpose::CatchUp));
+        }
+    }
+
     pub(super) fn handle_event(
         &mut self,
         zxid: Zxid,
@@ -281,6 +291,8 @@ impl SessionMachine {
     ) -> Result<(), DisconnectCause> {
         let WatcherEvent { kind, path, .. } = WatcherEvent::decode(body)
             .map_err(|error| DisconnectCause::Record { record: "WatcherEvent", error })?;
+        // The header of an event has no zxid before 3.9.
+        self.is_ahead_of_zxid = true;
         let zxid = (zxid != Zxid::NONE).then_some(zxid);
         for id in self.watches.fire(kind, &path) {
             let event = WatchedEvent { kind, path: path.clone(), zxid };
