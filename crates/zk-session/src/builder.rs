@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::AuthPacket;
+use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
 use crate::chroot::create::ensure_chroot;
 use crate::client::Client;
 use crate::connect_string::ConnectString;
+use crate::driver::access::Access;
 use crate::driver::clock::Clock;
 use crate::driver::ends::channels;
 use crate::driver::host_source::{Follower, HostSource};
@@ -57,6 +58,7 @@ pub struct ClientBuilder {
     give_up: Option<Duration>,
     sasl: Option<Sasl>,
     auth: Vec<AuthPacket>,
+    default_acl: Option<Vec<Acl>>,
     request_limit: usize,
     response_limit: usize,
     outstanding_limit: usize,
@@ -82,6 +84,7 @@ impl ClientBuilder {
             give_up: None,
             sasl: None,
             auth: Vec::new(),
+            default_acl: None,
             request_limit: REQUEST_LIMIT_DEFAULT,
             response_limit: RESPONSE_LIMIT_DEFAULT,
             outstanding_limit: OUTSTANDING_MAX,
@@ -136,12 +139,32 @@ impl ClientBuilder {
     }
 
     /// Adds credentials, such as `("digest", "user:password")`. They are sent on every connection
-    /// before any other request. If a server refuses them, the client stops with
-    /// [`ConnectError::AuthFailed`], or later with
-    /// [`OpError::AuthFailed`](crate::OpError::AuthFailed).
+    /// before any other request. If a server refuses them and none has accepted them before, the
+    /// client stops with [`ConnectError::AuthFailed`], or with
+    /// [`OpError::AuthFailed`](crate::OpError::AuthFailed) after [`start`](Self::start). Otherwise
+    /// it goes on to the next server.
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
         let auth = Some(credentials.into());
         self.auth.push(AuthPacket { scheme: scheme.into(), auth });
+        self
+    }
+
+    /// Sets the access control list of every znode that is created without a list of its own: by
+    /// [`Client::create`] and similar calls, by recipes, as a missing ancestor, or as the chroot.
+    /// Default: all permissions for everyone ([`Acl::open`]).
+    ///
+    /// ```
+    /// use zk_session::{Acl, Client};
+    ///
+    /// let builder = Client::builder("zk1.example.com,zk2.example.com")
+    ///     .auth("digest", "worker:secret")
+    ///     .default_acl(Acl::creator_all());
+    /// ```
+    ///
+    /// A client that has credentials, but no default, logs at WARN when it creates a znode that
+    /// everyone may change, once for each directory. If that is intended, set [`Acl::open`].
+    pub fn default_acl(mut self, acl: Vec<Acl>) -> Self {
+        self.default_acl = Some(acl);
         self
     }
 
@@ -320,6 +343,9 @@ impl ClientBuilder {
         let share = self.session_timeout / servers;
         let followed = if self.host_source.is_some() { hosts.clone() } else { Vec::new() };
         let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
+        let has_credentials =
+            self.sasl.is_some() || !self.auth.is_empty() || self.transport.has_identity();
+        let access = Access::new(self.default_acl, has_credentials);
         let config = SessionConfig {
             hosts,
             seed: hosts_seed,
@@ -356,7 +382,8 @@ impl ClientBuilder {
             driver().start(&span)
         };
         let queued_max = self.outstanding_limit;
-        let shared = Shared::new(chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
+        let shared =
+            Shared::new(access, chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
         Ok(Client::from_shared(Arc::new(shared)))
     }
 
@@ -445,6 +472,9 @@ impl ClientBuilder {
             && let Some(defect) = lease.defect()
         {
             return invalid("lease", format!("({lease})"), OptionDefect::Lease(defect));
+        }
+        if self.default_acl.as_ref().is_some_and(Vec::is_empty) {
+            return invalid("default_acl", "[]".to_owned(), OptionDefect::Empty);
         }
         if let Some(defect) = self.sasl.as_ref().and_then(Sasl::defect) {
             return invalid("sasl", String::new(), defect);

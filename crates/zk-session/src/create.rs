@@ -15,24 +15,31 @@ use crate::types::Stat;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CreateOptions {
     pub(crate) mode: CreateMode,
-    pub(crate) acl: Vec<Acl>,
+    /// `None` means the default of the client.
+    pub(crate) acl: Option<Vec<Acl>>,
     pub(crate) container_parents: bool,
-    pub(crate) parent_acl: Vec<Acl>,
+    /// `None` means the default of the client.
+    pub(crate) parent_acl: Option<Vec<Acl>>,
 }
 
 impl CreateOptions {
-    /// Sets the access control list. By default everyone may do everything ([`Acl::open`]).
+    /// Sets the access control list. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl)).
     #[must_use]
     pub fn acl(self, acl: Vec<Acl>) -> Self {
-        Self { acl, ..self }
+        Self { acl: Some(acl), ..self }
     }
 
     /// Sets the access control list of ancestors that
-    /// [`create_with_parents`](crate::Client::create_with_parents) creates. By default everyone may
-    /// do everything. Has no effect on other creates.
+    /// [`create_with_parents`](crate::Client::create_with_parents) creates. Default: that of the
+    /// client ([`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl)), whatever the
+    /// list of the znode itself is: that list may let nobody create children. Has no effect on other
+    /// creates.
+    ///
+    /// Whether a znode can be deleted depends on the list of its parent.
     #[must_use]
     pub fn parent_acl(self, parent_acl: Vec<Acl>) -> Self {
-        Self { parent_acl, ..self }
+        Self { parent_acl: Some(parent_acl), ..self }
     }
 
     /// Makes [`create_with_parents`](crate::Client::create_with_parents) create missing ancestors as
@@ -44,11 +51,17 @@ impl CreateOptions {
         Self { container_parents: true, ..self }
     }
 
-    pub(crate) fn request(self, path: &str, data: bytes::Bytes) -> CreateRequest {
+    /// Returns the request. Without a list of its own, the znode gets `default_acl`.
+    pub(crate) fn request(
+        self,
+        path: &str,
+        data: bytes::Bytes,
+        default_acl: &[Acl],
+    ) -> CreateRequest {
         CreateRequest {
             path: path.into(),
             data: Some(data),
-            acl: self.acl,
+            acl: self.acl.unwrap_or_else(|| default_acl.to_vec()),
             mode: self.mode,
             with_stat: true,
         }
@@ -57,7 +70,7 @@ impl CreateOptions {
 
 impl From<CreateMode> for CreateOptions {
     fn from(mode: CreateMode) -> Self {
-        Self { mode, acl: Acl::open(), container_parents: false, parent_acl: Acl::open() }
+        Self { mode, acl: None, container_parents: false, parent_acl: None }
     }
 }
 

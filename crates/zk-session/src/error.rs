@@ -527,6 +527,28 @@ pub enum OptionDefect {
     Zero,
 }
 
+/// Why a session could not be handed over.
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum HandOverError {
+    /// There is no session, or it was handed over before.
+    #[error("there is no session to hand over")]
+    NoSession,
+    /// Recipes still use the session, so znodes would stay that nobody can delete. The client goes
+    /// on as before.
+    #[error(
+        "the session is not handed over, because after {within:?} recipes still use it at {}; \
+         release locks and leases, leave groups and barriers, and end what waits for them",
+        paths.join(", ")
+    )]
+    Unfinished {
+        /// How long the client waits for recipes.
+        within: Duration,
+        /// Paths of the recipes.
+        paths: Vec<String>,
+    },
+}
+
 /// Why a client could not connect.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytestring::ByteString;
+
 use crate::chroot::translate::{error_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink};
 use crate::driver::lane_event::LaneEvent;
-use crate::driver::lane_queue::{LaneReceiver, lane_queue};
+use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
 use crate::driver::shared::Shared;
 use crate::error::OpError;
 use crate::machine::{Flight, OwnerId, Reply, SessionState, Status, Token};
@@ -46,6 +48,8 @@ pub struct Lane {
     /// The alarm that is set, if any.
     alarm: Option<Time>,
     needs_lease: bool,
+    /// Number of times that the lane has begun to need the lease.
+    needs: u32,
 }
 
 impl Lane {
@@ -54,10 +58,12 @@ impl Lane {
         let (sender, events) = lane_queue();
         // If the task has ended, the sender is dropped and the first event is `Stopped`.
         shared.send(Command::OpenLane(id, sender));
-        Self { shared, id, events, pending: VecDeque::new(), alarm: None, needs_lease: false }
+        let pending = VecDeque::new();
+        Self { shared, id, events, pending, alarm: None, needs_lease: false, needs: 0 }
     }
 
-    /// Submits a flight with the client's paths.
+    /// Submits a flight with the client's paths. A create without an access control list gets the
+    /// default list of the client.
     ///
     /// # Errors
     ///
@@ -68,6 +74,9 @@ impl Lane {
         let pending = self.pending.iter().map(|(_, count)| count).sum();
         if count + pending > PENDING_MAX {
             return Err(OpError::QueueFull { waiting: pending, target: flight.target() });
+        }
+        for operation in &mut flight.operations {
+            self.shared.access.complete(&mut operation.request);
         }
         self.shared.to_server(&mut flight);
         let token = self.shared.submit(flight, self.id, ReplySink::Lane(self.id), None)?;
@@ -88,8 +97,23 @@ impl Lane {
     pub fn need_lease(&mut self, needs_lease: bool) {
         if self.needs_lease != needs_lease {
             self.needs_lease = needs_lease;
-            self.shared.send(Command::NeedLease(self.id, needs_lease));
+            self.needs += u32::from(needs_lease);
+            let need = needs_lease.then_some(self.needs);
+            self.shared.send(Command::NeedLease(self.id, need));
         }
+    }
+
+    /// Returns a view of the newest need of the lease, which tells whether the session's task knows
+    /// of it.
+    pub fn lease_need(&self) -> LeaseNeed {
+        self.events.need(self.needs)
+    }
+
+    /// Waits until the session's task has handled all earlier commands of this lane's user, or
+    /// until the next event, which is discarded.
+    pub async fn turn(&mut self) {
+        self.wake_at(self.now());
+        self.next().await;
     }
 
     /// Schedules an [`Alarm`](LaneEvent::Alarm) for this time. The alarm arrives then, or soon
@@ -155,6 +179,11 @@ impl Lane {
         self.shared.status()
     }
 
+    /// Returns a random number that belongs to this lane. Recipes spread their pauses with it.
+    pub fn seed(&self) -> u64 {
+        self.shared.seed_of(self.id)
+    }
+
     /// Returns the current time of the client's clock.
     pub fn now(&self) -> Time {
         self.shared.clock.now()
@@ -187,19 +216,24 @@ impl Lane {
         });
     }
 
-    /// Runs `cleanup` with a new lane after `pause`, provided that this session is still open.
+    /// Runs `cleanup` with a new lane after `pause`, provided that this session is still open. The
+    /// cleanup deletes a znode at `path`, so the session is not handed over before.
     ///
     /// Waiting does not keep the client open. If the session ends first, or the last handle to
     /// the client is dropped, the closure is dropped without being called. Closures of this method
     /// and of [`after_reconnect`](Self::after_reconnect) share one limit.
-    pub fn after_pause<F>(&self, pause: Duration, cleanup: impl FnOnce(Self) -> F + Send + 'static)
-    where
+    pub fn after_pause<F>(
+        &self,
+        pause: Duration,
+        path: &ByteString,
+        cleanup: impl FnOnce(Self) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let session = self.shared.status().session;
         let mut status = self.shared.ends.status.clone();
         let shared = Arc::downgrade(&self.shared);
-        self.shared.janitor.defer(async move {
+        self.shared.janitor.defer_duty(path.clone(), async move {
             let session_ended = async {
                 let _ = status.wait_for(|now| now.session != session).await;
             };

@@ -110,14 +110,14 @@ pub use jute_codec::{
 
 pub use crate::connect_string::ConnectString;
 pub use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, HostDefect, OpError, OptionDefect, Outcome,
-    PathDefect, WatchEnded,
+    ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
+    Outcome, PathDefect, WatchEnded,
 };
 pub use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
     Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, SessionState,
-    SessionTicket, Status, WatchMode,
+    SessionTicket, SlowCommits, Status, WatchMode,
 };
 pub use crate::sasl_failure::SaslFailure;
 pub use crate::target::Target;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use jute_codec::{DecodeErrorKind, ErrorCode, FrameError, OpCode};
 
 use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, HostDefect, OpError, OptionDefect, Outcome,
-    PathDefect, WatchEnded,
+    ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
+    Outcome, PathDefect, WatchEnded,
 };
 use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 use crate::machine::{DisconnectCause, LeaseDefect};
@@ -305,6 +305,12 @@ fn configuration(out: &mut String) {
             ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: failure() },
         ]
     );
+    let paths = vec!["/locks/a".into(), "/locks/b".into()];
+    messages!(
+        out,
+        HandOverError { NoSession, Unfinished },
+        [HandOverError::NoSession, HandOverError::Unfinished { within: SECOND, paths }]
+    );
 }
 
 fn connections(out: &mut String) {
@@ -350,7 +356,11 @@ fn connections(out: &mut String) {
     messages!(
         out,
         DisconnectCause {
+            AuthRefused,
+            CatchUp,
             CredentialsRefused,
+            EarlyEvent,
+            ExpiryUnproven,
             Frame,
             HostsChanged,
             LeaseEnded,
@@ -379,7 +389,11 @@ fn connections(out: &mut String) {
             Xid,
         },
         [
+            DisconnectCause::AuthRefused(ErrorCode::AUTH_FAILED),
+            DisconnectCause::CatchUp(ErrorCode::THROTTLED_OP),
             DisconnectCause::CredentialsRefused,
+            DisconnectCause::EarlyEvent,
+            DisconnectCause::ExpiryUnproven,
             DisconnectCause::Frame(FrameError { length: -1 }),
             DisconnectCause::HostsChanged,
             DisconnectCause::LeaseEnded,

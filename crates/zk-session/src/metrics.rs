@@ -64,7 +64,7 @@ metrics! {
         "Requests that have ended. The result is completed, refused (by the server), lost (with \
          the connection) or unusable (a reply too long or malformed).";
     REQUEST_SECONDS = "zk_request_seconds", Seconds,
-        "Time from the encoding of a request to its reply.";
+        "Time from the sending of a request to its reply.";
     PENDING = "zk_requests_pending", Gauge,
         "Operations that wait or are in flight.";
     BYTES_SENT = "zk_sent_bytes_total", Bytes,

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{CheckRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult, SetDataRequest};
+use jute_codec::{
+    Acl, CheckRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult, SetDataRequest,
+};
 use thiserror::Error;
 
 use crate::create::CreateOptions;
@@ -25,7 +27,9 @@ use crate::types::{Stat, Version};
 #[derive(Clone, Debug, Default)]
 #[must_use = "a multi does nothing until it is committed"]
 pub struct Multi {
-    pub(crate) ops: Vec<MultiOp>,
+    ops: Vec<MultiOp>,
+    /// The indices of the creates that get the default list of the client that commits the multi.
+    without_acl: Vec<usize>,
     pub(crate) invalid: Option<OpError>,
 }
 
@@ -89,12 +93,16 @@ impl Multi {
 
     /// Adds the creation of a znode.
     pub fn create(
-        self,
+        mut self,
         path: &str,
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Self {
-        let request = options.into().request(path, data.into());
+        let options = options.into();
+        if options.acl.is_none() {
+            self.without_acl.push(self.ops.len());
+        }
+        let request = options.request(path, data.into(), &[]);
         self.push(path, request.mode.is_sequential(), MultiOp::Create(request))
     }
 
@@ -113,6 +121,8 @@ impl Multi {
 
     /// Appends the operations of another list.
     pub fn append(mut self, others: Self) -> Self {
+        let first = self.ops.len();
+        self.without_acl.extend(others.without_acl.into_iter().map(|index| first + index));
         self.ops.extend(others.ops);
         self.invalid = self.invalid.or(others.invalid);
         self
@@ -126,6 +136,17 @@ impl Multi {
     /// Returns true if there are no operations.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Returns the operations. Creates without a list of their own get this one.
+    pub(crate) fn into_ops(self, default_acl: &[Acl]) -> Vec<MultiOp> {
+        let Self { mut ops, without_acl, .. } = self;
+        for index in without_acl {
+            if let Some(MultiOp::Create(create)) = ops.get_mut(index) {
+                create.acl = default_acl.to_vec();
+            }
+        }
+        ops
     }
 
     /// Adds an operation. An invalid path is remembered and fails the commit, because the methods
@@ -176,7 +197,7 @@ pub(crate) fn outcomes(
 
 #[cfg(test)]
 mod tests {
-    use jute_codec::OpCode;
+    use jute_codec::{CreateMode, OpCode};
 
     use super::*;
 
@@ -208,6 +229,19 @@ mod tests {
         let late = good.append(Multi::new().check("b", None));
         assert_eq!(invalid(&late).as_deref(), Some("b"));
         assert_eq!(invalid(&late.append(Multi::new().check("c", None))).as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn only_creates_without_a_list_get_the_default() {
+        let own = CreateOptions::from(CreateMode::Persistent).acl(Acl::read());
+        let first = Multi::new().check("/a", None).create("/b", "", own.clone());
+        let second = Multi::new().create("/c", "", CreateMode::Persistent).create("/d", "", own);
+        let ops = first.append(second).into_ops(&Acl::creator_all());
+        let lists: Vec<_> = ops
+            .into_iter()
+            .filter_map(|op| if let MultiOp::Create(it) = op { Some(it.acl) } else { None })
+            .collect();
+        assert_eq!(lists, [Acl::read(), Acl::creator_all(), Acl::read()]);
     }
 
     #[test]

@@ -103,8 +103,9 @@ impl RequestStats {
     /// median. The value is at most a fifth above or below the true one. Returns zero if no reply
     /// has arrived.
     ///
-    /// The latency is the time between the encoding of a request and its reply. It does not include
-    /// the time for which a request waited for a connection.
+    /// The latency is the time between handing the last byte of a request to the transport and its
+    /// reply. It does not include the time for which a request waited for a connection, or behind
+    /// others on a slow link.
     pub fn latency(&self, share: f64) -> Duration {
         self.latencies.quantile(share)
     }

@@ -12,7 +12,8 @@ use crate::machine::Operation;
 use crate::op::Op;
 
 /// Creates the chroot and its ancestors if the chroot is missing. A create can be repeated after a
-/// lost connection, because a second create just fails with `NODE_EXISTS`.
+/// lost connection, because a second create just fails with `NODE_EXISTS`. What it creates has the
+/// client's default access control list.
 pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectError> {
     let chroot = shared.chroot.as_str();
     if chroot.is_empty() || replay(|| probe(shared, chroot)).await.is_ok() {
@@ -47,7 +48,9 @@ fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
 /// Creates a znode, given its path on the server.
 fn create(shared: &Arc<Shared>, path: &str) -> Op<()> {
     let options = CreateOptions::from(CreateMode::Persistent);
-    let request = Request::Create(options.request(path, Bytes::new()));
+    let request = options.request(path, Bytes::new(), shared.access.default_acl());
+    let request = Request::Create(request);
+    shared.access.check(&request);
     Op::submit_to_server(shared, Operation::new(request))
 }
 

@@ -11,7 +11,7 @@ mod queries;
 mod states;
 
 use std::fmt;
-use std::future::{Future as _, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -32,7 +32,7 @@ use crate::create::{CreateOptions, Created};
 use crate::driver::command::{Command, WatchSender};
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::shared::Shared;
-use crate::error::{ConnectError, OpError};
+use crate::error::{ConnectError, HandOverError, OpError};
 use crate::failure::ConnectionFailure;
 use crate::health::Health;
 use crate::lane::Lane;
@@ -149,6 +149,12 @@ impl Client {
         self.shared.ends.connection.borrow().last_failure.clone()
     }
 
+    /// Returns the access control list of znodes that are created without a list of their own. See
+    /// [`ClientBuilder::default_acl`].
+    pub fn default_acl(&self) -> &[Acl] {
+        self.shared.access.default_acl()
+    }
+
     /// Creates a znode. Returns its path, including the number of a sequential znode, and its
     /// metadata.
     ///
@@ -161,7 +167,7 @@ impl Client {
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Op<Created> {
-        let request = options.into().request(path, data.into());
+        let request = options.into().request(path, data.into(), self.default_acl());
         if let Err(error) = path::validate_for_create(path, request.mode.is_sequential()) {
             return Op::failed(error);
         }
@@ -353,13 +359,63 @@ impl Client {
     /// even if the future is dropped.
     pub async fn close_within(&self, limit: Duration) -> CloseOutcome {
         let deadline = self.now() + limit;
+        let outcome = self.before(deadline, self.close()).await;
+        outcome.unwrap_or(CloseOutcome::Abandoned)
+    }
+
+    /// Stops this client without ending its session, so that another client can continue it, in this
+    /// process or another one: give the ticket to [`ClientBuilder::resume`]. Returns `None` if there
+    /// is no session, or the client was closed before.
+    ///
+    /// First, the client waits for what recipes have to remove: the znodes of guards that were
+    /// dropped, of acquires that were cancelled, of writes that were repeated. It waits for at most
+    /// one session timeout. Nobody could delete these znodes later, and they would block others for
+    /// as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
+    /// work items and passages of double barriers are not ended: if there are any, the hand-over is
+    /// refused, and the client goes on. Release them first. New acquires wait meanwhile.
+    ///
+    /// Then waiting requests are refused, requests in flight complete, and the connection is closed.
+    /// If it ends before, the outcome of the requests in flight is unknown, and the hand-over
+    /// continues. It takes at most another session timeout. All handles of this client are closed
+    /// afterwards.
+    ///
+    /// Other ephemeral znodes stay. Watches are not handed over.
+    ///
+    /// The other client has to connect within the session timeout. Do not use the ticket twice.
+    ///
+    /// # Errors
+    ///
+    /// [`HandOverError::Unfinished`] if recipes still use the session, with their paths. The client
+    /// goes on as before. [`HandOverError::NoSession`] if there is no session.
+    ///
+    /// Not cancel safe: if the future is dropped, the client stops and the ticket is lost, so the
+    /// session expires.
+    pub async fn hand_over(&self) -> Result<SessionTicket, HandOverError> {
+        let within = self.status().timeout;
+        let deadline = self.now() + within;
+        let idle = self.before(deadline, self.shared.janitor.idle()).await;
+        let paths = self.shared.janitor.duties();
+        // A session that has ended has taken its znodes with it.
+        let is_open = !self.status().state.is_final() && self.status().session.is_some();
+        if is_open && (idle.is_none() || !paths.is_empty()) {
+            let paths = paths.into_iter().collect();
+            return Err(HandOverError::Unfinished { within, paths });
+        }
+        let (sender, ticket) = oneshot::channel();
+        self.shared.send(Command::HandOver(sender));
+        // The slots stay taken until then, so that nobody begins something else.
+        ticket.await.ok().flatten().ok_or(HandOverError::NoSession)
+    }
+
+    /// Waits for a future until the deadline. Returns `None` if it was not ready by then.
+    async fn before<T>(&self, deadline: Time, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = Lane::open(Arc::clone(&self.shared));
         alarm.wake_at(deadline);
         let mut watchdog = Watchdog::default();
-        let mut closing = pin!(self.close());
+        let mut future = pin!(future);
         poll_fn(|cx| {
-            if let Poll::Ready(outcome) = closing.as_mut().poll(cx) {
-                return Poll::Ready(outcome);
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
             }
             // The alarm follows the client's clock, which may be virtual, and the watchdog needs no
             // runtime.
@@ -368,31 +424,9 @@ impl Client {
                     break;
                 }
             }
-            watchdog.poll(cx, self.now(), deadline).map(|()| CloseOutcome::Abandoned)
+            watchdog.poll(cx, self.now(), deadline).map(|()| None)
         })
         .await
-    }
-
-    /// Stops this client without ending its session, so that another client can continue it, in this
-    /// process or another one: give the ticket to [`ClientBuilder::resume`]. Returns `None` if there
-    /// is no session, or the client was closed before.
-    ///
-    /// Guards are lost first. Then waiting requests are refused, requests in flight complete, and
-    /// the connection is closed. If it ends before, the outcome of the requests in flight is unknown,
-    /// and the hand-over continues. It takes at most one session timeout. All handles of this client
-    /// are closed afterwards.
-    ///
-    /// Ephemeral znodes stay, also those of locks, which nobody can release any more except by
-    /// ending the session: release locks first. Watches are not handed over.
-    ///
-    /// The other client has to connect within the session timeout. Do not use the ticket twice.
-    ///
-    /// Not cancel safe: if the future is dropped, the client stops and the ticket is lost, so the
-    /// session expires.
-    pub async fn hand_over(&self) -> Option<SessionTicket> {
-        let (sender, ticket) = oneshot::channel();
-        self.shared.send(Command::HandOver(sender));
-        ticket.await.ok().flatten()
     }
 
     /// Returns what an operator asks first: whether a server answers, which one, since when, and
@@ -422,7 +456,7 @@ impl Client {
         if let Some(error) = multi.invalid {
             return Op::failed(error);
         }
-        let operation = Operation::new(Request::Multi(multi.ops));
+        let operation = Operation::new(Request::Multi(multi.into_ops(self.default_acl())));
         self.limited(Op::submit_in(&self.shared, session, operation, |answer| {
             match answer.result? {
                 Response::Multi(results) => outcomes(results, answer.refused),

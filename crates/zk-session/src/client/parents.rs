@@ -64,7 +64,8 @@ impl Client {
             if options.container_parents { CreateMode::Container } else { CreateMode::Persistent };
         let creates: Vec<_> = ancestors
             .map(|ancestor| {
-                let options = CreateOptions::from(mode).acl(options.parent_acl.clone());
+                let acl = options.parent_acl.clone();
+                let options = CreateOptions { acl, ..CreateOptions::from(mode) };
                 self.create(ancestor, Bytes::new(), options)
             })
             .collect();

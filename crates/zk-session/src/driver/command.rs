@@ -20,8 +20,8 @@ pub(crate) enum Command {
     HandOver(oneshot::Sender<Option<SessionTicket>>),
     /// Closes a lane, or removes a watcher.
     RemoveOwner(OwnerId),
-    /// Sets whether a lane needs the lease.
-    NeedLease(OwnerId, bool),
+    /// Sets whether a lane needs the lease. The number tells the needs of a lane apart.
+    NeedLease(OwnerId, Option<u32>),
     /// Withdraws a flight if it was not sent.
     Recall(Token),
     /// Replaces the list of servers, which is not empty.

@@ -295,7 +295,7 @@ impl ConnectionLog {
             Change::Lapsed { session } => {
                 let silence = acknowledged.map(|at| now.saturating_since(at)).unwrap_or_default();
                 let silence = rounded(silence);
-                warn!(%session, ?silence, "guard deadline passed; all locks of the session are lost");
+                warn!(%session, ?silence, "guard deadline passed; locks that the session held are lost");
             }
             Change::Ended { session, cause } => match cause {
                 EndCause::Closed | EndCause::Abandoned => info!(%session, %cause, "session closed"),

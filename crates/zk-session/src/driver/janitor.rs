@@ -5,10 +5,12 @@
 //! time, even outside of a runtime, and spawns it as a task on the runtime of the session. The
 //! number of slots is limited.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use bytestring::ByteString;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, debug};
@@ -26,6 +28,26 @@ pub(crate) struct Janitor {
     slots: Arc<Semaphore>,
     deferred: Arc<Semaphore>,
     spawner: Arc<Spawner>,
+    duties: Arc<Duties>,
+}
+
+/// The paths below which the janitor has to delete znodes, or may have to.
+#[derive(Default)]
+struct Duties(Mutex<BTreeMap<ByteString, Weak<Place>>>);
+
+/// A path about which there are duties. Thousands of waiters may have the same one, so they share
+/// it, and each needs only a pointer.
+struct Place {
+    path: ByteString,
+    duties: Arc<Duties>,
+}
+
+/// One of the duties, until it is dropped.
+type Duty = Arc<Place>;
+
+/// All slots. Until it is dropped, the janitor has no duty and gets no other.
+pub(crate) struct Idle {
+    _slots: OwnedSemaphorePermit,
 }
 
 /// Spawns cleanups on the runtime of the session.
@@ -36,6 +58,8 @@ struct Spawner {
 
 /// The right to have the janitor run one future.
 pub struct Slot {
+    /// Dropped before the permit: when all slots are free, there are no duties.
+    duty: Duty,
     permit: OwnedSemaphorePermit,
     spawner: Arc<Spawner>,
 }
@@ -47,14 +71,42 @@ impl Janitor {
             slots: Arc::new(Semaphore::new(JANITOR_SLOTS_MAX)),
             deferred: Arc::new(Semaphore::new(DEFERRED_MAX)),
             spawner: Arc::new(Spawner { runtime, span }),
+            duties: Arc::default(),
         }
     }
 
-    /// Reserves a slot. Waits while all slots are taken.
-    pub(crate) async fn reserve(&self) -> Slot {
+    /// Reserves a slot for a duty about this path. Waits while all slots are taken.
+    pub(crate) async fn reserve(&self, path: ByteString) -> Slot {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
-        Slot { permit, spawner: Arc::clone(&self.spawner) }
+        let duty = Duties::begin(&self.duties, path);
+        Slot { duty, permit, spawner: Arc::clone(&self.spawner) }
+    }
+
+    /// Waits until no slot is taken. Until then, and until the result is dropped, nobody else gets a
+    /// slot.
+    pub(crate) async fn idle(&self) -> Idle {
+        let all = Arc::clone(&self.slots).acquire_many_owned(JANITOR_SLOTS_MAX as u32).await;
+        Idle { _slots: all.expect("the semaphore is never closed") }
+    }
+
+    /// Returns the paths of all duties, also of those without a slot: a removal that was refused is
+    /// tried again after a pause.
+    pub(crate) fn duties(&self) -> BTreeSet<String> {
+        self.duties.paths()
+    }
+
+    /// Like [`defer`](Self::defer), for a cleanup that deletes a znode at this path.
+    pub(crate) fn defer_duty(
+        &self,
+        path: ByteString,
+        cleanup: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let duty = Duties::begin(&self.duties, path);
+        self.defer(async move {
+            let _duty = duty;
+            cleanup.await;
+        });
     }
 
     /// Runs a cleanup that first waits for an event that may never happen, and that keeps nothing
@@ -79,7 +131,46 @@ impl Slot {
     /// session has shut down, the future is dropped. The ephemeral znodes that it was meant to
     /// delete are then deleted when the session expires.
     pub fn run(self, cleanup: impl Future<Output = ()> + Send + 'static) {
-        self.spawner.spawn(cleanup, self.permit);
+        let Self { duty, permit, spawner } = self;
+        let cleanup = async move {
+            let _duty = duty;
+            cleanup.await;
+        };
+        spawner.spawn(cleanup, permit);
+    }
+}
+
+impl Duties {
+    fn begin(duties: &Arc<Self>, path: ByteString) -> Duty {
+        let mut places = duties.lock();
+        if let Some(place) = places.get(&path).and_then(Weak::upgrade) {
+            return place;
+        }
+        let place = Arc::new(Place { path: path.clone(), duties: Arc::clone(duties) });
+        places.insert(path, Arc::downgrade(&place));
+        place
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ByteString, Weak<Place>>> {
+        // No code that holds the lock can panic half-way through a change.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn paths(&self) -> BTreeSet<String> {
+        let places = self.lock();
+        // A place without duties is about to remove itself.
+        let in_use = places.iter().filter(|(_, place)| place.strong_count() > 0);
+        in_use.map(|(path, _)| path.to_string()).collect()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut places = self.duties.lock();
+        // A new duty about the path may have replaced this place already.
+        if places.get(&self.path).is_some_and(|place| place.strong_count() == 0) {
+            places.remove(&self.path);
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! between any two of these at most two changes of each kind (see [`Queue::push`]).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::mem::discriminant;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -27,6 +28,8 @@ pub(crate) struct LaneSender(Arc<Mutex<Queue>>);
 struct Queue {
     events: VecDeque<LaneEvent>,
     reader: Option<Waker>,
+    /// The newest need of the lease that the task knows of, and whether there was a lease then.
+    kept_need: (u32, bool),
     /// One of the ends was dropped.
     is_closed: bool,
 }
@@ -58,6 +61,42 @@ impl LaneReceiver {
     pub(crate) fn try_next(&self) -> Option<LaneEvent> {
         lock(&self.0).take()
     }
+
+    /// Returns a view of this need of the lease.
+    pub(crate) fn need(&self, number: u32) -> LeaseNeed {
+        LeaseNeed { queue: Arc::clone(&self.0), number }
+    }
+}
+
+/// A lane's need of the lease, as of the moment at which the lane began to need it.
+///
+/// Until the session's task knows of the need, it may still discard what is left of an old lease. So
+/// a status that was published before that says nothing about the lease of this lane.
+#[derive(Clone)]
+pub struct LeaseNeed {
+    queue: Arc<Mutex<Queue>>,
+    number: u32,
+}
+
+impl LeaseNeed {
+    /// Returns whether the session's task knows of the need. A status that is read afterwards takes
+    /// the need into account.
+    pub fn is_kept(&self) -> bool {
+        lock(&self.queue).kept_need.0 >= self.number
+    }
+
+    /// Returns whether there was a lease when the session's task learned of the need. Returns false
+    /// until then.
+    pub fn began_leased(&self) -> bool {
+        let (newest, is_leased) = lock(&self.queue).kept_need;
+        newest == self.number && is_leased
+    }
+}
+
+impl fmt::Debug for LeaseNeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseNeed").field("is_kept", &self.is_kept()).finish()
+    }
 }
 
 impl LaneSender {
@@ -71,6 +110,11 @@ impl LaneSender {
 
     pub(crate) fn wake(&self) {
         wake(lock(&self.0));
+    }
+
+    /// Records that the task knows of this need of the lease, and whether there is a lease.
+    pub(crate) fn keep_need(&self, need: u32, is_leased: bool) {
+        lock(&self.0).kept_need = (need, is_leased);
     }
 }
 

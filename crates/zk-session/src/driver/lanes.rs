@@ -59,6 +59,13 @@ impl Lanes {
         self.needing_lease -= usize::from(std::mem::replace(&mut lane.needs_lease, needs_lease));
     }
 
+    /// Tells a lane that the session keeps the lease for it, and whether there was one.
+    pub(super) fn keep_need(&self, id: OwnerId, need: u32, is_leased: bool) {
+        if let Some(lane) = self.lanes.get(&id) {
+            lane.sender.keep_need(need, is_leased);
+        }
+    }
+
     /// Returns whether any lane needs the lease.
     pub(super) fn is_lease_needed(&self) -> bool {
         self.needing_lease > 0

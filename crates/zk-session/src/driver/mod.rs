@@ -7,6 +7,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
+pub(crate) mod access;
 mod blocking;
 pub(crate) mod clock;
 pub(crate) mod command;

@@ -103,9 +103,16 @@ impl Router {
                 }
                 self.lanes.open(id, sender);
             }
-            Command::NeedLease(id, needs_lease) => {
-                self.lanes.set_needs_lease(id, needs_lease);
+            Command::NeedLease(id, need) => {
+                self.lanes.set_needs_lease(id, need.is_some());
                 machine.set_lease_needed(now, self.lanes.is_lease_needed());
+                if let Some(need) = need {
+                    // Publish the status first: a reader that finds the need kept must not see an
+                    // older one.
+                    let status = machine.status();
+                    self.publish(status);
+                    self.lanes.keep_need(id, need, status.is_leased(now));
+                }
             }
             Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => machine.recall(now, token),
@@ -142,6 +149,8 @@ impl Router {
                 acknowledged,
                 guard_deadline,
                 lease_deadline,
+                leased_until,
+                slow_commits,
                 acknowledgement_interval,
                 ..
             } = *status;
@@ -149,11 +158,14 @@ impl Router {
                 acknowledged,
                 guard_deadline,
                 lease_deadline,
+                leased_until,
+                slow_commits,
                 acknowledgement_interval,
                 ..new
             };
-            let is_news =
-                same != *status || lease_deadline.is_none() != new.lease_deadline.is_none();
+            let is_news = same != *status
+                || lease_deadline.is_none() != new.lease_deadline.is_none()
+                || slow_commits.is_none() != new.slow_commits.is_none();
             *status = new;
             is_news
         });

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::error::SendError;
 
+use super::access::Access;
 use super::clock::Clock;
 use super::command::{Command, ReplySink, WatchSender};
 use super::ends::HandleEnds;
@@ -18,6 +19,7 @@ use crate::random::SplitMix;
 
 /// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
 pub(crate) struct Shared {
+    pub(crate) access: Access,
     pub(crate) chroot: Chroot,
     pub(crate) clock: Clock,
     pub(crate) ends: HandleEnds,
@@ -32,7 +34,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "one caller, which names all of them")]
     pub(crate) fn new(
+        access: Access,
         chroot: Chroot,
         clock: Clock,
         ends: HandleEnds,
@@ -43,7 +47,7 @@ impl Shared {
     ) -> Self {
         let next_id = AtomicU64::new(1);
         let notices = Notices::default();
-        Self { chroot, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed }
+        Self { access, chroot, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed }
     }
 
     pub(crate) fn status(&self) -> Status {
@@ -79,15 +83,22 @@ impl Shared {
         u128::from(high) << 64 | u128::from(low)
     }
 
+    /// Returns a random number that belongs to this owner, without drawing one.
+    pub(crate) fn seed_of(&self, owner: OwnerId) -> u64 {
+        let [seed, _] = self.id_seed;
+        SplitMix(seed.wrapping_sub(owner.0)).next()
+    }
+
     /// Returns the error of a request that is submitted after the client has stopped.
     fn refusal(&self) -> OpError {
         self.status().state.refusal()
     }
 
-    /// Adds the chroot to all paths of a flight.
+    /// Adds the chroot to all paths of a flight, and warns of znodes that will be open to everyone.
     pub(crate) fn to_server(&self, flight: &mut Flight) {
         for Operation { request, .. } in &mut flight.operations {
             request_to_server(&self.chroot, request);
+            self.access.check(request);
         }
     }
 

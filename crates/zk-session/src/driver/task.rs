@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use tokio::io::AsyncWrite as _;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
-use tracing::{Instrument as _, Span, debug, info_span};
+use tracing::{Instrument as _, Span, debug, info_span, warn};
 
 use super::clock::Clock;
 use super::command::Command;
@@ -57,6 +57,8 @@ pub(crate) struct Driver {
     clock: Clock,
     transport: Arc<dyn Transport>,
     sasl: Option<Sasl>,
+    /// There are credentials, and no warning yet that others can read them.
+    may_warn_of_plaintext: bool,
     commands: mpsc::UnboundedReceiver<Command>,
     are_handles_dropped: bool,
 
@@ -93,11 +95,13 @@ impl Driver {
     ) -> Self {
         let DriverEnds { commands, status, connection, queued, last_end, totals } = ends;
         let log = ConnectionLog::new(connection, machine.server_count());
+        let may_warn_of_plaintext = sasl.is_some() || machine.has_auth();
         Self {
             machine,
             clock,
             transport,
             sasl,
+            may_warn_of_plaintext,
             commands,
             are_handles_dropped: false,
             session_span: Span::none(),
@@ -188,7 +192,14 @@ impl Driver {
         if waiting.is_empty() {
             return self.poll_flush(cx);
         }
-        match ready!(Pin::new(stream).poll_write(cx, waiting)) {
+        // The server may process a request as soon as the transport has taken its last byte, so the
+        // time is read before.
+        let now = self.clock.now();
+        let Poll::Ready(written) = Pin::new(stream).poll_write(cx, waiting) else {
+            self.machine.handle_blocked();
+            return Poll::Pending;
+        };
+        match written {
             Ok(taken) if taken > 0 => {
                 self.written += taken;
                 let left = self.output.get(self.written..).unwrap_or_default();
@@ -202,7 +213,7 @@ impl Driver {
                 }
                 self.needs_flush = true;
                 self.router.meter.sent(taken);
-                self.machine.handle_transmitted(self.clock.now(), taken);
+                self.machine.handle_transmitted(now, taken);
             }
             Ok(_) => self.handle_transport_error(&io::ErrorKind::WriteZero.into()),
             Err(error) => self.handle_transport_error(&error),
@@ -397,6 +408,19 @@ impl Driver {
         })
     }
 
+    /// Warns, once per client, if credentials are used where others can read the connection.
+    fn warn_of_plaintext(&mut self, host: &Host) {
+        if self.may_warn_of_plaintext && self.transport.is_plaintext(host) {
+            self.may_warn_of_plaintext = false;
+            warn!(
+                %host,
+                "the client authenticates without TLS: everyone on the way to the server can read \
+                 the session's password, the requests and their data, can change them, and can \
+                 read the passwords of `auth`"
+            );
+        }
+    }
+
     fn step_sasl(&mut self, input: SaslInput) {
         let exchange = self.exchange.take();
         let exchange = exchange.expect("the machine asks for one step at a time");
@@ -420,6 +444,7 @@ impl Driver {
                     let attempt = self.machine.attempt();
                     debug!(parent: &self.span, time = ?attempt.time(), "connecting");
                     self.router.log.attempt_started(host.clone(), self.clock.now());
+                    self.warn_of_plaintext(&host);
                     self.connecting = Some(self.open(host, attempt));
                 }
                 Event::HandedOver(ticket) => self.router.hand_over(ticket),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -50,6 +50,20 @@ pub trait Transport: Send + Sync + 'static {
     /// Starts to open a connection to `host`. The future is dropped when the time of the attempt
     /// has run out.
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting;
+
+    /// Returns true if others can read and change the bytes on their way to the host. A client with
+    /// credentials logs a warning then. Default: false, because only the transport knows.
+    fn is_plaintext(&self, host: &Host) -> bool {
+        let _ = host;
+        false
+    }
+
+    /// Returns whether servers learn from the connection who the client is, as from the certificate
+    /// of `Tls`. The client then warns when it creates znodes that everyone may
+    /// change. Default: false.
+    fn has_identity(&self) -> bool {
+        false
+    }
 }
 
 impl<F, Fut, S> Transport for F
@@ -94,7 +108,7 @@ impl Tcp {
     /// It runs in the session's task: blocking delays heartbeats, and a panic ends the client.
     ///
     /// ```
-    /// use std::net::SocketAddr;
+    /// use std::net::{IpAddr, SocketAddr};
     /// use zk_session::{Client, Tcp};
     ///
     /// let tcp = Tcp::with_resolver(|host| async move {
@@ -138,6 +152,15 @@ impl Transport for Tcp {
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
+    }
+
+    /// Bytes for the same machine do not leave it.
+    fn is_plaintext(&self, host: &Host) -> bool {
+        let name = host.name.trim_end_matches('.');
+        let address = name.parse::<IpAddr>();
+        let is_local = address.is_ok_and(|address| address.to_canonical().is_loopback())
+            || name.eq_ignore_ascii_case("localhost");
+        !is_local
     }
 }
 
@@ -353,6 +376,20 @@ mod tests {
         assert_eq!(none, "the name has no address");
         let unknown = error(Tcp::with_resolver(|_| async { Err(io::Error::other("no")) })).await;
         assert_eq!(unknown, "the name cannot be resolved: no");
+    }
+
+    #[test]
+    fn bytes_that_stay_on_the_machine_need_no_protection() {
+        let is_plaintext =
+            |name: &str| Tcp::new().is_plaintext(&Host { name: name.into(), port: 1 });
+        for local in
+            ["localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"]
+        {
+            assert!(!is_plaintext(local), "{local}");
+        }
+        for other in ["zk1", "localhost.example.com", "10.0.0.1", "fe80::1", ""] {
+            assert!(is_plaintext(other), "{other}");
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub use crate::driver::janitor::{JANITOR_SLOTS_MAX, Slot};
 #[cfg(feature = "tokio")]
 pub use crate::driver::lane_event::LaneEvent;
 #[cfg(feature = "tokio")]
+pub use crate::driver::lane_queue::LeaseNeed;
+#[cfg(feature = "tokio")]
 pub use crate::driver::notices::Notice;
 #[cfg(feature = "tokio")]
 pub use crate::lane::Lane;

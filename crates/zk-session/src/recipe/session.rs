@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytestring::ByteString;
+
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
@@ -29,12 +31,14 @@ impl Session {
         Lane::open(Arc::clone(&self.shared))
     }
 
-    /// Reserves a slot of the janitor, which runs cleanup that must outlive its caller. Waits while
+    /// Reserves a slot of the janitor, which runs cleanup that must outlive its caller. The path is
+    /// what the cleanup is about: [`Client::hand_over`] waits for the slot, and names the path if it
+    /// has waited in vain. Waits while
     /// all [`JANITOR_SLOTS_MAX`](super::JANITOR_SLOTS_MAX) slots of the client are taken.
     ///
     /// Cancel safe: a dropped future reserves nothing.
-    pub async fn reserve_slot(&self) -> Slot {
-        self.shared.janitor.reserve().await
+    pub async fn reserve_slot(&self, path: &ByteString) -> Slot {
+        self.shared.janitor.reserve(path.clone()).await
     }
 
     /// Returns the number of slots in use: held locks, attempts and cleanups of this client.

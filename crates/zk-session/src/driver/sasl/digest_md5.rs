@@ -17,6 +17,9 @@ use crate::sasl_failure::SaslFailure;
 const NAME: &str = "DIGEST-MD5";
 /// Servers and clients use this in place of the name of the server.
 const URI: &str = "zookeeper/zk-sasl-md5";
+/// Maximum length of a challenge: RFC 2831, section 2.1.1, says that it must be shorter than 2,048
+/// bytes.
+const CHALLENGE_MAX: usize = 2047;
 
 /// A name and a password.
 #[derive(Clone)]
@@ -141,6 +144,9 @@ fn quoted(text: &str) -> String {
 type Directives = BTreeMap<String, String>;
 
 fn parse(message: &[u8]) -> Result<Directives, SaslFailure> {
+    if message.len() > CHALLENGE_MAX {
+        return Err(SaslFailure::Challenge("it is longer than 2,047 bytes"));
+    }
     let message = std::str::from_utf8(message).map_err(|_| SaslFailure::OtherMechanism(NAME))?;
     let mut directives = Directives::new();
     let mut rest = message.trim_start_matches([',', ' ']);
@@ -240,6 +246,11 @@ mod tests {
         assert_eq!(failure("nonce=\"n\""), no_algorithm);
         let open = SaslFailure::Challenge("a quotation mark is not closed");
         assert_eq!(failure("nonce=\"n"), open);
+        let padding = 2047 - CHALLENGE.len() - ",x=".len();
+        let padded = |padding| format!("{CHALLENGE},x={}", "y".repeat(padding));
+        sent(exchange().step(Some(padded(padding).into())));
+        let long = SaslFailure::Challenge("it is longer than 2,047 bytes");
+        assert_eq!(failure(&padded(padding + 1)), long);
         let only_encrypted = format!("{CHALLENGE},qop=\"auth-int,auth-conf\"");
         assert_eq!(failure(&only_encrypted), SaslFailure::NoAcceptableLayer);
         sent(exchange().step(Some(format!("{CHALLENGE},qop=\"auth-int, auth\"").into())));

@@ -105,6 +105,10 @@ impl Transport for Tls {
             }
         })
     }
+
+    fn has_identity(&self) -> bool {
+        self.material.has_client_certificate()
+    }
 }
 
 fn not_read(within: Duration) -> TlsFailure {
