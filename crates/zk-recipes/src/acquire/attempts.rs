@@ -10,7 +10,7 @@ use super::request::AcquireRequest;
 use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::guard::{Guard, removal_duty, start_keeper};
-use crate::lock::error::{LockError, LostReason};
+use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::Kind;
 use crate::lock::log;
 use crate::lock::outcome::{Held, NotHeld, Restart};
@@ -104,7 +104,7 @@ async fn attempt<K: Kind>(
     let slot = before(
         &request.terms.client,
         request.deadline,
-        Session::of(&request.terms.client).reserve_slot(),
+        Session::of(&request.terms.client).reserve_slot(K::path(&request.profile)),
     )
     .await?;
     request.terms.counters.attempted();
@@ -124,8 +124,9 @@ async fn leased<K: Kind>(
 ) -> Result<Outcome<K>, LockError> {
     Ok(match before(&request.terms.client, request.deadline, guard.first_held()).await? {
         Ok(()) => Outcome::Held(guard),
-        Err(LostReason::ZnodeDeleted) => Outcome::Restart(Restart::ZnodeGone),
-        Err(_) => Outcome::Restart(Restart::SessionOver),
+        Err(Stopped::Lost(LostReason::ZnodeDeleted)) => Outcome::Restart(Restart::ZnodeGone),
+        Err(Stopped::NoLease(slow)) => return Err(LockError::NoLease(slow)),
+        Err(Stopped::AtRisk | Stopped::Lost(_)) => Outcome::Restart(Restart::SessionOver),
     })
 }
 

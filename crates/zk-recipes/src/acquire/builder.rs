@@ -58,7 +58,7 @@ impl<L, N: Default> LockBuilder<L, N> {
         check_path("path of the lock", path)?;
         let options = LockOptions {
             path: path.into(),
-            acl: Acl::open(),
+            acl: client.default_acl().to_vec(),
             identity: identity().into(),
             watch_check: Some(WATCH_CHECK),
             at_risk: AtRiskPolicy::default(),
@@ -68,8 +68,15 @@ impl<L, N: Default> LockBuilder<L, N> {
 }
 
 impl<L, N> LockBuilder<L, N> {
-    /// Sets the access control list of the contender znodes. All clients that share the lock need
-    /// READ. Default: all permissions for everyone.
+    /// Sets the access control list of everything that the lock creates: the contender znodes, and
+    /// missing directories. All clients that share the lock need READ, CREATE and DELETE, so list
+    /// all of their identities: with [`Acl::creator_all`], only clients of one identity can share
+    /// it. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
+    ///
+    /// If the list lets nobody create and delete, missing directories get that of the client. A
+    /// directory that exists keeps its list, and whoever may delete in it can take the lock from its
+    /// holder.
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.options.acl = acl;
         self

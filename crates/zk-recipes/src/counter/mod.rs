@@ -166,7 +166,7 @@ impl CounterBuilder {
         self
     }
 
-    /// Sets the access control list. See [`SharedValueBuilder::acl`].
+    /// Sets the access control list of what the counter creates. See [`SharedValueBuilder::acl`].
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.value = self.value.acl(acl);
         self

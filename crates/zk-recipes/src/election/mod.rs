@@ -61,7 +61,7 @@ use crate::queue::recipe::QueueKind;
 ///
 /// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
 /// candidate znodes. The election creates a missing directory and its ancestors as containers, with
-/// all permissions for everyone. If that is not what you want, create the directory beforehand.
+/// the list of the candidates.
 #[derive(Clone)]
 pub struct Election {
     core: LockCore,

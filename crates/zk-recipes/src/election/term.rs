@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::debug;
-use zk_session::Client;
-use zk_session::recipe::Session;
 
 use crate::acquire::builder::LockCore;
-use crate::engine::drive::pause;
+use crate::engine::drive::rest;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
@@ -54,14 +52,4 @@ pub(super) async fn run_while_leader<K: Kind, T>(
         }
         rest(client, &mut pauses).await;
     }
-}
-
-/// Pauses before the next campaign. The lengths differ among candidates, which may all have lost
-/// their sessions at the same time. Ends early if the client stops.
-async fn rest(client: &Client, pauses: &mut Pauses) {
-    let now = client.now();
-    if let Some(until) = pauses.begin_spread(now, Session::of(client).unique_id()) {
-        pause(client, until.saturating_since(now)).await;
-    }
-    pauses.end();
 }

@@ -1,5 +1,6 @@
 //! Running a machine that may leave a znode, for a caller who may drop the future at any moment.
 
+use bytestring::ByteString;
 use tracing::debug;
 use zk_session::Client;
 use zk_session::Time;
@@ -18,9 +19,9 @@ pub(crate) struct Attended<M: Leaving> {
 
 impl<M: Leaving> Attended<M> {
     /// Prepares the machine. Waits while all slots of the janitor are taken.
-    pub(crate) async fn new(client: &Client, machine: M) -> Self {
+    pub(crate) async fn new(client: &Client, machine: M, path: &ByteString) -> Self {
         let session = Session::of(client);
-        let slot = session.reserve_slot().await;
+        let slot = session.reserve_slot(path).await;
         Self { parts: Some((machine, Feed::new(session.lane()), slot)) }
     }
 

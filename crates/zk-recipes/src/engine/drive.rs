@@ -9,7 +9,7 @@ use zk_session::recipe::Session;
 use zk_session::{Client, OpError, Time};
 
 use super::feed::{Feed, FeedEvent};
-use crate::machine::{Input, Interrupted, Machine, Step};
+use crate::machine::{Input, Interrupted, Machine, Pauses, Step};
 
 /// Decides which events of the session reach a machine, and when to stop the machine.
 pub(crate) trait Supervisor<M: Machine> {
@@ -220,6 +220,21 @@ pub(crate) async fn pause(client: &Client, length: Duration) {
         feed.next(Some(until)).await,
         FeedEvent::Input(Input::Timer) | FeedEvent::AuthFailed | FeedEvent::Closed
     ) {}
+}
+
+/// Waits for the next of several pauses. Their lengths differ among callers, many of whom may begin
+/// at the same time. Ends early if the connection is lost or the client stops.
+pub(crate) async fn rest(client: &Client, pauses: &mut Pauses) {
+    let session = Session::of(client);
+    let mut feed = Feed::new(session.lane());
+    let until = pauses.begin_at(feed.lane.now(), session.unique_id() as u64);
+    while !matches!(
+        feed.next(until).await,
+        FeedEvent::Input(Input::Timer | Input::Suspended)
+            | FeedEvent::AuthFailed
+            | FeedEvent::Closed
+    ) {}
+    pauses.end();
 }
 
 /// Returns a random time between half of the pause and all of it.

@@ -48,6 +48,7 @@ impl Feed {
                 status.state,
                 SessionState::AuthFailed | SessionState::Closed | SessionState::Expired
             ),
+            seed: self.lane.seed(),
         }
     }
 

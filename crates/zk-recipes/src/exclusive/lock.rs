@@ -68,7 +68,7 @@ use crate::machine::{FailedAction, read};
 /// and a release one delete.
 ///
 /// **Permissions.** The client needs CREATE and DELETE on the parent directory, and READ on the
-/// znode. The lock creates missing directories as containers, with all permissions for everyone.
+/// znode. The lock creates missing directories as containers, with the list of the znode.
 ///
 /// **Not reentrant.** A second acquire by the holder waits for the first.
 #[derive(Clone)]

@@ -49,8 +49,8 @@ use crate::queue::recipe::QueueKind;
 /// lock costs one read.
 ///
 /// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
-/// contender znodes. The lock creates a missing directory and its ancestors as containers, with all
-/// permissions for everyone. If that is not what you want, create the directory beforehand.
+/// contender znodes. The lock creates a missing directory and its ancestors as containers, with the
+/// list of the contenders.
 ///
 /// **Not reentrant.** A second acquire by the holder waits behind the first.
 #[derive(Clone)]

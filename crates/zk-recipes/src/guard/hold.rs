@@ -9,12 +9,11 @@ use std::task::Poll;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
 use tokio::sync::{oneshot, watch};
-use zk_session::recipe::{Operation, Session, Watchdog};
-use zk_session::{Client, OpError, SessionId, SessionState, Status, Time, Zxid};
+use zk_session::recipe::{Lane, LeaseNeed, Operation, Session, Watchdog};
+use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, Time, Zxid};
 
 use super::revocation::Revocation;
-use crate::engine::feed::Feed;
-use crate::lock::error::{LockError, LostReason};
+use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::log::{self, Risk};
 use crate::lock::outcome::{Held, Refusal, Released, Znode};
 use crate::lock::phase::{Observer, Phase};
@@ -47,6 +46,10 @@ pub(crate) struct Hold {
     proven_on: AtomicU64,
     /// The lock was held with a lease at some time. Until then, a lock at risk is not given up.
     was_held: AtomicBool,
+    /// The lock seemed to be held before the session's task knew of it.
+    began_held: AtomicBool,
+    /// The keeper's need of the lease.
+    need: LeaseNeed,
     lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) revocation: Arc<Revocation>,
     pub(super) terms: Terms,
@@ -83,15 +86,15 @@ pub(crate) enum ReleaseFailure {
 pub(crate) enum Proof {
     Held,
     Lost(LostReason),
-    /// The server cannot answer at present.
-    Later,
+    /// The server cannot answer at present, for this reason.
+    Later(OpError),
     /// The connection was lost, so nothing is proven.
     Open,
     Refused(OpError),
 }
 
 impl Hold {
-    pub(super) fn new(terms: Terms, path: ByteString, held: Held) -> Self {
+    pub(super) fn new(terms: Terms, path: ByteString, held: Held, need: LeaseNeed) -> Self {
         Self {
             path,
             created_by: Some(held.znode.czxid),
@@ -100,6 +103,8 @@ impl Hold {
             lapses: held.lapses,
             proven_on: AtomicU64::new(held.connection),
             was_held: AtomicBool::new(false),
+            began_held: AtomicBool::new(false),
+            need,
             lost: Arc::new(watch::Sender::new(None)),
             revocation: Arc::default(),
             terms,
@@ -116,6 +121,8 @@ impl Hold {
             created_by: None,
             proven_on: AtomicU64::new(connection),
             was_held: AtomicBool::new(self.was_held()),
+            began_held: AtomicBool::new(false),
+            need: self.need.clone(),
             session: self.session,
             lapses: self.lapses,
             lost: Arc::clone(&self.lost),
@@ -136,6 +143,7 @@ impl Hold {
     /// Returns whether the lock was held with a lease at some time.
     pub(crate) fn was_held(&self) -> bool {
         self.was_held.load(Ordering::Acquire)
+            || self.began_held.load(Ordering::Acquire) && self.need.began_leased()
     }
 
     /// Returns the state of the lock right now.
@@ -143,6 +151,9 @@ impl Hold {
         if let Some(reason) = self.lost_reason() {
             return LockState::Lost(reason);
         }
+        // Ask this before reading the status. A status from before the session's task knew of the
+        // lock may show the rest of an old lease, which the task then discards.
+        let is_lease_kept = self.was_held() || self.need.is_kept();
         let status = self.client().status();
         let now = self.client().now();
         let is_past = status.guard_deadline().is_none_or(|deadline| deadline <= now);
@@ -161,7 +172,8 @@ impl Hold {
             return LockState::Lost(self.lose(reason));
         }
         if self.risk(&status, now).is_none() {
-            self.was_held.store(true, Ordering::Release);
+            let seen = if is_lease_kept { &self.was_held } else { &self.began_held };
+            seen.store(true, Ordering::Release);
             return LockState::Held;
         }
         match self.terms.at_risk {
@@ -199,23 +211,36 @@ impl Hold {
 
     /// Waits until the lock is held with a lease for the first time. Returns the reason if the lock
     /// is lost before that.
-    pub(crate) async fn first_held(&self) -> Result<(), LostReason> {
+    pub(crate) async fn first_held(&self) -> Result<(), Stopped> {
         let mut states = self.client().states();
-        let mut feed = Feed::new(Session::of(self.client()).lane());
+        let mut lane = Session::of(self.client()).lane();
         loop {
             // A change after this call ends the wait below.
             states.current();
             match self.state() {
-                LockState::Lost(reason) => return Err(reason),
-                LockState::Held => return Ok(()),
-                LockState::AtRisk => {}
+                LockState::Lost(reason) => return Err(Stopped::Lost(reason)),
+                LockState::Held if self.was_held() => return Ok(()),
+                LockState::Held | LockState::AtRisk => {}
             }
-            // A proof of the lock on a new connection is not a change of the session.
-            let look_at = self.client().now() + PAUSE;
-            tokio::select! {
-                Some(_) = states.next() => {}
-                _ = feed.next(Some(look_at)) => {}
+            if let Some(slow) = self.client().status().slow_commits() {
+                return Err(Stopped::NoLease(slow));
             }
+            self.next_change(&mut states, &mut lane).await;
+        }
+    }
+
+    /// Waits for a change of a lock that was not held with a lease yet.
+    pub(super) async fn next_change(&self, states: &mut StateStream, lane: &mut Lane) {
+        if self.state() == LockState::Held {
+            // The session's task is about to learn of the lock.
+            lane.turn().await;
+            return;
+        }
+        // A proof of the lock on a new connection is not a change of the session.
+        lane.wake_at(self.client().now() + PAUSE);
+        tokio::select! {
+            Some(_) = states.next() => {}
+            _ = lane.next() => {}
         }
     }
 
@@ -247,7 +272,7 @@ impl Hold {
             },
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
-            Some(Verdict::Later(_)) => Proof::Later,
+            Some(Verdict::Later(error)) => Proof::Later(error),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         };
         if K::HAS_UNIQUE_NAMES || by_check != Proof::Held {
@@ -278,7 +303,7 @@ impl Hold {
             ) => Proof::Lost(LostReason::ZnodeDeleted),
             Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
-            Some(Verdict::Later(_)) => Proof::Later,
+            Some(Verdict::Later(error)) => Proof::Later(error),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         }
     }

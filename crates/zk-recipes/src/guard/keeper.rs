@@ -25,7 +25,7 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Change, ChangeRequest, Recipe, Removal};
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, PAUSE, WatchNumber, WatchNumbers, flight, read,
+    FailedAction, Failure, Input, Machine, PAUSE, Pauses, WatchNumber, WatchNumbers, flight, read,
     replayable,
 };
 
@@ -49,7 +49,7 @@ pub(crate) fn start<K: Recipe>(
     let own_watch = held.own_watch;
     let granted_on = held.connection;
     let path = removal.path_of(&held.znode);
-    let hold = Arc::new(Hold::new(terms, path, held));
+    let hold = Arc::new(Hold::new(terms, path, held, feed.lane.lease_need()));
     let phase = hold.phase();
     hold.terms.counters.began();
     hold.terms.observer.report(phase);
@@ -58,6 +58,7 @@ pub(crate) fn start<K: Recipe>(
         own_watch,
         watches: WatchNumbers::after(own_watch),
         watch_at: own_watch.is_none().then(|| now + WATCH_AFTER),
+        pauses: Pauses::default(),
         knows_data: false,
         needs_proof: false,
         granted_on,
@@ -81,6 +82,8 @@ struct Keeper<K: Recipe> {
     watches: WatchNumbers,
     /// When to read and watch our own znode.
     watch_at: Option<Time>,
+    /// The pauses after proofs that the server could not answer.
+    pauses: Pauses,
     /// The data of our own znode was read, and is watched since then, so that no request to revoke
     /// the lock is missed.
     knows_data: bool,
@@ -303,6 +306,7 @@ impl<K: Recipe> Keeper<K> {
     /// that is known to be set.
     fn prove(&mut self) {
         self.watch_at = None;
+        self.pauses.reset();
         self.needs_proof = true;
         self.submit();
     }
@@ -319,7 +323,7 @@ impl<K: Recipe> Keeper<K> {
         };
         if self.feed.submit(flight(Some(self.hold.session), operations)).is_err() {
             self.own_watch = None;
-            self.watch_at = Some(self.feed.lane.now() + PAUSE);
+            self.pause();
         }
     }
 
@@ -350,6 +354,10 @@ impl<K: Recipe> Keeper<K> {
             self.conclude(&proof);
         }
         self.conclude(&seen);
+        // A server that refuses the proof may well answer the read beside it.
+        if self.watch_at.is_none() {
+            self.pauses.reset();
+        }
     }
 
     fn conclude(&mut self, proof: &Proof) {
@@ -357,11 +365,18 @@ impl<K: Recipe> Keeper<K> {
             Proof::Lost(reason) => {
                 self.hold.lose(*reason);
             }
-            Proof::Later => self.watch_at = Some(self.feed.lane.now() + PAUSE),
+            Proof::Later(_) => self.pause(),
             // After a lost connection, the keeper proves the lock again on the next one. Without
             // permission to read the znode, nothing can prove the lock, so it stays at risk.
             Proof::Held | Proof::Open | Proof::Refused(_) => {}
         }
+    }
+
+    /// Repeats the last read or proof after a pause. All guards of a client prove their locks when it
+    /// has reconnected, so those that are refused together must come back apart. The keeper never
+    /// gives up: only a proof ends the risk, even if it comes late.
+    fn pause(&mut self) {
+        self.watch_at = self.pauses.begin_at(self.feed.lane.now(), self.feed.lane.seed());
     }
 
     /// Changes the lock, and replies to its owner. Whatever the result, a command follows: the
@@ -447,7 +462,9 @@ impl<M: Machine> Supervisor<M> for Changing<'_> {
         }
         lose_if_over(&self.hold, &event);
         notice(&self.hold, feed.lane.now(), self.at_risk_since);
-        Ok(None)
+        // The end of the connection ends a pause of the machine.
+        let is_suspended = matches!(event, FeedEvent::Input(Input::Suspended));
+        Ok(is_suspended.then_some(Input::Suspended))
     }
 
     fn rejected(&mut self, error: OpError) -> LockError {

@@ -20,13 +20,13 @@ use tokio::sync::oneshot;
 use zk_session::{Multi, MultiOutcome, SessionId};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
-use crate::engine::drive::{pause, run};
-use crate::lock::error::{LockError, LostReason};
+use crate::engine::drive::{rest, run};
+use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
 use crate::lock::outcome::{Refusal, Released};
 use crate::lock::recipe::ChangeRequest;
 use crate::lock::state::LockState;
-use crate::machine::{FailedAction, Failure, PAUSE, Replay};
+use crate::machine::{FailedAction, Failure, Pauses, Replay};
 
 pub use self::revocation::request_revocation;
 pub use self::run::Run;
@@ -101,7 +101,7 @@ impl<K: Kind> Guard<K> {
     }
 
     /// Waits until there is a lease, if there is none yet.
-    pub(crate) fn first_held(&self) -> impl Future<Output = Result<(), LostReason>> + '_ {
+    pub(crate) fn first_held(&self) -> impl Future<Output = Result<(), Stopped>> + '_ {
         self.hold.first_held()
     }
 
@@ -185,15 +185,19 @@ impl<K: Kind> Guard<K> {
     /// the call succeeds, the lock was held at some moment since the call began, and is no longer
     /// at risk for lack of a recent proof.
     ///
-    /// After a **connection loss**, the write is repeated. **Cancel safe.**
+    /// After a **connection loss**, the write is repeated. If the server refuses it for a while, it is
+    /// repeated after pauses of 200 ms, which grow to 5 s. **Cancel safe.**
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] if the lock is lost; [`LockError::Refused`] if the access control list
-    /// denies reading the znode; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client
+    /// denies reading the znode, or if the server refuses the write for about 20 s with a code that
+    /// leaves open whether it ever passes; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client
     /// has stopped.
     pub async fn validate(&self) -> Result<(), LockError> {
         let hold = &self.hold;
+        let refused = |error| Failure::new(FailedAction::Check, hold.path.clone(), error).into();
+        let mut pauses = Pauses::default();
         loop {
             if let LockState::Lost(reason) = self.state() {
                 return Err(LockError::Lost(reason));
@@ -208,11 +212,10 @@ impl<K: Kind> Guard<K> {
                 Proof::Lost(reason) => {
                     hold.lose(reason);
                 }
-                Proof::Later => pause(hold.client(), PAUSE).await,
+                Proof::Later(error) if pauses.is_too_many(&error) => return Err(refused(error)),
+                Proof::Later(_) => rest(hold.client(), &mut pauses).await,
                 Proof::Open => {}
-                Proof::Refused(error) => {
-                    return Err(Failure::new(FailedAction::Check, hold.path.clone(), error).into());
-                }
+                Proof::Refused(error) => return Err(refused(error)),
             }
         }
         match self.state() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytestring::ByteString;
 use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
 
@@ -69,8 +70,8 @@ pub(crate) fn after<R: Removal>(feed: &Feed, removal: R, ended: &Ended, span: Sp
 }
 
 fn conclude<R: Removal>(feed: &Feed, mut removal: R, ended: &Ended, pause: Duration, span: Span) {
-    if matches!(ended, Ended::Refused(_)) {
-        return retry(feed, removal, pause, span);
+    if let Ended::Refused(Refusal { path, .. }) = ended {
+        return retry(feed, removal, path, pause, span);
     }
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && removal.is_tainted() {
@@ -87,9 +88,9 @@ fn conclude<R: Removal>(feed: &Feed, mut removal: R, ended: &Ended, pause: Durat
 
 /// Retries a refused removal for as long as the session lives, because the znode blocks all other
 /// contenders until then. Keeps the session open only while a retry runs.
-fn retry<R: Removal>(feed: &Feed, mut removal: R, pause: Duration, span: Span) {
+fn retry<R: Removal>(feed: &Feed, mut removal: R, path: &ByteString, pause: Duration, span: Span) {
     let outer = span.clone();
-    feed.lane.after_pause(pause, move |lane| {
+    feed.lane.after_pause(pause, path, move |lane| {
         let retry = async move {
             let mut feed = Feed::new(lane);
             removal.retry();

@@ -8,10 +8,8 @@ use std::task::{Context, Poll};
 use zk_session::recipe::{Session, Watchdog};
 
 use super::hold::Hold;
-use crate::engine::feed::Feed;
 use crate::lock::error::Stopped;
 use crate::lock::state::LockState;
-use crate::machine::PAUSE;
 
 /// A body that is running; see [`Guard::run`](crate::Guard::run).
 ///
@@ -49,6 +47,9 @@ impl<'a, F: Future> Run<'a, F> {
             LockState::Lost(reason) => Some(Stopped::Lost(reason)),
             LockState::AtRisk if self.stops_at_risk && self.hold.was_held() => {
                 Some(Stopped::AtRisk)
+            }
+            LockState::AtRisk if self.stops_at_risk => {
+                self.hold.client().status().slow_commits().map(Stopped::NoLease)
             }
             LockState::AtRisk | LockState::Held => None,
         }
@@ -103,7 +104,7 @@ impl<F> std::fmt::Debug for Run<'_, F> {
 /// when the lock is held with a lease for the first time.
 async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
     let mut states = hold.client().states();
-    let mut feed = Feed::new(Session::of(hold.client()).lane());
+    let mut lane = Session::of(hold.client()).lane();
     let mut watchdog = Watchdog::default();
     let mut lost = pin!(hold.lost());
     loop {
@@ -112,18 +113,27 @@ async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
         match hold.state() {
             LockState::Lost(reason) => return Stopped::Lost(reason),
             LockState::AtRisk if hold.was_held() => return Stopped::AtRisk,
-            LockState::AtRisk | LockState::Held => {}
+            LockState::AtRisk => {
+                if let Some(slow) = status.slow_commits() {
+                    return Stopped::NoLease(slow);
+                }
+            }
+            LockState::Held => {}
         }
-        let overdue = if hold.was_held() {
-            // An acknowledgement postpones this deadline without an event.
-            status.risk_deadline().unwrap_or_default()
-        } else {
-            hold.client().now() + PAUSE
-        };
+        if !hold.was_held() {
+            tokio::select! {
+                reason = &mut lost => return Stopped::Lost(reason),
+                () = hold.next_change(&mut states, &mut lane) => {}
+            }
+            continue;
+        }
+        // An acknowledgement postpones this deadline without an event.
+        let overdue = status.risk_deadline().unwrap_or_default();
+        lane.wake_at(overdue);
         tokio::select! {
             reason = &mut lost => return Stopped::Lost(reason),
             Some(_) = states.next() => {}
-            _ = feed.next(Some(overdue)) => {}
+            _ = lane.next() => {}
             () = poll_fn(|cx| watchdog.poll(cx, hold.client().now(), overdue)) => {}
         }
     }

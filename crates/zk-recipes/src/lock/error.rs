@@ -2,7 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
-use zk_session::{ConfigError, OpError};
+use zk_session::{ConfigError, OpError, SlowCommits};
 
 use crate::action::because;
 use crate::error::RecipeError;
@@ -48,6 +48,10 @@ pub enum LockError {
         /// that is the znode of the other one.
         name: String,
     },
+    /// The lock treats risk as loss, and commits take too long for a lease. The value says how long,
+    /// and which session timeout would be enough.
+    #[error("{0}")]
+    NoLease(SlowCommits),
     /// The directory of a semaphore stores another number of permits than this client expects. Build
     /// the semaphore with that number, let it accept the stored one, or change the stored one.
     #[error(
@@ -107,7 +111,7 @@ pub enum LostReason {
     Closed,
     /// The lease has ended or, without a lease, no server has acknowledged the session for a whole
     /// session timeout, so the session may have expired.
-    #[error("no server has acknowledged the session in time")]
+    #[error("no server has confirmed the session in time")]
     DeadlinePassed,
     /// The session has expired.
     #[error("the session has expired")]
@@ -119,6 +123,7 @@ pub enum LostReason {
 
 /// Why a body was stopped before its end; see `Guard::run`.
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[non_exhaustive]
 pub enum Stopped {
     /// The lock is at risk, and the body asked to be stopped in that case. The lock is still held
     /// as far as the client knows.
@@ -127,6 +132,10 @@ pub enum Stopped {
     /// The lock is lost.
     #[error("the lock is lost: {0}")]
     Lost(LostReason),
+    /// The body asked to be stopped at risk, and did not start, because commits take too long for a
+    /// lease.
+    #[error("{0}")]
+    NoLease(SlowCommits),
 }
 
 impl LockError {
@@ -146,10 +155,11 @@ impl From<Stopped> for LockError {
     /// A body that was stopped because the lock was at risk is reported as
     /// [`LostReason::AtRisk`], although the guard may still hold the lock.
     fn from(stopped: Stopped) -> Self {
-        Self::Lost(match stopped {
-            Stopped::AtRisk => LostReason::AtRisk,
-            Stopped::Lost(reason) => reason,
-        })
+        match stopped {
+            Stopped::AtRisk => Self::Lost(LostReason::AtRisk),
+            Stopped::Lost(reason) => Self::Lost(reason),
+            Stopped::NoLease(slow) => Self::NoLease(slow),
+        }
     }
 }
 

@@ -2,10 +2,19 @@
 //!
 //! One flight creates all of them, as containers, which servers remove after they have been
 //! emptied. A server without containers (before 3.5.1) gets plain znodes.
+//!
+//! All of them have the access control list of the recipe's znodes, because servers check the
+//! permission to delete a znode at its parent: below an open directory, anybody can delete a
+//! contender, whatever its own list is. The ancestors have it too: a directory that is empty for a
+//! moment could be deleted and created again with another list.
+//!
+//! There is one exception. A list that lets nobody create and delete children makes sense for a
+//! contender, which has none, but not for a directory: nobody could use it, or ever delete it. Such
+//! directories have the client's default list.
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, Response};
+use jute_codec::{Acl, CreateMode, ErrorCode, Permissions, Response};
 use zk_session::OpError;
 use zk_session::recipe::{Operation, Reply};
 
@@ -47,11 +56,12 @@ impl Directory {
     }
 
     /// Returns the operations of a round, for the directory at this path. The directory gets this
-    /// data; its ancestors get none.
+    /// data; its ancestors get none. All of them get this access control list.
     pub(crate) fn create(
         &self,
         path: &ByteString,
         data: &Bytes,
+        acl: &[Acl],
     ) -> Result<Vec<Operation>, Failure> {
         // The root always exists. If a server still reports that the parent of one of its children
         // is missing, there is nothing left to create.
@@ -61,18 +71,19 @@ impl Directory {
         }
         let mode = self.mode();
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
+        let acl = acl_of_directory(acl);
         let operation = |end| -> Option<Operation> {
             let data = if end == path.len() { data.clone() } else { Bytes::new() };
             let path = path.slice_ref(path.get(..end)?);
-            Some(create(path, data, Acl::open(), mode))
+            Some(create(path, data, acl.clone(), mode))
         };
         Ok(ends.filter_map(operation).collect())
     }
 
     /// Returns an operation that creates the directory itself, without data, and assumes that its
     /// parent exists. It does not count as a round.
-    pub(crate) fn create_last(&self, path: &ByteString) -> Operation {
-        create(path.clone(), Bytes::new(), Acl::open(), self.mode())
+    pub(crate) fn create_last(&self, path: &ByteString, acl: &[Acl]) -> Operation {
+        create(path.clone(), Bytes::new(), acl_of_directory(acl), self.mode())
     }
 
     /// Evaluates the result of [`create_last`](Self::create_last). Whether the directory exists
@@ -129,4 +140,11 @@ impl Directory {
         self.rounds += u32::from(matches!(round, Round::Retry));
         round
     }
+}
+
+/// Returns the list of a directory whose contents have this list. An empty one means the default of
+/// the client.
+fn acl_of_directory(acl: &[Acl]) -> Vec<Acl> {
+    let may = |permission| acl.iter().any(|entry| entry.perms.intersects(permission));
+    if may(Permissions::CREATE) && may(Permissions::DELETE) { acl.to_vec() } else { Vec::new() }
 }

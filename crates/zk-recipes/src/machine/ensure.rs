@@ -26,8 +26,10 @@ type EnsureStep = Step<Result<(), Failure>>;
 #[derive(Debug)]
 pub(crate) struct Ensure {
     path: ByteString,
-    /// The data and the list of the znode; `None` if only its parent is needed.
-    leaf: Option<(Bytes, Vec<Acl>)>,
+    /// The data of the znode; `None` if only its parent is needed.
+    leaf: Option<Bytes>,
+    /// The access control list of everything that is created.
+    acl: Vec<Acl>,
     directory: Directory,
     pauses: Pauses,
     state: State,
@@ -46,12 +48,12 @@ enum State {
 impl Ensure {
     /// Creates the znode with this data, unless it exists.
     pub(crate) fn znode(path: ByteString, data: Bytes, acl: Vec<Acl>) -> Self {
-        Self::new(path, Some((data, acl)))
+        Self::new(path, Some(data), acl)
     }
 
     /// Creates the parent of a path, unless it exists.
-    pub(crate) fn parent_of(path: ByteString) -> Self {
-        Self::new(path, None)
+    pub(crate) fn parent_of(path: ByteString, acl: Vec<Acl>) -> Self {
+        Self::new(path, None, acl)
     }
 
     /// Makes missing ancestors persistent znodes instead of containers.
@@ -59,15 +61,15 @@ impl Ensure {
         Self { directory: Directory::persistent(), ..self }
     }
 
-    fn new(path: ByteString, leaf: Option<(Bytes, Vec<Acl>)>) -> Self {
+    fn new(path: ByteString, leaf: Option<Bytes>, acl: Vec<Acl>) -> Self {
         let (directory, pauses) = (Directory::default(), Pauses::default());
-        Self { path, leaf, directory, pauses, state: State::Creating }
+        Self { path, leaf, acl, directory, pauses, state: State::Creating }
     }
 
     fn create(&mut self) -> EnsureStep {
-        let Some((data, acl)) = self.leaf.clone() else { return self.make_directory() };
+        let Some(data) = self.leaf.clone() else { return self.make_directory() };
         self.state = State::Creating;
-        let operation = create(self.path.clone(), data, acl, CreateMode::Persistent);
+        let operation = create(self.path.clone(), data, self.acl.clone(), CreateMode::Persistent);
         Step::Submit(flight(None, vec![operation]))
     }
 
@@ -90,7 +92,7 @@ impl Ensure {
 
     fn make_directory(&mut self) -> EnsureStep {
         self.state = State::MakingDirectory;
-        match self.directory.create(&parent(&self.path), &Bytes::new()) {
+        match self.directory.create(&parent(&self.path), &Bytes::new(), &self.acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => Step::Done(Err(failure)),
         }
@@ -112,7 +114,7 @@ impl Ensure {
             return self.failed(error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     /// Fails because no session follows, so every later flight would fail at once.

@@ -52,7 +52,7 @@ pub(crate) use self::pause::{Pauses, spread};
 #[cfg(feature = "tokio")]
 pub(crate) use self::read_all::ReadAll;
 #[cfg(feature = "tokio")]
-pub(crate) use self::remove::Leaving;
+pub(crate) use self::remove::{Leaving, Remove};
 #[cfg(feature = "tokio")]
 pub(crate) use self::replay::Replay;
 pub(crate) use self::verdict::{Setback, Verdict, replayable, setback, take, verdict};

@@ -34,10 +34,8 @@ pub(crate) enum Aspect {
     Children,
     /// The data and the stat.
     Data,
-    /// Whether the znode exists, and its stat. This needs no READ permission.
-    Existence,
-    /// The data and the stat of a znode that never returns once it is gone, such as one with a
-    /// sequence number. Its absence is reported without a watch, which would stay on the servers.
+    /// The data and the stat of a znode whose absence is the last thing to report, such as one with
+    /// a sequence number. It is reported without a watch, which would stay on the servers.
     Lifetime,
 }
 
@@ -107,9 +105,7 @@ impl Monitor {
         let operation = match self.aspect {
             Aspect::Children if !tests_existence => list(&path, Some(watch)),
             Aspect::Data | Aspect::Lifetime if !tests_existence => read(path, Some(watch)),
-            Aspect::Children | Aspect::Data | Aspect::Existence | Aspect::Lifetime => {
-                watch_existence(path, watch)
-            }
+            Aspect::Children | Aspect::Data | Aspect::Lifetime => watch_existence(path, watch),
         };
         Step::Submit(flight(None, vec![operation]))
     }
@@ -122,12 +118,13 @@ impl Monitor {
         tests_existence: bool,
     ) -> MonitorStep {
         let session = reply.session;
-        let is_existence = tests_existence || self.aspect == Aspect::Existence;
         let [result] = take(reply).map(replayable);
         match result {
             Verdict::Done(_) if tests_existence => self.read(false),
             Verdict::Done(response) => self.report(watch, session, Some(response)),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) if is_existence => {
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })
+                if tests_existence =>
+            {
                 self.report(watch, session, None)
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })
@@ -142,7 +139,7 @@ impl Monitor {
             Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
             Verdict::Later(_) => {
                 self.state = State::Pausing;
-                Step::Wait(self.pauses.begin(view.now))
+                Step::Wait(self.pauses.begin(view))
             }
             // There will be no other session, so every later flight would fail at once.
             Verdict::SessionOver if view.has_stopped => {
@@ -171,7 +168,6 @@ impl Monitor {
         let action = match self.aspect {
             Aspect::Children => FailedAction::List,
             Aspect::Data | Aspect::Lifetime => FailedAction::Read,
-            Aspect::Existence => FailedAction::Check,
         };
         Step::Done(Err(Failure::new(action, self.path.clone(), error)))
     }
@@ -195,7 +191,7 @@ impl Machine for Monitor {
             (State::Reading { watch, tests_existence }, Input::Reply(reply)) => {
                 self.was_read(view, reply, watch, tests_existence)
             }
-            (State::Pausing, Input::Timer) => {
+            (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
                 self.read(false)
             }
@@ -220,7 +216,14 @@ mod tests {
 
     fn view(ms: u64) -> SessionView {
         let now = Time::default() + std::time::Duration::from_millis(ms);
-        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped: false }
+        SessionView {
+            now,
+            connection: Some(1),
+            alive: Some(1),
+            lapses: 0,
+            has_stopped: false,
+            seed: 0,
+        }
     }
 
     const SESSION: SessionId = SessionId(1);
@@ -317,11 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn existence_is_one_request_whatever_its_result() {
-        for (result, is_there) in [(reply(exists()), true), (missing(), false)] {
-            let mut machine = Monitor::new("/a".into(), Aspect::Existence);
+    fn a_lifetime_is_one_request_whatever_its_result() {
+        for (result, is_there) in [(reply(found()), true), (missing(), false)] {
+            let mut machine = Monitor::new("/a".into(), Aspect::Lifetime);
             let (_, tests) = submitted(machine.start(view(0)));
-            assert!(tests);
+            assert!(!tests);
             let step = machine.handle(view(0), result);
             assert!(
                 matches!(&step, Step::Done(Ok(seen)) if seen.is_some() == is_there),
@@ -379,7 +382,7 @@ mod tests {
             let Step::Wait(Some(until)) = machine.handle(view(now), throttled) else {
                 panic!("no pause")
             };
-            for input in [Input::Suspended, Input::Ended(SESSION)] {
+            for input in [Input::Ended(SESSION), fired(WatchNumber::FIRST)] {
                 let step = machine.handle(view(now), input);
                 assert!(matches!(step, Step::Wait(Some(at)) if at == until), "{step:?}");
                 let step = machine.start(view(now));

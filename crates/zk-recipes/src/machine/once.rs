@@ -171,7 +171,7 @@ impl Once {
             return if self.is_in_doubt { self.undecided(error) } else { self.failed(error) };
         }
         self.is_pausing = true;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn undecided(&self, error: OpError) -> OnceStep {

@@ -81,14 +81,15 @@ pub(crate) fn write(path: ByteString, data: Bytes, version: Version) -> Operatio
     Operation::new(Request::SetData(SetDataRequest { path, data: Some(data), version }))
 }
 
-/// Tests whether a znode exists, without a watch. This needs no READ permission.
+/// Tests whether a znode exists, without a watch. Servers before 3.8.4 and 3.9.2 need no permission
+/// to do so; later ones refuse it without READ if the znode exists.
 pub(crate) fn exists(path: ByteString) -> Operation {
     let request = ReadRequest { path, watch: false };
     Operation::new(Request::Exists(request))
 }
 
-/// Tests whether a znode exists, and watches it, whether it exists or not. This needs no READ
-/// permission.
+/// Tests whether a znode exists, and watches it, whether it exists or not. This is no way to wait
+/// without READ: no version reports an event of a znode to those who may not read it.
 #[cfg(feature = "tokio")]
 pub(crate) fn watch_existence(path: ByteString, watch: WatchNumber) -> Operation {
     Operation::watched(Request::Exists(ReadRequest { path, watch: true }), watch)

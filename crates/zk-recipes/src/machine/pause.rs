@@ -1,7 +1,9 @@
 //! Pauses between attempts to reach a server that refuses to serve.
 //!
-//! The length of the pauses doubles, so that a server that is overloaded for a long time gets few
-//! requests. If a refusal is known to be temporary (throttling, a server without a quorum), a
+//! All machines follow the same rules. The length of the pauses doubles, so that a server that is
+//! overloaded for a long time gets few requests. It also depends on the machine's lane, so that
+//! requests that were refused together do not come back together. The end of the connection ends a
+//! pause. If a refusal is known to be temporary (throttling, a server without a quorum), a
 //! machine retries until the caller's deadline. Any other code that leaves the outcome open, such
 //! as a system error or a code that this client does not know, may be permanent, so a machine gives
 //! up with that code after it has received a few of them.
@@ -10,6 +12,8 @@ use std::time::Duration;
 
 use jute_codec::ErrorCode;
 use zk_session::{OpError, Time};
+
+use super::step::{Input, SessionView};
 
 /// First pause.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
@@ -30,16 +34,27 @@ pub(crate) struct Pauses {
 
 impl Pauses {
     /// Begins the next pause. Returns its end, in the form that `Step::Wait` needs.
-    pub(crate) fn begin(&mut self, now: Time) -> Option<Time> {
-        let length = self.next_length();
-        self.begin_for(now, length)
+    ///
+    /// Each pause is longer than the last one, and its length depends on the machine's lane: many
+    /// machines that were refused at the same time must not retry at the same time.
+    pub(crate) fn begin(&mut self, view: SessionView) -> Option<Time> {
+        self.begin_at(view.now, view.seed)
     }
 
-    /// Begins the next pause, whose length depends on the attempt's id: many attempts that were
-    /// refused at the same time must not retry at the same time.
-    pub(crate) fn begin_spread(&mut self, now: Time, id: u128) -> Option<Time> {
-        let length = spread(self.next_length(), id);
-        self.begin_for(now, length)
+    /// Begins the next pause of a caller who is no machine.
+    pub(crate) fn begin_at(&mut self, now: Time, seed: u64) -> Option<Time> {
+        // Machines of the same seed that pause again and again take another place each time.
+        let seed = seed.rotate_right(8 * u32::from(self.pauses % 8));
+        let length = spread(self.next_length(), u128::from(seed));
+        self.until = Some(now + length);
+        self.until
+    }
+
+    /// Returns whether this input ends the pause, and if so, ends it. Besides the timer, that is the
+    /// end of the connection: the next server may immediately accept the request that this one was
+    /// too busy for, and others may be waiting for this machine.
+    pub(crate) fn end_with(&mut self, input: &Input) -> bool {
+        matches!(input, Input::Timer | Input::Suspended) && self.end()
     }
 
     /// Returns the end of the pause, or `None` if there is no pause.
@@ -68,11 +83,6 @@ impl Pauses {
         *self = Self::default();
     }
 
-    fn begin_for(&mut self, now: Time, length: Duration) -> Option<Time> {
-        self.until = Some(now + length);
-        self.until
-    }
-
     fn next_length(&mut self) -> Duration {
         let length = PAUSE.saturating_mul(1 << self.pauses.min(8)).min(PAUSE_MAX);
         self.pauses = self.pauses.saturating_add(1);
@@ -93,14 +103,32 @@ mod tests {
     fn pauses_double_up_to_a_limit() {
         let mut pauses = Pauses::default();
         let now = Time::default();
-        let mut next = || pauses.begin(now).expect("a pause has begun").saturating_since(now);
+        let begin = |pauses: &mut Pauses| pauses.begin_at(now, 0);
+        let mut next = || begin(&mut pauses).expect("a pause has begun").saturating_since(now);
         let lengths: Vec<_> = (0..300).map(|_| next().as_millis()).collect();
         assert_eq!(lengths[..6], [200, 400, 800, 1600, 3200, 5000]);
         assert!(lengths[6..].iter().all(|length| *length == 5000));
         assert!(pauses.end());
         assert!(!pauses.end());
         pauses.reset();
-        assert_eq!(pauses.begin(now), Some(now + PAUSE));
+        assert_eq!(begin(&mut pauses), Some(now + PAUSE));
+    }
+
+    #[test]
+    fn the_seed_spreads_each_pause_over_a_quarter_of_its_length() {
+        let now = Time::default();
+        let mut last = std::collections::BTreeSet::new();
+        for seed in 0..256_u64 {
+            let mut pauses = Pauses::default();
+            let seed = seed.wrapping_mul(0x0101_0101_0101_0101);
+            for base in [200, 400, 800] {
+                let until = pauses.begin_at(now, seed).expect("a pause has begun");
+                let length = until.saturating_since(now).as_millis();
+                assert!((base..=base * 5 / 4).contains(&length), "{length} ms");
+                last.insert(length);
+            }
+        }
+        assert!(last.len() >= 200, "{last:?}");
     }
 
     #[test]

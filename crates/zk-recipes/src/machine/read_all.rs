@@ -74,7 +74,7 @@ impl ReadAll {
         if self.results.len() > had {
             self.pauses.reset();
         } else if is_later {
-            return Step::Wait(self.pauses.begin(view.now));
+            return Step::Wait(self.pauses.begin(view));
         }
         self.next()
     }
@@ -96,7 +96,7 @@ impl Machine for ReadAll {
     fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output> {
         match input {
             Input::Reply(reply) => self.read(view, reply),
-            Input::Timer if self.pauses.end() => self.next(),
+            Input::Timer | Input::Suspended if self.pauses.end() => self.next(),
             // The reply to the pending flight will show its outcome.
             Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
                 Step::Wait(self.pauses.until())
@@ -116,7 +116,7 @@ mod tests {
 
     fn view(has_stopped: bool) -> SessionView {
         let now = Time::default();
-        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped }
+        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped, seed: 0 }
     }
 
     fn reading(count: usize) -> ReadAll {

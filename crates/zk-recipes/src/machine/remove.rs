@@ -79,7 +79,7 @@ impl Remove {
             }
             Verdict::Refused(error) => self.failed(error),
             Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
-            Verdict::Later(_) => Step::Wait(self.pauses.begin(view.now)),
+            Verdict::Later(_) => Step::Wait(self.pauses.begin(view)),
             Verdict::NotApplied | Verdict::Unknown => self.delete(),
         }
     }

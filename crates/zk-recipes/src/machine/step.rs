@@ -66,6 +66,9 @@ pub struct SessionView {
     pub lapses: u64,
     /// The client has stopped: no connection and no session follows.
     pub has_stopped: bool,
+    /// A random number that belongs to the lane. It spreads the pauses of machines that a server has
+    /// refused at the same time.
+    pub seed: u64,
 }
 
 impl SessionView {

@@ -18,7 +18,7 @@ pub use self::error::{MultiLockError, MultiReleaseError};
 pub use self::guard::MultiGuard;
 use self::part::{HeldPart, Part};
 use crate::acquire::side::Side;
-use crate::engine::drive::{before, pause};
+use crate::engine::drive::{before, jitter, pause};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
 use crate::machine::PAUSE;
@@ -222,7 +222,7 @@ async fn acquire(request: &MultiAcquire) -> Result<MultiGuard, MultiLockError> {
                 if losses > LOSSES_MAX {
                     return Err(failed(LockError::Lost(reason)));
                 }
-                let pausing = pause(part.client(), PAUSE);
+                let pausing = pause(part.client(), jitter(part.client(), PAUSE));
                 let paused = before(part.client(), request.deadline(index), pausing).await;
                 paused.map_err(|interrupted| failed(interrupted.into()))?;
             }

@@ -48,7 +48,7 @@ use crate::queue::profile::QueueProfile;
 ///
 /// **Permissions.** The client needs CREATE and DELETE on the root, READ, CREATE and DELETE on the
 /// directories of the locks, and READ on the contender znodes. Missing directories are created as
-/// containers, with all permissions for everyone. Without DELETE on the root, the directories stay
+/// containers, with the list of the contenders. Without DELETE on the root, the directories stay
 /// until the servers remove them as empty containers.
 #[derive(Clone)]
 pub struct NamedLocks {

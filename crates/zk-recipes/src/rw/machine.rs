@@ -204,7 +204,7 @@ impl Downgrade {
 
     fn pause(&mut self, view: SessionView) -> ChangeStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 }
 
@@ -216,14 +216,12 @@ impl Machine for Downgrade {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> ChangeStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
-        }
+        let is_pause_over = self.pauses.end_with(&input);
         match (self.state.clone(), input) {
             (_, Input::Ended(session)) if session == self.session => session_over(),
             (State::Committing, Input::Reply(reply)) => self.committed(view, reply),
             (State::Deciding(code), Input::Reply(reply)) => self.decided(view, code, reply),
-            (State::Pausing, Input::Timer) => self.commit(),
+            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.commit(),
             // The multi deletes our own znode, so an event of its watch decides nothing.
             (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
             | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),

@@ -272,7 +272,7 @@ impl ExclusiveAttempt {
     }
 
     fn make_directory(&mut self) -> AttemptStep {
-        match self.directory.create(&parent(&self.profile.path), &Bytes::new()) {
+        match self.directory.create(&parent(&self.profile.path), &Bytes::new(), &self.profile.acl) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
@@ -354,7 +354,7 @@ impl ExclusiveAttempt {
 
     fn pause(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     /// Continues as before. A grant is repeated, unless its connection has ended or its deadline

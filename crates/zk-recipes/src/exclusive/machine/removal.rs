@@ -200,7 +200,7 @@ impl ExclusiveRemoval {
 
     fn pause(&mut self, view: SessionView) -> RemovalStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 }
 
@@ -215,9 +215,7 @@ impl Machine for ExclusiveRemoval {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> RemovalStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
-        }
+        let is_pause_over = self.pauses.end_with(&input);
         match (self.state, input) {
             // While draining, the end of any session proves nothing: only the reply to the create
             // shows in which session it was sent.
@@ -226,7 +224,7 @@ impl Machine for ExclusiveRemoval {
             (_, Input::Ended(session)) if self.session == Some(session) => ended_with_session(),
             (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
             (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
-            (State::Pausing, Input::Timer) => self.probe(),
+            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.probe(),
             (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
             | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
         }

@@ -122,7 +122,7 @@ impl Claim {
         let mut operations = Vec::new();
         if self.profile.removes_directory {
             // The last contender has probably removed it.
-            operations.push(self.directory.create_last(directory));
+            operations.push(self.directory.create_last(directory, &self.profile.acl));
         }
         operations.extend([claim, list(directory, None)]);
         if self.profile.permits.is_some() {
@@ -194,19 +194,19 @@ impl Claim {
     /// Attempts that were refused at the same time retry at different times.
     pub(crate) fn pause_after(
         &mut self,
-        now: Time,
+        view: SessionView,
         error: OpError,
         action: FailedAction,
     ) -> Result<Option<Time>, Failure> {
         if self.pauses.is_too_many(&error) {
             return Err(Failure::new(action, self.profile.directory.clone(), error));
         }
-        Ok(self.pause(now))
+        Ok(self.pause(view))
     }
 
     /// Returns until when the attempt has to pause.
-    pub(crate) fn pause(&mut self, now: Time) -> Option<Time> {
-        self.pauses.begin_spread(now, self.id())
+    pub(crate) fn pause(&mut self, view: SessionView) -> Option<Time> {
+        self.pauses.begin(view)
     }
 
     fn replied(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
@@ -314,7 +314,7 @@ impl Claim {
             return self.failed(action, error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
@@ -324,7 +324,7 @@ impl Claim {
 
     fn make_directory(&mut self, view: SessionView) -> ClaimStep {
         let data = self.profile.permits.map(Permits::encode).unwrap_or_default();
-        match self.directory.create(&self.profile.directory, &data) {
+        match self.directory.create(&self.profile.directory, &data, &self.profile.acl) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))

@@ -158,7 +158,7 @@ impl QueueRemoval {
 
     fn pause(&mut self, view: SessionView) -> RemovalStep {
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn created(&mut self, mut reply: Reply) -> RemovalStep {
@@ -313,9 +313,7 @@ impl Machine for QueueRemoval {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> RemovalStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
-        }
+        let is_pause_over = self.pauses.end_with(&input);
         match (self.state.clone(), input) {
             // While draining, the end of any session proves nothing: only the reply to the create
             // shows in which session it was sent.
@@ -325,7 +323,7 @@ impl Machine for QueueRemoval {
             (State::Sweeping, Input::Reply(reply)) => self.swept(view, reply),
             (State::Reading(names), Input::Reply(reply)) => self.owners_read(view, names, reply),
             (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
-            (State::Pausing, Input::Timer) => self.proceed(),
+            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.proceed(),
             (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
             | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
         }

@@ -569,7 +569,7 @@ impl SemaphoreAttempt {
 
     /// Retries after a pause, or gives up.
     fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        match self.claim.pause_after(view.now, error, action) {
+        match self.claim.pause_after(view, error, action) {
             Ok(until) => {
                 self.state = State::Pausing;
                 Step::Wait(until)
@@ -580,7 +580,7 @@ impl SemaphoreAttempt {
 
     fn pause(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Pausing;
-        Step::Wait(self.claim.pause(view.now))
+        Step::Wait(self.claim.pause(view))
     }
 
     /// Continues as before.

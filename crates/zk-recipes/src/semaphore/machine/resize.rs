@@ -93,7 +93,8 @@ impl Resize {
 
     fn make_directory(&mut self) -> ResizeStep {
         self.state = State::MakingDirectory;
-        match self.directory.create(&self.profile.directory, &self.permits().encode()) {
+        let QueueProfile { directory, acl, .. } = &*self.profile;
+        match self.directory.create(directory, &self.permits().encode(), acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => Step::Done(Err(failure)),
         }
@@ -121,7 +122,7 @@ impl Resize {
             // The barrier and the read behind it show what has become of it.
             Verdict::Unknown => {
                 self.state = State::Pausing;
-                Step::Wait(self.pauses.begin(view.now))
+                Step::Wait(self.pauses.begin(view))
             }
             Verdict::Later(error) => self.pause(view, error, FailedAction::Write),
             Verdict::Refused(error) => self.failed(FailedAction::Write, error),
@@ -142,7 +143,7 @@ impl Resize {
             return self.failed(action, error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ResizeStep {
@@ -162,7 +163,7 @@ impl Machine for Resize {
             (State::Reading, Input::Reply(reply)) => self.was_read(view, reply),
             (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
             (State::Writing, Input::Reply(reply)) => self.written(view, reply),
-            (State::Pausing, Input::Timer) => {
+            (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
                 self.read()
             }

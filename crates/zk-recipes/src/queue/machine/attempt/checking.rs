@@ -32,6 +32,7 @@ impl QueueAttempt {
         reply: Reply,
     ) -> AttemptStep {
         let connection = reply.connection;
+        let was_blind = self.is_blind;
         let place = self.place.as_mut().expect("a place was checked");
         let [ahead, own] = take(reply).map(replayable);
         // If the watch fired while the check was pending, no event was missed.
@@ -42,8 +43,13 @@ impl QueueAttempt {
                 self.claim.tally.watches_missed += u32::from(!is_changed);
                 is_changed = true;
             }
+            // The predecessor exists: servers test that first. Before 3.8.4 and 3.9.2, they need no
+            // permission to do so.
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) if was_blind => {}
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) => {
                 self.is_blind = true;
+                // From now on, this is the watch on the directory.
+                place.ahead_watch = None;
                 is_changed = true;
             }
             Verdict::Refused(error) => {

@@ -51,7 +51,9 @@ impl QueueAttempt {
             operations.push(barrier(directory.clone()));
         }
         if self.is_blind {
-            place.ahead_watch = Some(directory_watch);
+            // A pending watch keeps its number, so that the registry does not hold another one for
+            // each list.
+            place.ahead_watch.get_or_insert(directory_watch);
         }
         operations.push(list(directory, place.ahead_watch.filter(|_| self.is_blind)));
         if shape.own {

@@ -31,7 +31,7 @@
 //! 5. From time to time, check for missed watches: in one flight, read the predecessor and our own
 //!    znode again, which also restores their watches. If either has changed, list (2). The cost
 //!    does not depend on the length of the queue. If the client may not read the predecessor, test
-//!    whether it exists, which needs no permission.
+//!    whether it exists. Servers from 3.8.4 and 3.9.2 refuse this too, but only if it exists.
 //! 6. If the session ends while the attempt waits, start a new attempt in the next session, at the
 //!    end of the queue.
 //!
@@ -460,7 +460,7 @@ impl QueueAttempt {
 
     /// Retries after a pause, or gives up.
     fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        match self.claim.pause_after(view.now, error, action) {
+        match self.claim.pause_after(view, error, action) {
             Ok(until) => {
                 self.state = State::Pausing;
                 Step::Wait(until)
@@ -471,7 +471,7 @@ impl QueueAttempt {
 
     fn pause(&mut self, view: SessionView) -> AttemptStep {
         self.state = State::Pausing;
-        Step::Wait(self.claim.pause(view.now))
+        Step::Wait(self.claim.pause(view))
     }
 
     /// Continues as before.
