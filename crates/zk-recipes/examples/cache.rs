@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             CacheEvent::Added { path, node } => println!("{path} is {:?}", node.data),
             CacheEvent::Changed { path, node, .. } => println!("{path} is now {:?}", node.data),
             CacheEvent::Removed { path, .. } => println!("{path} is gone"),
-            CacheEvent::Complete | CacheEvent::Gap | _ => {}
+            CacheEvent::Complete | CacheEvent::Gap | CacheEvent::Unreadable { .. } | _ => {}
         }
     }
     println!("left: {:?}", config.get("/size").map(|node| &node.data));

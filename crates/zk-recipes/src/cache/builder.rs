@@ -35,7 +35,8 @@ impl Cache {
 
 impl CacheBuilder {
     fn new(client: &Client, path: &str, depth: usize) -> Self {
-        let limits = Limits { depth, nodes: 100_000, bytes: 64 << 20, reads: 64 };
+        let limits =
+            Limits { depth, nodes: 100_000, bytes: 64 << 20, reads: 64, accepts_unreadable: false };
         Self { client: client.clone(), path: path.to_owned(), limits }
     }
 
@@ -62,6 +63,14 @@ impl CacheBuilder {
     /// Sets how many reads may be in flight, from 1 to 200. Default: 64.
     pub fn reads_in_flight(mut self, reads: usize) -> Self {
         self.limits.reads = reads;
+        self
+    }
+
+    /// Sets whether the cache counts as complete although it could not read some znode or list below
+    /// its path. Those are reported as [`Unreadable`](crate::CacheEvent::Unreadable) in any case.
+    /// Default: no, because a part could be mistaken for the whole.
+    pub fn accept_unreadable(mut self, accept: bool) -> Self {
+        self.limits.accepts_unreadable = accept;
         self
     }
 

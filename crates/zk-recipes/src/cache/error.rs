@@ -32,6 +32,21 @@ pub enum CacheError {
         /// The limit on bytes.
         bytes_max: usize,
     },
+    /// A znode, or the list of its children, could not be read although it exists. Only
+    /// [`complete`](crate::Cache::complete) fails for this reason, and the cache has not ended: it
+    /// shows what it knew last, and tries again.
+    #[error(
+        "the cache of {root:?} is incomplete, because {path:?} cannot be read: {error}; for \
+         NO_AUTH, check the `auth` of the client. The cache shows what it knew last, and tries again"
+    )]
+    Unreadable {
+        /// The path of the cache.
+        root: String,
+        /// The path that could not be read.
+        path: String,
+        /// Why.
+        error: OpError,
+    },
     /// The persistent watch of the cache was removed by
     /// [`remove_watches`](zk_session::Client::remove_watches).
     #[error("the watch of the cache was removed by `remove_watches`")]

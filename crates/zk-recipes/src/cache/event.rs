@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use zk_session::Stat;
+use zk_session::{OpError, Stat};
 
 /// A znode in a [`Cache`](crate::Cache), as one read has returned it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,16 +38,26 @@ pub enum CacheEvent {
         previous: Arc<CachedNode>,
     },
     /// The cache shows everything that it follows: the first read is complete, or the one after a
-    /// gap.
+    /// gap, or what was [`Unreadable`](Self::Unreadable) has been read.
     Complete,
     /// Changes may have been missed, so the cache reads everything again. Until `Complete`, it may
     /// show earlier states.
     Gap,
-    /// A znode was deleted, or may no longer be read.
+    /// A znode was deleted.
     Removed {
         /// Its path.
         path: ByteString,
         /// The znode before.
         previous: Arc<CachedNode>,
+    },
+    /// A znode or the list of its children could not be read although it exists: the client may not
+    /// read it, or it is longer than `response_limit`. What the cache shows of it, and below it, is
+    /// what it knew last; znodes may be missing. The cache is incomplete, and tries again after a
+    /// pause, which grows to a minute.
+    Unreadable {
+        /// Its path.
+        path: ByteString,
+        /// Why it could not be read.
+        error: OpError,
     },
 }

@@ -11,15 +11,24 @@ use std::time::Duration;
 use bytestring::ByteString;
 use jute_codec::Request;
 use zk_session::recipe::{Change, Flight, Lane, LaneEvent, Operation, Session, Token};
-use zk_session::{Client, GapCause, OpError, Time, WatchEnded, WatchItem, WatchStream};
+use zk_session::{
+    Client, GapCause, OpError, Time, WatchEnded, WatchItem, WatchOptions, WatchStream,
+};
 
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
+use super::log::Log;
 use super::machine::{CacheMachine, Read, Source};
 use super::stats::CacheStats;
 
 /// How long the cache waits after a server could not serve a read.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause before the cache reads again what it could not read.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// The fewest events that may wait while nobody polls the cache.
+const EVENTS_MIN: usize = 1024;
 
 /// A copy of a znode, of a znode and its children, or of a tree.
 ///
@@ -65,6 +74,9 @@ pub struct Cache {
     reads: BTreeMap<Token, Read>,
     /// When to continue after a pause.
     resume_at: Option<Time>,
+    /// When to read again what could not be read, and the pause before.
+    retry: Option<(Time, Duration)>,
+    log: Log,
 }
 
 /// Where the events come from.
@@ -84,8 +96,12 @@ enum Feed {
 impl Cache {
     pub(super) fn new(client: Client, machine: CacheMachine) -> Self {
         let lane = Session::of(&client).lane();
-        let feed = Feed::Setting(client.watch(machine.root(), machine.watch_mode()));
-        Self { client, machine, lane, feed, reads: BTreeMap::new(), resume_at: None }
+        let reads = BTreeMap::new();
+        let (feed, log) = (Feed::Paused, Log::default());
+        let mut cache =
+            Self { client, machine, lane, feed, reads, resume_at: None, retry: None, log };
+        cache.set_watch();
+        cache
     }
 
     /// Follows the servers until something in the cache changes.
@@ -104,27 +120,60 @@ impl Cache {
     /// Follows the servers until the cache shows everything, and discards the changes on the way.
     /// Returns at once if that is the case already.
     ///
+    /// If the path of the cache does not exist, the cache is complete and empty; see
+    /// [`is_missing`](Self::is_missing).
+    ///
     /// After a lost **connection** it waits for the next one, without a limit. **Cancel safe**: the
     /// cache continues with the next call.
     ///
     /// # Errors
     ///
-    /// Fails like [`next`](Self::next).
+    /// Fails like [`next`](Self::next), and with [`CacheError::Unreadable`] if something could not
+    /// be read. In that case the cache continues, and another call tries again.
     pub async fn complete(&mut self) -> Result<(), CacheError> {
-        while !self.is_complete() {
-            self.next().await?;
+        if self.machine.obstacle().is_some() {
+            self.machine.retry_unreadable();
         }
+        poll_fn(|cx| self.poll_complete(cx)).await?;
         // The changes up to here are in the cache.
-        while let Some(event) = self.machine.poll_news() {
+        while let Some(event) = self.take_news() {
             event?;
         }
         Ok(())
     }
 
+    fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CacheError>> {
+        loop {
+            let is_pending = match self.poll_next(cx) {
+                _ if self.is_complete() => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(_)) => false,
+                Poll::Pending => true,
+            };
+            if let Some(obstacle) = self.machine.obstacle() {
+                return Poll::Ready(Err(obstacle));
+            }
+            if is_pending {
+                return Poll::Pending;
+            }
+        }
+    }
+
     /// Returns whether the cache shows everything that it follows. This is not the case before the
-    /// first read has completed, and after a gap.
+    /// first read has completed, after a gap, and while something is [unreadable](Self::unreadable).
     pub fn is_complete(&self) -> bool {
         self.machine.is_complete()
+    }
+
+    /// Returns whether the cache is complete and its path does not exist.
+    pub fn is_missing(&self) -> bool {
+        self.is_complete() && self.get(self.path()).is_none()
+    }
+
+    /// Returns the paths that could not be read although they exist, with the reasons. A path has
+    /// two entries if neither its data nor the list of its children could be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&ByteString, &OpError)> {
+        self.machine.unreadable().iter()
     }
 
     /// Returns a znode in the cache.
@@ -162,7 +211,11 @@ impl Cache {
             if let Some(news) = self.take_news() {
                 return Poll::Ready(news);
             }
-            let mut moved = self.poll_feed(cx);
+            // Events that wait are taken first, so that several changes of a znode cost one read.
+            let mut moved = false;
+            while self.poll_feed(cx) {
+                moved = true;
+            }
             self.send_reads();
             if let Poll::Ready(event) = self.lane.poll_next(cx) {
                 // Events that precede a reply on the connection are in the stream by now.
@@ -184,6 +237,9 @@ impl Cache {
         if news.is_err() {
             // A cache that has ended needs no watch.
             self.feed = Feed::Ended;
+        }
+        if let Ok(event) = &news {
+            self.log.event(self.client.now(), self.machine.root(), event, self.is_missing());
         }
         Some(news)
     }
@@ -237,8 +293,11 @@ impl Cache {
     }
 
     fn set_watch(&mut self) {
-        self.feed =
-            Feed::Setting(self.client.watch(self.machine.root(), self.machine.watch_mode()));
+        // As many events as there are znodes cost less memory than the cache, and fewer reads than
+        // a gap.
+        let capacity = self.machine.nodes_max().max(EVENTS_MIN);
+        let options = WatchOptions::new(self.machine.watch_mode()).capacity(capacity);
+        self.feed = Feed::Setting(self.client.watch(self.machine.root(), options));
     }
 
     /// Begins to read. A session may be resumed, or another one opened, on a server that lags
@@ -272,17 +331,7 @@ impl Cache {
 
     fn handle(&mut self, event: LaneEvent) {
         match event {
-            LaneEvent::Alarm => {
-                if self.resume_at.is_some_and(|at| at <= self.client.now()) {
-                    self.resume_at = None;
-                    self.machine.resume();
-                    if matches!(self.feed, Feed::Paused) {
-                        self.set_watch();
-                    }
-                } else if let Some(at) = self.resume_at {
-                    self.lane.wake_at(at);
-                }
-            }
+            LaneEvent::Alarm => self.handle_alarm(),
             LaneEvent::Change(Change::Ended { .. }) => {
                 // The session's watches have ended with it.
                 if matches!(self.feed, Feed::OneShot) {
@@ -296,6 +345,7 @@ impl Cache {
                     && let Some(result) = reply.results.into_iter().next()
                 {
                     self.machine.reply(&read, result);
+                    self.arm_retry();
                     if self.machine.is_paused() {
                         self.pause();
                     }
@@ -304,6 +354,38 @@ impl Cache {
             LaneEvent::Watch { number, kind } => self.machine.fired(number, kind),
             LaneEvent::Stopped => self.end(CacheError::Closed),
             LaneEvent::Change(_) | _ => {}
+        }
+    }
+
+    fn handle_alarm(&mut self) {
+        let now = self.client.now();
+        if self.resume_at.is_some_and(|at| at <= now) {
+            self.resume_at = None;
+            self.machine.resume();
+            if matches!(self.feed, Feed::Paused) {
+                self.set_watch();
+            }
+        }
+        if let Some((at, pause)) = self.retry
+            && at <= now
+        {
+            let pause = (pause * 2).min(RETRY_MAX);
+            self.retry = Some((now + pause, pause));
+            self.machine.retry_unreadable();
+        }
+        for at in self.resume_at.into_iter().chain(self.retry.map(|(at, _)| at)) {
+            self.lane.wake_at(at);
+        }
+    }
+
+    /// Schedules another read of what could not be read.
+    fn arm_retry(&mut self) {
+        if self.machine.unreadable().len() == 0 {
+            self.retry = None;
+        } else if self.retry.is_none() {
+            let at = self.client.now() + PAUSE;
+            self.retry = Some((at, PAUSE));
+            self.lane.wake_at(at);
         }
     }
 

@@ -7,6 +7,9 @@
 //! arrived before it hands over a reply; so a reply is never newer than an unknown event, but may be
 //! older than a known one. A reply that may be older than a known deletion is discarded.
 //!
+//! A read that is refused says nothing about what there is. So what was known stays in the cache, and
+//! the cache is incomplete until the read succeeds.
+//!
 //! With a persistent watch, the tree is listed only after a gap; between gaps, events name every
 //! new znode. With one-shot watches, each znode has one watch on its data and one on its list.
 
@@ -22,6 +25,7 @@ use zk_session::{OpError, Stat, WatchMode};
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
 use super::stats::CacheStats;
+use super::unreadable::{Aspect, Unreadable, is_marker};
 
 /// Bytes that a znode takes in addition to its path and its data.
 const NODE_COST: usize = 256;
@@ -35,6 +39,8 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
     /// Maximum number of reads in flight.
     pub(super) reads: usize,
+    /// The cache is complete although it could not read something below its root.
+    pub(super) accepts_unreadable: bool,
 }
 
 /// How the cache learns of changes.
@@ -44,13 +50,6 @@ pub(super) enum Source {
     Persistent,
     /// A watch for each znode and list.
     OneShot,
-}
-
-/// What a read is for.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(super) enum Aspect {
-    Data,
-    List,
 }
 
 /// A read to send.
@@ -121,6 +120,8 @@ pub(super) struct CacheMachine {
     queue: VecDeque<(ByteString, Aspect)>,
     /// Reads that a server could not serve; they are queued again after a pause.
     postponed: Vec<(ByteString, Aspect)>,
+    /// What could not be read although it exists.
+    unreadable: Unreadable,
     in_flight: usize,
     /// Number of paths whose work is deep.
     deep: usize,
@@ -147,6 +148,7 @@ impl CacheMachine {
             work: BTreeMap::new(),
             queue: VecDeque::new(),
             postponed: vec![],
+            unreadable: Unreadable::default(),
             in_flight: 0,
             deep: 0,
             is_complete: false,
@@ -169,12 +171,39 @@ impl CacheMachine {
         &self.root
     }
 
+    pub(super) fn nodes_max(&self) -> usize {
+        self.limits.nodes
+    }
+
     pub(super) fn nodes(&self) -> &BTreeMap<ByteString, Arc<CachedNode>> {
         &self.nodes
     }
 
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    pub(super) fn unreadable(&self) -> &Unreadable {
+        &self.unreadable
+    }
+
+    /// Returns why the cache is incomplete although nothing is left to read, or `None`.
+    pub(super) fn obstacle(&self) -> Option<CacheError> {
+        if self.is_complete || self.deep > 0 || !self.is_started {
+            return None;
+        }
+        let (path, error) = self.unreadable.iter().next()?;
+        let (root, path) = (self.root.to_string(), path.to_string());
+        Some(CacheError::Unreadable { root, path, error: error.clone() })
+    }
+
+    /// Reads again what could not be read.
+    pub(super) fn retry_unreadable(&mut self) {
+        let places: Vec<_> =
+            self.unreadable.places().map(|(path, aspect)| (path.clone(), aspect)).collect();
+        for (path, aspect) in places {
+            self.request_deep(&path, aspect);
+        }
     }
 
     pub(super) fn stats(&self) -> CacheStats {
@@ -232,8 +261,9 @@ impl CacheMachine {
 
     /// Handles an event of the persistent watch.
     pub(super) fn event(&mut self, kind: EventType, path: &ByteString) {
-        if self.depth(path).is_some_and(|depth| depth <= self.limits.depth) {
+        if self.depth(path).is_some_and(|depth| depth <= self.limits.depth) && !self.hides(path) {
             self.changed(kind, path);
+            self.note_complete();
         }
     }
 
@@ -251,6 +281,10 @@ impl CacheMachine {
                 }
             }
         }
+    }
+
+    fn hides(&self, path: &ByteString) -> bool {
+        *path != self.root && is_marker(path)
     }
 
     fn changed(&mut self, kind: EventType, path: &ByteString) {
@@ -375,9 +409,11 @@ impl CacheMachine {
                 self.request(path, *aspect);
             }
             OpError::ResponseTooLarge { .. } | OpError::Undecodable { .. } => {
-                self.hide(path, is_final)
+                self.refused(path, *aspect, error, is_final)
             }
-            _ if error.server_code() == Some(ErrorCode::NO_AUTH) => self.hide(path, is_final),
+            _ if error.server_code() == Some(ErrorCode::NO_AUTH) => {
+                self.refused(path, *aspect, error, is_final)
+            }
             OpError::Server { .. } => {
                 if self.work.get(path).is_some_and(|work| work.of_ref(*aspect) == Progress::Idle) {
                     self.postponed.push((path.clone(), *aspect));
@@ -406,13 +442,30 @@ impl CacheMachine {
         }
     }
 
-    fn hide(&mut self, path: &ByteString, is_final: bool) {
+    /// Keeps what is known of a place that could not be read, and reads what is known below it: the
+    /// refusal says nothing about those znodes.
+    fn refused(&mut self, path: &ByteString, aspect: Aspect, error: &OpError, is_final: bool) {
         self.stats.unreadable += 1;
-        self.remove(path);
+        if self.unreadable.insert(path, aspect, error.clone()) {
+            self.is_complete &= self.is_accepted(path);
+            let (path, error) = (path.clone(), error.clone());
+            self.news.push_back(CacheEvent::Unreadable { path, error });
+        }
+        if is_final && self.work.get(path).is_some_and(|work| work.is_deep) {
+            for child in self.children(path) {
+                self.request_deep(&child, Aspect::Data);
+            }
+        }
         self.settle(path, is_final);
+        self.check_limits();
+    }
+
+    fn is_accepted(&self, path: &ByteString) -> bool {
+        self.limits.accepts_unreadable && *path != self.root
     }
 
     fn found(&mut self, path: &ByteString, found: DataReply, is_final: bool) {
+        self.unreadable.remove(path, Aspect::Data);
         let stat = Stat::from(found.stat);
         // A slice of the reply would keep all received bytes in memory.
         let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());
@@ -450,6 +503,8 @@ impl CacheMachine {
     }
 
     fn listed(&mut self, path: &ByteString, names: &[ByteString], is_final: bool) {
+        self.unreadable.remove(path, Aspect::List);
+        let names: Vec<_> = names.iter().filter(|name| !is_marker(name)).collect();
         let is_deep = self.work.get(path).is_some_and(|work| work.is_deep);
         let listed = |name: &ByteString| match &**path {
             "/" => ByteString::from(format!("/{name}")),
@@ -457,10 +512,10 @@ impl CacheMachine {
         };
         // A znode that is not in the list may be newer than the list, so it is read too.
         let mut children = self.children(path);
-        children.extend(names.iter().map(listed));
+        children.extend(names.iter().copied().map(listed));
         children.sort_unstable();
         children.dedup();
-        let mut listed: Vec<_> = names.iter().map(listed).collect();
+        let mut listed: Vec<_> = names.into_iter().map(listed).collect();
         listed.sort_unstable();
         for child in children {
             if is_deep {
@@ -489,7 +544,14 @@ impl CacheMachine {
         {
             self.work.remove(path);
         }
-        if self.deep == 0 && self.is_started && !self.is_complete {
+        self.note_complete();
+    }
+
+    fn note_complete(&mut self) {
+        if self.deep > 0 || !self.is_started || self.is_complete {
+            return;
+        }
+        if self.unreadable.places().all(|(path, _)| self.is_accepted(path)) {
             self.is_complete = true;
             self.news.push_back(CacheEvent::Complete);
         }
@@ -497,6 +559,7 @@ impl CacheMachine {
 
     /// Removes a znode and everything below it from the cache, children first.
     fn remove(&mut self, path: &ByteString) {
+        self.unreadable.remove_below(path);
         let mut gone = self.below(path);
         gone.extend(self.nodes.contains_key(path).then(|| path.clone()));
         gone.sort_unstable_by(|one, other| other.cmp(one));
@@ -520,6 +583,7 @@ impl CacheMachine {
     fn children(&self, path: &ByteString) -> Vec<ByteString> {
         let depth = self.depth(path).map_or(0, |depth| depth + 1);
         let mut children = self.below(path);
+        children.extend(self.unreadable.below(path).cloned());
         children.retain(|child| self.depth(child) == Some(depth));
         children
     }
@@ -538,6 +602,7 @@ impl CacheMachine {
         let Limits { nodes, bytes, .. } = self.limits;
         // Some of the work is on znodes that no longer exist.
         let is_too_much = self.work.len() > nodes.saturating_mul(2).saturating_add(1024);
+        let is_too_much = is_too_much || self.unreadable.len() > nodes;
         if self.nodes.len() > nodes || self.bytes > bytes || is_too_much {
             self.fail(CacheError::TooLarge {
                 path: self.root.to_string(),

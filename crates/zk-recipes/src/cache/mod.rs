@@ -7,8 +7,10 @@ mod builder;
 mod error;
 mod event;
 mod follow;
+mod log;
 mod machine;
 mod stats;
+mod unreadable;
 
 pub use self::builder::CacheBuilder;
 pub use self::error::CacheError;

@@ -14,8 +14,8 @@ pub struct CacheStats {
     pub overflows: u64,
     /// Number of reads that were sent.
     pub reads: u64,
-    /// Number of reads of znodes that exist but could not be shown, because their access control
-    /// list forbids it, or because they are longer than the client's limit for replies.
+    /// Number of reads that failed although their znodes exist, because the access control list
+    /// forbids them, or because the reply is longer than the client's limit. Repeated reads count.
     pub unreadable: u64,
     /// Whether the cache uses a watch for each znode, because the server does not know persistent
     /// watches.

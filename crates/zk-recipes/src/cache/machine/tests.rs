@@ -8,7 +8,13 @@ const DELETED: EventType = EventType::NODE_DELETED;
 const CHANGED: EventType = EventType::NODE_DATA_CHANGED;
 
 fn machine() -> CacheMachine {
-    let limits = Limits { depth: usize::MAX, nodes: 100, bytes: 100_000, reads: 10 };
+    let limits = Limits {
+        depth: usize::MAX,
+        nodes: 100,
+        bytes: 100_000,
+        reads: 10,
+        accepts_unreadable: false,
+    };
     let mut machine = CacheMachine::new("/t".into(), limits);
     machine.start(Source::Persistent);
     machine
@@ -32,6 +38,7 @@ fn news(machine: &mut CacheMachine) -> Vec<String> {
             CacheEvent::Added { path, node } => format!("added {path} {}", text(&node)),
             CacheEvent::Changed { path, node, .. } => format!("changed {path} {}", text(&node)),
             CacheEvent::Removed { path, .. } => format!("removed {path}"),
+            CacheEvent::Unreadable { path, .. } => format!("unreadable {path}"),
             CacheEvent::Gap => "gap".to_owned(),
             CacheEvent::Complete => "complete".to_owned(),
         });
