@@ -5,14 +5,21 @@
 //!
 //! 1. In one flight, read the directory and then list it, and watch both.
 //! 2. If the data names us, all participants of our round have entered.
-//! 3. If a participant that the data names is still in the list, the last round has not ended: wait
-//!    for an event.
-//! 4. If the list contains enough participants, write the names of the first ones as the data,
+//! 3. The participants in the list that the data does not name are *waiting*. If another one of them
+//!    has a lower name than we have, watch the next lower one and ourselves, and wait for an event.
+//!    If one of the two is missing, continue with 1.
+//! 4. Otherwise we are the first one, and count for all. If a participant that the data names is
+//!    still in the list, the last round has not ended: wait for an event.
+//! 5. If the list contains enough participants, write the names of the first ones as the data,
 //!    provided that it still has the version that was read. Whatever the result, continue with 1:
-//!    another participant may have been faster, or the write may have been lost.
-//! 5. Otherwise wait for an event, and continue with 1.
+//!    the directory may have changed, or the write may have been lost.
+//! 6. Otherwise wait for an event, and continue with 1.
 //!
-//! Step 4 is correct because the data is read before the list. All participants that the data names
+//! Only the first one lists the directory whenever a participant arrives or leaves. If all did, *n*
+//! participants would list it *n*² times. If the first one is gone, the next one notices, because it
+//! watches it; a new participant with a lower name finds out by its own list that it is the first.
+//!
+//! Step 5 is correct because the data is read before the list. All participants that the data names
 //! had entered before it was read. So those that are not in the list have left for good, and no
 //! participant that has not noticed its round yet is overwritten: it would still be in the list. A
 //! round that is formed after the read changes the version.
@@ -21,7 +28,9 @@
 //! it is applied late, it names participants that had all entered at one moment.
 //!
 //! All flights belong to the session of our znode. If it ends, so does the znode, and the
-//! participant enters again.
+//! participant enters again. It takes along what it knows of the rounds so far (see [`Past`]).
+
+use std::collections::HashSet;
 
 use bytes::Bytes;
 use bytestring::ByteString;
@@ -29,19 +38,24 @@ use jute_codec::{DataReply, ErrorCode, NameList, Response};
 use zk_session::recipe::Reply;
 use zk_session::{OpError, SessionId, Version};
 
+use super::past::{Fate, Past, Round};
 use crate::machine::{
     FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, flight, list, read, replayable, take, verdict, write,
+    WatchNumbers, child, flight, list, read, replayable, take, verdict, watch_existence, write,
 };
 
 /// How the names of participants begin.
 pub(crate) const MEMBER: &str = "member-";
 
 /// How the wait ended.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Met {
-    /// These participants had all entered at one moment, and we are one of them.
-    Together(Vec<ByteString>),
+    /// The participants of this round had all entered at one moment, and we are one of them.
+    Together(Round),
+    /// The last round has counted a znode that we had before this one.
+    Before,
+    /// A round that we have not seen may have counted a znode that we had before this one.
+    Unknown,
     /// Our znode was deleted.
     Gone,
     /// The session of our znode has ended.
@@ -57,9 +71,14 @@ pub(crate) struct Meet {
     own: ByteString,
     session: SessionId,
     count: usize,
+    past: Past,
     /// Watches of the data and of the list that have not fired.
     data_watch: Option<WatchNumber>,
     list_watch: Option<WatchNumber>,
+    /// Watches of the next lower participant and of ourselves, if we are not the first one. One of
+    /// them that fires while step 3 is in flight is missing here.
+    next_watch: Option<WatchNumber>,
+    own_watch: Option<WatchNumber>,
     watches: WatchNumbers,
     pauses: Pauses,
     state: State,
@@ -69,10 +88,14 @@ pub(crate) struct Meet {
 enum State {
     /// Step 1 is in flight.
     Looking,
-    /// Step 4 is in flight.
+    /// The reads of step 3 are in flight.
+    Following,
+    /// Step 5 is in flight.
     Writing,
-    /// Steps 3 and 5.
-    Waiting,
+    /// Step 3.
+    Behind,
+    /// Steps 4 and 6.
+    First,
     /// A server is overloaded; continue with 1 after a pause.
     Pausing,
 }
@@ -84,18 +107,27 @@ impl Meet {
         own: ByteString,
         session: SessionId,
         count: usize,
+        past: Past,
     ) -> Self {
         Self {
             directory,
             own,
             session,
             count,
+            past,
             data_watch: None,
             list_watch: None,
+            next_watch: None,
+            own_watch: None,
             watches: WatchNumbers::default(),
             pauses: Pauses::default(),
             state: State::Looking,
         }
+    }
+
+    /// Returns what the participant knows of earlier rounds.
+    pub(crate) fn into_past(self) -> Past {
+        self.past
     }
 
     fn look(&mut self) -> MeetStep {
@@ -136,26 +168,78 @@ impl Meet {
     }
 
     fn seen(&mut self, data: &DataReply, names: &NameList) -> MeetStep {
-        let round = names_in(data.data.as_ref());
-        if round.contains(&self.own) {
+        let round = round_of(data);
+        match self.past.look(&round) {
+            Fate::Counted => return Step::Done(Ok(Met::Before)),
+            Fate::Unknown => return Step::Done(Ok(Met::Unknown)),
+            Fate::NotCounted => {}
+        }
+        if round.names.contains(&self.own) {
             return Step::Done(Ok(Met::Together(round)));
         }
-        let mut present: Vec<&str> = names.iter().filter(|name| name.starts_with(MEMBER)).collect();
-        if !present.contains(&&*self.own) {
+        let inside: HashSet<&str> = round.names.iter().map(|name| &**name).collect();
+        let present = names.iter().filter(|name| name.starts_with(MEMBER));
+        let (inside, mut waiting): (Vec<&str>, Vec<&str>) =
+            present.partition(|name| inside.contains(name));
+        if !waiting.contains(&&*self.own) {
             return Step::Done(Ok(Met::Gone));
         }
-        let is_over = !round.iter().any(|name| present.contains(&&**name));
-        if is_over && present.len() >= self.count {
-            present.sort_unstable();
-            present.truncate(self.count);
-            return self.form(present.join("\n").into(), data.stat.version);
+        let next = waiting.iter().filter(|name| **name < &*self.own).max();
+        if let Some(next) = next {
+            return self.follow(next);
+        }
+        if inside.is_empty() && waiting.len() >= self.count {
+            waiting.sort_unstable();
+            waiting.truncate(self.count);
+            return self.form(waiting.join("\n").into(), data.stat.version);
         }
         if self.data_watch.is_none() || self.list_watch.is_none() {
             // A watch fired before this reply was evaluated.
             return self.look();
         }
-        self.state = State::Waiting;
+        self.state = State::First;
         Step::Wait(None)
+    }
+
+    /// Watches the next lower participant and ourselves.
+    fn follow(&mut self, next: &str) -> MeetStep {
+        if self.data_watch.is_none() {
+            // The data has changed since it was read.
+            return self.look();
+        }
+        self.state = State::Following;
+        let (next_watch, own_watch) = (self.watches.issue(), self.watches.issue());
+        (self.next_watch, self.own_watch) = (Some(next_watch), Some(own_watch));
+        let operations = [(next, next_watch), (&*self.own, own_watch)]
+            .map(|(name, watch)| watch_existence(child(&self.directory, name), watch));
+        Step::Submit(flight(Some(self.session), operations.into()))
+    }
+
+    fn followed(&mut self, view: SessionView, reply: Reply) -> MeetStep {
+        let [next, own] = take(reply).map(replayable);
+        match (next, own) {
+            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => {
+                Step::Done(Ok(Met::SessionOver))
+            }
+            (Verdict::Done(_), Verdict::Done(_)) => {
+                self.pauses.reset();
+                let watches = [self.data_watch, self.next_watch, self.own_watch];
+                if watches.contains(&None) {
+                    // A watch fired before this reply was evaluated.
+                    return self.look();
+                }
+                self.state = State::Behind;
+                Step::Wait(None)
+            }
+            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
+                self.later(view, error, FailedAction::Check)
+            }
+            (Verdict::Refused(error), _) | (_, Verdict::Refused(error)) if !error.is_no_node() => {
+                self.failed(FailedAction::Check, error)
+            }
+            // One of them is gone, or a connection was lost.
+            _ => self.look(),
+        }
     }
 
     fn form(&mut self, data: Bytes, version: Version) -> MeetStep {
@@ -191,7 +275,7 @@ impl Meet {
             return self.failed(action, error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> MeetStep {
@@ -200,11 +284,20 @@ impl Meet {
 
     fn fired(&mut self, fired: WatchNumber) -> MeetStep {
         let is = |watch: &mut WatchNumber| *watch == fired;
-        let is_ours = self.data_watch.take_if(is).is_some() | self.list_watch.take_if(is).is_some();
-        if is_ours && self.state == State::Waiting {
-            return self.look();
+        let is_data = self.data_watch.take_if(is).is_some();
+        let is_list = self.list_watch.take_if(is).is_some();
+        let is_behind =
+            self.next_watch.take_if(is).is_some() | self.own_watch.take_if(is).is_some();
+        match self.state {
+            State::First if is_data | is_list => self.look(),
+            State::Behind if is_data | is_behind => self.look(),
+            State::Looking
+            | State::Following
+            | State::Writing
+            | State::Behind
+            | State::First
+            | State::Pausing => Step::Wait(self.pauses.until()),
         }
-        Step::Wait(self.pauses.until())
     }
 }
 
@@ -221,6 +314,7 @@ impl Machine for Meet {
                 Step::Done(Ok(Met::SessionOver))
             }
             (State::Looking, Input::Reply(reply)) => self.looked(view, reply),
+            (State::Following, Input::Reply(reply)) => self.followed(view, reply),
             (State::Writing, Input::Reply(reply)) => self.formed(view, reply),
             (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
@@ -234,8 +328,10 @@ impl Machine for Meet {
     }
 }
 
-/// Returns the participants that the data names.
-fn names_in(data: Option<&Bytes>) -> Vec<ByteString> {
+/// Returns the round that the data of a directory names.
+pub(crate) fn round_of(found: &DataReply) -> Round {
+    let data = found.data.as_ref();
     let text = data.and_then(|data| std::str::from_utf8(data).ok()).unwrap_or_default();
-    text.lines().map(ByteString::from).collect()
+    let names = text.lines().map(ByteString::from).collect();
+    Round { directory: found.stat.czxid, version: found.stat.version, names }
 }

@@ -1,3 +1,6 @@
-//! The machine of the double barrier.
+//! The machines of the double barrier.
 
+pub(crate) mod depart;
 pub(crate) mod meet;
+pub(crate) mod past;
+pub(crate) mod survey;
