@@ -28,12 +28,15 @@ pub struct WorkQueueBuilder {
 impl WorkQueueBuilder {
     pub(crate) fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         check_path("directory of the queue", directory)?;
-        let layout = Layout { watch_check: Some(WATCH_CHECK), ..Layout::new(directory) };
+        let layout = Layout::new(directory, client.default_acl().to_vec());
+        let layout = Layout { watch_check: Some(WATCH_CHECK), ..layout };
         Ok(Self { client: client.clone(), layout })
     }
 
-    /// Sets the access control list of items, leases and places in the queue of takers. All clients
-    /// that take items need READ. Default: all permissions for everyone.
+    /// Sets the access control list of everything that the queue creates: items, leases, markers,
+    /// places in the queue of takers, and directories. All producers and takers need READ, CREATE
+    /// and DELETE. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.layout.acl = acl;
         self

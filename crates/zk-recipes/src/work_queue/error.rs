@@ -76,6 +76,7 @@ impl From<LockError> for WorkQueueError {
             error @ (LockError::Lost(_)
             | LockError::MixedKinds { .. }
             | LockError::PermitsDiffer { .. }
+            | LockError::NoLease(_)
             | LockError::QueueExhausted { .. }) => return Self::Takers(error),
         })
     }

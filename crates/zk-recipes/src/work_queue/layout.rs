@@ -27,7 +27,7 @@ pub(crate) struct Layout {
     pub(crate) puts: ByteString,
     /// The parent of the takers, which form a queue.
     pub(crate) takers: ByteString,
-    /// The access control list of all znodes except directories.
+    /// The access control list of all znodes.
     pub(crate) acl: Vec<Acl>,
     /// The largest number of items.
     pub(crate) limit: Option<usize>,
@@ -44,7 +44,7 @@ pub(crate) struct ItemName {
 }
 
 impl Layout {
-    pub(crate) fn new(directory: &str) -> Self {
+    pub(crate) fn new(directory: &str, acl: Vec<Acl>) -> Self {
         let below = |name| child(directory, name);
         Self {
             entries: below("entries"),
@@ -52,7 +52,7 @@ impl Layout {
             puts: below("puts"),
             takers: below("takers"),
             directory: directory.into(),
-            acl: Acl::open(),
+            acl,
             limit: None,
             watch_check: None,
         }
@@ -70,6 +70,11 @@ impl Layout {
 
     pub(crate) fn item(&self, item: &ItemName) -> ByteString {
         child(&self.entries, &item.name)
+    }
+
+    /// Returns the path of the pin of an acknowledgement.
+    pub(crate) fn pin(&self, item: &ItemName, id: u128) -> ByteString {
+        child(&self.item(item), &format!("{id:032x}"))
     }
 
     pub(crate) fn lease(&self, item: &ItemName) -> ByteString {
@@ -138,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_names_are_those_of_kazoo() {
-        let layout = Layout::new("/jobs");
+        let layout = Layout::new("/jobs", Acl::open());
         assert_eq!(layout.new_item(7), "/jobs/entries/entry-007-");
         let item = ItemName::parse("entry-007-0000000012").expect("an item");
         assert_eq!(layout.item(&item), "/jobs/entries/entry-007-0000000012");

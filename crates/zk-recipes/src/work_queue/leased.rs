@@ -3,21 +3,27 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::DataReply;
 use zk_session::Zxid;
+use zk_session::recipe::Session;
 
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::layout::ItemName;
 use super::machine::ack::{AckMachine, Acked};
-use crate::engine::drive::run;
+use crate::engine::attended::Attended;
+use crate::engine::drive::pause;
 use crate::exclusive::ExclusiveGuard;
 use crate::guard::FencingToken;
 use crate::lock::error::LostReason;
 use crate::lock::state::LockState;
+
+/// How long an acknowledgement waits until the guard knows that its lease is lost.
+const NOTICE_MAX: Duration = Duration::from_secs(1);
 
 /// An item of a [`WorkQueue`](crate::WorkQueue) that this taker has, and no other.
 ///
@@ -66,8 +72,9 @@ impl Leased {
         self.item.priority
     }
 
-    /// Returns the path of the item. No other item of the queue has the same path while its
-    /// directory exists.
+    /// Returns the path of the item. No two items of the queue have the same path at the same time.
+    /// But servers remove the directory of the items once it is empty, and then number the items
+    /// from 0 again, so a later item may have this path.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -99,20 +106,27 @@ impl Leased {
     /// # Errors
     ///
     /// [`WorkQueueError::LeaseLost`]: the item was not deleted, and another taker may have it.
-    /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased.
+    /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased; an item
+    /// that was put since is not touched, even if it has the same path.
     /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
     /// gone; or servers keep failing. A [`RecipeError`](crate::RecipeError) if a server refuses the
-    /// delete; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
+    /// delete, with `NOT_EMPTY` if somebody has created a znode below the item; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
     /// lease is given up.
     pub async fn ack(self) -> Result<(), WorkQueueError> {
         let Self { core, item, path, czxid, lease, .. } = self;
         if let LockState::Lost(reason) = lease.state() {
             return Err(WorkQueueError::LeaseLost(reason));
         }
-        let layout = Arc::clone(&core.layout);
-        let mut ack = AckMachine::new(layout, item.clone(), czxid, lease.session());
+        let id = Session::of(&core.client).unique_id();
+        let ack = AckMachine::new(
+            Arc::clone(&core.layout),
+            id,
+            (item.clone(), czxid),
+            (lease.session(), Zxid(lease.fencing_token().get())),
+        );
         let item_path = || path.to_string();
-        match run(&core.client, &mut ack, None).await?? {
+        let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
+        match ack.run(None).await?? {
             // Dropping the guard deletes the lease in the background.
             Acked::Done => {
                 core.forget(&item);
@@ -122,7 +136,16 @@ impl Leased {
                 core.forget(&item);
                 Err(WorkQueueError::ItemGone { item: item_path() })
             }
-            Acked::Lost(reason) => Err(WorkQueueError::LeaseLost(reason)),
+            Acked::Lost(reason) => {
+                // A guard that does not know yet that it is lost deletes the lease by its name, and
+                // that may be the lease of the next taker. The event has arrived with the reply.
+                tokio::select! {
+                    biased;
+                    _ = lease.lost() => {}
+                    () = pause(&core.client, NOTICE_MAX) => {}
+                }
+                Err(WorkQueueError::LeaseLost(reason))
+            }
             Acked::Unknown => Err(WorkQueueError::Unknown { item: item_path() }),
         }
     }

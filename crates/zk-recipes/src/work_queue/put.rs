@@ -67,7 +67,7 @@ impl Put {
         let Self { core, items, priority } = self;
         let session = Session::of(&core.client);
         let id = session.unique_id();
-        let slot = session.reserve_slot().await;
+        let slot = session.reserve_slot(&core.layout.directory).await;
         let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority);
         let span =
             debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));

@@ -53,13 +53,13 @@ use crate::machine::{FailedAction, ReadAll, exists};
 ///   in any order.
 ///
 /// **Costs.** A put is two writes, and waits for one of them. Taking and acknowledging an item takes
-/// five round trips and five writes. A taker lists the queue, so a take becomes more expensive as the
+/// six round trips and six writes. A taker lists the queue, so a take becomes more expensive as the
 /// queue grows; the page of the recipe says from which size on another system is better.
 ///
 /// **Permissions.** A producer needs CREATE and DELETE on `puts` and CREATE on `entries` below the
 /// queue's directory. A consumer needs READ and DELETE on `entries`, and READ, CREATE and DELETE on
-/// `taken` and `takers`. Missing directories are created as containers, with all permissions for
-/// everyone.
+/// `taken` and `takers`, and READ, CREATE and DELETE on items. With a limit, a producer needs READ on
+/// `entries` too. Missing directories are created as containers, with the list of the items.
 #[derive(Clone)]
 pub struct WorkQueue {
     core: Arc<Core>,

@@ -1,34 +1,54 @@
 //! Acknowledging an item: deleting it, provided that its lease is still ours.
 //!
-//! 1. In one multi, check that the lease exists, and delete the item. The multi belongs to the
-//!    session that created the lease: in this session, nobody but an administrator deletes the
-//!    lease before this machine has ended.
+//! # Why a name and a lease prove too little
+//!
+//! `entries` is a container. Servers remove it once it is empty, and the items of the next one are
+//! numbered from 0 again. So another item may have the name of ours, while our lease still exists:
+//! when a delete is repeated whose first reply was lost, and also before the first delete, if
+//! somebody has deleted our item by hand. Its version is that of ours too. So the proof has to be a
+//! znode that only our item can have: a *pin*, which is a child of the item with a unique name.
+//! A znode with children cannot be deleted, so while the pin exists, the item is the same one.
+//!
+//! # Algorithm
+//!
+//! 1. In one flight, create the pin as an ephemeral child of the item, and read the metadata of the
+//!    item and of the lease. The flight belongs to the session that created the lease.
+//!    - The lease is missing or another one: it is lost.
+//!    - The item is missing or another one: somebody has deleted ours by hand.
+//!    - Not applied, or the outcome is unknown: repeat this step. The name of the pin is unique.
+//! 2. In one multi of the same session, delete the pin, check that the lease exists, and delete the
+//!    item.
 //!    - Applied: the item is acknowledged.
-//!    - The lease is missing: it is lost. Continue with 2 if an earlier multi may have been applied.
-//!    - The item is missing although the lease exists: if an earlier multi may have been applied,
-//!      it was, because nobody else acknowledges the item while we have the lease. Otherwise
-//!      somebody has deleted the item by hand.
+//!    - The pin is missing: if an earlier multi may have been applied, it was, because nobody else
+//!      deletes the pin. Otherwise somebody has deleted it by hand: continue with 1.
+//!    - The lease is missing: it is lost, and no earlier multi was applied.
+//!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
+//!      znode that is not ours. Repeat this step for some seconds, then fail.
 //!    - Not applied, or the outcome is unknown: repeat this step.
-//!    - The session is over, and so is the lease. Continue with 2 if an earlier multi may have been
+//!    - The session is over, and so is the lease. Continue with 3 if an earlier multi may have been
 //!      applied.
-//! 2. In the current session, pass a write barrier and look for the item. If it exists, our multi
+//! 3. In the current session, pass a write barrier and look for the item. If it exists, our multi
 //!    was not applied and never will be. If it is gone, our multi has deleted it, or another taker
 //!    has acknowledged it in the meantime: this cannot be decided.
+//! 4. If the acknowledgement ends in another way than with success, the janitor deletes the pin.
 //!
-//! The lease is deleted after the multi and not by it. So the lease decides what an unknown outcome
-//! was, as the marker of a put does. Between the two writes, the lease excludes others from an item
-//! that does not exist. If the client ends there, the lease ends with its session.
+//! The lease is deleted after the multi and not by it: it excludes other takers until the pin is
+//! gone too. If the client ends before, both end with its session.
 
 use std::sync::Arc;
 
-use jute_codec::{CheckRequest, DeleteRequest, ErrorCode, MultiOp, MultiResult, Request, Response};
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{
+    CheckRequest, CreateMode, DeleteRequest, ErrorCode, MultiOp, Request, Response, Stat,
+};
 use zk_session::recipe::{Operation, Reply};
 use zk_session::{OpError, Outcome, SessionId, Version, Zxid};
 
 use crate::lock::error::LostReason;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, exists,
-    flight, replayable, take, verdict,
+    FailedAction, Failure, Input, Leaving, Machine, Pauses, Remove, SessionView, Step, Verdict,
+    barrier, create, exists, flight, refused_operation, replayable, take, verdict,
 };
 use crate::work_queue::layout::{ItemName, Layout};
 
@@ -54,49 +74,124 @@ pub(crate) struct AckMachine {
     item: ItemName,
     /// The transaction that created the item.
     czxid: Zxid,
+    /// The transaction that created the lease.
+    lease_czxid: Zxid,
     session: SessionId,
+    pin: ByteString,
+    /// The pin exists, or may exist.
+    is_pinned: bool,
     /// A multi may have been applied.
     is_undecided: bool,
     /// Why the lease is lost, if it is.
     lost: Option<LostReason>,
     pauses: Pauses,
+    /// The step that follows a pause.
+    after_pause: State,
     state: State,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// Step 1 is in flight.
-    Deleting,
+    Pinning,
     /// Step 2 is in flight.
+    Deleting,
+    /// Step 3 is in flight.
     Looking,
     /// A server is overloaded; continue after a pause.
     Pausing,
 }
 
+/// The operations of the multi of step 2.
+const DELETE_PIN: usize = 0;
+const CHECK_LEASE: usize = 1;
+
 impl AckMachine {
+    /// Creates the acknowledgement of an item that was created by the transaction `czxid`, with a
+    /// lease that was created by the transaction `lease_czxid` of this session. The id is unique.
     pub(crate) fn new(
         layout: Arc<Layout>,
-        item: ItemName,
-        czxid: Zxid,
-        session: SessionId,
+        id: u128,
+        (item, czxid): (ItemName, Zxid),
+        (session, lease_czxid): (SessionId, Zxid),
     ) -> Self {
         Self {
+            pin: layout.pin(&item, id),
             layout,
             item,
             czxid,
+            lease_czxid,
             session,
+            is_pinned: false,
             is_undecided: false,
             lost: None,
             pauses: Pauses::default(),
-            state: State::Deleting,
+            after_pause: State::Pinning,
+            state: State::Pinning,
         }
     }
 
     /// Step 1.
+    fn pin(&mut self) -> AckStep {
+        self.state = State::Pinning;
+        let acl = self.layout.acl.clone();
+        let operations = vec![
+            create(self.pin.clone(), Bytes::new(), acl, CreateMode::Ephemeral),
+            exists(self.layout.item(&self.item)),
+            exists(self.layout.lease(&self.item)),
+        ];
+        Step::Submit(flight(Some(self.session), operations))
+    }
+
+    fn pinned(&mut self, view: SessionView, reply: Reply) -> AckStep {
+        let [created, item, lease] = take(reply);
+        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
+        let has_item = match verdict(created) {
+            Verdict::Done(_)
+            | Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+                self.is_pinned = true;
+                true
+            }
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => false,
+            Verdict::Refused(error) => return self.failed(FailedAction::Create, error),
+            Verdict::Later(error) => return self.pause(view, error),
+            Verdict::NotApplied => return self.pin(),
+            Verdict::SessionOver => return self.lose(LostReason::SessionExpired),
+            Verdict::Unknown => {
+                self.is_pinned = true;
+                if is_connection_lost {
+                    return self.pin();
+                }
+                // Give a server that failed time to recover.
+                return self.pause(view, OpError::connection_loss(Outcome::Unknown));
+            }
+        };
+        match [item, lease].map(replayable) {
+            [Verdict::SessionOver, _] | [_, Verdict::SessionOver] => {
+                self.lose(LostReason::SessionExpired)
+            }
+            [Verdict::Later(error), _] | [_, Verdict::Later(error)] => self.pause(view, error),
+            [Verdict::NotApplied | Verdict::Unknown, _]
+            | [_, Verdict::NotApplied | Verdict::Unknown] => self.pin(),
+            [item, lease] => match (is_created_by(&lease, self.lease_czxid), has_item) {
+                (Err(error), _) => self.failed(FailedAction::Check, error),
+                (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
+                (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
+                (Ok(true), true) => match is_created_by(&item, self.czxid) {
+                    Err(error) => self.failed(FailedAction::Check, error),
+                    Ok(false) => Step::Done(Ok(Acked::ItemGone)),
+                    Ok(true) => self.delete(),
+                },
+            },
+        }
+    }
+
+    /// Step 2.
     fn delete(&mut self) -> AckStep {
         self.state = State::Deleting;
         let version = Version::ANY;
         let multi = vec![
+            MultiOp::Delete(DeleteRequest { path: self.pin.clone(), version }),
             MultiOp::Check(CheckRequest { path: self.layout.lease(&self.item), version }),
             MultiOp::Delete(DeleteRequest { path: self.layout.item(&self.item), version }),
         ];
@@ -107,24 +202,29 @@ impl AckMachine {
         let [deleted] = take(reply);
         let is_connection_lost = matches!(&deleted, Err(error) if error.is_connection_loss());
         match verdict(deleted) {
-            Verdict::Done(Response::Multi(results)) => match &results[..] {
-                [MultiResult::Error(ErrorCode::NO_NODE), ..] => self.lose(LostReason::ZnodeDeleted),
-                [MultiResult::Error(ErrorCode::OK), MultiResult::Error(ErrorCode::NO_NODE)] => {
-                    Step::Done(Ok(if self.is_undecided { Acked::Done } else { Acked::ItemGone }))
+            Verdict::Done(response) => match refused_operation(&response) {
+                None => self.done(),
+                Some((DELETE_PIN, ErrorCode::NO_NODE)) if self.is_undecided => self.done(),
+                Some((DELETE_PIN, ErrorCode::NO_NODE)) => self.pin(),
+                Some((DELETE_PIN, code)) => {
+                    self.failed(FailedAction::Delete, OpError::server(code))
                 }
-                [MultiResult::Error(ErrorCode::OK), MultiResult::Error(code)] => {
-                    self.failed(FailedAction::Delete, OpError::server(*code))
+                Some((at, code)) => {
+                    // The pin exists, so no earlier multi was applied.
+                    self.is_undecided = false;
+                    match (at, code) {
+                        (CHECK_LEASE, ErrorCode::NO_NODE) => self.lose(LostReason::ZnodeDeleted),
+                        (CHECK_LEASE, _) => self.failed(FailedAction::Check, OpError::server(code)),
+                        (_, ErrorCode::NOT_EMPTY) => self.pause(view, OpError::server(code)),
+                        _ => self.failed(FailedAction::Delete, OpError::server(code)),
+                    }
                 }
-                [MultiResult::Error(code), ..] => {
-                    self.failed(FailedAction::Check, OpError::server(*code))
-                }
-                _ => Step::Done(Ok(Acked::Done)),
             },
             Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
             Verdict::Later(error) => self.pause(view, error),
             Verdict::NotApplied => self.delete(),
             Verdict::SessionOver => self.lose(LostReason::SessionExpired),
-            Verdict::Done(_) | Verdict::Unknown => {
+            Verdict::Unknown => {
                 self.is_undecided = true;
                 if is_connection_lost {
                     return self.delete();
@@ -135,12 +235,17 @@ impl AckMachine {
         }
     }
 
+    fn done(&mut self) -> AckStep {
+        self.is_pinned = false;
+        Step::Done(Ok(Acked::Done))
+    }
+
     fn lose(&mut self, reason: LostReason) -> AckStep {
         self.lost = Some(reason);
         if self.is_undecided { self.look() } else { Step::Done(Ok(Acked::Lost(reason))) }
     }
 
-    /// Step 2.
+    /// Step 3.
     fn look(&mut self) -> AckStep {
         self.state = State::Looking;
         let path = self.layout.item(&self.item);
@@ -155,7 +260,7 @@ impl AckMachine {
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Done(Response::Exists(stat))) => {
                 Step::Done(Ok(match self.lost {
                     Some(reason) if stat.czxid == self.czxid => Acked::Lost(reason),
-                    // An item of a directory that was deleted and created again.
+                    // Another item with the same name.
                     _ => Acked::Unknown,
                 }))
             }
@@ -178,8 +283,17 @@ impl AckMachine {
                 self.failed(FailedAction::Delete, error)
             };
         }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        self.after_pause = std::mem::replace(&mut self.state, State::Pausing);
+        Step::Wait(self.pauses.begin(view))
+    }
+
+    /// Repeats the step that is due.
+    fn go_on(&mut self) -> AckStep {
+        match self.after_pause {
+            State::Looking => self.look(),
+            State::Pinning => self.pin(),
+            State::Deleting | State::Pausing => self.delete(),
+        }
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> AckStep {
@@ -188,6 +302,8 @@ impl AckMachine {
         }
         let path = if action == FailedAction::Check {
             self.layout.lease(&self.item)
+        } else if action == FailedAction::Create {
+            self.pin.clone()
         } else {
             self.layout.item(&self.item)
         };
@@ -199,16 +315,17 @@ impl Machine for AckMachine {
     type Output = Result<Acked, Failure>;
 
     fn start(&mut self, _: SessionView) -> AckStep {
-        self.delete()
+        self.pin()
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AckStep {
         match (self.state, input) {
+            (State::Pinning, Input::Reply(reply)) => self.pinned(view, reply),
             (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
             (State::Looking, Input::Reply(reply)) => self.looked(view, reply),
-            (State::Pausing, Input::Timer) => {
+            (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
-                if self.lost.is_some() { self.look() } else { self.delete() }
+                self.go_on()
             }
             // The reply to the pending flight will show its outcome.
             (
@@ -220,5 +337,27 @@ impl Machine for AckMachine {
                 | Input::Watch { .. },
             ) => Step::Wait(self.pauses.until()),
         }
+    }
+}
+
+impl Leaving for AckMachine {
+    /// Step 4.
+    fn abandon(self, is_pending: bool) -> Option<Remove> {
+        (is_pending || self.is_pinned)
+            .then(|| Remove::new(self.pin, Some(self.session), self.is_pinned, is_pending))
+    }
+}
+
+/// Returns whether a znode exists that was created by this transaction.
+fn is_created_by(found: &Verdict, czxid: Zxid) -> Result<bool, OpError> {
+    match found {
+        Verdict::Done(Response::Exists(Stat { czxid: found, .. })) => Ok(*found == czxid),
+        Verdict::Refused(error) if !error.is_no_node() => Err(error.clone()),
+        Verdict::Done(_)
+        | Verdict::Refused(_)
+        | Verdict::Later(_)
+        | Verdict::NotApplied
+        | Verdict::Unknown
+        | Verdict::SessionOver => Ok(false),
     }
 }

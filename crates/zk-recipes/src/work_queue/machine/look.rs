@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use jute_codec::{ErrorCode, NameList, ReadRequest, Request, Response, Stat};
 use zk_session::recipe::{Operation, Reply};
-use zk_session::{OpError, Outcome, Time};
+use zk_session::{OpError, Outcome, Time, Zxid};
 
 use crate::machine::{
     FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
@@ -39,6 +39,9 @@ type LookStep = Step<Result<Vec<ItemName>, Failure>>;
 pub(crate) struct Listed {
     /// The first items, in their order, with or without a lease.
     items: Vec<ItemName>,
+    /// The transaction that created the directory. In another directory, the same names mean other
+    /// items.
+    directory: Zxid,
     /// Number of items created in the directory before the list.
     created: i32,
     /// Number of items in the directory at the time of the list.
@@ -92,14 +95,17 @@ impl Listed {
 
     fn new(mut items: Vec<ItemName>, stat: &Stat) -> Self {
         items.truncate(KEPT_MAX);
-        Self { items, created: created(stat), length: stat.num_children, removed: 0 }
+        let (directory, length) = (stat.czxid, stat.num_children);
+        Self { items, directory, created: created(stat), length, removed: 0 }
     }
 
     /// Returns whether an item that is not in the list can be ahead of those in the list, or too
     /// many of the list are gone.
     fn is_outdated(&self, stat: &Stat) -> bool {
         let gone = usize::try_from(self.length.wrapping_sub(stat.num_children)).unwrap_or(0);
-        self.created != created(stat) || gone > self.removed + MISSES_MAX
+        self.directory != stat.czxid
+            || self.created != created(stat)
+            || gone > self.removed + MISSES_MAX
     }
 }
 
@@ -200,7 +206,7 @@ impl Look {
                 }
                 Verdict::Later(_) => {
                     self.state = State::Pausing;
-                    return Step::Wait(self.pauses.begin_spread(view.now, self.id));
+                    return Step::Wait(self.pauses.begin(view));
                 }
                 // There will be no other session, so every later flight would fail at once.
                 Verdict::SessionOver if view.has_stopped => {
@@ -269,7 +275,7 @@ impl Machine for Look {
             (State::Waiting, Input::Timer) => self.list(),
             (State::Waiting, _) if self.has_changed => self.list(),
             (State::Waiting, _) => Step::Wait(self.check_at),
-            (State::Pausing, Input::Timer) => {
+            (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
                 self.list()
             }

@@ -245,7 +245,7 @@ impl PutMachine {
         } else {
             (&self.entries_directory, &self.layout.entries)
         };
-        match directory.create(path, &Bytes::new()) {
+        match directory.create(path, &Bytes::new(), &self.layout.acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => self.fail(NotPut::Failed(failure)),
         }
@@ -318,7 +318,7 @@ impl PutMachine {
             return self.failed(action, error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&mut self, action: FailedAction, error: OpError) -> PutStep {
@@ -359,7 +359,7 @@ impl Machine for PutMachine {
                 self.made_directory(view, reply)
             }
             (State::Clearing, Input::Reply(reply)) => self.cleared(view, reply),
-            (State::Pausing, Input::Timer) => {
+            (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
                 self.again(view)
             }
