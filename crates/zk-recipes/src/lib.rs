@@ -168,8 +168,8 @@ pub use crate::{
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, Multi, MultiOutcome,
-    SessionState, StateStream,
+    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, HandOverError, Multi,
+    MultiOutcome, SessionState, SlowCommits, StateStream,
 };
 
 #[cfg(feature = "sasl-gssapi")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use zk_session::{
     ConfigError, ConnectionFailure, ErrorCode, OpCode, OpError, Outcome, PathDefect, SessionId,
-    Target, Version, Zxid,
+    SlowCommits, Target, Version, Zxid,
 };
 
 use crate::action::FailedAction;
@@ -129,8 +129,12 @@ fn locks(out: &mut String) {
     );
     messages!(
         out,
-        Stopped { AtRisk, Lost },
-        [Stopped::AtRisk, Stopped::Lost(LostReason::ZnodeDeleted),]
+        Stopped { AtRisk, Lost, NoLease },
+        [
+            Stopped::AtRisk,
+            Stopped::Lost(LostReason::ZnodeDeleted),
+            Stopped::NoLease(slow_commits()),
+        ]
     );
     messages!(
         out,
@@ -142,6 +146,7 @@ fn locks(out: &mut String) {
             Config,
             Lost,
             MixedKinds,
+            NoLease,
             PermitsDiffer,
             QueueExhausted,
             Refused,
@@ -156,6 +161,7 @@ fn locks(out: &mut String) {
             LockError::Config(config()),
             LockError::Lost(LostReason::ZnodeDeleted),
             LockError::MixedKinds { name: "x-lease-0000000001".into() },
+            LockError::NoLease(slow_commits()),
             LockError::PermitsDiffer { directory: "/s".into(), stored: "3".into(), expected: 2 },
             LockError::QueueExhausted { directory: "/locks/a".into() },
             LockError::Refused { code, action, path: path.clone() },
@@ -214,11 +220,16 @@ fn locks(out: &mut String) {
     );
 }
 
+fn slow_commits() -> SlowCommits {
+    let ms = Duration::from_millis;
+    SlowCommits::new(ms(200), ms(4_000), ms(4_500))
+}
+
 fn others(out: &mut String) {
     let (session, path) = (SessionId(0x1f), || "/members/a".to_owned());
     messages!(
         out,
-        CacheError { Client, Closed, TooLarge, WatchRemoved },
+        CacheError { Client, Closed, TooLarge, Unreadable, WatchRemoved },
         [
             CacheError::Client(queue_full()),
             CacheError::Closed,
@@ -228,6 +239,11 @@ fn others(out: &mut String) {
                 bytes: 90_000,
                 nodes_max: 100,
                 bytes_max: 100_000,
+            },
+            CacheError::Unreadable {
+                root: "/config".to_owned(),
+                path: "/config/secret".to_owned(),
+                error: OpError::server(ErrorCode::NO_AUTH),
             },
             CacheError::WatchRemoved,
         ]

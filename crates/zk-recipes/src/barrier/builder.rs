@@ -35,12 +35,14 @@ impl BarrierBuilder {
     pub(super) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         check_path("path of the barrier", path)?;
         let (client, path) = (client.clone(), path.into());
-        Ok(Self { profile: Profile { client, path, acl: Acl::open(), timeout: None } })
+        let acl = client.default_acl().to_vec();
+        Ok(Self { profile: Profile { client, path, acl, timeout: None } })
     }
 
-    /// Sets the access control list of the barrier's znode and of the markers beside it. Those who
-    /// wait need no permission. Missing ancestors are open to everyone. Default: all permissions for
-    /// everyone.
+    /// Sets the access control list of the barrier's znode, of the markers beside it, and of missing
+    /// ancestors. Those who close and open need CREATE and DELETE, and those who wait need READ.
+    /// Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.profile.acl = acl;
         self

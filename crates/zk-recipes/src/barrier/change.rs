@@ -39,7 +39,7 @@ async fn change_before(
     change: Change,
     deadline: Option<Time>,
 ) -> Result<(), RecipeError> {
-    let Profile { client, path, .. } = profile;
+    let Profile { client, path, acl, .. } = profile;
     let is_closing = change == Change::Close;
     let action = if is_closing { FailedAction::Create } else { FailedAction::Delete };
     let failed = |code| -> Result<(), RecipeError> {
@@ -49,7 +49,7 @@ async fn change_before(
         match attempt(profile, change, deadline).await? {
             Settled::Applied(_) => return Ok(()),
             Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
-                let mut ensure = Ensure::parent_of(path.clone());
+                let mut ensure = Ensure::parent_of(path.clone(), acl.clone());
                 run(client, &mut ensure, deadline).await??;
             }
             Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
@@ -90,7 +90,7 @@ async fn attempt(
     let name = name_of(path).unwrap_or_default();
     let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
     let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
-    let mut running = Attended::new(client, once).await;
+    let mut running = Attended::new(client, once, path).await;
     Ok(running.run(deadline).await??)
 }
 

@@ -51,7 +51,7 @@ use crate::error::RecipeError;
 /// **Costs.** Closing and opening are one transaction each, and another one in the background that
 /// deletes the marker. A wait is one read, and another one for each change of the barrier.
 ///
-/// **Permissions.** CREATE and DELETE on the parent; none for those who wait.
+/// **Permissions.** CREATE and DELETE on the parent; READ on the barrier for those who wait.
 #[derive(Clone)]
 pub struct Barrier {
     profile: Profile,

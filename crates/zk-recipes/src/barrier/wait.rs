@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytestring::ByteString;
-use jute_codec::Response;
+use jute_codec::{DataReply, Response};
 use zk_session::{Client, Time};
 
 use crate::engine::limited::limited;
@@ -43,10 +43,15 @@ impl BarrierWait {
     async fn run(self) -> Result<(), RecipeError> {
         let Self { client, path, deadline } = self;
         let waiting = async {
-            let mut monitored = Monitored::new(&client, &path, Aspect::Existence);
+            // A server reports the deletion of a znode only to those who may read it, and some
+            // versions test its existence for everyone. So a wait has to read it: those who would
+            // never be woken are refused at once.
+            let mut monitored = Monitored::new(&client, &path, Aspect::Lifetime);
             let mut closed_by = None;
             loop {
-                let Some(Response::Exists(stat)) = monitored.next(deadline).await? else {
+                let Some(Response::GetData(DataReply { stat, .. })) =
+                    monitored.next(deadline).await?
+                else {
                     return Ok(());
                 };
                 // The znode of a barrier that was opened and closed again is another one.

@@ -51,7 +51,7 @@ pub(super) fn start(
     data: Bytes,
 ) -> (watch::Sender<Wanted>, watch::Receiver<News>) {
     let session = Session::of(client);
-    let presence = Presence::new(Arc::clone(profile), session.unique_id(), data.clone());
+    let presence = Presence::new(Arc::clone(profile), data.clone());
     let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
     let (news, received) = watch::channel(News::Present(presence.report()));
     let span = debug_span!("member", path = %profile.path);

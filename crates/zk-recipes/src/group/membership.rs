@@ -45,8 +45,13 @@ impl Membership {
         data: Bytes,
     ) -> Result<Self, GroupError> {
         let deadline = timeout.map(|timeout| client.now() + timeout);
-        let slot =
-            in_time(client, &profile.path, deadline, Session::of(client).reserve_slot()).await?;
+        let slot = in_time(
+            client,
+            &profile.path,
+            deadline,
+            Session::of(client).reserve_slot(&profile.path),
+        )
+        .await?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the membership is dropped with it, and leaves.

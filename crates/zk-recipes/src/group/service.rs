@@ -47,8 +47,8 @@ use crate::machine::{FailedAction, ReadAll, child, list, read};
 ///
 /// **Permissions.** A member needs CREATE and DELETE on the directory, WRITE on its own znode to
 /// change its data, and READ on it: servers report the deletion of a znode only to clients that may
-/// read it. An observer needs READ on the directory and on the members. Missing directories are created as containers, with all
-/// permissions for everyone.
+/// read it. An observer needs READ on the directory and on the members. Missing directories are created as containers, with
+/// the list of the members.
 ///
 /// Building a group does no I/O, and clones are cheap.
 #[derive(Clone)]
@@ -93,7 +93,7 @@ impl Group {
         check_path("directory of the group", directory)?;
         let options = Options {
             directory: directory.into(),
-            acl: Acl::open(),
+            acl: client.default_acl().to_vec(),
             waits_if_taken: false,
             watches_data: true,
             timeout: None,
@@ -190,7 +190,10 @@ async fn read_members(
 }
 
 impl GroupBuilder {
-    /// Sets the access control list of the members' znodes. Default: all permissions for everyone.
+    /// Sets the access control list of the members' znodes and of missing directories: members need
+    /// READ, WRITE, CREATE and DELETE, and observers need READ. If it lets nobody create and delete,
+    /// missing directories get that of the client. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.options.acl = acl;
         self

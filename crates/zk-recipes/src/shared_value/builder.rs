@@ -29,7 +29,7 @@ pub(crate) struct ValueProfile {
 impl SharedValueBuilder {
     pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         check_path("path of the shared value", path)?;
-        let (path, acl) = (path.into(), Acl::open());
+        let (path, acl) = (path.into(), client.default_acl().to_vec());
         let profile = ValueProfile { path, initial: Bytes::new(), acl, timeout: None };
         Ok(Self { client: client.clone(), profile })
     }
@@ -40,8 +40,9 @@ impl SharedValueBuilder {
         self
     }
 
-    /// Sets the access control list of the znode, if it has to be created, and of the markers of
-    /// writes. Default: all permissions for everyone.
+    /// Sets the access control list of the znode and of its ancestors, if they have to be created,
+    /// and of the markers of writes. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.profile.acl = acl;
         self

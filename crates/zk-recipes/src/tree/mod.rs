@@ -46,12 +46,13 @@ pub struct Tree {
 impl Tree {
     /// Creates a handle with default options.
     pub fn of(client: &Client) -> Self {
-        let client = client.clone();
-        Self { client, acl: Acl::open(), timeout: None, has_containers: false }
+        let (client, acl) = (client.clone(), client.default_acl().to_vec());
+        Self { client, acl, timeout: None, has_containers: false }
     }
 
-    /// Sets the access control list of the last znode of a path that [`ensure`](Self::ensure)
-    /// creates. Its ancestors are open to everyone. Default: all permissions for everyone.
+    /// Sets the access control list of all znodes that [`ensure`](Self::ensure) creates. If it lets
+    /// nobody create and delete, the ancestors get that of the client. Default: that of the client
+    /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     #[must_use]
     pub fn acl(self, acl: Vec<Acl>) -> Self {
         Self { acl, ..self }

@@ -87,8 +87,6 @@ pub(crate) struct Settled {
 #[derive(Debug)]
 pub(crate) struct Presence {
     profile: Arc<MemberProfile>,
-    /// Spreads the pauses of members whose znodes were deleted at the same time.
-    seed: u128,
     wanted: Bytes,
     generation: u64,
     /// The data that servers accepted last.
@@ -145,10 +143,9 @@ enum State {
 type PresenceStep = Step<Fate>;
 
 impl Presence {
-    pub(crate) fn new(profile: Arc<MemberProfile>, seed: u128, data: Bytes) -> Self {
+    pub(crate) fn new(profile: Arc<MemberProfile>, data: Bytes) -> Self {
         Self {
             profile,
-            seed,
             wanted: data.clone(),
             generation: 1,
             accepted: data,
@@ -439,7 +436,7 @@ impl Presence {
     }
 
     fn make_directory(&mut self, view: SessionView) -> PresenceStep {
-        match self.directory.create(&parent(&self.profile.path), &Bytes::new()) {
+        match self.directory.create(&parent(&self.profile.path), &Bytes::new(), &self.profile.acl) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
@@ -485,7 +482,7 @@ impl Presence {
             self.rejoins.reset();
         }
         self.gone(Absence::ZnodeDeleted);
-        self.state = State::Pausing(self.rejoins.begin_spread(view.now, self.seed));
+        self.state = State::Pausing(self.rejoins.begin(view));
         self.wait()
     }
 
@@ -537,7 +534,7 @@ impl Presence {
     }
 
     fn pause(&mut self, view: SessionView) -> PresenceStep {
-        self.state = State::Pausing(self.pauses.begin_spread(view.now, self.seed));
+        self.state = State::Pausing(self.pauses.begin(view));
         self.wait()
     }
 
@@ -590,7 +587,7 @@ impl Machine for Presence {
                 self.looked(view, look)
             }
             (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
-            (State::Pausing(_), Input::Timer) => self.go_on(),
+            (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => self.wait(),
         }

@@ -274,14 +274,14 @@ impl Roster {
             let failure = self.failure(error);
             return self.failed(view, failure);
         }
-        self.state = State::Pausing(self.pauses.begin(view.now));
+        self.state = State::Pausing(self.pauses.begin(view));
         self.wait()
     }
 
     /// Reports a failure. If the machine is driven again, it tries again after a pause, so that a
     /// caller who ignores errors does not send requests without end.
     fn failed(&mut self, view: SessionView, failure: Failure) -> RosterStep {
-        self.state = State::Pausing(self.pauses.begin(view.now));
+        self.state = State::Pausing(self.pauses.begin(view));
         Step::Done(Err(failure))
     }
 
@@ -321,7 +321,7 @@ impl Machine for Roster {
         match (self.state, input) {
             (State::Passing, Input::Reply(reply)) => self.passed(view, reply),
             (State::Reading, Input::Reply(reply)) => self.were_read(view, reply),
-            (State::Pausing(_), Input::Timer) => self.go_on(view),
+            (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(view),
             (state, input) => {
                 match &input {
                     Input::Ended(_) => {

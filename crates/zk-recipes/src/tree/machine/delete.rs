@@ -227,7 +227,7 @@ impl DeleteTree {
             return Self::failed(action, self.path(), error);
         }
         self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view.now))
+        Step::Wait(self.pauses.begin(view))
     }
 
     fn session_over(&mut self, view: SessionView, action: FailedAction) -> DeleteStep {
