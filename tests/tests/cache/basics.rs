@@ -1,18 +1,20 @@
 //! What a cache contains and reports while the connection holds.
 
 use jute_codec::OpCode;
-use zk_recipes::{Acl, Cache, CacheError, CacheEvent, CreateMode, Permissions};
+use zk_recipes::{Barrier, Cache, CacheError, CacheEvent, CreateMode, SharedValue};
 use zk_tests::meter::Pace;
 use zk_tests::world::{World, run};
 
 use crate::{actual, refuse_persistent_watches, settle, shown};
 
-fn described(events: &[CacheEvent]) -> Vec<String> {
+pub(crate) fn described(events: &[CacheEvent]) -> Vec<String> {
     let name = |event: &CacheEvent| match event {
         CacheEvent::Added { path, .. } => format!("added {path}"),
         CacheEvent::Changed { path, .. } => format!("changed {path}"),
         CacheEvent::Removed { path, .. } => format!("removed {path}"),
-        CacheEvent::Complete | CacheEvent::Gap | _ => format!("{event:?}"),
+        CacheEvent::Complete | CacheEvent::Gap | CacheEvent::Unreadable { .. } | _ => {
+            format!("{event:?}")
+        }
     };
     events.iter().map(name).collect()
 }
@@ -115,22 +117,6 @@ fn paths_are_those_of_the_client() {
 }
 
 #[test]
-fn a_znode_that_may_not_be_read_is_counted_and_not_shown() {
-    run(async {
-        let world = World::new();
-        let client = world.client(1).await;
-        world.server.admin_create("/t", b"", None);
-        client.create("/t/a", "secret", CreateMode::Persistent).await.unwrap();
-        let mut acl = Acl::open();
-        acl.iter_mut().for_each(|entry| entry.perms = Permissions::WRITE | Permissions::ADMIN);
-        client.set_acl("/t/a", acl, None).await.unwrap();
-        let mut cache = Cache::tree(&client, "/t").build().unwrap();
-        cache.complete().await.unwrap();
-        assert_eq!((cache.len(), cache.stats().unreadable), (1, 1));
-    });
-}
-
-#[test]
 fn a_cache_ends_with_its_client_and_keeps_what_it_shows() {
     run(async {
         let world = World::new();
@@ -171,4 +157,40 @@ fn ten_thousand_children_are_read_again_at_a_limited_rate() {
         let lists = world.server.requests().iter().filter(|r| r.op == OpCode::GET_CHILDREN).count();
         assert_eq!(lists, 2);
     });
+}
+
+/// A shared value and a barrier leave an ephemeral znode for a moment, to know the outcome of a
+/// write. Programs that read a configuration would see keys that mean nothing.
+#[test]
+fn markers_of_shared_values_and_barriers_are_not_shown() {
+    for is_old in [false, true] {
+        run(async {
+            let world = World::new();
+            if is_old {
+                refuse_persistent_watches(&world.server, 1);
+            }
+            let client = world.client(1).await;
+            world.server.admin_create("/t", b"", None);
+            let mut cache = Cache::tree(&client, "/t").build().unwrap();
+            cache.complete().await.unwrap();
+            let value = SharedValue::new(&client, "/t/value").unwrap();
+            let barrier = Barrier::new(&client, "/t/barrier").unwrap();
+            let mut told = Vec::new();
+            for number in 0..5 {
+                value.set(number.to_string()).await.unwrap();
+                barrier.close().await.unwrap();
+                told.extend(described(&settle(&mut cache, 10).await.unwrap()));
+                barrier.open().await.unwrap();
+                world.server.disconnect_all();
+                told.extend(described(&settle(&mut cache, 1_000).await.unwrap()));
+            }
+            let is_known = |told: &String| {
+                ["Gap", "Complete"].contains(&&**told)
+                    || told.ends_with("/t/value")
+                    || told.ends_with("/t/barrier")
+            };
+            assert!(told.iter().all(is_known), "{told:?}");
+            assert!(told.len() >= 15, "{told:?}");
+        });
+    }
 }

@@ -45,7 +45,7 @@ impl History {
                 (path.to_string(), text(&node.data))
             }
             CacheEvent::Removed { path, .. } => (path.to_string(), None),
-            CacheEvent::Complete | CacheEvent::Gap | _ => return,
+            CacheEvent::Complete | CacheEvent::Gap | CacheEvent::Unreadable { .. } | _ => return,
         };
         let from = self.seen.get(&path).copied().unwrap_or_default();
         let states = self.of(&path);

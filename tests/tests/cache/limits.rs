@@ -12,7 +12,7 @@ fn a_cache_that_is_not_polled_reads_everything_again() {
         let world = World::new().pace(Pace::CALM.beside(10_000));
         let client = world.client(1).await;
         world.server.admin_create("/t", b"", None);
-        let mut cache = Cache::tree(&client, "/t").build().unwrap();
+        let mut cache = Cache::tree(&client, "/t").max_nodes(5_100).build().unwrap();
         cache.complete().await.unwrap();
         for number in 0..5_000 {
             world.server.admin_create(&format!("/t/{number}"), b"", None);
@@ -30,6 +30,34 @@ fn a_cache_that_is_not_polled_reads_everything_again() {
         assert!(events.contains(&CacheEvent::Complete));
         assert_eq!(shown(&cache), actual(&world.server, "/t"));
         assert!(cache.stats().overflows >= 1, "{:?}", cache.stats());
+    });
+}
+
+/// Events wait for a cache that is not polled, as many as it may have znodes. So a burst costs one
+/// read for each znode that has changed, and not one for each znode.
+#[test]
+fn a_burst_of_changes_that_nobody_polls_costs_the_changed_znodes_only() {
+    run(async {
+        let world = World::new().pace(Pace::CALM.beside(20_000));
+        let client = world.client(1).await;
+        world.server.admin_create("/t", b"", None);
+        for number in 0..10_000 {
+            world.server.admin_create(&format!("/t/{number}"), b"", None);
+        }
+        let mut cache = Cache::tree(&client, "/t").build().unwrap();
+        cache.complete().await.unwrap();
+        let reads = cache.stats().reads;
+        for number in 0..3_000 {
+            world.server.admin_set_data(&format!("/t/{}", number % 1_500), b"new");
+            if number % 100 == 0 {
+                sleep_ms(1).await;
+            }
+        }
+        sleep_ms(1_000).await;
+        let events = settle(&mut cache, 1_000).await.unwrap();
+        assert_eq!(events.len(), 1_500);
+        assert_eq!((cache.stats().reads - reads, cache.stats().gaps), (1_500, 0));
+        assert_eq!(shown(&cache), actual(&world.server, "/t"));
     });
 }
 

@@ -47,7 +47,7 @@ async fn follow(world: &World, cache: &mut Cache, faults: Vec<Fault>, pause_ms: 
 }
 
 /// Follows until the cache shows what the server has.
-async fn until_equal(world: &World, cache: &mut Cache, history: &mut History) {
+pub(crate) async fn until_equal(world: &World, cache: &mut Cache, history: &mut History) {
     for _ in 0..100 {
         if cache.is_complete() && shown(cache) == actual(&world.server, "/t") {
             return;

@@ -4,8 +4,10 @@
 
 mod basics;
 mod history;
+mod lagging;
 mod limits;
 mod losing;
+mod unreadable;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

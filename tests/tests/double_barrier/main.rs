@@ -4,6 +4,7 @@
 mod costs;
 mod cuts;
 mod deaths;
+mod ghosts;
 mod rounds;
 
 use std::future::IntoFuture as _;

@@ -113,7 +113,7 @@ fn the_items_of_a_batch_share_the_turn_and_the_list() {
         // The takers, the leases with the state of the old list, and the new list.
         assert_eq!(sent.len(), 62 + 4, "{sent:?}");
         ack_all(items).await;
-        assert_eq!(all_sent_since(&world, &client).await.len(), 2 * 20);
+        assert_eq!(all_sent_since(&world, &client).await.len(), 5 * 20);
         check_clean(&world, &[&client]).await;
     });
 }

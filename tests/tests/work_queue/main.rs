@@ -8,4 +8,5 @@ mod costs;
 mod cuts;
 mod faults;
 mod items;
+mod names;
 mod sweeps;

@@ -30,7 +30,7 @@ fn markers(world: &World) -> usize {
 #[test]
 fn markers_of_clients_that_have_ended_are_deleted_after_a_day() {
     run_within(DAYS, async {
-        let world = world().pace(Pace::of(20_000));
+        let world = World::reaped_each_minute().pace(Pace::of(20_000));
         let client = world.client(FIRST).await;
         put_all(&queue(&client), &["first"]).await;
         client.close().await;
@@ -54,7 +54,7 @@ fn markers_of_clients_that_have_ended_are_deleted_after_a_day() {
 #[test]
 fn a_sweep_of_a_healthy_queue_costs_one_list() {
     run_within(DAYS, async {
-        let world = world().pace(Pace::of(20_000));
+        let world = World::reaped_each_minute().pace(Pace::of(20_000));
         let client = world.client(FIRST).await;
         put_all(&queue(&client), &["first"]).await;
         sleep_ms(1_000).await;

@@ -1,0 +1,192 @@
+//! Names that return: servers remove the directory of the items once it is empty, and the items of
+//! the next one are numbered from 0 again. A write that means one item must never hit another.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use zk_recipes::{ErrorCode, FailedAction, LostReason, RecipeError, SessionId, WorkQueueError};
+use zk_tests::meter::Pace;
+use zk_tests::scene::{FIRST, SECOND, poll_times, session, settle, spawn};
+use zk_tests::work_queue::{
+    ENTRIES, LEASES, check_clean, children, drain, put_all, queue, take, world,
+};
+use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
+use zk_testserver::ServerConfig;
+
+/// The client whose connections are cut.
+const CUT: u64 = 1;
+const OTHER: u64 = 2;
+
+fn cut_session() -> Option<SessionId> {
+    Some(session_of_first(CUT))
+}
+
+/// Creates a world whose servers remove empty directories at once.
+fn reaping() -> World {
+    let config = ServerConfig::default().reap_interval(Duration::from_millis(10));
+    World::with(config).pace(Pace::of(8))
+}
+
+/// As soon as the item is gone, its directory goes too, and the next item gets its name while the
+/// acknowledgement is still being repeated.
+#[test]
+fn an_ack_that_is_repeated_never_deletes_the_next_item_of_that_name() {
+    let mut enumeration = Enumeration::new("acknowledge, names return", cut_session());
+    let same_names = Cell::new(0);
+    enumeration.run(&|faults| {
+        run(async {
+            let world = reaping();
+            let (client, other) = (world.client(CUT).await, world.client(OTHER).await);
+            put_all(&queue(&other), &["a"]).await;
+            let item = take(&queue(&client)).await;
+            let path = item.path().to_owned();
+            sleep_ms(10).await;
+            world.inject(faults);
+            let next = {
+                let (world, queue) = (world.clone(), queue(&other));
+                spawn(async move {
+                    world.until("the directory is gone", |now| now.stat(ENTRIES).is_none()).await;
+                    put_all(&queue, &["b"]).await;
+                })
+            };
+            item.ack().await.expect("the lease is held");
+            next.await.expect("no panic");
+            same_names.set(same_names.get() + usize::from(world.server.stat(&path).is_some()));
+            // The lease of the first item is removed in the background.
+            sleep_ms(1_000).await;
+            assert_eq!(drain(&queue(&other)).await, ["b"], "\n{}", world.trace());
+            check_clean(&world, &[&client, &other]).await;
+            world.ran()
+        })
+    });
+    assert!(enumeration.is_complete(20, 100), "{enumeration:?}");
+    assert!(same_names.get() > 100, "names do not return: {same_names:?}");
+}
+
+/// Somebody deletes the item by hand while it is leased.
+#[test]
+fn a_first_ack_never_deletes_the_next_item_of_that_name() {
+    run(async {
+        let world = reaping();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&other), &["a"]).await;
+        let item = take(&queue(&client)).await;
+        let path = item.path().to_owned();
+        assert!(world.server.admin_delete(&path));
+        sleep_ms(100).await;
+        assert!(world.server.stat(ENTRIES).is_none(), "it is an empty container");
+        put_all(&queue(&other), &["b"]).await;
+        assert!(world.server.stat(&path).is_some(), "the name returns");
+        assert_eq!(item.ack().await, Err(WorkQueueError::ItemGone { item: path }));
+        sleep_ms(100).await;
+        assert_eq!(drain(&queue(&other)).await, ["b"]);
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// Neither taker has been notified.
+#[test]
+fn an_ack_never_takes_the_lease_of_the_next_taker_for_its_own() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        assert!(world.server.admin_delete(&first.path().replace(ENTRIES, LEASES)));
+        // The first taker is not notified, because its connection is silent.
+        world.server.pause_connection(session(&client), Duration::from_millis(50));
+        let second = take(&queue(&other)).await;
+        let refused = first.ack().await;
+        assert_eq!(refused, Err(WorkQueueError::LeaseLost(LostReason::ZnodeDeleted)));
+        second.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// A lease outlives its item when the acknowledgement was applied and its client is gone. It keeps
+/// the next item of that name from others until its session ends, but does not give it to anybody.
+#[test]
+fn a_lease_of_an_item_that_is_gone_delays_the_next_one_until_its_session_ends() {
+    run(async {
+        let world = reaping();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&other), &["a"]).await;
+        let item = take(&queue(&client)).await;
+        let session = session(&client);
+        assert!(world.server.admin_delete(item.path()));
+        sleep_ms(100).await;
+        put_all(&queue(&other), &["b"]).await;
+        assert!(queue(&other).try_take().await.expect("it can be read").is_none());
+        world.server.expire(session);
+        sleep_ms(100).await;
+        assert_eq!(drain(&queue(&other)).await, ["b"]);
+        item.ack().await.expect_err("the item is gone");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// Every znode that a list of names remembers may be another one by now.
+#[test]
+fn a_list_of_a_directory_that_was_removed_is_not_used() {
+    run(async {
+        let world = reaping();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        let consumer = queue(&client);
+        let items = ["a", "b", "c"];
+        put_all(&queue(&other), &items).await;
+        // The consumer keeps the list.
+        take(&consumer).await.ack().await.expect("the lease is held");
+        assert_eq!(drain(&queue(&other)).await, ["b", "c"]);
+        world.until("the directory is gone", |now| now.stat(ENTRIES).is_none()).await;
+        put_all(&queue(&other), &["d", "e"]).await;
+        queue(&other).put("f").priority(1).await.expect("it can be put");
+        assert_eq!(drain(&consumer).await, ["f", "d", "e"]);
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// The caller drops an acknowledgement at every poll. Others can acknowledge the item.
+#[test]
+fn an_ack_that_is_dropped_at_any_poll_leaves_no_pin() {
+    let mut ended = 0;
+    for polls in 0..60 {
+        run(async {
+            let world = reaping();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            put_all(&queue(&other), &["a", "b"]).await;
+            let item = take(&queue(&client)).await;
+            let path = item.path().to_owned();
+            let polled = poll_times(item.ack(), polls, || {}).await;
+            ended += usize::from(polled.is_some());
+            sleep_ms(1_000).await;
+            assert!(children(&world, &path).is_empty(), "{polls} polls\n{}", world.trace());
+            let left = drain(&queue(&other)).await;
+            assert_eq!(left.last().map(String::as_str), Some("b"), "{polls} polls");
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
+    assert!((1..60).contains(&ended), "{ended}");
+}
+
+/// Somebody has created a znode below an item.
+#[test]
+fn an_item_with_a_child_is_refused_clearly_and_can_be_acknowledged_without_it() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        put_all(&queue(&client), &["a", "b"]).await;
+        let item = take(&queue(&client)).await;
+        let path = item.path().to_owned();
+        world.server.admin_create(&format!("{path}/child"), b"", None);
+        let refused = item.ack().await;
+        let code = ErrorCode::NOT_EMPTY;
+        let action = FailedAction::Delete;
+        let expected = RecipeError::Refused { code, action, path: path.clone() };
+        assert_eq!(refused, Err(expected.into()));
+        settle().await;
+        assert_eq!(children(&world, &path), ["child"], "the pin is gone");
+        assert!(world.server.admin_delete(&format!("{path}/child")));
+        assert_eq!(drain(&queue(&client)).await, ["a", "b"]);
+        check_clean(&world, &[&client]).await;
+    });
+}
