@@ -1,6 +1,9 @@
 //! State machines with hand-written inputs that servers hardly ever cause: events that arrive
 //! together with a reply, and replies that contradict each other.
 
+use std::collections::BTreeMap;
+use std::future::IntoFuture as _;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +15,15 @@ use zk_recipes::machines::{
     Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, NameForm, NotHeld, Permits,
     QueueAttempt, QueueNames, QueueProfile, Removal as _, Resize, Restart,
 };
-use zk_recipes::{Acl, LockError, OpError, Outcome, SessionId, Time};
+use zk_recipes::{
+    Acl, Barrier, Client, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError, OpError,
+    Outcome, RwLock, Semaphore, SessionId, Time, Tree, WorkQueue,
+};
 use zk_session::recipe::{Flight, Reply};
+use zk_tests::meter::Pace;
+use zk_tests::scene::{FIRST, spawn};
+use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter};
 
 const ID: u128 = 7;
 const OURS: SessionId = SessionId(1);
@@ -32,6 +42,7 @@ fn view(connection: u64) -> SessionView {
         alive: Some(connection),
         lapses: 0,
         has_stopped: false,
+        seed: 0,
     }
 }
 
@@ -335,4 +346,136 @@ fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
     assert_eq!(ops(&step), look);
     let step = machine.handle(view(2), reply(2, found()));
     assert_eq!(ops(&step), [OpCode::SET_DATA]);
+}
+
+type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Calls whose requests the machines of all recipes send, on an idle client. Each completes without
+/// another client.
+async fn calls(client: &Client) -> Vec<(&'static str, Call)> {
+    fn call<T, E: std::fmt::Debug>(
+        name: &'static str,
+        future: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> (&'static str, Call) {
+        (
+            name,
+            Box::pin(async move { drop(future.await.unwrap_or_else(|e| panic!("{name}: {e:?}"))) }),
+        )
+    }
+    let fair = FairLock::new(client, "/p/fair").expect("legal");
+    let exclusive = ExclusiveLock::new(client, "/p/exclusive").expect("legal");
+    let rw = RwLock::new(client, "/p/rw").expect("legal");
+    let semaphore = Semaphore::new(client, "/p/semaphore", 2).expect("legal");
+    let held_fair =
+        FairLock::new(client, "/p/fair-2").expect("legal").acquire().await.expect("free");
+    let held_exclusive =
+        ExclusiveLock::new(client, "/p/exclusive-2").expect("legal").acquire().await.expect("free");
+    let held_write = rw.write().await.expect("free");
+    let mut resized = Semaphore::new(client, "/p/semaphore-2", 2).expect("legal");
+    let queue = WorkQueue::new(client, "/p/queue").expect("legal");
+    queue.put("one").await.expect("it is put");
+    queue.put("two").await.expect("it is put");
+    let leased = queue.take().await.expect("an item");
+    let barrier = Barrier::new(client, "/p/barrier").expect("legal");
+    let other = Barrier::new(client, "/p/barrier-2").expect("legal");
+    let double = DoubleBarrier::new(client, "/p/double", 1).expect("legal");
+    let inside = DoubleBarrier::new(client, "/p/double-2", 1).expect("legal").enter().await;
+    let group = Group::new(client, "/p/group").expect("legal");
+    let members = group.members();
+    let joining = group.clone();
+    let tree = Tree::of(client);
+    tree.ensure("/p/tree/a/b").await.expect("it is created");
+    let (ensuring, contended) = (tree.clone(), fair.clone());
+    vec![
+        call("acquire a fair lock", fair.acquire().into_future()),
+        call("acquire an exclusive lock", exclusive.acquire().into_future()),
+        call("acquire a permit", semaphore.acquire().into_future()),
+        call("release a fair lock", async move { held_fair.release().await }),
+        call("release an exclusive lock", async move { held_exclusive.release().await }),
+        call("downgrade", async move { held_write.downgrade().await }),
+        call("list contenders", async move { contended.contenders().await }),
+        call("set permits", async move { resized.set_permits(1).await }),
+        call("put", queue.put("three").into_future()),
+        call("take", queue.take().into_future()),
+        call("acknowledge", async move { leased.ack().await }),
+        call("close a barrier", async move { barrier.close().await }),
+        call("wait at a barrier", other.wait().into_future()),
+        call("enter", double.enter().into_future()),
+        call("leave", inside.expect("alone").leave().into_future()),
+        call("members", members),
+        call("join", async move { joining.join("a", "").await }),
+        call("delete a tree", async move { tree.delete("/p/tree").await }),
+        call("create a path", async move { ensuring.ensure("/p/x/y/z").await }),
+    ]
+}
+
+/// A server refuses all requests of a client for some seconds, and the connection drops in the middle
+/// of a long pause. The next server may accept the request at once, and others may wait for it.
+#[test]
+fn every_pause_ends_with_the_connection() {
+    let names = run(async {
+        let world = World::new().pace(Pace::of(20));
+        let client = world.client(FIRST).await;
+        calls(&client).await.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+    });
+    let mut late = Vec::new();
+    for (index, name) in names.into_iter().enumerate() {
+        run(async {
+            let world = World::new().pace(Pace::of(20));
+            let client = world.client(FIRST).await;
+            let (_, call) = calls(&client).await.swap_remove(index);
+            sleep_ms(1_000).await;
+            for _ in 0..100 {
+                let at = At::Request { nth: 0, filter: Filter::default() };
+                world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
+            }
+            let call = spawn(call);
+            // Pauses of 0.2, 0.4, 0.8 and 1.6 s are over, and the next one lasts for 3.2 s or more.
+            sleep_ms(4_000).await;
+            assert!(!call.is_finished(), "{name}\n{}", world.trace());
+            assert!(world.server.pending_faults().len() >= 80, "{name}\n{}", world.trace());
+            world.server.clear_faults();
+            world.server.disconnect_all();
+            sleep_ms(1_500).await;
+            if !call.is_finished() {
+                late.push(name);
+            }
+            call.await.expect("it ends");
+        });
+    }
+    assert_eq!(late, [] as [&str; 0], "they sleep on a connection that is gone");
+}
+
+/// A thousand attempts that a server refuses at the same moment do not come back at one moment.
+#[test]
+fn attempts_that_are_refused_together_come_back_apart() {
+    const ATTEMPTS: u64 = 1_000;
+    let refuse = || vec![refused(ErrorCode::THROTTLED_OP), refused(ErrorCode::THROTTLED_OP)];
+    let view =
+        |number: u64| SessionView { seed: number.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..view(1) };
+    let mut ends = [BTreeMap::new(), BTreeMap::new(), BTreeMap::new()];
+    for number in 0..ATTEMPTS {
+        let mut fair = contender();
+        let _ = fair.start(view(number));
+        let fair = fair.handle(view(number), reply(1, refuse()));
+        let mut other = exclusive();
+        let _ = other.start(view(number));
+        let other = other.handle(view(number), reply(1, refuse()));
+        let (mut release, _) = exclusive_granted().abandon();
+        let _ = release.start(view(number));
+        let vec = vec![refused(ErrorCode::THROTTLED_OP)];
+        let Step::Wait(release) = release.handle(view(number), reply(1, vec)) else { panic!() };
+        for (ends, until) in ends.iter_mut().zip([until(&fair), until(&other), release]) {
+            *ends.entry(until.expect("a pause ends")).or_insert(0) += 1;
+        }
+    }
+    for ends in ends {
+        let most = ends.values().copied().max().unwrap_or(0);
+        assert!(most <= 40, "{most} attempts at one moment: {} moments", ends.len());
+    }
+}
+
+fn until(step: &AttemptStep) -> Option<Time> {
+    let Step::Wait(until) = step else { panic!("no pause: {step:?}") };
+    *until
 }

@@ -16,7 +16,7 @@ use zk_tests::scene::{
     is_survived, pauses_ms, release, session, spawn, start_waiting,
 };
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion};
 
 for_each_lock! {
     #[test] pairs: [
@@ -40,6 +40,7 @@ for_each_lock! {
     ]
     #[test] queue_pairs: [
         a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory,
+        waiting_for_one_that_may_not_be_read_costs_the_same_with_every_check,
         an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing,
     ]
     #[test] queues: [a_directory_that_may_not_be_listed_is_reported]
@@ -436,6 +437,7 @@ fn an_error_at_validate_is_reported_or_survived<C: Case>() {
 fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory<H: Case, W: Case>() {
     run(async {
         let world = World::new();
+        create_directory::<H>(&world);
         let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
         let held = hold(&H::with(&other, |lock| lock.acl(Acl::creator_all()))).await;
         let client = world.client(FIRST).await;
@@ -456,6 +458,44 @@ fn a_predecessor_that_may_not_be_read_is_waited_for_by_the_directory<H: Case, W:
         assert_eq!(lock.stats().watches_missed, 0);
         world.check_clean(&[&client, &other, &third]).await;
     });
+}
+
+/// Servers of both kinds: up to 3.8.3, they test the existence of a znode for everyone.
+fn waiting_for_one_that_may_not_be_read_costs_the_same_with_every_check<H: Case, W: Case>() {
+    const CHECKS: u64 = 50;
+    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(version));
+            create_directory::<H>(&world);
+            let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+            let held = hold(&H::with(&other, |lock| lock.acl(Acl::creator_all()))).await;
+            let client = world.client(FIRST).await;
+            let lock = W::with(&client, |lock| lock.watch_check(Some(Duration::from_secs(1))));
+            let waiter = start_waiting(&world, lock.acquire()).await;
+            let watches = client.stats().watches;
+            world.server.clear_requests();
+            sleep_ms(CHECKS * 1_250).await;
+            assert_eq!(client.stats().watches, watches, "{version:?}");
+            let own = session(&client);
+            let requests = world.server.requests();
+            let sent = |op| requests.iter().filter(|it| it.session == own && it.op == op).count();
+            let (lists, tests, reads) =
+                (sent(OpCode::GET_CHILDREN), sent(OpCode::EXISTS), sent(OpCode::GET_DATA));
+            let shown = format!("{version:?}: {lists} lists, {tests} tests, {reads} reads");
+            // Checks are up to a quarter of the interval apart in addition.
+            let checks = CHECKS as usize..=CHECKS as usize * 5 / 4;
+            if W::NAME.contains("semaphore") {
+                // It lists the directory in place of the test.
+                assert!(checks.contains(&lists) && tests == 0 && reads == lists, "{shown}");
+            } else {
+                assert!(checks.contains(&tests) && reads == tests && lists == 0, "{shown}");
+            }
+            assert!(!waiter.is_finished());
+            release(held).await;
+            release(granted_now(&world, waiter).await).await;
+            world.check_clean(&[&client, &other]).await;
+        });
+    }
 }
 
 fn an_own_znode_that_may_not_be_read_fails_the_wait_and_leaves_nothing<H: Case, W: Case>() {

@@ -3,8 +3,10 @@
 
 mod at_risk;
 mod contenders;
+mod idle;
 mod kinds;
 mod phases;
+mod proofs;
 mod revocation;
 mod stats;
 mod status;

@@ -1,60 +1,18 @@
 //! Busy connections: links that are too slow for the requested data, and requests that wait for
-//! others.
+//! others. [`uplink`](super::uplink) has the links that are too slow for what is sent.
 
 use std::time::Duration;
 
 use jute_codec::{ReadRequest, Request};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
-use zk_recipes::{Client, Clock, FairLock, LockState};
+use zk_recipes::{FairLock, LockState};
 use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
 use zk_session::{OpCode, OpError, Target};
 use zk_tests::meter::Pace;
-use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
 
+use super::links::Link;
+
 const SECOND: Duration = Duration::from_secs(1);
-
-/// Forwards a link that carries this many bytes per millisecond from the server to the client.
-async fn slow_down(server: DuplexStream, client: DuplexStream, bytes: usize) {
-    let (mut from_server, mut to_server) = tokio::io::split(server);
-    let (mut from_client, mut to_client) = tokio::io::split(client);
-    let requests = async {
-        let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
-    };
-    let replies = async {
-        let mut buffer = vec![0; bytes];
-        while let Ok(taken @ 1..) = from_server.read(&mut buffer).await {
-            let arrived = buffer.get(..taken).expect("no more than there is room for");
-            if to_client.write_all(arrived).await.is_err() {
-                return;
-            }
-            // A short chunk is forwarded without a delay, together with the next bytes.
-            if taken > bytes / 10 {
-                sleep_ms(1).await;
-            }
-        }
-    };
-    tokio::join!(requests, replies);
-}
-
-/// Connects a client through such a link.
-async fn client_behind(world: &World, bytes: usize) -> Client {
-    let server = world.server.clone();
-    Client::builder("in-process")
-        .clock(Clock::tokio())
-        .seed(1)
-        .transport(move |_host| {
-            let stream = server.connect();
-            async move {
-                let (ours, theirs) = tokio::io::duplex(64 * 1024);
-                spawn(slow_down(stream?, theirs, bytes));
-                Ok(ours)
-            }
-        })
-        .connect()
-        .await
-        .expect("nothing goes wrong before the test begins")
-}
 
 #[test]
 fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
@@ -62,7 +20,7 @@ fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
     for (bytes, reads) in [(12_500, 100), (2_500, 60)] {
         run(async {
             let world = World::new();
-            let client = client_behind(&world, bytes).await;
+            let client = Link::down(bytes).client(&world).await;
             let lock = FairLock::new(&client, "/locks/x").expect("the path is legal");
             let guard = lock.acquire().await.expect("the lock is free");
             world.server.admin_create("/big", &vec![b'x'; 1_000_000], None);
@@ -86,7 +44,7 @@ fn a_link_full_of_replies_loses_neither_a_read_nor_the_lock() {
 fn a_link_that_is_too_slow_for_pings_loses_no_read() {
     run(async {
         let world = World::new();
-        let client = client_behind(&world, 150).await;
+        let client = Link::down(150).client(&world).await;
         world.server.admin_create("/big", &vec![b'x'; 1_000_000], None);
         let session = client.session_id();
         let begun = client.now();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use zk_session::{
-    Client, Clock, CloseOutcome, ConnectError, CreateMode, OpError, Outcome, SessionState,
-    SessionTicket,
+    Client, Clock, CloseOutcome, ConnectError, CreateMode, EventType, HandOverError, OpError,
+    Outcome, SessionState, SessionTicket,
 };
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, Until};
+use zk_testserver::{Action, ServerConfig, Until};
 
 use crate::at_op;
 use jute_codec::OpCode;
@@ -31,7 +31,7 @@ fn another_client_continues_the_session_with_its_znodes() {
             client.exists("/").await.map_err(|error| error.outcome()),
             Err(Outcome::NotApplied)
         );
-        assert_eq!(client.hand_over().await, None, "it is gone");
+        assert_eq!(client.hand_over().await, Err(HandOverError::NoSession), "it is gone");
         assert_eq!(client.close().await, CloseOutcome::Abandoned);
         assert!(world.server.stat("/e").is_some(), "the session was not closed");
 
@@ -51,6 +51,31 @@ fn another_client_continues_the_session_with_its_znodes() {
     });
 }
 
+/// The ticket has the zxid of the last reply, and not that of the last event.
+#[test]
+fn an_heir_reads_nothing_that_is_older_than_the_events_of_the_first_client() {
+    run(async {
+        let config = ServerConfig::default().members(2).unapplied(Duration::from_secs(5));
+        let world = World::with(config);
+        world.server.admin_create("/a", b"", None);
+        let client = world.client(1).await;
+        let (_, mut watcher) = client.exists_and_watch("/a").await.expect("it is there");
+        // The other member applies everything but the deletion.
+        sleep_ms(6_000).await;
+        world.server.admin_delete("/a");
+        let event = watcher.changed().await.expect("the session lives");
+        assert_eq!(event.kind, EventType::NODE_DELETED);
+        let ticket = client.hand_over().await.expect("there is a session");
+
+        let connector = world.server.connector_by(|_| 1);
+        let builder = Client::builder("in-process").transport(connector);
+        let heir = builder.clock(Clock::tokio()).lease(None).resume(ticket).connect().await;
+        let heir = heir.expect("the session lives");
+        assert_eq!(heir.exists("/a").await, Ok(None));
+        assert_eq!(heir.close().await, CloseOutcome::Closed);
+    });
+}
+
 /// A server finds the reply to a commit by session and xid. A late commit of the first client must
 /// not answer a request of the second.
 #[test]
@@ -67,6 +92,11 @@ fn xids_continue_so_that_no_late_commit_answers_another_request() {
         let created = heir.create("/new", "", CreateMode::Persistent).await.expect("it is new");
         assert_eq!(created.path, "/new");
         assert!(world.server.stat("/late").is_some() && world.server.stat("/new").is_some());
+        // The sync of the heir makes the server commit the late create, so its reply alone would not
+        // show an xid that is used twice.
+        let xids: Vec<_> = world.server.requests().iter().map(|request| request.xid).collect();
+        let xids: Vec<_> = xids.into_iter().filter(|xid| *xid > 0).collect();
+        assert!(xids.is_sorted_by(|one, next| one < next), "{xids:?}");
     });
 }
 
@@ -81,7 +111,7 @@ fn requests_in_flight_complete_first_and_waiting_ones_are_refused() {
         let begin = client.now();
         let (created, ticket) = tokio::join!(in_flight, client.hand_over());
         created.expect("its reply is awaited");
-        assert!(ticket.is_some());
+        assert!(ticket.is_ok());
         assert!(client.now().saturating_since(begin) < Duration::from_secs(2));
     });
 }
@@ -120,7 +150,7 @@ fn a_silent_server_delays_a_hand_over_by_at_most_a_session_timeout() {
         let begin = client.now();
         let (lost, ticket) = tokio::join!(lost, client.hand_over());
         assert_eq!(lost.expect_err("there is no reply").outcome(), Outcome::Unknown);
-        assert!(ticket.is_some());
+        assert!(ticket.is_ok());
         assert!(client.now().saturating_since(begin) <= SESSION_TIMEOUT);
     });
 }

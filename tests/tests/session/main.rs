@@ -8,9 +8,12 @@ mod hand_over;
 mod health;
 mod host_source;
 mod hosts;
+mod leftovers;
+mod links;
 mod queued;
 mod read_only;
 mod thread;
+mod uplink;
 
 use std::io;
 use std::pin::Pin;

@@ -1,6 +1,9 @@
 //! Tracing: spans for sessions and connections, and no secrets anywhere.
 
+mod access;
 mod attempts;
+mod cache;
+mod commits;
 mod outage;
 
 use std::fmt::{Debug, Write as _};

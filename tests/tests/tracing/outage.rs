@@ -23,7 +23,7 @@ use zk_testserver::{Reception, ServerConfig, TestServer};
 
 /// Collects the lines.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl io::Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -45,7 +45,7 @@ impl MakeWriter<'_> for Lines {
 }
 
 impl Lines {
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         let bytes = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         String::from_utf8(bytes).expect("lines are text").lines().map(str::to_owned).collect()
     }
@@ -63,7 +63,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Depth {
 }
 
 /// Runs a test with a client whose servers can be switched off, and a subscriber at INFO.
-fn with_outage<F: Future<Output = ()>>(
+pub(crate) fn with_outage<F: Future<Output = ()>>(
     test: impl FnOnce(Client, TestServer, Arc<AtomicBool>, Arc<AtomicUsize>, Lines) -> F,
 ) -> usize {
     let (lines, depth) = (Lines::default(), Depth::default());
