@@ -23,6 +23,7 @@ use zk_testserver::{ServerConfig, TestServer};
 
 use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
+use crate::world::REAP_INTERVAL;
 
 /// Session timeout of clients that must not expire. It is the longest timeout that servers with a
 /// tick of half a second grant, so that no session expires because the machine is busy.
@@ -61,7 +62,7 @@ impl Target {
             Err(_) => {
                 let tick = Duration::from_millis(500);
                 let config = ServerConfig::default().tick(tick).extended_types(true);
-                let mut config = config.enforce_quota(true);
+                let mut config = config.enforce_quota(true).reap_interval(REAP_INTERVAL);
                 let mut members = 0..1;
                 if let Some(lag) = lag() {
                     // The leader does not lag, so it has no clients.

@@ -24,6 +24,20 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
 }
 
+/// Returns the names of the children of a directory, or none if the server has removed the
+/// directory: it removes containers that are empty, at a time of its own.
+///
+/// # Panics
+///
+/// If the server refuses the request for another reason.
+pub async fn names_in(client: &Client, directory: &str) -> Vec<String> {
+    match client.get_children(directory).await {
+        Ok(names) => names.iter().map(ToString::to_string).collect(),
+        Err(error) if error.is_no_node() => Vec::new(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Waits for the event of a watch.
 ///
 /// # Panics

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ use crate::meter::{Counted, Meter, Pace, Total};
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long connections are refused after a cut, in the variants that refuse connections.
 pub const REFUSED: Duration = Duration::from_millis(300);
+/// How often the servers of the worlds remove empty containers.
+pub const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// Virtual time within which a run must end, including its faults.
 const RUN_MAX: Duration = Duration::from_secs(120);
 
@@ -44,9 +47,11 @@ pub struct World {
 }
 
 impl World {
-    /// Creates a world with a fresh server.
+    /// Creates a world with a fresh server, which removes empty containers each second. Real servers
+    /// do so each minute, so that a test would hardly ever meet a directory that is gone, and whose
+    /// sequence numbers start again.
     pub fn new() -> Self {
-        Self::with(ServerConfig::default())
+        Self::with(ServerConfig::default().reap_interval(REAP_INTERVAL))
     }
 
     /// Creates a world with a server of this configuration.
@@ -59,6 +64,24 @@ impl World {
             traffic: Total::default(),
             closed_until: Arc::default(),
         }
+    }
+
+    /// Creates a world whose server removes empty containers each minute, for tests that count the
+    /// requests of contenders in a directory that stays.
+    pub fn reaped_each_minute() -> Self {
+        Self::with(ServerConfig::default())
+    }
+
+    /// Creates a world with three members that lag, in one of four ways that the seed chooses.
+    pub fn lagging(seed: u64) -> Self {
+        let (lag, unapplied) = match seed % 4 {
+            0 => (0, 700),
+            1 => (300, 300),
+            2 => (700, 50),
+            _ => (10, 3_000),
+        };
+        let config = ServerConfig::default().members(3).lag(Duration::from_millis(lag));
+        Self::with(config.unapplied(Duration::from_millis(unapplied)))
     }
 
     /// Creates a world whose clients have the default session timeout and the default lease. The
@@ -113,6 +136,14 @@ impl World {
     /// Connects a client. The seed determines its ids.
     pub async fn client(&self, seed: u64) -> Client {
         self.client_with(seed, |builder| builder).await
+    }
+
+    /// Connects a client whose connections go to the member that this number names at that time.
+    /// Its requests are not counted.
+    pub async fn moving_client(&self, seed: u64, member: &Arc<AtomicUsize>) -> Client {
+        let member = Arc::clone(member);
+        let connector = self.server.connector_by(move |_| member.load(Ordering::SeqCst));
+        self.client_with(seed, |builder| builder.transport(connector)).await
     }
 
     /// Connects a client with other options.

@@ -281,12 +281,13 @@ async fn files_that_cannot_be_used_are_named() {
 async fn a_server_that_breaks_the_rules_is_named_and_gets_no_request() {
     let scene = Arc::new(Scene::new("rules"));
     scene.kinit(&[]).await;
-    let cases: [(Peer, String); 8] = [
+    let cases: [(Peer, String); 9] = [
         (Peer::Replies(|| None), SaslFailure::NotOffered.to_string()),
         (Peer::Replies(|| Some(Bytes::new())), SaslFailure::OtherMechanism("GSSAPI").to_string()),
         (Peer::Replies(|| challenge("")), SaslFailure::OtherMechanism("GSSAPI").to_string()),
         (Peer::Replies(|| Some(vec![0x60; 64].into())), "GSSAPI failed".to_owned()),
-        (Peer::Replies(|| Some(vec![0x60; 1 << 20].into())), "GSSAPI failed".to_owned()),
+        (Peer::Replies(|| Some(vec![0x60; 65_000].into())), "GSSAPI failed".to_owned()),
+        (Peer::Replies(|| Some(vec![0x60; 1 << 20].into())), "is too long".to_owned()),
         (Peer::Replies(|| Some(vec![0x60, 0x84, 0xff, 0xff].into())), "GSSAPI failed".to_owned()),
         (Peer::RepliesTwice, "xid".to_owned()),
         (Peer::Closes, "closed the connection".to_owned()),

@@ -3,7 +3,7 @@
 
 use std::future::IntoFuture as _;
 
-use zk_recipes::{Client, DoubleBarrier};
+use zk_recipes::{Client, DoubleBarrier, Inside, RecipeError};
 
 use crate::outage::{Outage, Plan, Worst, for_each_outage, now};
 
@@ -17,22 +17,30 @@ fn barrier(client: &Client) -> DoubleBarrier {
     DoubleBarrier::new(client, PATH, 2).expect("the options are legal")
 }
 
+/// Enters, and begins again if the session has ended when a round may have counted it: no round has,
+/// because all participants of a round are told.
+async fn enter(barrier: DoubleBarrier) -> Result<Inside, RecipeError> {
+    loop {
+        match barrier.enter().await {
+            Err(RecipeError::SessionExpired) => {}
+            entered => return entered,
+        }
+    }
+}
+
 async fn survive(plan: Plan) -> Worst {
     let mut outage = Outage::prepare(plan, 4).await;
-    let enter = |client: usize| barrier(&outage.clients[client]).enter().into_future();
-    let (first, second) = tokio::join!(enter(0), enter(1));
+    let (first, second) =
+        tokio::join!(enter(barrier(&outage.clients[0])), enter(barrier(&outage.clients[1])));
     let (first, second) = (first.expect("it enters"), second.expect("it enters"));
     let second_leaves = outage.call("a leave", 1, second.leave().into_future());
-    let third_enters = outage.call("an enter", 2, enter(2));
+    let third_enters = outage.call("an enter", 2, enter(barrier(&outage.clients[2])));
     outage.settle().await;
     assert!(second_leaves.is_pending() && third_enters.is_pending(), "the first is inside");
     outage.begin();
     outage.middle().await;
     let first_leaves = outage.call("a leave", 0, first.leave().into_future());
-    let fourth_enters = {
-        let enter = barrier(&outage.clients[3]).enter().into_future();
-        outage.call("an enter", 3, enter)
-    };
+    let fourth_enters = outage.call("an enter", 3, enter(barrier(&outage.clients[3])));
     outage.end().await;
     let cause = outage.all_ready();
     for leave in [first_leaves, second_leaves] {

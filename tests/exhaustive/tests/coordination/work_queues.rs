@@ -16,8 +16,8 @@ const TAKERS: [usize; 2] = [1, 2];
 const PRODUCER: usize = 3;
 
 /// Requests of four clients: three takes and acknowledgements, a put, and the rest of the run, in
-/// which the worker takes whatever is left. A take is 24 requests at most.
-const REQUESTS_MAX: u64 = 70;
+/// which the worker takes whatever is left. A take and its acknowledgement are 30 requests at most.
+const REQUESTS_MAX: u64 = 95;
 
 fn queue(client: &Client) -> WorkQueue {
     WorkQueue::new(client, QUEUE).expect("the path is valid")

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    AtRiskPolicy, Client, FairLock, Lease, LockError, LockState, LostReason, Released,
+    AtRiskPolicy, Client, ClientBuilder, FairLock, Lease, LockError, LockState, LostReason,
+    Released,
 };
 use zk_tests::case::LOCK;
 use zk_tests::lockstep::Lockstep;
@@ -110,6 +111,45 @@ fn who_gives_up_at_risk_gets_the_lock_when_there_is_a_lease() {
     });
 }
 
+/// The idle time ends anywhere in the lease that the session had before, or after it. The suite
+/// `guard` of the other package does the same with every lock, and a timeout of 10 s.
+#[test]
+fn after_any_idle_time_a_guard_stays_held() {
+    for timeout in TIMEOUTS {
+        let step = timeout * 20;
+        for idle_ms in (0..timeout * 1_000 + 500).step_by(step as usize) {
+            for was_held in [false, true] {
+                run_within(LONG, async {
+                    let world = world();
+                    let options =
+                        |builder: ClientBuilder| builder.session_timeout(SECOND * timeout as u32);
+                    let client = world.client_with(1, options).await;
+                    if was_held {
+                        let lock = FairLock::new(&client, LOCK).expect("the path is valid");
+                        let guard = lock.acquire().await.expect("the lock is free");
+                        sleep_ms(timeout * 1_000).await;
+                        assert_eq!(guard.release().await, Ok(Released::Released));
+                    }
+                    sleep_ms(idle_ms).await;
+                    let builder = FairLock::builder(&client, LOCK).expect("the path is valid");
+                    let builder = builder.at_risk(AtRiskPolicy::TreatAsLost);
+                    let lock = builder.build().expect("the options are legal");
+                    let began = client.now();
+                    let guard = lock.acquire().await.expect("the lock is free");
+                    let case = format!("{timeout} s, idle for {idle_ms} ms, {was_held}");
+                    let waited = client.now().saturating_since(began);
+                    assert!(waited < LEASED, "{case}: {waited:?}");
+                    for _ in 0..timeout * 12 {
+                        assert_eq!(guard.state(), LockState::Held, "{case}\n{}", world.trace());
+                        sleep_ms(100).await;
+                    }
+                    assert_eq!(lock.stats().lost, 0, "{case}");
+                });
+            }
+        }
+    }
+}
+
 #[test]
 fn a_body_that_stops_at_risk_begins_when_there_is_a_lease() {
     for_each_timeout(async |world, client, timeout| {
@@ -175,7 +215,7 @@ fn a_lock_without_a_lease_is_not_held_when_another_can_have_it() {
         for rate in RATES {
             for moment in 0..36 {
                 let mut world = Lockstep::new(ServerConfig::default(), rate);
-                let options = |builder: zk_recipes::ClientBuilder| builder.session_timeout(timeout);
+                let options = |builder: ClientBuilder| builder.session_timeout(timeout);
                 let client = world.client(|builder| options(builder).lease(Lease::default()));
                 let guard = world.hold(&client);
                 world.look(|| drop(guard));

@@ -4,13 +4,14 @@
 //! between the pings or writes that keep the lease. `model` checks the formula, and other formulas,
 //! in many histories of a model of an ensemble. `frozen` freezes the process between an acquire and
 //! a transaction, which needs no lease. `idle` acquires locks on sessions that were idle. `quiet`
-//! measures the lease when nothing fails.
+//! measures the lease when nothing fails, and `slow` when each commit takes long.
 
 mod cuts;
 mod frozen;
 mod idle;
 mod model;
 mod quiet;
+mod slow;
 
 use std::time::Duration;
 

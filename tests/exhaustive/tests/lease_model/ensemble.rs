@@ -85,6 +85,15 @@ pub(crate) struct Epoch {
     /// When the leader can no longer commit anything new. It may not notice.
     pub(crate) deposed: Micros,
     pub(crate) pauses: Pauses,
+    /// When the leader's ping thread stands still although its process runs.
+    pub(crate) ping_stalls: Pauses,
+}
+
+impl Epoch {
+    pub(crate) fn new(elected: Micros) -> Self {
+        let (pauses, ping_stalls) = (Pauses::default(), Pauses::default());
+        Self { elected, deposed: NEVER, pauses, ping_stalls }
+    }
 }
 
 /// Everything that is decided before a history runs.
@@ -495,6 +504,11 @@ impl Run<'_> {
             Event::Answered { connection, number } => self.answered(connection, number),
             Event::AtClient { connection, number } => self.at_client(connection, number),
             Event::PingDue { connection } => {
+                let epoch = &self.plan.epochs[self.running[connection].plan.epoch];
+                let due = epoch.ping_stalls.awake(self.now);
+                if due > self.now {
+                    return self.at(due, event);
+                }
                 self.by_leader(connection, DOWN, Event::PingAtServer { connection });
                 self.ping_again(Event::PingDue { connection });
             }

@@ -76,7 +76,7 @@ fn plan(interval: Micros, phase: Micros, offset: Micros) -> Plan {
         timeout: TIMEOUT,
         tick: TICK,
         rate: 1000,
-        epochs: vec![Epoch { elected: 0, deposed: NEVER, pauses: Pauses::default() }],
+        epochs: vec![Epoch::new(0)],
         connections: vec![connection],
         client_pauses: Pauses::default(),
         latency: [1, 1],

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     Elections,
     /// The leader is paused up to six times, more often than a formula must tolerate.
     ManyLeaderPauses,
+    /// The leader's ping thread stands still once while its process runs.
+    PingStalls,
 }
 
 impl Fault {
@@ -93,14 +95,14 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     // The requests planned below end at this time, as if the client were cut off then.
     let end = timeout / 2 + dice.below(timeout * 3 / 2);
 
-    let mut epochs = vec![Epoch { elected: 0, deposed: NEVER, pauses: Pauses::default() }];
+    let mut epochs = vec![Epoch::new(0)];
     if has(Fault::Elections) {
         while epochs.len() < 3 && dice.one_in(2) {
             let before = epochs.last_mut().expect("there is one");
             before.deposed = before.elected + dice.below(end);
             let gap = dice.length(tick, timeout);
             let elected = before.deposed + gap;
-            epochs.push(Epoch { elected, deposed: NEVER, pauses: Pauses::default() });
+            epochs.push(Epoch::new(elected));
         }
     }
 
@@ -203,6 +205,11 @@ pub(crate) fn plan(seed: u64, faults: &[Fault]) -> Plan {
     };
     for epoch in &mut epochs {
         epoch.pauses = pauses(&mut dice, most);
+    }
+    if has(Fault::PingStalls) {
+        for epoch in &mut epochs {
+            epoch.ping_stalls = pauses(&mut dice, 1);
+        }
     }
     if most > 0 && dice.one_in(2) {
         chain(&mut dice, most, tick, timeout, &mut epochs, &mut connections);

@@ -234,6 +234,20 @@ fn formulas_that_are_not_safe_are_refuted() {
     panic!("no history refutes {names:?}");
 }
 
+/// A leader with the default configuration may hang in its ping thread, which closes the sockets of
+/// learners that do not read, while commits go on. Only a resume tells the leader itself of a
+/// session.
+#[test]
+fn resumes_alone_survive_a_ping_thread_that_stands_still() {
+    let faults = [&Fault::ALL[..], &[Fault::PingStalls]].concat();
+    let table = judge(0..histories(20_000), &faults, &safe());
+    show(&table);
+    for (index, judged) in table {
+        let (name, _, claim) = FORMULAS[index];
+        assert_eq!(judged.wrong == 0, claim == Claim::Safe, "{name}: {judged:?}");
+    }
+}
+
 /// In the histories of the grid, each gap that a formula pays for lets it survive one more pause.
 #[test]
 fn a_bridge_survives_as_many_pauses_of_the_leader_as_it_pays_for() {

@@ -234,7 +234,7 @@ fn check(event: &CacheEvent, history: &Shared, reader: &mut Reader) {
             reader.check(history, path, Some(&String::from_utf8_lossy(&node.data)));
         }
         CacheEvent::Removed { path, .. } => reader.check(history, path, None),
-        CacheEvent::Complete | CacheEvent::Gap | _ => {}
+        CacheEvent::Complete | CacheEvent::Gap | CacheEvent::Unreadable { .. } | _ => {}
     }
 }
 

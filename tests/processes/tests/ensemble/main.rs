@@ -11,6 +11,7 @@
     reason = "servers in containers live in real time; helpers fail by a panic, as tests do"
 )]
 
+mod cache;
 mod chaos;
 mod election;
 mod follower;
