@@ -2,15 +2,20 @@
 //! random. Some consumers are killed. No item is lost, none is taken by two at once, and none is
 //! delivered after its acknowledgement.
 //!
+//! The producers pause after each wave of items, until the queue is empty and the server has removed
+//! its directory, whose sequence numbers then start again.
+//!
 //! `DELIVERIES_ITEMS` sets the number of items, `DELIVERIES_SEED` repeats the faults of an earlier
 //! run, and their times. Which requests the faults hit depends on the machine.
 #![expect(clippy::disallowed_methods, reason = "tasks run at the same time, in real time")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Barrier;
 use tokio::task::JoinHandle;
 use zk_recipes::{Leased, LockState, WorkQueue, WorkQueueError};
 use zk_session::Client;
@@ -27,20 +32,23 @@ const ITEMS: usize = 400;
 /// Every so many items, the next ones are put as a batch.
 const BATCH_EVERY: usize = 20;
 const BATCH: usize = 5;
+/// How many items of each producer are a wave. It is a multiple of the interval of the batches.
+const WAVE: usize = 40;
 /// The largest number of items that every other consumer takes at once.
 const TAKEN: usize = 3;
 /// A consumer gives back one of this many items.
 const GIVEN_BACK: u64 = 25;
 const SESSION_TIMEOUT: Duration = Duration::from_secs(2);
 const FAULT_INTERVAL: Duration = Duration::from_millis(2_000);
-/// Much more time than a run takes on the slowest machine.
+/// Much more time than a run takes on the slowest machine, and what each item adds to it.
 const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE_OF_AN_ITEM: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 struct Book {
     /// Who has each item, by its data.
     holders: BTreeMap<String, u64>,
-    /// The token and the number of the first delivery of each item.
+    /// The token of the first delivery of each item, and its sequence number.
     first: BTreeMap<String, (i64, u64)>,
     done: BTreeSet<String>,
     unknown: BTreeSet<String>,
@@ -67,13 +75,20 @@ async fn every_item_is_delivered_to_one_consumer_at_a_time_and_none_is_lost() {
     let mut random = SplitMix64::new(seed);
     let book = Shared::default();
     let began = Instant::now();
+    let patience = PATIENCE + PATIENCE_OF_AN_ITEM * items as u32;
+    let waves = Waves::new(&fixture);
 
     let mut proxies = Vec::new();
     let mut producers = Vec::new();
     for producer in 0..PRODUCERS {
         let (proxy, client) = client(&fixture, random.next_u64()).await;
         let queue = WorkQueue::new(&client, QUEUE).expect("the path is valid");
-        producers.push(tokio::spawn(produce(queue, producer, items / PRODUCERS)));
+        producers.push(tokio::spawn(produce(
+            queue,
+            producer,
+            items / PRODUCERS,
+            Arc::clone(&waves),
+        )));
         proxies.push(proxy);
     }
     let mut consumers: Vec<(u64, JoinHandle<()>, usize)> = Vec::new();
@@ -92,7 +107,7 @@ async fn every_item_is_delivered_to_one_consumer_at_a_time_and_none_is_lost() {
         if is_put && kills == KILLS && children(&fixture, "entries").await.is_empty() {
             break;
         }
-        assert!(began.elapsed() < PATIENCE, "it does not end: {:#?}", *open(&book));
+        assert!(began.elapsed() < patience, "it does not end: {:#?}", *open(&book));
         tokio::time::sleep(Duration::from_millis(20)).await;
         if kills < KILLS && accounted(&book) > total * (kills + 1) / (KILLS + 2) {
             // The process dies, and its network with it: nobody closes its session.
@@ -117,7 +132,7 @@ async fn every_item_is_delivered_to_one_consumer_at_a_time_and_none_is_lost() {
     }
     // The entry of an item is deleted before its consumer receives the reply, which may be lost. If
     // an item was really lost, this ends by the patience.
-    while !may_be_open(&open(&book)) && began.elapsed() < PATIENCE {
+    while !may_be_open(&open(&book)) && began.elapsed() < patience {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // A second copy of an item would be delivered now.
@@ -142,13 +157,14 @@ async fn every_item_is_delivered_to_one_consumer_at_a_time_and_none_is_lost() {
     let inversions = inversions(&book);
     eprintln!(
         "{total} items in {:.1} s: {} deliveries, {} given back, {} leases lost, {} acks \
-         undecided, {kills} consumers killed, {inversions} items behind later ones; {} connections \
-         cut, {} of them with a reply lost",
+         undecided, {kills} consumers killed, {inversions} items behind later ones; the numbers \
+         started again {} times; {} connections cut, {} of them with a reply lost",
         elapsed.as_secs_f64(),
         book.deliveries,
         book.given_back,
         book.lost,
         book.unknown.len(),
+        waves.restarts.load(Ordering::Relaxed),
         network.cut,
         network.lost,
     );
@@ -181,10 +197,46 @@ async fn client(fixture: &Fixture, seed: u64) -> (Proxy, Client) {
     (proxy, client)
 }
 
-async fn produce(queue: WorkQueue, producer: usize, items: usize) {
+/// Where the producers wait for each other, and for the end of the directory of the items.
+struct Waves {
+    producers: Barrier,
+    observer: Client,
+    entries: String,
+    /// How often the directory was gone.
+    restarts: AtomicUsize,
+}
+
+impl Waves {
+    fn new(fixture: &Fixture) -> Arc<Self> {
+        Arc::new(Self {
+            producers: Barrier::new(PRODUCERS),
+            observer: fixture.observer.clone(),
+            entries: fixture.full(&format!("{QUEUE}/entries")),
+            restarts: AtomicUsize::new(0),
+        })
+    }
+
+    /// Waits for the other producers, and until the directory is gone.
+    async fn between(&self) {
+        if self.producers.wait().await.is_leader() {
+            let began = Instant::now();
+            while self.observer.exists(&self.entries).await.expect("it is connected").is_some() {
+                assert!(began.elapsed() < PATIENCE, "the items stay, or their directory does");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            self.restarts.fetch_add(1, Ordering::Relaxed);
+        }
+        self.producers.wait().await;
+    }
+}
+
+async fn produce(queue: WorkQueue, producer: usize, items: usize, waves: Arc<Waves>) {
     let mut number = 0;
     let name = |number| format!("{producer}-{number:05}");
     while number < items {
+        if number > 0 && number % WAVE == 0 {
+            waves.between().await;
+        }
         if number % BATCH_EVERY == 0 && number + BATCH <= items {
             let batch: Vec<_> = (number..number + BATCH).map(name).collect();
             queue.put_batch(batch).await.expect("it can be put");
@@ -245,7 +297,7 @@ fn took(book: &Shared, number: u64, name: &str, item: &Leased) {
     if let Some((_, other)) = book.first.get(name)
         && *other != sequence
     {
-        let problem = format!("{name} is in the queue as {other} and as {sequence}");
+        let problem = format!("{name} is in the queue as {other:?} and as {sequence:?}");
         book.problems.push(problem);
     }
     book.first.entry(name.to_owned()).or_insert((token, sequence));
@@ -316,17 +368,20 @@ async fn children(fixture: &Fixture, directory: &str) -> Vec<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
-/// Counts the items whose first recorded delivery is behind that of a later item.
+/// Counts the items whose first recorded delivery is behind that of a later item of the same producer.
+/// Sequence numbers would not tell: they start again whenever the queue was empty for a moment.
 fn inversions(book: &Book) -> usize {
-    let mut first: Vec<_> = book.first.values().collect();
+    let mut first: Vec<_> = book.first.iter().map(|(name, (token, _))| (*token, name)).collect();
     first.sort_unstable();
-    let mut highest = 0;
-    let is_behind = |(_, sequence): &&&(i64, u64)| {
-        let is_behind = *sequence < highest;
-        highest = highest.max(*sequence);
-        is_behind
-    };
-    first.iter().filter(is_behind).count()
+    let mut highest: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut behind = 0;
+    for (_, name) in first {
+        let (producer, number) = name.split_once('-').expect("the producer, and a number");
+        let highest = highest.entry(producer).or_default();
+        behind += usize::from(number < *highest);
+        *highest = number.max(*highest);
+    }
+    behind
 }
 
 /// Waits until the sessions of killed consumers have ended, and nothing of the queue is left.

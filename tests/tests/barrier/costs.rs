@@ -8,6 +8,7 @@ use crate::{barrier, check_clean, close, open};
 
 const DELETE: OpCode = OpCode::DELETE;
 const EXISTS: OpCode = OpCode::EXISTS;
+const READ: OpCode = OpCode::GET_DATA;
 const MULTI: OpCode = OpCode::MULTI;
 
 #[test]
@@ -27,17 +28,17 @@ fn each_operation_costs_what_the_page_says() {
         barrier.open().await.expect("it can be opened");
         assert_eq!(all_sent_since(&world, &client).await, [MULTI, DELETE]);
         barrier.wait().await.expect("it is open");
-        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         if world.server.stat("/barriers").is_none() {
             world.server.admin_create("/barriers", b"", None);
         }
         close(&world);
         let waiting = spawn(IntoFuture::into_future(barrier.wait()));
-        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         sleep_ms(60_000).await;
         assert_eq!(all_sent_since(&world, &client).await, [], "a minute of waiting is free");
         open(&world);
-        assert_eq!(all_sent_since(&world, &client).await, [EXISTS]);
+        assert_eq!(all_sent_since(&world, &client).await, [READ]);
         waiting.await.expect("no panic").expect("it is open");
         check_clean(&world, &[&client]).await;
     });

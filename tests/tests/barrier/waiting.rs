@@ -4,12 +4,12 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use zk_recipes::{Client, ErrorCode, RecipeError};
+use zk_recipes::{Acl, Barrier, Client, ErrorCode, FailedAction, RecipeError};
 use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session, spawn};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion};
 
-use crate::{OUTAGE, barrier, check_clean, close, first_session, is_closed, open};
+use crate::{OUTAGE, PATH, barrier, check_clean, close, first_session, is_closed, open};
 
 type Waiting = JoinHandle<Result<(), RecipeError>>;
 
@@ -38,6 +38,34 @@ fn an_open_barrier_keeps_nobody_and_a_closed_one_everybody_until_it_is_opened() 
         }
         check_clean(&world, &[&client, &other]).await;
     });
+}
+
+/// Servers report the deletion of a znode only to those who may read it, but up to 3.8.3, they test
+/// its existence for everyone. A wait that relied on that would never end.
+#[test]
+fn who_may_not_read_the_barrier_is_refused_and_does_not_wait_for_ever() {
+    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(version));
+            let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+            let client = world.client(FIRST).await;
+            world.server.admin_create("/barriers", b"", None);
+            let closed = Barrier::builder(&owner, PATH)
+                .and_then(|barrier| barrier.acl(Acl::creator_all()).build())
+                .expect("the options are legal");
+            closed.close().await.expect("it can be closed");
+            let refused = RecipeError::Refused {
+                code: ErrorCode::NO_AUTH,
+                action: FailedAction::Read,
+                path: PATH.to_owned(),
+            };
+            let waited = barrier(&client).wait().timeout(Duration::from_secs(60)).await;
+            assert_eq!(waited, Err(refused), "{version:?}");
+            closed.open().await.expect("it can be opened");
+            assert_eq!(barrier(&client).wait().await, Ok(()), "{version:?}");
+            check_clean(&world, &[&client, &owner]).await;
+        });
+    }
 }
 
 /// The barrier is closed again before any waiter can look.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use zk_recipes::{Cache, CacheEvent};
-use zk_session::CreateMode;
+use zk_recipes::{Acl, Cache, CacheError, CacheEvent, Permissions, SharedValue};
+use zk_session::{CreateMode, ErrorCode};
 use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
@@ -100,4 +100,44 @@ async fn caches_and_one_shot_watches_share_a_path() {
     }
     client.set_data("/t", "4", None).await.unwrap();
     until(&mut cache, &[("/t", "4")]).await;
+}
+
+#[tokio::test]
+async fn a_path_that_may_not_be_read_is_an_error_and_is_read_as_soon_as_it_may_be() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    client.create("/t", "1", PERSISTENT).await.unwrap();
+    let mut acl = Acl::open();
+    acl.iter_mut().for_each(|entry| entry.perms = Permissions::ADMIN);
+    client.set_acl("/t", acl, None).await.unwrap();
+    let mut cache = Cache::tree(&client, "/t").build().unwrap();
+    let result = soon("an answer", cache.complete()).await;
+    let Err(CacheError::Unreadable { path, error, .. }) = result else { panic!("{result:?}") };
+    assert_eq!((&*path, error.server_code()), ("/t", Some(ErrorCode::NO_AUTH)));
+    assert!(!cache.is_complete() && !cache.is_missing());
+    client.set_acl("/t", Acl::open(), None).await.unwrap();
+    until(&mut cache, &[("/t", "1")]).await;
+}
+
+#[tokio::test]
+async fn writes_of_a_shared_value_leave_no_marker_in_a_cache() {
+    let fixture = Fixture::start().await;
+    let client = fixture.client().await;
+    client.create("/t", "", PERSISTENT).await.unwrap();
+    let mut cache = Cache::tree(&client, "/t").build().unwrap();
+    until(&mut cache, &[("/t", "")]).await;
+    let value = SharedValue::new(&client, "/t/value").unwrap();
+    for number in 0..5 {
+        value.set(number.to_string()).await.unwrap();
+    }
+    let mut paths = Vec::new();
+    while cache.get("/t/value").is_none_or(|node| node.data != "4") {
+        match soon("a change", cache.next()).await.unwrap() {
+            CacheEvent::Added { path, .. }
+            | CacheEvent::Changed { path, .. }
+            | CacheEvent::Removed { path, .. } => paths.push(path),
+            CacheEvent::Complete | CacheEvent::Gap | CacheEvent::Unreadable { .. } | _ => {}
+        }
+    }
+    assert!(paths.iter().all(|path| path == "/t/value"), "{paths:?}");
 }

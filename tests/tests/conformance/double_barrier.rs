@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use zk_recipes::{DoubleBarrier, RecipeError};
 use zk_tests::target::Fixture;
-use zk_tests::wait::{PATIENCE, soon};
+use zk_tests::wait::{PATIENCE, names_in, soon};
 
 const PATH: &str = "/barriers/x";
 const PARTICIPANTS: usize = 4;
@@ -54,7 +54,7 @@ async fn a_participant_whose_client_is_closed_has_left() {
         // Without a sync, a read could miss the directory, or a deletion that its server has not
         // received yet.
         other.sync(PATH).await.unwrap();
-        while !other.get_children(PATH).await.unwrap().is_empty() {
+        while !names_in(&other, PATH).await.is_empty() {
             other.sync(PATH).await.unwrap();
         }
     })

@@ -650,6 +650,9 @@ async fn a_waiter_that_loses_its_znode_goes_to_the_end<H: Case, W: Case>() {
 async fn a_holder_that_may_not_be_read_is_waited_for<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
+    // Otherwise the lock would protect the directory as it protects the contender.
+    directory::<H>(&owner, Permissions::ALL).await;
+    other.sync("/").await.unwrap();
     let secret = H::with(&owner, |lock| lock.acl(Acl::creator_all()));
     let holder = acquire(&secret).await;
     let mut waiter = Waiter::queue(&W::of(&other)).await;

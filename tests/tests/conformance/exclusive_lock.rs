@@ -156,6 +156,8 @@ async fn a_holder_that_was_replaced_by_its_own_client_knows_it_and_removes_nothi
 async fn who_may_not_read_the_holder_is_refused() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
+    // Otherwise the lock would protect the directory as it protects its znode.
+    owner.create("/locks", "", CreateMode::Persistent).await.unwrap();
     let holder = acquire(&ExclusiveLock::with(&owner, |lock| lock.acl(Acl::creator_all()))).await;
     other.sync(LOCK).await.unwrap();
     let lock = ExclusiveLock::of(&other);

@@ -68,8 +68,10 @@ async fn a_member_that_is_deleted_or_replaced_is_left_and_joined() {
     until_member(&mut membership).await;
     membership.leave().await.unwrap();
     assert_eq!(next(&mut watch).await, "left a 1");
-    // The directory disappears and is created again.
-    other.delete(GROUP, None).await.unwrap();
+    // The directory disappears, perhaps because the server removes it first, and is created again.
+    if let Err(error) = other.delete(GROUP, None).await {
+        assert!(error.is_no_node(), "{error}");
+    }
     let membership = group(&client).join("b", "1").await.unwrap();
     assert_eq!(next(&mut watch).await, "joined b 1");
     membership.leave().await.unwrap();

@@ -278,7 +278,7 @@ async fn another_client_continues_a_session_that_is_handed_over() {
     let session = client.session_id();
     let ticket = client.hand_over().await.expect("there is a session");
     assert_eq!(client.state(), SessionState::Closed);
-    assert_eq!(client.hand_over().await, None);
+    assert_eq!(client.hand_over().await, Err(zk_session::HandOverError::NoSession));
 
     let text = ticket.to_secret_text();
     let heir = fixture.builder().resume(text.parse().unwrap()).connect().await.unwrap();

@@ -8,7 +8,7 @@ use zk_recipes::{
 };
 use zk_tests::scene::spawn;
 use zk_tests::target::{Fixture, SHORT_SESSION};
-use zk_tests::wait::{PATIENCE, soon};
+use zk_tests::wait::{PATIENCE, names_in, soon};
 
 const QUEUE: &str = "/jobs";
 
@@ -157,7 +157,7 @@ async fn a_full_queue_and_a_refused_item_leave_nothing() {
     fixture.settle().await;
     assert_eq!(drain(&queue(&client)).await, ["a", "b"]);
     soon("the end of the cleanup", async {
-        while !client.get_children("/jobs/puts").await.unwrap().is_empty() {
+        while !names_in(&client, "/jobs/puts").await.is_empty() {
             client.sync("/jobs/puts").await.unwrap();
         }
     })

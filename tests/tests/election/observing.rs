@@ -2,12 +2,15 @@
 //! else costs a request.
 
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Client, Election, FailedAction, Leader, Leaders, Leadership, LockError};
 use zk_tests::case::{Case as _, LOCK};
 use zk_tests::meter::Pace;
+use zk_tests::random::SplitMix64;
 use zk_tests::scene::{
     FIRST, SECOND, THIRD, at_op, create_directory, granted, granted_now, hold, ops, partition,
     release, requests_of, session, settle, spawn,
@@ -297,4 +300,48 @@ fn an_observer_survives_every_pair_of_cuts() {
         })
     });
     assert!(enumeration.is_complete(25, 400), "{enumeration:?}");
+}
+
+/// Reports never go back, although the observer's session moves between members that lag, and ends.
+#[test]
+fn an_observer_that_moves_between_members_that_lag_reports_no_leader_twice() {
+    let mut reports = 0;
+    for seed in 0..40 {
+        run(async {
+            let mut random = SplitMix64::new(seed);
+            let world = World::lagging(seed);
+            let candidate = world.client(FIRST).await;
+            let election = Election::of(&candidate);
+            let member = Arc::new(AtomicUsize::new(0));
+            let client = world.moving_client(THIRD, &member).await;
+            let mut leaders = Election::of(&client).observe();
+            let mut leadership = None;
+            let mut newest = None;
+            for _ in 0..80 {
+                match random.below(6) {
+                    0..3 => match leadership.take() {
+                        Some(held) => release(held).await,
+                        None => leadership = Some(hold(&election).await),
+                    },
+                    3..5 => {
+                        member.store(random.below(3) as usize, Ordering::SeqCst);
+                        world.server.disconnect_all();
+                    }
+                    _ if random.below(8) == 0 => {
+                        client.session_id().into_iter().for_each(|own| world.server.expire(own));
+                    }
+                    _ => {}
+                }
+                let time = Duration::from_millis(random.below(200));
+                while let Ok(report) = tokio::time::timeout(time, next(&mut leaders)).await {
+                    let Some(leader) = report else { continue };
+                    let token = Some(leader.fencing_token);
+                    assert!(token > newest, "{token:?} behind {newest:?}\n{}", world.trace());
+                    newest = token;
+                    reports += 1;
+                }
+            }
+        });
+    }
+    assert!(reports > 300, "{reports} reports");
 }

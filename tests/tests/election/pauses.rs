@@ -42,7 +42,7 @@ fn gaps(spans: &[(Time, Time)]) -> Vec<u128> {
 #[test]
 fn leaderships_that_end_at_once_are_followed_by_growing_pauses() {
     run(async {
-        let world = World::new();
+        let world = World::reaped_each_minute();
         let client = world.client(FIRST).await;
         let gaps = gaps(&lose(&world, &client, &[150; 9]).await);
         let shortest = [200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000, 5_000];

@@ -4,7 +4,7 @@ use zk_recipes::{
     Acl, CreateMode, CreateOptions, ErrorCode, ExclusiveLock, FailedAction, LockError,
 };
 use zk_tests::case::{Case as _, LOCK};
-use zk_tests::scene::{FIRST, SECOND, release};
+use zk_tests::scene::{FIRST, SECOND, create_directory, release};
 use zk_tests::world::{World, run};
 
 #[test]
@@ -32,6 +32,7 @@ fn a_directory_that_refuses_creates_is_reported() {
 fn a_holder_that_may_not_be_read_is_reported() {
     run(async {
         let world = World::new();
+        create_directory::<ExclusiveLock>(&world);
         let other = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
         let held = ExclusiveLock::builder(&other, LOCK)
             .and_then(|lock| lock.acl(Acl::creator_all()).build())

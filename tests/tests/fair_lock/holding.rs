@@ -1,11 +1,13 @@
 //! A guard while the lock is held: its state, its requests, and when it is at risk.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jute_codec::{OpCode, Zxid};
-use zk_recipes::{LockError, LockState, LostReason, Released};
+use zk_recipes::{CreateMode, LockError, LockState, LostReason, Released};
 use zk_tests::world::{World, cuts_at_request, run, sleep_ms};
-use zk_testserver::Action;
+use zk_testserver::{Action, ServerConfig};
 
 use crate::{
     FIRST, SECOND, at_op, create_directory, delete_directory, granted_now, holder, ops, partition,
@@ -367,5 +369,35 @@ fn a_full_queue_leaves_nothing_of_a_cancelled_wait() {
         }
         release(held).await;
         world.check_clean(&[&client, &other]).await;
+    });
+}
+
+/// The grant is an event, without a reply whose zxid covers what the last holder has written. So
+/// the server to which the session moves has to catch up with the event before it serves a read.
+#[test]
+fn a_new_holder_reads_what_the_last_one_has_written_wherever_its_session_moves() {
+    run(async {
+        let unapplied = Duration::from_secs(60);
+        let world = World::with(ServerConfig::default().members(2).unapplied(unapplied));
+        let (writer, held) = holder(&world, FIRST).await;
+        writer.create("/data", "old", CreateMode::Persistent).await.expect("it is new");
+        let member = Arc::new(AtomicUsize::new(0));
+        let client = world.moving_client(SECOND, &member).await;
+        let waiter = queue_up(&world, &World::lock(&client)).await;
+        sleep_ms(61_000).await;
+        writer.set_data("/data", "new", None).await.expect("it exists");
+        release(held).await;
+        let guard = granted_now(&world, waiter).await;
+        member.store(1, Ordering::SeqCst);
+        world.server.disconnect_member();
+        let data = loop {
+            match client.get_data("/data").await {
+                Ok((data, _)) => break data,
+                Err(error) => assert!(error.is_connection_loss(), "{error}"),
+            }
+        };
+        assert_eq!(data, "new", "{}", world.trace());
+        release(guard).await;
+        world.check_clean(&[&client, &writer]).await;
     });
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{Client, Guard, LockState, LostReason, Released, Stopped};
+use zk_tests::scene::settle;
 use zk_tests::world::{SESSION_TIMEOUT, World, run, runtime, sleep_ms};
 use zk_testserver::Action;
 
@@ -159,6 +160,8 @@ fn a_body_is_not_polled_again_after_a_pause_that_was_too_long() {
         run(async {
             let world = World::new();
             let (_client, guard) = holder(&world, FIRST).await;
+            // A body that stops at risk begins when the session's task knows of the lock.
+            settle().await;
             let seen = Seen::default();
             let body = guard.run(watched(seen.clone(), pending::<()>()));
             let mut body = pin!(if stops_at_risk { body.stop_at_risk() } else { body });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::{Acl, Client, FairLock, Guard, LockError, LockState, LostReason, Permissions};
 use zk_tests::case::LOCK;
-use zk_tests::scene::place_of;
+use zk_tests::scene::{create_directory, place_of};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
@@ -396,8 +396,10 @@ fn a_predecessor_of_the_own_session_is_confirmed_by_one_read() {
     });
 }
 
-/// Connects a client that acquires the lock with a znode that no other client may read.
+/// Connects a client that acquires the lock with a znode that no other client may read, in a
+/// directory that everyone may use.
 async fn unreadable_holder(world: &World) -> (Client, Guard) {
+    create_directory::<FairLock>(world);
     let client = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
     let lock = FairLock::builder(&client, LOCK)
         .and_then(|lock| lock.acl(Acl::creator_all()).watch_check(None).build())

@@ -111,7 +111,7 @@ fn a_znode_of_the_own_earlier_session_is_waited_out() {
 #[test]
 fn a_member_whose_znode_is_deleted_rejoins_after_pauses_that_grow() {
     run(async {
-        let world = World::new();
+        let world = World::reaped_each_minute();
         let client = world.client(FIRST).await;
         let mut membership = join(&client, "a", "one").await;
         world.server.clear_requests();

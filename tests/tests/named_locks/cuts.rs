@@ -23,7 +23,8 @@ fn enumerate(
         Enumeration::new(name, contender).without_pairs_if(!has_pairs).without_refusals_in_pairs();
     enumeration.run(&|faults| {
         run(async {
-            let world = World::new();
+            // Otherwise the server would remove a directory that the lock has left behind.
+            let world = World::reaped_each_minute();
             let (client, other) = (world.client(CONTENDER).await, world.client(OTHER).await);
             scenario(&world, [&client, &other], faults).await;
             check_gone(&world, &[&client, &other]).await;

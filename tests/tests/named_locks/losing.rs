@@ -47,7 +47,7 @@ fn a_holder_whose_session_expires_passes_the_lock_on() {
 fn the_directory_of_an_expired_holder_is_removed_by_the_next_or_by_the_server() {
     for is_reaped in [false, true] {
         run(async {
-            let world = World::new();
+            let world = World::reaped_each_minute();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             let guard = hold(&lock(&other)).await;
             world.server.expire(session(&other));

@@ -456,6 +456,7 @@ fn view() -> SessionView {
         alive: Some(1),
         lapses: 0,
         has_stopped: false,
+        seed: 0,
     }
 }
 

@@ -1,10 +1,13 @@
 //! Following a value and a number through their changes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use zk_recipes::{RecipeError, ValueError, Versioned};
+use zk_tests::random::SplitMix64;
 use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session};
-use zk_tests::world::{Enumeration, World, run};
+use zk_tests::world::{Enumeration, World, run, sleep_ms};
 
 use crate::{PATH, check_clean, counter, create, first_session, value};
 
@@ -114,4 +117,51 @@ fn data_that_is_no_number_is_reported_and_the_next_change_too() {
         let stopped = changes.next().await.expect_err("the client has stopped");
         assert_eq!(stopped, ValueError::Recipe(RecipeError::Closed));
     });
+}
+
+/// The numbers that a stream reports never decrease, although its session moves between members
+/// that lag, and ends.
+#[test]
+fn changes_never_go_back_when_the_session_moves_between_members_that_lag() {
+    let mut reports = 0;
+    for seed in 0..40 {
+        run(async {
+            let mut random = SplitMix64::new(seed);
+            let world = World::lagging(seed);
+            create(&world, "0");
+            let member = Arc::new(AtomicUsize::new(0));
+            let client = world.moving_client(FIRST, &member).await;
+            let mut changes = counter(&client).changes();
+            assert_eq!(changes.next().await, Ok(Some(0)), "its own server has it");
+            let (mut number, mut last) = (0, 0);
+            for _ in 0..100 {
+                match random.below(6) {
+                    0..3 => {
+                        number += 1;
+                        world.server.admin_set_data(PATH, number.to_string().as_bytes());
+                    }
+                    3..5 => {
+                        member.store(random.below(3) as usize, Ordering::SeqCst);
+                        world.server.disconnect_all();
+                    }
+                    _ if random.below(8) == 0 => {
+                        client.session_id().into_iter().for_each(|own| world.server.expire(own));
+                    }
+                    _ => {}
+                }
+                let time = Duration::from_millis(random.below(200));
+                while let Ok(report) = tokio::time::timeout(time, changes.next()).await {
+                    let seen = report.expect("it can be read").expect("it exists");
+                    assert!(seen >= last, "{seen} behind {last}\n{}", world.trace());
+                    last = seen;
+                    reports += 1;
+                }
+            }
+            sleep_ms(10_000).await;
+            while last != number {
+                last = changes.next().await.expect("it can be read").expect("it exists");
+            }
+        });
+    }
+    assert!(reports > 400, "{reports} reports");
 }
