@@ -19,7 +19,7 @@ use crate::multi_lock::{MultiLockError, MultiReleaseError};
 use crate::rw::DowngradeError;
 use crate::shared_value::{Revision, ValueError, Versioned};
 use crate::timed_out::{LastSeen, Predecessor, TimedOut};
-use crate::work_queue::WorkQueueError;
+use crate::work_queue::{BlockReason, WorkQueueError};
 
 /// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
 /// a variant without an example fails.
@@ -280,8 +280,17 @@ fn others(out: &mut String) {
     );
     messages!(
         out,
-        WorkQueueError { Full, ItemGone, LeaseLost, Recipe, Takers, Unknown },
+        BlockReason { NotPermitted, TooLarge },
+        [BlockReason::NotPermitted, BlockReason::TooLarge]
+    );
+    messages!(
+        out,
+        WorkQueueError { Blocked, Full, ItemGone, LeaseLost, Recipe, Takers, Unknown },
         [
+            WorkQueueError::Blocked {
+                item: "/queue/entries/a".into(),
+                reason: BlockReason::NotPermitted,
+            },
             WorkQueueError::Full { directory: "/queue".into(), length: 10, limit: 10 },
             WorkQueueError::ItemGone { item: "/queue/entries/a".into() },
             WorkQueueError::LeaseLost(LostReason::SessionExpired),

@@ -3,6 +3,7 @@
 //! where it is meant to happen, and the safety timer is off unless a test is about it.
 
 mod batches;
+mod blocked;
 mod cancelling;
 mod costs;
 mod cuts;

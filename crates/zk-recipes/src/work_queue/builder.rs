@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jute_codec::Acl;
+use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::core::Core;
@@ -80,7 +81,9 @@ impl WorkQueueBuilder {
             .acl(layout.acl.clone())
             .watch_check(layout.watch_check)
             .build()?;
-        Ok(Core { client, layout: Arc::new(layout), turn, listed: Mutex::default() })
+        let (listed, aside) = (Mutex::default(), Mutex::default());
+        let seed = Session::of(&client).unique_id();
+        Ok(Core { client, layout: Arc::new(layout), turn, listed, aside, seed })
     }
 }
 

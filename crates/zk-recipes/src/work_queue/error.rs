@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::aside::BlockReason;
 use crate::error::RecipeError;
 use crate::lock::error::{LockError, LostReason};
 use crate::machine::{Failure, Interrupted};
@@ -13,6 +14,15 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WorkQueueError {
+    /// The only items that nobody has taken cannot be delivered to this client, so the queue is not
+    /// empty. [`WorkQueue::blocked`](crate::WorkQueue::blocked) returns all that are known.
+    #[error("the item {item:?} is there, but cannot be delivered: {reason}")]
+    Blocked {
+        /// The path of the first of these items.
+        item: String,
+        /// Why it cannot be delivered.
+        reason: BlockReason,
+    },
     /// The queue is full. Nothing was put.
     #[error(
         "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put"

@@ -1,5 +1,6 @@
 //! The work queue.
 
+mod aside;
 mod builder;
 mod core;
 mod error;
@@ -13,6 +14,7 @@ mod take;
 pub(crate) mod machine;
 
 pub use self::{
+    aside::{BlockReason, BlockedItem},
     builder::WorkQueueBuilder,
     error::WorkQueueError,
     leased::Leased,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use jute_codec::Response;
 use zk_session::{Client, ConfigError};
 
+use super::aside::BlockedItem;
 use super::builder::WorkQueueBuilder;
 use super::core::Core;
 use super::error::WorkQueueError;
@@ -125,11 +126,28 @@ impl WorkQueue {
     /// connection, the call waits for one. After a **connection loss**, requests are replayed.
     /// **Cancel safe**: dropping the future at any moment leaves no lease.
     ///
+    /// `None` means that all items are leased. It never means that there are items which this client
+    /// cannot read: that is an error.
+    ///
     /// # Errors
     ///
-    /// The errors are those of [`take`](Self::take).
+    /// [`WorkQueueError::Blocked`] if there are items without a lease, and none of them can be
+    /// [delivered](Self::blocked) to this client. The other errors are those of
+    /// [`take`](Self::take).
     pub async fn try_take(&self) -> Result<Option<Leased>, WorkQueueError> {
         Box::pin(try_take(&self.core)).await
+    }
+
+    /// Returns the items that takers of this value and its clones have found and could not read.
+    /// Takers pass them over, log each of them once, and try them again after pauses that grow from
+    /// a second to five minutes. An item that is delivered or deleted is no longer returned, once a
+    /// taker has noticed that.
+    ///
+    /// Costs no request.
+    pub fn blocked(&self) -> Vec<BlockedItem> {
+        let path = |item| self.core.layout.item(item).to_string();
+        let aside = self.core.aside();
+        aside.blocked().map(|(item, reason)| BlockedItem { path: path(item), reason }).collect()
     }
 
     /// Reads the number of items, leased ones included.

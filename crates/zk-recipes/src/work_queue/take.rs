@@ -11,25 +11,28 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use jute_codec::Response;
+use jute_codec::{DataReply, ErrorCode, Response};
 use zk_session::recipe::Session;
-use zk_session::{ConfigError, OptionDefect, Time};
+use zk_session::{ConfigError, OpError, OptionDefect, Time};
 
+use super::aside::BlockReason;
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::layout::{BATCH_MAX, ItemName};
 use super::leased::Leased;
-use super::machine::look::Look;
+use super::machine::look::{Found, Look};
 use crate::engine::drive::{pause, run};
 use crate::engine::join::join_all;
 use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
 use crate::guard::Guard;
-use crate::machine::{FailedAction, ReadAll, read, spread};
+use crate::machine::{FailedAction, Failure, ReadAll, read, spread};
 
 /// Number of items of one list that a taker tries before it lists again.
 const TRIES_MAX: usize = 4;
+/// Number of items that a taker reads at once to learn which can be delivered.
+const PROBES_MAX: usize = 16;
 
 /// A pending take: set options, then `.await` it. It returns a [`Leased`] item.
 ///
@@ -180,9 +183,9 @@ async fn take(
             Waited::Turn(turn) => turn,
             Waited::Item(item) => return Ok(vec![item]),
         };
-        let Found { available, has_leases } = tokio::select! {
+        let (available, has_leases) = tokio::select! {
             biased;
-            found = look(core, true, deadline) => found?,
+            found = look_for_available(core, deadline) => found?,
             // Another taker is at the head now. If this one continued to look, each expiry of a
             // session would add one that is woken by every item.
             _ = turn.lost() => continue,
@@ -227,9 +230,23 @@ async fn wait_for_turn(core: &Arc<Core>, deadline: Option<Time>) -> Result<Waite
             () = look => {}
         }
         // The taker at the head may have stopped polling its future, and must not strand items.
-        if let Some(item) = take_now(core, deadline).await? {
-            return Ok(Waited::Item(item));
+        if let Now::Item(item) = take_now(core, deadline).await? {
+            return Ok(Waited::Item(*item));
         }
+    }
+}
+
+/// Waits until there are items that can be taken.
+async fn look_for_available(
+    core: &Arc<Core>,
+    deadline: Option<Time>,
+) -> Result<(Vec<ItemName>, bool), WorkQueueError> {
+    loop {
+        let (Found { available, due, .. }, has_leases) = look(core, true, deadline).await?;
+        if due.is_empty() {
+            return Ok((available, has_leases));
+        }
+        probe(core, &due, deadline).await?;
     }
 }
 
@@ -240,8 +257,10 @@ async fn lease_first(
     items: usize,
     deadline: Option<Time>,
 ) -> Result<Vec<Leased>, WorkQueueError> {
-    for items in available.chunks(items).take(TRIES_MAX) {
-        let leasing = items.iter().map(|item| lease(core, item, deadline));
+    let mut available = available.to_vec();
+    for _ in 0..TRIES_MAX {
+        let chosen: Vec<_> = available.drain(..items.min(available.len())).collect();
+        let leasing = chosen.iter().map(|item| lease(core, item, deadline));
         let (mut leased, mut failed) = (Vec::new(), None);
         for result in join_all(leasing).await {
             match result {
@@ -254,63 +273,117 @@ async fn lease_first(
             _ if !leased.is_empty() => return Ok(leased),
             _ => {}
         }
+        if available.is_empty() {
+            break;
+        }
+        // An item that is blocked rarely comes alone.
+        if chosen.iter().any(|item| core.is_blocked(item)) {
+            pass_over_blocked(core, &mut available, deadline).await?;
+        }
     }
     Ok(Vec::new())
 }
 
+/// Removes items from the front that cannot be delivered.
+async fn pass_over_blocked(
+    core: &Arc<Core>,
+    available: &mut Vec<ItemName>,
+    deadline: Option<Time>,
+) -> Result<(), WorkQueueError> {
+    while !available.is_empty() {
+        let probed: Vec<_> = available.iter().take(PROBES_MAX).cloned().collect();
+        probe(core, &probed, deadline).await?;
+        available.retain(|item| !core.is_blocked(item));
+        if probed.iter().any(|item| !core.is_blocked(item)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads items, to learn which of them can be delivered.
+async fn probe(
+    core: &Arc<Core>,
+    items: &[ItemName],
+    deadline: Option<Time>,
+) -> Result<(), WorkQueueError> {
+    let reading = items.iter().map(|item| read_item(core, item, deadline));
+    join_all(reading).await.into_iter().try_for_each(|read| read.map(|_| ()))
+}
+
 /// Takes an item if there is one.
 pub(crate) async fn try_take(core: &Arc<Core>) -> Result<Option<Leased>, WorkQueueError> {
-    take_now(core, None).await
+    match take_now(core, None).await? {
+        Now::Item(item) => Ok(Some(*item)),
+        Now::Blocked(item, reason) => {
+            Err(WorkQueueError::Blocked { item: core.layout.item(&item).to_string(), reason })
+        }
+        Now::Nothing => Ok(None),
+    }
+}
+
+/// The result of a take that does not wait.
+enum Now {
+    Item(Box<Leased>),
+    /// All items without a lease are passed over, and this one is blocked.
+    Blocked(ItemName, BlockReason),
+    Nothing,
 }
 
 /// Takes an item if there is one. Each failed try means that another taker was faster. After each
 /// of them, the next one is chosen at random among twice as many items, so that many takers do not
 /// compete for the same items again and again.
-async fn take_now(
-    core: &Arc<Core>,
-    deadline: Option<Time>,
-) -> Result<Option<Leased>, WorkQueueError> {
+async fn take_now(core: &Arc<Core>, deadline: Option<Time>) -> Result<Now, WorkQueueError> {
     let mut width = 1;
     loop {
-        let Found { mut available, .. } = look(core, false, deadline).await?;
+        let (found, _) = look(core, false, deadline).await?;
+        let Found { mut available, due, blocked, .. } = found;
+        if !due.is_empty() {
+            probe(core, &due, deadline).await?;
+            continue;
+        }
         if available.is_empty() {
-            return Ok(None);
+            let blocked = blocked.and_then(|item| {
+                let reason = core.aside().reason(&item)?;
+                Some(Now::Blocked(item, reason))
+            });
+            return Ok(blocked.unwrap_or(Now::Nothing));
         }
         for _ in 0..TRIES_MAX.min(available.len()) {
             let choices = u128::try_from(available.len().min(width)).unwrap_or(1);
             let at = usize::try_from(unique_id(core) % choices.max(1)).unwrap_or(0);
             let item = available.remove(at);
             if let Some(leased) = lease(core, &item, deadline).await? {
-                return Ok(Some(leased));
+                return Ok(Now::Item(Box::new(leased)));
+            }
+            if core.is_blocked(&item) {
+                pass_over_blocked(core, &mut available, deadline).await?;
+                break;
             }
             width = width.saturating_mul(2);
         }
     }
 }
 
-/// What a search has found.
-struct Found {
-    /// The items without a lease.
-    available: Vec<ItemName>,
-    /// The directory of the leases exists.
-    has_leases: bool,
-}
-
-/// Looks for items that can be taken.
+/// Looks for items that can be taken. Also returns whether the directory of the leases exists.
 async fn look(
     core: &Arc<Core>,
     may_wait: bool,
     deadline: Option<Time>,
-) -> Result<Found, WorkQueueError> {
+) -> Result<(Found, bool), WorkQueueError> {
     let layout = Arc::clone(&core.layout);
-    let mut look = Look::new(layout, core.listed(), may_wait, unique_id(core));
-    let available = run(&core.client, &mut look, deadline).await??;
+    let aside = core.aside().clone();
+    let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
+    let found = run(&core.client, &mut look, deadline).await??;
     let has_leases = look.has_leases();
+    for item in &found.gone {
+        core.aside().forget(item);
+    }
     core.set_listed(look.into_listed());
-    Ok(Found { available, has_leases })
+    Ok((found, has_leases))
 }
 
-/// Leases an item; `None` if another taker was faster.
+/// Leases an item; `None` if another taker was faster, or the item cannot be delivered.
 ///
 /// The item is read after its lease was created: from then on, no other taker acknowledges it.
 async fn lease(
@@ -329,15 +402,36 @@ async fn lease(
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
     let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
-    let path = layout.item(item);
+    let found = read_item(core, item, deadline).await?;
+    Ok(found.map(|found| Leased::new(core, item.clone(), guard, found)))
+}
+
+/// Reads an item; `None` if it is gone or cannot be delivered, which the queue then remembers.
+async fn read_item(
+    core: &Arc<Core>,
+    item: &ItemName,
+    deadline: Option<Time>,
+) -> Result<Option<DataReply>, WorkQueueError> {
+    let path = core.layout.item(item);
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
-    match run(&core.client, &mut reading, deadline).await??.pop().flatten() {
-        Some(Response::GetData(found)) => Ok(Some(Leased::new(core, item.clone(), guard, found))),
-        _ => {
-            core.forget(item);
-            Ok(None)
+    let found = match run(&core.client, &mut reading, deadline).await? {
+        Ok(mut found) => found.pop().flatten(),
+        Err(Failure { error: OpError::Server { code: ErrorCode::NO_AUTH, .. }, .. }) => {
+            core.block(item, BlockReason::NotPermitted);
+            return Ok(None);
         }
-    }
+        Err(Failure { error: OpError::ResponseTooLarge { .. }, .. }) => {
+            core.block(item, BlockReason::TooLarge);
+            return Ok(None);
+        }
+        Err(failure) => return Err(failure.into()),
+    };
+    let Some(Response::GetData(found)) = found else {
+        core.forget(item);
+        return Ok(None);
+    };
+    core.aside().forget(item);
+    Ok(Some(found))
 }
 
 fn unique_id(core: &Core) -> u128 {
