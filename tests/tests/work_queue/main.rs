@@ -10,4 +10,5 @@ mod cuts;
 mod faults;
 mod items;
 mod names;
+mod redelivery;
 mod sweeps;

@@ -1,9 +1,13 @@
 //! The items that takers pass over for a while.
 //!
-//! One item that cannot be delivered must not keep the items behind it. So a queue and its clones
-//! remember such an item, and try it again after pauses that double. Only the names in the directory
-//! that [`enter`](Aside::enter) was last called with are kept, because another directory gives the
-//! same names to other items; and the names of items that are gone are removed with the next list.
+//! One item that cannot be delivered, or whose consumer gave it back, must not keep the items behind
+//! it. So a queue and its clones remember such an item. One that is *blocked* is tried again after
+//! pauses that double; one that was *given back* is free again after the delay that the queue was
+//! built with.
+//!
+//! Only the names in the directory that [`enter`](Aside::enter) was last called with are kept,
+//! because another directory gives the same names to other items; and the names of items that are
+//! gone are removed with the next list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -55,7 +59,9 @@ pub(crate) struct Aside {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     until: Time,
-    reason: BlockReason,
+    /// Why the item is blocked; `None` if it was given back.
+    reason: Option<BlockReason>,
+    /// The last pause of an item that is blocked.
     pause: Duration,
 }
 
@@ -66,7 +72,7 @@ pub(crate) enum Standing {
     Free,
     /// The item was blocked, and is to be tried again.
     Due,
-    /// The item is blocked, and is passed over until this time.
+    /// The item is passed over until this time.
     Aside(Time),
 }
 
@@ -80,14 +86,27 @@ impl Aside {
 
     /// Returns how to treat an item of a directory.
     pub(crate) fn standing(&self, directory: Zxid, item: &ItemName, now: Time) -> Standing {
-        match self.items.get(item) {
-            // Items that were blocked one after the other are tried again together.
-            Some(entry) if directory == self.directory && entry.until <= now + entry.pause / 4 => {
-                Standing::Due
-            }
-            Some(entry) if directory == self.directory => Standing::Aside(entry.until),
-            Some(_) | None => Standing::Free,
+        let Some(entry) = self.items.get(item).filter(|_| directory == self.directory) else {
+            return Standing::Free;
+        };
+        // Items that were blocked one after the other are tried again together.
+        let is_over = entry.until <= now + entry.pause / 4;
+        match entry.reason {
+            _ if !is_over => Standing::Aside(entry.until),
+            Some(_) => Standing::Due,
+            None => Standing::Free,
         }
+    }
+
+    /// Remembers that an item was given back, until this time.
+    pub(crate) fn postpone(&mut self, item: &ItemName, until: Time) {
+        let entry = Entry { until, reason: None, pause: Duration::ZERO };
+        Arc::make_mut(&mut self.items).insert(item.clone(), entry);
+    }
+
+    /// Returns whether an item of the current directory is passed over at this time.
+    pub(crate) fn has(&self, item: &ItemName, now: Time) -> bool {
+        matches!(self.standing(self.directory, item, now), Standing::Aside(_))
     }
 
     /// Remembers that an item cannot be delivered. Returns whether this is news. Queues with
@@ -99,10 +118,10 @@ impl Aside {
         now: Time,
         seed: u128,
     ) -> bool {
-        let last = self.items.get(item);
-        let is_news = last.is_none_or(|entry| entry.reason != reason);
-        let pause = last.map_or(PAUSE, |entry| entry.pause.saturating_mul(2).min(PAUSE_MAX));
-        let entry = Entry { until: now + spread(pause, seed), reason, pause };
+        let last = self.items.get(item).and_then(|entry| Some((entry.reason?, entry.pause)));
+        let is_news = last.is_none_or(|(last, _)| last != reason);
+        let pause = last.map_or(PAUSE, |(_, pause)| pause.saturating_mul(2).min(PAUSE_MAX));
+        let entry = Entry { until: now + spread(pause, seed), reason: Some(reason), pause };
         Arc::make_mut(&mut self.items).insert(item.clone(), entry);
         is_news
     }
@@ -116,12 +135,12 @@ impl Aside {
 
     /// Returns why an item is blocked, or `None` if it is not.
     pub(crate) fn reason(&self, item: &ItemName) -> Option<BlockReason> {
-        self.items.get(item).map(|entry| entry.reason)
+        self.items.get(item)?.reason
     }
 
     /// Returns the items that are blocked.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = (&ItemName, BlockReason)> {
-        self.items.iter().map(|(item, entry)| (item, entry.reason))
+        self.items.iter().filter_map(|(item, entry)| Some((item, entry.reason?)))
     }
 
     /// Returns the items that are not in a list of the directory, which is sorted.
@@ -181,6 +200,16 @@ mod tests {
         aside.block(&item(1), BlockReason::NotPermitted, at(0), 0);
         aside.enter(Zxid(8));
         assert_eq!(aside.blocked().count(), 0);
+    }
+
+    #[test]
+    fn an_item_that_was_given_back_is_free_after_the_delay_and_never_blocked() {
+        let mut aside = entered();
+        aside.postpone(&item(1), at(10));
+        assert_eq!(aside.standing(DIRECTORY, &item(1), at(9)), Standing::Aside(at(10)));
+        assert!(aside.has(&item(1), at(9)) && !aside.has(&item(1), at(10)));
+        assert_eq!(aside.standing(DIRECTORY, &item(1), at(10)), Standing::Free);
+        assert_eq!((aside.reason(&item(1)), aside.blocked().count()), (None, 0));
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::fair::FairLock;
 const WATCH_CHECK: Duration = Duration::from_secs(30);
 /// The shortest interval of that check. With a shorter one, the check would be a hot loop.
 const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
+/// Default delay of an item that was given back.
+const REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
 /// Options of a [`WorkQueue`](crate::WorkQueue).
 #[derive(Clone)]
@@ -30,7 +32,8 @@ impl WorkQueueBuilder {
     pub(crate) fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         check_path("directory of the queue", directory)?;
         let layout = Layout::new(directory, client.default_acl().to_vec());
-        let layout = Layout { watch_check: Some(WATCH_CHECK), ..layout };
+        let layout =
+            Layout { watch_check: Some(WATCH_CHECK), redelivery_delay: REDELIVERY_DELAY, ..layout };
         Ok(Self { client: client.clone(), layout })
     }
 
@@ -63,6 +66,19 @@ impl WorkQueueBuilder {
     /// next takers then take items out of turn.
     pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
         self.layout.watch_check = interval;
+        self
+    }
+
+    /// Sets how long the takers of this value and its clones pass over an item that one of them has
+    /// given back, by [`give_back`](crate::Leased::give_back), by dropping it, or with an
+    /// [`ack`](crate::Leased::ack) that failed. Default: 1 s. Zero means that they may get it at once.
+    ///
+    /// The delay keeps a consumer that cannot work on an item from getting it again and again, and
+    /// the items behind it from waiting meanwhile. It applies to this value and its clones only: the
+    /// takers of other processes, and those of another queue built from the same client, may get the
+    /// item at once, when it is their turn.
+    pub fn redelivery_delay(mut self, delay: Duration) -> Self {
+        self.layout.redelivery_delay = delay;
         self
     }
 

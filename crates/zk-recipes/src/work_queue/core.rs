@@ -56,6 +56,14 @@ impl Core {
         }
     }
 
+    /// Remembers that a consumer of this queue has given an item back.
+    pub(crate) fn postpone(&self, item: &ItemName) {
+        let delay = self.layout.redelivery_delay;
+        if !delay.is_zero() {
+            self.aside().postpone(item, self.client.now() + delay);
+        }
+    }
+
     /// Removes an item that is gone from the newest list.
     pub(crate) fn forget(&self, item: &ItemName) {
         self.aside().forget(item);

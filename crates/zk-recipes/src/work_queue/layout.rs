@@ -33,6 +33,8 @@ pub(crate) struct Layout {
     pub(crate) limit: Option<usize>,
     /// How often a taker that waits looks for items although no watch has fired.
     pub(crate) watch_check: Option<Duration>,
+    /// How long the takers of a queue pass over an item that one of them has given back.
+    pub(crate) redelivery_delay: Duration,
 }
 
 /// The name of an item, in the order in which items are delivered.
@@ -55,6 +57,7 @@ impl Layout {
             acl,
             limit: None,
             watch_check: None,
+            redelivery_delay: Duration::ZERO,
         }
     }
 

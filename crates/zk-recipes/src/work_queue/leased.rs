@@ -32,17 +32,32 @@ const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// another taker may have the item.
 ///
 /// Dropping the value returns the item to the queue, in the background, as
-/// [`give_back`](Self::give_back) does. If the runtime of the client has shut down, the item returns
+/// [`give_back`](Self::give_back) does, with the same delay for the takers of this queue. If the runtime of the client has shut down, the item returns
 /// when the session expires.
 #[must_use = "a dropped item returns to the queue"]
 pub struct Leased {
-    core: Arc<Core>,
-    item: ItemName,
+    /// This is dropped before the lease, so that no taker of this queue sees the item without either.
+    returning: Returning,
     path: ByteString,
     data: Bytes,
     /// The transaction that created the item.
     czxid: Zxid,
     lease: ExclusiveGuard,
+}
+
+/// Notes that an item has returned, unless it was settled.
+struct Returning {
+    core: Arc<Core>,
+    item: ItemName,
+    is_settled: bool,
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.core.postpone(&self.item);
+        }
+    }
 }
 
 impl Leased {
@@ -54,8 +69,7 @@ impl Leased {
     ) -> Self {
         Self {
             path: core.layout.item(&item),
-            core: Arc::clone(core),
-            item,
+            returning: Returning { core: Arc::clone(core), item, is_settled: false },
             data: found.data.unwrap_or_default(),
             czxid: found.stat.czxid,
             lease,
@@ -69,7 +83,7 @@ impl Leased {
 
     /// Returns the priority of the item.
     pub fn priority(&self) -> u16 {
-        self.item.priority
+        self.returning.item.priority
     }
 
     /// Returns the path of the item. No two items of the queue have the same path at the same time.
@@ -113,10 +127,12 @@ impl Leased {
     /// delete, with `NOT_EMPTY` if somebody has created a znode below the item; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
     /// lease is given up.
     pub async fn ack(self) -> Result<(), WorkQueueError> {
-        let Self { core, item, path, czxid, lease, .. } = self;
+        // The last one is dropped first.
+        let Self { path, czxid, lease, mut returning, .. } = self;
         if let LockState::Lost(reason) = lease.state() {
             return Err(WorkQueueError::LeaseLost(reason));
         }
+        let (core, item) = (Arc::clone(&returning.core), returning.item.clone());
         let id = Session::of(&core.client).unique_id();
         let ack = AckMachine::new(
             Arc::clone(&core.layout),
@@ -129,10 +145,12 @@ impl Leased {
         match ack.run(None).await?? {
             // Dropping the guard deletes the lease in the background.
             Acked::Done => {
+                returning.is_settled = true;
                 core.forget(&item);
                 Ok(())
             }
             Acked::ItemGone => {
+                returning.is_settled = true;
                 core.forget(&item);
                 Err(WorkQueueError::ItemGone { item: item_path() })
             }
@@ -150,7 +168,9 @@ impl Leased {
         }
     }
 
-    /// Returns the item to the queue, at its old place, and waits until other takers can get it.
+    /// Returns the item to the queue, at its old place, and waits until other takers can get it. The
+    /// takers of this queue and its clones pass it over for the
+    /// [delay of a redelivery](crate::WorkQueueBuilder::redelivery_delay).
     ///
     /// After a **connection loss**, requests are replayed. If no server is reachable, the future
     /// waits for one, or for the end of the session. **Cancel safe**: dropping the future changes
@@ -163,7 +183,9 @@ impl Leased {
     /// meantime. The item returns to the queue in both cases, at the latest when the session
     /// expires.
     pub fn give_back(self) -> impl Future<Output = Result<(), WorkQueueError>> + Send + 'static {
-        let released = self.lease.release();
+        let Self { returning, lease, .. } = self;
+        drop(returning);
+        let released = lease.release();
         async move {
             released.await?;
             Ok(())

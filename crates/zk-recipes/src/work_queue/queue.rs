@@ -126,7 +126,8 @@ impl WorkQueue {
     /// connection, the call waits for one. After a **connection loss**, requests are replayed.
     /// **Cancel safe**: dropping the future at any moment leaves no lease.
     ///
-    /// `None` means that all items are leased. It never means that there are items which this client
+    /// `None` means that all items are leased, or were given back by a taker of this queue within
+    /// the [delay of a redelivery](WorkQueueBuilder::redelivery_delay). It never means that there are items which this client
     /// cannot read: that is an error.
     ///
     /// # Errors

@@ -371,16 +371,22 @@ async fn look(
     may_wait: bool,
     deadline: Option<Time>,
 ) -> Result<(Found, bool), WorkQueueError> {
-    let layout = Arc::clone(&core.layout);
-    let aside = core.aside().clone();
-    let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
-    let found = run(&core.client, &mut look, deadline).await??;
-    let has_leases = look.has_leases();
-    for item in &found.gone {
-        core.aside().forget(item);
+    loop {
+        let (layout, aside) = (Arc::clone(&core.layout), core.aside().clone());
+        let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
+        let mut found = run(&core.client, &mut look, deadline).await??;
+        let has_leases = look.has_leases();
+        for item in &found.gone {
+            core.aside().forget(item);
+        }
+        core.set_listed(look.into_listed());
+        // Other takers may have learned of items to pass over while this one was looking.
+        let (aside, now) = (core.aside().clone(), core.client.now());
+        found.available.retain(|item| !aside.has(item, now));
+        if !may_wait || !found.available.is_empty() || !found.due.is_empty() {
+            return Ok((found, has_leases));
+        }
     }
-    core.set_listed(look.into_listed());
-    Ok((found, has_leases))
 }
 
 /// Leases an item; `None` if another taker was faster, or the item cannot be delivered.

@@ -305,7 +305,9 @@ impl Look {
                 standing @ (Standing::Due | Standing::Aside(_)) => {
                     let until = if let Standing::Aside(until) = standing { until } else { now };
                     found.due_at = found.due_at.into_iter().chain([until]).min();
-                    found.blocked.get_or_insert(item);
+                    if self.aside.reason(&item).is_some() {
+                        found.blocked.get_or_insert(item);
+                    }
                 }
             }
         }
