@@ -280,18 +280,19 @@ fn others(out: &mut String) {
     );
     messages!(
         out,
-        BlockReason { NotPermitted, TooLarge },
-        [BlockReason::NotPermitted, BlockReason::TooLarge]
+        BlockReason { HasChildren, NotPermitted, TooLarge },
+        [BlockReason::HasChildren, BlockReason::NotPermitted, BlockReason::TooLarge]
     );
     messages!(
         out,
-        WorkQueueError { Blocked, Full, ItemGone, LeaseLost, Recipe, Takers, Unknown },
+        WorkQueueError { Blocked, Full, HasChildren, ItemGone, LeaseLost, Recipe, Takers, Unknown },
         [
             WorkQueueError::Blocked {
                 item: "/queue/entries/a".into(),
                 reason: BlockReason::NotPermitted,
             },
             WorkQueueError::Full { directory: "/queue".into(), length: 10, limit: 10 },
+            WorkQueueError::HasChildren { item: "/queue/entries/a".into() },
             WorkQueueError::ItemGone { item: "/queue/entries/a".into() },
             WorkQueueError::LeaseLost(LostReason::SessionExpired),
             WorkQueueError::Recipe(RecipeError::Closed),

@@ -123,6 +123,60 @@ fn a_taker_that_waits_beside_an_item_it_may_not_read_gets_the_next_one_at_once()
     });
 }
 
+/// A stranger has created a znode below the first item, before or after it was leased.
+#[test]
+fn an_item_with_a_child_ends_its_ack_and_is_not_delivered_again_before_the_child_is_gone() {
+    for is_leased in [false, true] {
+        run(async {
+            let world = world();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let queues = [queue(&client), queue(&other)];
+            put_all(&queues[0], &["with a child", "a", "b"]).await;
+            let path = items(&world).remove(0);
+            let child = format!("{path}/child");
+            if is_leased {
+                let item = take(&queues[0]).await;
+                world.server.admin_create(&child, b"", None);
+                let refused = item.ack().await;
+                assert_eq!(refused, Err(WorkQueueError::HasChildren { item: path.clone() }));
+            } else {
+                world.server.admin_create(&child, b"", None);
+            }
+            let reason = BlockReason::HasChildren;
+            for (queue, data) in queues.iter().zip(["a", "b"]) {
+                assert_eq!(take_by(0, queue).await, data, "\n{}", world.trace());
+                assert_eq!(blocked(queue), [(path.clone(), reason)]);
+            }
+            for queue in &queues {
+                let refused = queue.try_take().await.map(|item| item.is_some());
+                let item = path.clone();
+                assert_eq!(refused, Err(WorkQueueError::Blocked { item, reason }));
+            }
+            assert!(world.server.admin_delete(&child));
+            assert_eq!(text_of_next(&queues[0]).await, "with a child");
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
+}
+
+/// The pin of an acknowledgement is no reason to pass over an item.
+#[test]
+fn an_item_whose_child_is_a_pin_is_delivered() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        let path = items(&world).remove(0);
+        let pin = format!("{path}/{:032x}", 1);
+        let owner = zk_tests::scene::session(&other);
+        world.server.admin_create(&pin, b"", Some(owner));
+        let item = take(&queue(&client)).await;
+        assert!(world.server.admin_delete(&pin));
+        item.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
 /// Servers remove the directory once it is empty, and number the next items from 0 again.
 #[test]
 fn the_next_item_with_the_name_of_a_blocked_one_is_delivered_at_once() {

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use zk_recipes::{ErrorCode, FailedAction, LostReason, RecipeError, SessionId, WorkQueueError};
+use zk_recipes::{LostReason, SessionId, WorkQueueError};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, poll_times, session, settle, spawn};
 use zk_tests::work_queue::{
@@ -179,10 +179,7 @@ fn an_item_with_a_child_is_refused_clearly_and_can_be_acknowledged_without_it() 
         let path = item.path().to_owned();
         world.server.admin_create(&format!("{path}/child"), b"", None);
         let refused = item.ack().await;
-        let code = ErrorCode::NOT_EMPTY;
-        let action = FailedAction::Delete;
-        let expected = RecipeError::Refused { code, action, path: path.clone() };
-        assert_eq!(refused, Err(expected.into()));
+        assert_eq!(refused, Err(WorkQueueError::HasChildren { item: path.clone() }));
         settle().await;
         assert_eq!(children(&world, &path), ["child"], "the pin is gone");
         assert!(world.server.admin_delete(&format!("{path}/child")));

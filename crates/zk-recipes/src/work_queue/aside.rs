@@ -28,6 +28,12 @@ const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum BlockReason {
+    /// The item has children that the queue did not create, so it could not be deleted by an
+    /// acknowledgement.
+    #[error(
+        "it has children that the queue did not create, so nobody can acknowledge it; delete them"
+    )]
+    HasChildren,
     /// The client may not read the item.
     #[error("this client may not read it; grant it READ and CREATE on the item")]
     NotPermitted,

@@ -35,6 +35,16 @@ pub enum WorkQueueError {
         /// The limit that this client was built with.
         limit: usize,
     },
+    /// The item was not acknowledged, because somebody has created znodes below it. It is not
+    /// delivered again before they are deleted.
+    #[error(
+        "{item:?} was not acknowledged, because somebody has created znodes below it; delete them, \
+         and the item is delivered again"
+    )]
+    HasChildren {
+        /// The path of the item.
+        item: String,
+    },
     /// Somebody other than its taker deleted the item while it was leased.
     #[error("{item:?} was deleted while it was leased")]
     ItemGone {

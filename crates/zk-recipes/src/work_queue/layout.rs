@@ -80,6 +80,11 @@ impl Layout {
         child(&self.item(item), &format!("{id:032x}"))
     }
 
+    /// Returns whether a child of an item has the name of a pin. Others are not ours.
+    pub(crate) fn is_pin(name: &str) -> bool {
+        name.len() == 32 && u128::from_str_radix(name, 16).is_ok()
+    }
+
     pub(crate) fn lease(&self, item: &ItemName) -> ByteString {
         child(&self.leases, &item.name)
     }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::DataReply;
-use zk_session::Zxid;
+use jute_codec::{DataReply, ErrorCode};
 use zk_session::recipe::Session;
+use zk_session::{OpError, Zxid};
 
+use super::aside::BlockReason;
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::layout::ItemName;
@@ -21,6 +22,7 @@ use crate::exclusive::ExclusiveGuard;
 use crate::guard::FencingToken;
 use crate::lock::error::LostReason;
 use crate::lock::state::LockState;
+use crate::machine::Failure;
 
 /// How long an acknowledgement waits until the guard knows that its lease is lost.
 const NOTICE_MAX: Duration = Duration::from_secs(1);
@@ -123,9 +125,10 @@ impl Leased {
     /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased; an item
     /// that was put since is not touched, even if it has the same path.
     /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
-    /// gone; or servers keep failing. A [`RecipeError`](crate::RecipeError) if a server refuses the
-    /// delete, with `NOT_EMPTY` if somebody has created a znode below the item; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
-    /// lease is given up.
+    /// gone; or servers keep failing. [`WorkQueueError::HasChildren`]: somebody has created znodes
+    /// below the item, which this call does not delete; it waits for about 20 s for them to disappear.
+    /// A [`RecipeError`](crate::RecipeError) if a server refuses the delete; after `Closed` and
+    /// `AuthFailed`, the item may have been deleted. After any error the lease is given up.
     pub async fn ack(self) -> Result<(), WorkQueueError> {
         // The last one is dropped first.
         let Self { path, czxid, lease, mut returning, .. } = self;
@@ -142,7 +145,15 @@ impl Leased {
         );
         let item_path = || path.to_string();
         let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
-        match ack.run(None).await?? {
+        let acked = match ack.run(None).await? {
+            Err(Failure { error: OpError::Server { code: ErrorCode::NOT_EMPTY, .. }, .. }) => {
+                returning.is_settled = true;
+                core.block(&item, BlockReason::HasChildren);
+                return Err(WorkQueueError::HasChildren { item: item_path() });
+            }
+            acked => acked?,
+        };
+        match acked {
             // Dropping the guard deletes the lease in the background.
             Acked::Done => {
                 returning.is_settled = true;

@@ -139,9 +139,10 @@ impl WorkQueue {
         Box::pin(try_take(&self.core)).await
     }
 
-    /// Returns the items that takers of this value and its clones have found and could not read.
-    /// Takers pass them over, log each of them once, and try them again after pauses that grow from
-    /// a second to five minutes. An item that is delivered or deleted is no longer returned, once a
+    /// Returns the items that takers of this value and its clones have found and could not deliver,
+    /// because the client may not read them, they are too long, or somebody has created znodes below
+    /// them, so that they could not be acknowledged. Takers pass them over, log each of them once,
+    /// and read them again after pauses that grow from a second to five minutes. An item that is delivered or deleted is no longer returned, once a
     /// taker has noticed that.
     ///
     /// Costs no request.

@@ -18,7 +18,7 @@ use zk_session::{ConfigError, OpError, OptionDefect, Time};
 use super::aside::BlockReason;
 use super::core::Core;
 use super::error::WorkQueueError;
-use super::layout::{BATCH_MAX, ItemName};
+use super::layout::{BATCH_MAX, ItemName, Layout};
 use super::leased::Leased;
 use super::machine::look::{Found, Look};
 use crate::engine::drive::{pause, run};
@@ -27,7 +27,7 @@ use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
 use crate::guard::Guard;
-use crate::machine::{FailedAction, Failure, ReadAll, read, spread};
+use crate::machine::{FailedAction, Failure, ReadAll, list, read, spread};
 
 /// Number of items of one list that a taker tries before it lists again.
 const TRIES_MAX: usize = 4;
@@ -436,8 +436,26 @@ async fn read_item(
         core.forget(item);
         return Ok(None);
     };
+    if found.stat.num_children > 0 && has_foreign_children(core, item, deadline).await? {
+        core.block(item, BlockReason::HasChildren);
+        return Ok(None);
+    }
     core.aside().forget(item);
     Ok(Some(found))
+}
+
+/// Returns whether an item has children that are not pins of acknowledgements. Pins disappear with
+/// their sessions, but as long as there are others, an acknowledgement would be in vain.
+async fn has_foreign_children(
+    core: &Arc<Core>,
+    item: &ItemName,
+    deadline: Option<Time>,
+) -> Result<bool, WorkQueueError> {
+    let path = core.layout.item(item);
+    let mut listing = ReadAll::new(vec![list(&path, None)], FailedAction::List, &path);
+    let found = run(&core.client, &mut listing, deadline).await??.pop().flatten();
+    let Some(Response::GetChildren(names)) = found else { return Ok(false) };
+    Ok(names.into_iter().any(|name| !Layout::is_pin(&name)))
 }
 
 fn unique_id(core: &Core) -> u128 {
