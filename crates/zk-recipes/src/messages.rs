@@ -285,7 +285,17 @@ fn others(out: &mut String) {
     );
     messages!(
         out,
-        WorkQueueError { Blocked, Full, HasChildren, ItemGone, LeaseLost, Recipe, Takers, Unknown },
+        WorkQueueError {
+            Blocked,
+            Full,
+            HasChildren,
+            ItemGone,
+            LeaseLost,
+            QueueExhausted,
+            Recipe,
+            Takers,
+            Unknown
+        },
         [
             WorkQueueError::Blocked {
                 item: "/queue/entries/a".into(),
@@ -295,6 +305,7 @@ fn others(out: &mut String) {
             WorkQueueError::HasChildren { item: "/queue/entries/a".into() },
             WorkQueueError::ItemGone { item: "/queue/entries/a".into() },
             WorkQueueError::LeaseLost(LostReason::SessionExpired),
+            WorkQueueError::QueueExhausted { directory: "/queue/entries".into() },
             WorkQueueError::Recipe(RecipeError::Closed),
             WorkQueueError::Takers(LockError::QueueExhausted { directory: "/queue/takers".into() }),
             WorkQueueError::Unknown { item: "/queue/entries/a".into() },

@@ -187,3 +187,30 @@ fn an_item_with_a_child_is_refused_clearly_and_can_be_acknowledged_without_it() 
         check_clean(&world, &[&client]).await;
     });
 }
+
+/// The counter of the directory stays at its end, so the last number is appended again and again.
+#[test]
+fn the_end_of_the_sequence_numbers_is_reported_and_ends_with_the_directory() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let queue = queue(&client);
+        put_all(&queue, &["a"]).await;
+        world.server.set_create_count(ENTRIES, i32::MAX - 1);
+        put_all(&queue, &["b"]).await;
+        let exhausted = || Err(WorkQueueError::QueueExhausted { directory: ENTRIES.into() });
+        assert_eq!(queue.put_batch(["c", "d"]).await, exhausted());
+        put_all(&queue, &["c"]).await;
+        for _ in 0..3 {
+            assert_eq!(queue.put("d").await, exhausted());
+        }
+        assert_eq!(drain(&queue).await, ["a", "b", "c"]);
+        world.server.reap();
+        sleep_ms(100).await;
+        world.server.reap();
+        assert!(world.server.stat(ENTRIES).is_none(), "it is an empty container");
+        put_all(&queue, &["e", "f"]).await;
+        assert_eq!(drain(&queue).await, ["e", "f"]);
+        check_clean(&world, &[&client]).await;
+    });
+}

@@ -54,6 +54,19 @@ pub enum WorkQueueError {
     /// The lease is lost. The item was not acknowledged, and another taker gets it or has it.
     #[error("the lease is lost, so another taker gets the item: {0}")]
     LeaseLost(LostReason),
+    /// The sequence counter of the items has reached its end (2^31 - 1 items were put), and there is
+    /// an item with the last number. Nothing was put. The counter begins again with the directory, so
+    /// stop the producers until the consumers have emptied the queue: servers then remove the
+    /// directory, unless somebody has created it by hand.
+    #[error(
+        "the sequence counter of {directory:?} has reached its end (2147483647), so nothing was put; \
+         let the consumers empty the queue, and wait until the servers have removed the directory, or \
+         delete it"
+    )]
+    QueueExhausted {
+        /// The directory of the items.
+        directory: String,
+    },
     /// The queue of takers is not in order.
     #[error("the queue of takers failed: {0}")]
     Takers(LockError),

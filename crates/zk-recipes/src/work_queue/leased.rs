@@ -90,7 +90,8 @@ impl Leased {
 
     /// Returns the path of the item. No two items of the queue have the same path at the same time.
     /// But servers remove the directory of the items once it is empty, and then number the items
-    /// from 0 again, so a later item may have this path.
+    /// from 0 again, so a later item may have this path; so may one that is put when the numbers are
+    /// [exhausted](WorkQueueError::QueueExhausted).
     pub fn path(&self) -> &str {
         &self.path
     }

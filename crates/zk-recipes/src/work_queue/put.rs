@@ -37,6 +37,7 @@ const PRIORITY_MAX: u16 = 999;
 /// # Errors
 ///
 /// [`WorkQueueError::Full`] if the queue has a [limit](crate::WorkQueueBuilder::limit).
+/// [`WorkQueueError::QueueExhausted`] if the sequence counter of the items has reached its end.
 /// [`WorkQueueError::Unknown`] if servers keep failing. A [`RecipeError`] if a server refuses the
 /// items, if they are too large for a request, if there are more than 128 of them, or if the
 /// priority is greater than 999: in these cases, nothing was put. After
@@ -76,6 +77,9 @@ impl Put {
         let mut running = RunningPut { parts: Some(parts), span };
         running.run().await.map_err(|not_put| match not_put {
             Interruption::NotPut(NotPut::Failed(failure)) => failure.into(),
+            Interruption::NotPut(NotPut::Exhausted) => {
+                WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
+            }
             Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
                 directory: core.layout.directory.to_string(),
                 length,

@@ -17,6 +17,7 @@
 //!    this put as its name, and create the items as persistent sequential znodes.
 //!    - Applied: the put is complete.
 //!    - The marker exists: an earlier multi of this put was applied, so the put is complete.
+//!    - An item exists: the sequence counter has reached its end, and the put fails.
 //!    - A directory is missing: create it, and repeat this step.
 //!    - Not applied, or the outcome is unknown: repeat this step with the same marker.
 //! 3. Delete the marker, once the outcome is known or the caller has dropped the put. A caller does
@@ -64,6 +65,8 @@ type PutStep = Step<Result<(), NotPut>>;
 /// Why items were not put.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum NotPut {
+    /// The sequence counter of the directory has reached its end.
+    Exhausted,
     /// A server refused them.
     Failed(Failure),
     /// The queue is full. This is its length.
@@ -217,6 +220,10 @@ impl PutMachine {
                 Some((index, code)) => {
                     // The marker could have been created, so no earlier multi has created it.
                     self.is_undecided &= index == 0;
+                    if index > 0 && code == ErrorCode::NODE_EXISTS {
+                        // The counter stays at its end, so an item has the number already.
+                        return self.fail(NotPut::Exhausted);
+                    }
                     self.failed(FailedAction::Create, OpError::server(code))
                 }
             },
