@@ -294,6 +294,7 @@ fn others(out: &mut String) {
             QueueExhausted,
             Recipe,
             Takers,
+            TooLong,
             Unknown
         },
         [
@@ -308,6 +309,11 @@ fn others(out: &mut String) {
             WorkQueueError::QueueExhausted { directory: "/queue/entries".into() },
             WorkQueueError::Recipe(RecipeError::Closed),
             WorkQueueError::Takers(LockError::QueueExhausted { directory: "/queue/takers".into() }),
+            WorkQueueError::TooLong {
+                directory: "/queue".into(),
+                items: 180_000,
+                bytes: 4_320_020,
+            },
             WorkQueueError::Unknown { item: "/queue/entries/a".into() },
         ]
     );

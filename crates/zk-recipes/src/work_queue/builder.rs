@@ -1,6 +1,7 @@
 //! Options of a work queue.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -47,12 +48,18 @@ impl WorkQueueBuilder {
     }
 
     /// Sets how many items the queue may have, leased ones included. A put that would exceed the
-    /// limit fails with [`WorkQueueError::Full`](crate::WorkQueueError::Full). Default: no limit.
+    /// limit fails with [`WorkQueueError::Full`](crate::WorkQueueError::Full).
     ///
     /// The limit applies to the puts of this value and its clones. It is not exact: a put reads the
     /// number of items before it creates its own, so puts that run at the same time can exceed the
     /// limit, each by its own items. With *p* producers that put single items one after the other,
     /// the queue never has more than the limit plus *p* - 1 items.
+    ///
+    /// Default: 100,000, because a consumer cannot list many more with the default
+    /// [`response_limit`](zk_session::ClientBuilder::response_limit). With the default, only one put
+    /// in 64 reads the number, and after one that has failed, each put until one succeeds; a client
+    /// that may not read it puts its items unchecked. With a limit that you set, each put reads the
+    /// number. `usize::MAX` means no limit, and no read.
     pub fn limit(mut self, items: usize) -> Self {
         self.layout.limit = Some(items);
         self
@@ -99,7 +106,8 @@ impl WorkQueueBuilder {
             .build()?;
         let (listed, aside) = (Mutex::default(), Mutex::default());
         let seed = Session::of(&client).unique_id();
-        Ok(Core { client, layout: Arc::new(layout), turn, listed, aside, seed })
+        let is_full = AtomicBool::new(false);
+        Ok(Core { client, layout: Arc::new(layout), turn, listed, aside, is_full, seed })
     }
 }
 

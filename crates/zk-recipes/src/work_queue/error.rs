@@ -25,14 +25,15 @@ pub enum WorkQueueError {
     },
     /// The queue is full. Nothing was put.
     #[error(
-        "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put"
+        "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put; take \
+         items, or build the queue with a higher `limit`"
     )]
     Full {
         /// The directory of the queue.
         directory: String,
         /// The number of its items, leased ones included.
         length: usize,
-        /// The limit that this client was built with.
+        /// The limit that the queue was built with.
         limit: usize,
     },
     /// The item was not acknowledged, because somebody has created znodes below it. It is not
@@ -70,6 +71,22 @@ pub enum WorkQueueError {
     /// The queue of takers is not in order.
     #[error("the queue of takers failed: {0}")]
     Takers(LockError),
+    /// The queue has so many items that this client cannot list them, so it can take none. A client
+    /// with a higher [`response_limit`](zk_session::ClientBuilder::response_limit) can. The default
+    /// [limit](crate::WorkQueueBuilder::limit) of a queue prevents this.
+    #[error(
+        "the queue {directory:?} has {items} items, and a list of their names has {bytes} bytes, which \
+         is longer than the `response_limit` of this client; take the items with a client that was \
+         built with a `response_limit` above that"
+    )]
+    TooLong {
+        /// The directory of the queue.
+        directory: String,
+        /// The number of its items, leased ones included.
+        items: usize,
+        /// The length of the list.
+        bytes: usize,
+    },
     /// The outcome is not known. After a put: a server kept answering with errors of unclear
     /// meaning, so the items may have been put. After an acknowledgement: the same, or the lease was
     /// lost and the item is gone, so either this call or a later taker has acknowledged it.

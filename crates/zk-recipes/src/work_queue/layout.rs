@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     pub(crate) takers: ByteString,
     /// The access control list of all znodes.
     pub(crate) acl: Vec<Acl>,
-    /// The largest number of items.
+    /// The largest number of items that the caller has set.
     pub(crate) limit: Option<usize>,
     /// How often a taker that waits looks for items although no watch has fired.
     pub(crate) watch_check: Option<Duration>,

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jute_codec::Response;
 use zk_session::{Client, ConfigError};
 
 use super::aside::BlockedItem;
@@ -14,8 +13,6 @@ use super::error::WorkQueueError;
 use super::leased::Leased;
 use super::put::Put;
 use super::take::{Take, TakeBatch, try_take};
-use crate::engine::drive::run;
-use crate::machine::{FailedAction, ReadAll, exists};
 
 /// A queue of items that several producers and consumers share. A consumer *leases* an item while
 /// it works on it: the item is deleted when the consumer acknowledges it, and returns to the queue
@@ -59,7 +56,7 @@ use crate::machine::{FailedAction, ReadAll, exists};
 ///
 /// **Permissions.** A producer needs CREATE and DELETE on `puts` and CREATE on `entries` below the
 /// queue's directory. A consumer needs READ and DELETE on `entries`, and READ, CREATE and DELETE on
-/// `taken` and `takers`, and READ, CREATE and DELETE on items. With a limit, a producer needs READ on
+/// `taken` and `takers`, and READ, CREATE and DELETE on items. With a limit that you set, a producer needs READ on
 /// `entries` too. Missing directories are created as containers, with the list of the items.
 #[derive(Clone)]
 pub struct WorkQueue {
@@ -160,12 +157,7 @@ impl WorkQueue {
     ///
     /// [`RecipeError`](crate::RecipeError), if a server refuses the read or the client has stopped.
     pub async fn length(&self) -> Result<usize, WorkQueueError> {
-        let entries = &self.core.layout.entries;
-        let operations = vec![exists(entries.clone())];
-        let mut reading = ReadAll::new(operations, FailedAction::Check, entries);
-        let response = run(&self.core.client, &mut reading, None).await??.pop().flatten();
-        let Some(Response::Exists(stat)) = response else { return Ok(0) };
-        Ok(usize::try_from(stat.num_children).unwrap_or_default())
+        self.core.length(None).await
     }
 
     /// Returns the directory of the queue.

@@ -374,7 +374,14 @@ async fn look(
     loop {
         let (layout, aside) = (Arc::clone(&core.layout), core.aside().clone());
         let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
-        let mut found = run(&core.client, &mut look, deadline).await??;
+        let mut found = match run(&core.client, &mut look, deadline).await? {
+            Err(Failure { error: OpError::ResponseTooLarge { length: bytes, .. }, .. }) => {
+                let items = core.length(deadline).await?;
+                let directory = core.layout.directory.to_string();
+                return Err(WorkQueueError::TooLong { directory, items, bytes });
+            }
+            found => found?,
+        };
         let has_leases = look.has_leases();
         for item in &found.gone {
             core.aside().forget(item);

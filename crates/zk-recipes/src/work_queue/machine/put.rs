@@ -11,7 +11,7 @@
 //!
 //! # Algorithm
 //!
-//! 1. If the number of items is limited, read the number of items. If the new ones would exceed the
+//! 1. If this put checks the limit of the queue, read the number of items. If the new ones would exceed the
 //!    limit, the put fails.
 //! 2. In one multi, create a *marker*, which is an empty persistent znode with the unique id of
 //!    this put as its name, and create the items as persistent sequential znodes.
@@ -75,6 +75,14 @@ pub(crate) enum NotPut {
     Unknown,
 }
 
+/// The limit that a put checks before it creates its items.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Bound {
+    pub(crate) items: usize,
+    /// The caller has not asked for this limit. If the client may not check it, it does not apply.
+    pub(crate) is_default: bool,
+}
+
 /// A put of one or more items, all or none of them.
 #[derive(Clone, Debug)]
 pub(crate) struct PutMachine {
@@ -82,6 +90,7 @@ pub(crate) struct PutMachine {
     marker: ByteString,
     items: Vec<Bytes>,
     priority: u16,
+    bound: Option<Bound>,
     puts_directory: Directory,
     entries_directory: Directory,
     /// The outcome of a multi is unknown.
@@ -115,12 +124,19 @@ enum State {
 }
 
 impl PutMachine {
-    pub(crate) fn new(layout: Arc<Layout>, id: u128, items: Vec<Bytes>, priority: u16) -> Self {
+    pub(crate) fn new(
+        layout: Arc<Layout>,
+        id: u128,
+        items: Vec<Bytes>,
+        priority: u16,
+        bound: Option<Bound>,
+    ) -> Self {
         Self {
             marker: layout.marker(id),
             layout,
             items,
             priority,
+            bound,
             puts_directory: Directory::default(),
             entries_directory: Directory::default(),
             is_undecided: false,
@@ -170,6 +186,10 @@ impl PutMachine {
         let length = match measured {
             Verdict::Done(Response::Exists(stat)) => stat.num_children,
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => 0,
+            Verdict::Refused(_) if self.bound.is_some_and(|bound| bound.is_default) => {
+                self.bound = None;
+                return self.put();
+            }
             Verdict::Refused(error) => {
                 return self.failed(FailedAction::Check, error);
             }
@@ -179,7 +199,7 @@ impl PutMachine {
             }
         };
         let length = usize::try_from(length).unwrap_or_default();
-        if self.layout.limit.is_some_and(|limit| length + self.items.len() > limit) {
+        if self.bound.is_some_and(|bound| length + self.items.len() > bound.items) {
             return self.fail(NotPut::Full(length));
         }
         self.put()
@@ -283,7 +303,7 @@ impl PutMachine {
     fn next(&mut self) -> PutStep {
         if self.is_abandoned {
             self.clear()
-        } else if self.layout.limit.is_some() && !self.is_undecided {
+        } else if self.bound.is_some() && !self.is_undecided {
             self.measure()
         } else {
             self.put()
