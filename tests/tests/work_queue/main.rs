@@ -12,4 +12,5 @@ mod items;
 mod long;
 mod names;
 mod redelivery;
+mod stalls;
 mod sweeps;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jute_codec::Acl;
+use tokio::sync::Notify;
 use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect};
 
@@ -18,6 +19,9 @@ use crate::fair::FairLock;
 const WATCH_CHECK: Duration = Duration::from_secs(30);
 /// The shortest interval of that check. With a shorter one, the check would be a hot loop.
 const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
+/// How many times less often a taker checks its place than it looks for items. A missed watch on the
+/// taker ahead delays nobody for longer than an interval, because takers look for items too.
+const TURN_CHECK: u32 = 8;
 /// Default delay of an item that was given back.
 const REDELIVERY_DELAY: Duration = Duration::from_secs(1);
 
@@ -65,12 +69,15 @@ impl WorkQueueBuilder {
         self
     }
 
-    /// Sets how often a taker that waits looks for items although it was not notified; `None` means
-    /// never. The interval must be at least 10 ms. Default: 30 s. Each taker adds up to a quarter of
-    /// the interval, so that takers do not look at the same time.
+    /// Sets how often the takers of this value and its clones look for items although they were not
+    /// notified and it is not their turn; `None` means never. The interval must be at least 10 ms.
+    /// Default: 30 s. Each taker adds up to a quarter of the interval, so that takers of different
+    /// queues do not look at the same time. If there are no items, a look costs one read.
     ///
     /// This bounds the delay of items if a taker whose turn it is stops polling its future: the
-    /// next takers then take items out of turn.
+    /// next takers then take items out of turn. The first item waits for up to 1.3 intervals, and
+    /// later ones for a thirty-second of an interval, as long as the takers find items. Besides,
+    /// every eighth interval, each taker checks its place in the queue of takers with two reads.
     pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
         self.layout.watch_check = interval;
         self
@@ -102,12 +109,19 @@ impl WorkQueueBuilder {
         }
         let turn = FairLock::builder(&client, &layout.takers)?
             .acl(layout.acl.clone())
-            .watch_check(layout.watch_check)
+            .watch_check(layout.watch_check.map(|interval| interval.saturating_mul(TURN_CHECK)))
             .build()?;
-        let (listed, aside) = (Mutex::default(), Mutex::default());
-        let seed = Session::of(&client).unique_id();
-        let is_full = AtomicBool::new(false);
-        Ok(Core { client, layout: Arc::new(layout), turn, listed, aside, is_full, seed })
+        Ok(Core {
+            layout: Arc::new(layout),
+            turn,
+            listed: Mutex::default(),
+            aside: Mutex::default(),
+            stall: Mutex::default(),
+            taken_out_of_turn: Notify::new(),
+            is_full: AtomicBool::new(false),
+            seed: Session::of(&client).unique_id(),
+            client,
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jute_codec::Response;
+use tokio::sync::Notify;
 use tracing::warn;
 use zk_session::{Client, Time};
 
@@ -12,6 +13,7 @@ use super::error::WorkQueueError;
 use super::layout::{ItemName, Layout};
 use super::machine::look::Listed;
 use super::machine::put::Bound;
+use super::stall::Stall;
 use crate::engine::drive::run;
 use crate::fair::FairLock;
 use crate::machine::{FailedAction, ReadAll, exists};
@@ -32,6 +34,10 @@ pub(crate) struct Core {
     pub(crate) listed: Mutex<Listed>,
     /// The items that takers pass over.
     pub(crate) aside: Mutex<Aside>,
+    /// What takers that wait know about the head of their queue.
+    pub(crate) stall: Mutex<Stall>,
+    /// A taker has taken an item out of turn, so another one that waits should look too.
+    pub(crate) taken_out_of_turn: Notify,
     /// The last put that has read the number of items has found too many.
     pub(crate) is_full: AtomicBool,
     /// A number that distinguishes this queue from others that began at the same time.
@@ -79,6 +85,11 @@ impl Core {
     /// Returns the items that takers pass over.
     pub(crate) fn aside(&self) -> MutexGuard<'_, Aside> {
         self.aside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what takers that wait know about the head of their queue.
+    pub(crate) fn stall(&self) -> MutexGuard<'_, Stall> {
+        self.stall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether takers pass over an item because it cannot be delivered.

@@ -6,8 +6,11 @@ mod core;
 mod error;
 mod layout;
 mod leased;
+mod out_of_turn;
 mod put;
 mod queue;
+mod search;
+mod stall;
 mod sweep;
 mod take;
 

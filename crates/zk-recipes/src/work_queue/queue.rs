@@ -12,7 +12,8 @@ use super::core::Core;
 use super::error::WorkQueueError;
 use super::leased::Leased;
 use super::put::Put;
-use super::take::{Take, TakeBatch, try_take};
+use super::search::try_take;
+use super::take::{Take, TakeBatch};
 
 /// A queue of items that several producers and consumers share. A consumer *leases* an item while
 /// it works on it: the item is deleted when the consumer acknowledges it, and returns to the queue

@@ -139,6 +139,11 @@ impl Listed {
 }
 
 impl Found {
+    /// Returns whether every item has a lease.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.has_some() && self.due_at.is_none()
+    }
+
     /// Returns whether there is an item to try.
     fn has_some(&self) -> bool {
         !self.available.is_empty() || !self.due.is_empty()
