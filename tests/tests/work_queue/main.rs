@@ -9,6 +9,7 @@ mod costs;
 mod cuts;
 mod faults;
 mod items;
+mod limits;
 mod long;
 mod names;
 mod redelivery;

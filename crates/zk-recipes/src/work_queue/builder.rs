@@ -96,12 +96,28 @@ impl WorkQueueBuilder {
         self
     }
 
+    /// Sets how long a taker of this value and its clones may have an item. Default: no limit.
+    ///
+    /// A lease that is older is lost with [`LostReason::HeldTooLong`](crate::LostReason::HeldTooLong),
+    /// and the item returns to the queue, even if the task that has it hangs. The client does that,
+    /// and the task learns it from [`Leased::state`](crate::Leased::state),
+    /// [`lost`](crate::Leased::lost) and [`ack`](crate::Leased::ack). The work itself is not stopped,
+    /// so choose a limit that is longer than any work on an item. A process that hangs as a whole
+    /// needs no limit, because its session expires.
+    pub fn lease_for(mut self, length: Duration) -> Self {
+        self.layout.lease_for = Some(length);
+        self
+    }
+
     /// Checks the options, and returns the parts of the queue.
     pub(crate) fn finish(self) -> Result<Core, ConfigError> {
         let Self { client, layout } = self;
         let invalid = |option, value, defect| Err(ConfigError::Option { option, value, defect });
         if layout.limit == Some(0) {
             return invalid("limit of the queue", "0".to_owned(), OptionDefect::Zero);
+        }
+        if layout.lease_for == Some(Duration::ZERO) {
+            return invalid("lease_for", "0ns".to_owned(), OptionDefect::Zero);
         }
         if let Some(short) = layout.watch_check.filter(|interval| *interval < WATCH_CHECK_MIN) {
             let defect = OptionDefect::ShorterThan(WATCH_CHECK_MIN);

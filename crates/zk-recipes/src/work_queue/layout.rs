@@ -35,6 +35,8 @@ pub(crate) struct Layout {
     pub(crate) watch_check: Option<Duration>,
     /// How long the takers of a queue pass over an item that one of them has given back.
     pub(crate) redelivery_delay: Duration,
+    /// How long an item may be leased.
+    pub(crate) lease_for: Option<Duration>,
 }
 
 /// The name of an item, in the order in which items are delivered.
@@ -58,6 +60,7 @@ impl Layout {
             limit: None,
             watch_check: None,
             redelivery_delay: Duration::ZERO,
+            lease_for: None,
         }
     }
 

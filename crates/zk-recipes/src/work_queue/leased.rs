@@ -30,7 +30,8 @@ const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// An item of a [`WorkQueue`](crate::WorkQueue) that this taker has, and no other.
 ///
 /// The lease is an ephemeral znode. It is lost when that znode is gone, when its session has ended,
-/// or when its deadline has passed, exactly as a lock is; see [`Guard`](crate::Guard). From then on,
+/// or when its deadline has passed, exactly as a lock is; see [`Guard`](crate::Guard). A queue may
+/// also [limit](crate::WorkQueueBuilder::lease_for) how long its takers have items. From then on,
 /// another taker may have the item.
 ///
 /// Dropping the value returns the item to the queue, in the background, as
@@ -143,6 +144,7 @@ impl Leased {
             id,
             (item.clone(), czxid),
             (lease.session(), Zxid(lease.fencing_token().get())),
+            lease.ends_at(),
         );
         let item_path = || path.to_string();
         let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
@@ -169,11 +171,14 @@ impl Leased {
             Acked::Lost(reason) => {
                 // A guard that does not know yet that it is lost deletes the lease by its name, and
                 // that may be the lease of the next taker. The event has arrived with the reply.
-                tokio::select! {
+                let noticed = tokio::select! {
                     biased;
-                    _ = lease.lost() => {}
-                    () = pause(&core.client, NOTICE_MAX) => {}
-                }
+                    noticed = lease.lost() => Some(noticed),
+                    () = pause(&core.client, NOTICE_MAX) => None,
+                };
+                // Then the client itself has deleted the lease.
+                let is_too_long = noticed == Some(LostReason::HeldTooLong);
+                let reason = if is_too_long { LostReason::HeldTooLong } else { reason };
                 Err(WorkQueueError::LeaseLost(reason))
             }
             Acked::Unknown => Err(WorkQueueError::Unknown { item: item_path() }),

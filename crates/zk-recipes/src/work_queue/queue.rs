@@ -172,8 +172,8 @@ impl WorkQueueBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the access control list is empty, the limit is 0 or the interval of the watch check
-    /// is too short.
+    /// Fails if the access control list is empty, the limit or the length of leases is 0, or the
+    /// interval of the watch check is too short.
     pub fn build(self) -> Result<WorkQueue, ConfigError> {
         Ok(WorkQueue { core: Arc::new(self.finish()?) })
     }

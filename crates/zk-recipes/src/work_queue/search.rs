@@ -200,7 +200,7 @@ async fn lease(
         .acl(layout.acl.clone())
         .build()
         .map_err(RecipeError::Config)?;
-    let mut acquire = lock.acquire();
+    let mut acquire = lock.acquire().hold_for(layout.lease_for);
     if let Some(deadline) = deadline {
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
