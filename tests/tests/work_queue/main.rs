@@ -2,6 +2,7 @@
 //! and event, drops at every poll, expiry, administrators, and costs. Each fault is injected exactly
 //! where it is meant to happen, and the safety timer is off unless a test is about it.
 
+mod axes;
 mod batches;
 mod blocked;
 mod cancelling;
