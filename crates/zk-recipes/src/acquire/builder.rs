@@ -161,6 +161,7 @@ impl LockCore {
             at_risk: self.at_risk,
             observer: Observer::default(),
             counters: Arc::clone(&self.counters),
+            hold_for: None,
         }
     }
 }

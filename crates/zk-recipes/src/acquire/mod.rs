@@ -110,6 +110,12 @@ impl<K: Kind> Acquire<K> {
         self
     }
 
+    /// Limits how long the lock may be held. The client gives it back then, whatever its owner does.
+    pub(crate) fn hold_for(mut self, length: Option<Duration>) -> Self {
+        self.request.terms.hold_for = length;
+        self
+    }
+
     /// Acquires the lock if no other contender holds it. Unlike [`TryAcquire`], this begins with
     /// the create of the znode, because the caller has already seen that the lock was free.
     pub(crate) async fn without_wait(self) -> Result<Option<Guard<K>>, LockError> {

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
@@ -29,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) at_risk: AtRiskPolicy,
     pub(crate) observer: Observer,
     pub(crate) counters: Arc<Counters>,
+    /// How long the lock may be held.
+    pub(crate) hold_for: Option<Duration>,
 }
 
 /// The state that a guard and its keeper share.
@@ -52,6 +55,8 @@ pub(crate) struct Hold {
     need: LeaseNeed,
     lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) revocation: Arc<Revocation>,
+    /// When the lock is lost because it was held for too long.
+    pub(crate) ends_at: Option<Time>,
     pub(super) terms: Terms,
 }
 
@@ -107,6 +112,7 @@ impl Hold {
             need,
             lost: Arc::new(watch::Sender::new(None)),
             revocation: Arc::default(),
+            ends_at: terms.hold_for.map(|length| terms.client.now() + length),
             terms,
         }
     }
@@ -127,6 +133,7 @@ impl Hold {
             lapses: self.lapses,
             lost: Arc::clone(&self.lost),
             revocation: Arc::default(),
+            ends_at: self.ends_at,
             terms: self.terms.clone(),
         }
     }
@@ -165,6 +172,8 @@ impl Hold {
             // A deadline that passed is final, even if the session turns out to be alive: another
             // contender may have been granted the lock in the meantime.
             Some(LostReason::DeadlinePassed)
+        } else if self.ends_at.is_some_and(|at| at <= now) {
+            Some(LostReason::HeldTooLong)
         } else {
             None
         };
@@ -327,7 +336,7 @@ impl Hold {
     }
 
     /// Waits until the lock is lost. The keeper wakes the waiter. If the keeper's runtime is
-    /// stalled, a watchdog notices that the guard deadline has passed.
+    /// stalled, a watchdog notices that the guard deadline, or the limit of the lock, has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut losses = self.losses();
         let hold = Arc::downgrade(self);
@@ -340,7 +349,8 @@ impl Hold {
                 }
                 // A lock that was released has no state, and can no longer be lost.
                 let Some(hold) = hold.upgrade() else { return Poll::Pending };
-                while let Some(deadline) = hold.client().status().guard_deadline()
+                while let Some(deadline) =
+                    hold.client().status().guard_deadline().into_iter().chain(hold.ends_at).min()
                     && watchdog.poll(cx, hold.client().now(), deadline).is_ready()
                 {
                     // An acknowledgement between the two calls may have postponed the deadline.

@@ -236,7 +236,8 @@ impl<K: Recipe> Keeper<K> {
         let mut losses = self.hold.losses();
         let revocation = Arc::clone(&self.hold.revocation);
         loop {
-            let until = self.watch_at.into_iter().chain(self.next_look()).min();
+            let ends_at = self.hold.ends_at;
+            let until = self.watch_at.into_iter().chain(self.next_look()).chain(ends_at).min();
             let event = tokio::select! {
                 biased;
                 command = &mut *commands => return End::from(command),

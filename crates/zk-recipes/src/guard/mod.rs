@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use zk_session::{Multi, MultiOutcome, SessionId};
+use zk_session::{Multi, MultiOutcome, SessionId, Time};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
 use crate::engine::drive::{rest, run};
@@ -108,6 +108,11 @@ impl<K: Kind> Guard<K> {
     /// Returns the state of the lock right now, computed by this call.
     pub fn state(&self) -> LockState {
         self.hold.state()
+    }
+
+    /// Returns when the lock is lost because it was held for too long, if it has a limit.
+    pub(crate) fn ends_at(&self) -> Option<Time> {
+        self.hold.ends_at
     }
 
     /// Returns a view of the lock for code that does not own the guard.
