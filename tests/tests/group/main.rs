@@ -4,7 +4,9 @@
 
 mod costs;
 mod cuts;
+mod lagging;
 mod membership;
+mod sources;
 mod watching;
 
 use std::time::Duration;
