@@ -6,7 +6,6 @@ mod keeper;
 mod machine;
 mod member;
 mod membership;
-mod names;
 mod service;
 mod state;
 mod watch;

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use zk_session::recipe::Session;
-use zk_session::{Client, Time};
+use zk_session::{Client, Time, WatchMode};
 
 use super::change::GroupChange;
 use super::machine::roster::{Roster, Source};
-use super::names::{Names, News};
 use crate::engine::drive::{Caller, drive};
 use crate::engine::feed::Feed;
 use crate::engine::limited::limited;
+use crate::engine::persistent::PersistentWatch;
 use crate::error::RecipeError;
+use crate::machine::News;
 
 /// The changes of a group, beginning with a [`Joined`](GroupChange::Joined) for each present
 /// member.
@@ -41,23 +42,22 @@ use crate::error::RecipeError;
 pub struct GroupWatch {
     client: Client,
     feed: Feed,
-    names: Names,
+    /// Names the members that join.
+    names: PersistentWatch,
     roster: Roster,
 }
 
-/// Waits for a future until there is news, which is returned as the error. The events of the
-/// persistent watch that have arrived are taken first, so that a reply that shows their members
-/// makes no further read necessary.
-async fn before<T>(names: &mut Names, future: impl Future<Output = T>) -> Result<T, News> {
+/// Waits for a future until there is news, which is returned as the error.
+async fn before<T>(
+    names: &mut PersistentWatch,
+    future: impl Future<Output = T>,
+) -> Result<T, News> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        if let Poll::Ready(news) = names.poll_item(cx) {
+        if let Poll::Ready(news) = names.poll_next(cx) {
             return Poll::Ready(Err(news));
         }
-        if let Poll::Ready(output) = future.as_mut().poll(cx) {
-            return Poll::Ready(Ok(output));
-        }
-        names.poll_set(cx).map(Err)
+        future.as_mut().poll(cx).map(Ok)
     })
     .await
 }
@@ -76,7 +76,7 @@ impl GroupWatch {
     pub(super) fn new(client: &Client, directory: &ByteString, watches_data: bool) -> Self {
         let feed = Feed::new(Session::of(client).lane());
         let roster = Roster::new(directory.clone(), watches_data);
-        let names = Names::new(client, directory);
+        let names = PersistentWatch::new(client, directory, WatchMode::Recursive);
         Self { client: client.clone(), feed, names, roster }
     }
 

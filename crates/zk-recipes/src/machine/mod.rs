@@ -14,6 +14,7 @@ mod ensure;
 mod failure;
 #[cfg(feature = "tokio")]
 mod monitor;
+mod news;
 #[cfg(feature = "tokio")]
 mod once;
 mod operation;
@@ -29,6 +30,7 @@ mod verdict;
 mod watch;
 
 pub use self::failure::Failure;
+pub use self::news::News;
 pub use self::step::{Input, Machine, SessionView, Step};
 pub use self::watch::WatchNumber;
 pub use crate::action::FailedAction;

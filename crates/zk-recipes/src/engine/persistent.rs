@@ -1,4 +1,4 @@
-//! Learning of new members from the events of a persistent watch.
+//! A persistent watch in whichever session the client has.
 
 use std::fmt;
 use std::future::Future;
@@ -6,16 +6,17 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, EventType};
+use jute_codec::ErrorCode;
 use zk_session::{Client, Op, OpError, SessionId, WatchEnded, WatchItem, WatchMode, WatchStream};
 
 use crate::engine::drive::rest;
-use crate::machine::Pauses;
+use crate::machine::{News, Pauses};
 
-/// A recursive persistent watch of the directory of a group. It is set again when its session ends.
-pub(super) struct Names {
+/// A persistent watch of a znode. It is set when it is polled, and again when its session ends.
+pub(crate) struct PersistentWatch {
     client: Client,
-    directory: ByteString,
+    path: ByteString,
+    mode: WatchMode,
     pauses: Pauses,
     feed: Feed,
 }
@@ -34,29 +35,22 @@ enum Feed {
     Ended,
 }
 
-/// What a group learns from its persistent watch.
-#[derive(Debug)]
-pub(super) enum News {
-    /// A znode in or below the directory has changed.
-    Event(EventType, ByteString),
-    /// Events may have been missed. The watch is in place.
-    Missed,
-    /// The watch is gone, and will be set again.
-    Lost,
-    /// The watch was set.
-    Set,
-    /// There is no persistent watch in this session.
-    Unsupported,
-}
-
-impl Names {
-    pub(super) fn new(client: &Client, directory: &ByteString) -> Self {
-        let (client, directory) = (client.clone(), directory.clone());
-        Self { client, directory, pauses: Pauses::default(), feed: Feed::Unset }
+impl PersistentWatch {
+    pub(crate) fn new(client: &Client, path: &ByteString, mode: WatchMode) -> Self {
+        let (client, path) = (client.clone(), path.clone());
+        Self { client, path, mode, pauses: Pauses::default(), feed: Feed::Unset }
     }
 
-    /// Takes the next item of the watch.
-    pub(super) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<News> {
+    /// Waits for the next item of the watch, or makes progress with setting it. Poll it before a
+    /// lane, so that the events that precede a reply are known before the reply.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<News> {
+        match &mut self.feed {
+            Feed::Watching(_) => self.poll_item(cx),
+            _ => self.poll_set(cx),
+        }
+    }
+
+    fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<News> {
         let Feed::Watching(stream) = &mut self.feed else { return Poll::Pending };
         // Unlike `next`, `try_next` is not subject to tokio's cooperative budget.
         let item = match stream.try_next().transpose() {
@@ -81,16 +75,20 @@ impl Names {
     }
 
     /// Makes progress with setting the watch.
-    pub(super) fn poll_set(&mut self, cx: &mut Context<'_>) -> Poll<News> {
+    fn poll_set(&mut self, cx: &mut Context<'_>) -> Poll<News> {
         loop {
             match &mut self.feed {
                 Feed::Unset => {
-                    let mode = WatchMode::Recursive;
-                    self.feed = Feed::Setting(self.client.watch(&self.directory, mode));
+                    self.feed = Feed::Setting(self.client.watch(&self.path, self.mode));
                 }
                 Feed::Setting(op) => {
                     let result = ready!(Pin::new(op).poll(cx));
-                    return Poll::Ready(self.was_set(result));
+                    if let Some(news) = self.was_set(result) {
+                        return Poll::Ready(news);
+                    }
+                    // Other sources of events come first: they say when the client has stopped.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 Feed::Paused(pause) => {
                     self.pauses = ready!(pause.as_mut().poll(cx));
@@ -105,21 +103,19 @@ impl Names {
         }
     }
 
-    fn was_set(&mut self, result: Result<WatchStream, OpError>) -> News {
-        match result {
+    /// Returns what has become of the watch, if that is decided.
+    fn was_set(&mut self, result: Result<WatchStream, OpError>) -> Option<News> {
+        self.feed = match result {
             Ok(stream) => {
                 self.pauses.reset();
                 self.feed = Feed::Watching(stream);
-                News::Set
+                return Some(News::Set);
             }
             Err(
                 OpError::ConnectionLoss { .. }
                 | OpError::SessionExpired { .. }
                 | OpError::TimedOut { .. },
-            ) => {
-                self.feed = Feed::Unset;
-                News::Lost
-            }
+            ) => Feed::Unset,
             Err(
                 OpError::Server {
                     code: ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY, ..
@@ -127,21 +123,17 @@ impl Names {
                 | OpError::QueueFull { .. },
             ) => {
                 let (client, mut pauses) = (self.client.clone(), self.pauses);
-                let pause = async move {
+                Feed::Paused(Box::pin(async move {
                     rest(&client, &mut pauses).await;
                     pauses
-                };
-                self.feed = Feed::Paused(Box::pin(pause));
-                News::Lost
+                }))
             }
-            Err(OpError::AuthFailed | OpError::Closed { .. }) => {
-                self.feed = Feed::Ended;
-                News::Lost
-            }
-            // Besides an old server, this is one that refuses the watch. Whether it also refuses the
-            // list is reported by the list.
-            Err(_) => self.is_unsupported(),
-        }
+            Err(OpError::AuthFailed | OpError::Closed { .. }) => Feed::Ended,
+            // Besides an old server, this is one that refuses the watch. Whether it also refuses
+            // reads is reported by those.
+            Err(_) => return Some(self.is_unsupported()),
+        };
+        None
     }
 
     fn is_unsupported(&mut self) -> News {
@@ -150,7 +142,7 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for PersistentWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let feed = match &self.feed {
             Feed::Ended => "ended",
@@ -160,6 +152,6 @@ impl fmt::Debug for Names {
             Feed::Unsupported(_) => "unsupported",
             Feed::Watching(_) => "watching",
         };
-        f.debug_struct("Names").field("feed", &feed).finish_non_exhaustive()
+        f.debug_struct("PersistentWatch").field("feed", &feed).finish_non_exhaustive()
     }
 }
