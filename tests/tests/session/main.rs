@@ -2,6 +2,7 @@
 //! faults at exact places.
 
 mod busy;
+mod chroot;
 mod combined;
 mod deadlines;
 mod hand_over;

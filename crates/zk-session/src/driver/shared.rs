@@ -1,5 +1,6 @@
 //! The state that the handles of a client share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::error::SendError;
@@ -19,7 +20,7 @@ use crate::random::SplitMix;
 
 /// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
 pub(crate) struct Shared {
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) chroot: Chroot,
     pub(crate) clock: Clock,
     pub(crate) ends: HandleEnds,
@@ -36,7 +37,7 @@ pub(crate) struct Shared {
 impl Shared {
     #[expect(clippy::too_many_arguments, reason = "one caller, which names all of them")]
     pub(crate) fn new(
-        access: Access,
+        access: Arc<Access>,
         chroot: Chroot,
         clock: Clock,
         ends: HandleEnds,

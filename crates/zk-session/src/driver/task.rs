@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
+use super::access::Access;
 use super::clock::Clock;
 use super::command::Command;
 use super::connection_log::{ConnectionLog, Moment};
@@ -55,6 +56,7 @@ type Opening =
 pub(crate) struct Driver {
     machine: SessionMachine,
     clock: Clock,
+    access: Arc<Access>,
     transport: Arc<dyn Transport>,
     sasl: Option<Sasl>,
     /// There are credentials, and no warning yet that others can read them.
@@ -89,6 +91,7 @@ impl Driver {
     pub(crate) fn new(
         machine: SessionMachine,
         clock: Clock,
+        access: Arc<Access>,
         transport: Arc<dyn Transport>,
         sasl: Option<Sasl>,
         ends: DriverEnds,
@@ -99,6 +102,7 @@ impl Driver {
         Self {
             machine,
             clock,
+            access,
             transport,
             sasl,
             may_warn_of_plaintext,
@@ -447,6 +451,7 @@ impl Driver {
                     self.warn_of_plaintext(&host);
                     self.connecting = Some(self.open(host, attempt));
                 }
+                Event::CreateChroot(request) => self.access.check(&request),
                 Event::HandedOver(ticket) => self.router.hand_over(ticket),
                 // A slow server must not get more questions.
                 Event::Probe { host, attempt } if self.probe.is_none() => {
@@ -539,12 +544,15 @@ mod tests {
                 renew: true,
                 read_only: false,
                 resume: None,
+                chroot: vec![],
                 lease: None,
             };
             let clock = Clock::tokio();
             let machine = SessionMachine::new(config, clock.now());
             let (handles, driver_ends) = channels(machine.status());
-            let driver = Driver::new(machine, clock, Arc::new(transport), None, driver_ends);
+            let access = Arc::new(Access::new(None, false));
+            let transport = Arc::new(transport);
+            let driver = Driver::new(machine, clock, access, transport, None, driver_ends);
             Self { driver, handles }
         }
     }

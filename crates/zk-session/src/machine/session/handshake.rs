@@ -273,6 +273,7 @@ impl SessionMachine {
             self.send_close();
         }
         self.arm_renewal();
+        self.find_chroot();
         self.send_waiting();
     }
 }

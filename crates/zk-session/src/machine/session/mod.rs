@@ -8,11 +8,13 @@
 //! - `flights`: submitting flights, their results and their deadlines;
 //! - `outbound` and `inbound`: encoding requests, decoding replies and events;
 //! - `liveness`: pings, acknowledgements and the read timeout;
+//! - `chroot`: creating a missing chroot before the first flight;
 //! - `read_only`: connections to read-only servers;
 //! - `hand_over`: leaving the session to another client;
 //! - `renewal`: the guard deadline, and the writes that renew the lease;
 //! - `watching`: setting, restoring and removing watches, and their events.
 
+mod chroot;
 mod connection;
 mod flights;
 mod hand_over;
@@ -32,6 +34,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{ConnectResponse, FrameDecoder};
 
+use self::chroot::Chroot;
 use self::read_only::ReadOnly;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
@@ -156,6 +159,7 @@ pub struct SessionMachine {
     /// Number of batches of watches that were sent and have no reply yet.
     batches_missing: usize,
 
+    chroot: Chroot,
     samples: Samples,
     heartbeat: Heartbeat,
     support: Support,
@@ -231,6 +235,7 @@ impl SessionMachine {
             persistent: PersistentWatches::default(),
             restore_zxid: None,
             batches_missing: 0,
+            chroot: Chroot::default(),
             samples: Samples::default(),
             heartbeat: Heartbeat::new(now),
             support: Support::default(),
