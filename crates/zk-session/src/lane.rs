@@ -103,6 +103,12 @@ impl Lane {
         }
     }
 
+    /// Sets whether the user of this lane holds a lock. The log says that locks are lost only if one
+    /// is held. The value is false at first, and after the lane is dropped.
+    pub fn hold_lock(&mut self, holds_lock: bool) {
+        self.shared.send(Command::HoldLock(self.id, holds_lock));
+    }
+
     /// Returns a view of the newest need of the lease, which tells whether the session's task knows
     /// of it.
     pub fn lease_need(&self) -> LeaseNeed {

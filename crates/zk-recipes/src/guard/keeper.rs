@@ -45,6 +45,7 @@ pub(crate) fn start<K: Recipe>(
     // An attempt that was granted the lock from further back in the queue has not needed a lease so
     // far.
     feed.lane.need_lease(true);
+    feed.lane.hold_lock(true);
     let now = feed.lane.now();
     let own_watch = held.own_watch;
     let granted_on = held.connection;
@@ -168,6 +169,7 @@ async fn keep<K: Recipe>(
     // From here on the lock is not held, whatever happens to the removal.
     drop(hold);
     feed.lane.need_lease(false);
+    feed.lane.hold_lock(false);
     let ended = removal::run(&mut feed, &mut removal, false).await;
     counters.replays(removal.replays());
     observer.end(Phase::Released);

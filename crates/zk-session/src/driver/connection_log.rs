@@ -253,12 +253,14 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs a change of the session, whose newest acknowledged request was sent at `acknowledged`.
+    /// Logs a change of the session, whose newest acknowledged request was sent at `acknowledged`,
+    /// and which holds a lock or not.
     pub(super) fn session_changed(
         &mut self,
         change: Change,
         terms: SessionTerms,
         acknowledged: Option<Time>,
+        holds_lock: bool,
         now: Time,
     ) {
         match change {
@@ -295,16 +297,20 @@ impl ConnectionLog {
             Change::Lapsed { session } => {
                 let silence = acknowledged.map(|at| now.saturating_since(at)).unwrap_or_default();
                 let silence = rounded(silence);
-                warn!(%session, ?silence, "guard deadline passed; locks that the session held are lost");
+                if holds_lock {
+                    warn!(%session, ?silence, "guard deadline passed; the locks of the session are lost");
+                } else {
+                    debug!(%session, ?silence, "guard deadline passed");
+                }
             }
             Change::Ended { session, cause } => match cause {
                 EndCause::Closed | EndCause::Abandoned => info!(%session, %cause, "session closed"),
                 EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
-                    const LOST: &str = "session lost, with its ephemeral znodes and its locks";
+                    let locks = if holds_lock { " and its locks" } else { "" };
                     if self.flaps < FLAPS_LOGGED {
-                        warn!(%session, %cause, "{LOST}");
+                        warn!(%session, %cause, "session lost, with its ephemeral znodes{locks}");
                     } else {
-                        debug!(%session, %cause, "{LOST}");
+                        debug!(%session, %cause, "session lost, with its ephemeral znodes{locks}");
                     }
                     self.flaps += 1;
                 }

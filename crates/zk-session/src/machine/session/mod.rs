@@ -104,7 +104,8 @@ pub struct SessionMachine {
     created_timeout: Duration,
     /// Session timeout that the server granted on the current connection.
     granted_timeout: Duration,
-    has_warned_of_missing_lease: bool,
+    /// When the log has said last that there is no lease, and the timeout that was granted then.
+    warned_of_missing_lease: Option<(Time, Duration)>,
     has_warned_of_slow_commits: bool,
     attempt: Attempt,
     /// When all watches were in place on this connection.
@@ -206,7 +207,7 @@ impl SessionMachine {
             timeout: config.session_timeout,
             created_timeout: config.session_timeout,
             granted_timeout: config.session_timeout,
-            has_warned_of_missing_lease: false,
+            warned_of_missing_lease: None,
             has_warned_of_slow_commits: false,
             attempt: Attempt::new(0, Duration::ZERO),
             ready_at: None,
