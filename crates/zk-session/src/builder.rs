@@ -373,7 +373,7 @@ impl ClientBuilder {
         };
         let clock = self.clock.unwrap_or_else(Clock::system);
         let machine = SessionMachine::new(config, clock.now());
-        let (handle_ends, driver_ends) = channels(machine.status());
+        let (handle_ends, driver_ends) = channels(machine.status(), clock.now());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
         let driver_access = Arc::clone(&access);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
