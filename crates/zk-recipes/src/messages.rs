@@ -118,11 +118,12 @@ fn locks(out: &mut String) {
     );
     messages!(
         out,
-        LostReason { AtRisk, Closed, DeadlinePassed, SessionExpired, ZnodeDeleted },
+        LostReason { AtRisk, Closed, DeadlinePassed, Released, SessionExpired, ZnodeDeleted },
         [
             LostReason::AtRisk,
             LostReason::Closed,
             LostReason::DeadlinePassed,
+            LostReason::Released,
             LostReason::SessionExpired,
             LostReason::ZnodeDeleted,
         ]

@@ -14,7 +14,7 @@ use tracing::{Instrument as _, Span};
 use zk_session::recipe::{Reply, Slot};
 use zk_session::{OpError, SessionState, Time};
 
-use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms};
+use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms, is_loss};
 use super::removal::{self, Ended};
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
@@ -167,6 +167,7 @@ async fn keep<K: Recipe>(
         removal.doubt();
     }
     // From here on the lock is not held, whatever happens to the removal.
+    hold.release();
     drop(hold);
     feed.lane.need_lease(false);
     feed.lane.hold_lock(false);
@@ -242,7 +243,7 @@ impl<K: Recipe> Keeper<K> {
             let event = tokio::select! {
                 biased;
                 command = &mut *commands => return End::from(command),
-                _ = losses.wait_for(Option::is_some) => return End::Lost,
+                _ = losses.wait_for(|lost| lost.as_ref().is_some_and(is_loss)) => return End::Lost,
                 () = revocation.interest(), if !self.knows_data => {
                     // Every pending flight reads the znode.
                     if self.feed.pending.is_none() {
