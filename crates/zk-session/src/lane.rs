@@ -11,6 +11,7 @@ use bytestring::ByteString;
 
 use crate::chroot::translate::{error_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink};
+use crate::driver::janitor::Due;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
 use crate::driver::shared::Shared;
@@ -178,6 +179,12 @@ impl Lane {
             // Frees the buffer, because most lanes wait for events rather than for replies.
             self.pending = VecDeque::new();
         }
+    }
+
+    /// Counts a cleanup in the [backlog](crate::recipe::Session::janitor_backlog) until the result
+    /// is dropped.
+    pub fn due(&self) -> Due {
+        self.shared.janitor.due()
     }
 
     /// Returns a snapshot of the session.

@@ -70,7 +70,7 @@ pub(crate) fn start<K: Recipe>(
         feed,
         removal,
     };
-    slot.run(keep(keeper, received, span.clone()).instrument(span));
+    slot.keep(keep(keeper, received, span.clone()).instrument(span));
     Holding { hold, keeper: commands }
 }
 
@@ -169,6 +169,7 @@ async fn keep<K: Recipe>(
     // From here on the lock is not held, whatever happens to the removal.
     hold.release();
     drop(hold);
+    let due = feed.lane.due();
     feed.lane.need_lease(false);
     feed.lane.hold_lock(false);
     let ended = removal::run(&mut feed, &mut removal, false).await;
@@ -177,6 +178,7 @@ async fn keep<K: Recipe>(
     // Do this before waiting for the owner, because a znode that is left behind blocks other
     // contenders.
     removal::after(&feed, removal, &ended, span);
+    drop(due);
     let reply = match owner {
         Owner::Gone => None,
         Owner::Waits(reply) => Some(reply),
