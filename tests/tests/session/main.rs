@@ -5,6 +5,7 @@ mod busy;
 mod chroot;
 mod combined;
 mod deadlines;
+mod ensemble;
 mod hand_over;
 mod health;
 mod host_source;
