@@ -453,12 +453,12 @@ fn tls(out: &mut String) {
             WrongName,
         },
         [
-            TlsFailure::Alert { alert: alert("HandshakeFailure") },
-            TlsFailure::Alert { alert: alert("ProtocolVersion") },
-            TlsFailure::Alert { alert: alert("InternalError") },
-            TlsFailure::Certificate("bad signature".into()),
-            TlsFailure::ClientCertificateRefused { alert: alert("CertificateUnknown") },
-            TlsFailure::ClientCertificateRequired { alert: alert("BadCertificate") },
+            TlsFailure::Alert { alert: alert("handshake_failure") },
+            TlsFailure::Alert { alert: alert("protocol_version") },
+            TlsFailure::Alert { alert: alert("internal_error") },
+            TlsFailure::Certificate("it was revoked; give the server a new one".into()),
+            TlsFailure::ClientCertificateRefused { alert: alert("certificate_unknown") },
+            TlsFailure::ClientCertificateRequired { alert: alert("bad_certificate") },
             TlsFailure::Closed,
             TlsFailure::Expired,
             TlsFailure::File {
@@ -471,11 +471,13 @@ fn tls(out: &mut String) {
             TlsFailure::NoRoots("none was found".into()),
             TlsFailure::NotTls,
             TlsFailure::NotYetValid,
-            TlsFailure::Other("no shared cipher suite".into()),
+            TlsFailure::Other(
+                "the server presented no certificate; check its `ssl.keyStore.location`".into()
+            ),
             TlsFailure::Pem {
                 what: "private key",
                 place: "the argument of `client_pem`".into(),
-                defect: "it is not PEM".into(),
+                defect: "it is not PEM; convert it".into(),
             },
             TlsFailure::ServerName("zk_1..".into()),
             TlsFailure::TimedOut(SECOND),
