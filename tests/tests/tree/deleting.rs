@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
-use tokio::time::Instant;
 use zk_recipes::{RecipeError, Tree};
+use zk_tests::delayed::delayed;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, spawn};
+use zk_tests::scene::FIRST;
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
@@ -171,34 +170,6 @@ fn small_directories_take_as_few_round_trips_as_a_flat_tree() {
             eprintln!("{directories} x {each}: {took:?}");
             // One request at a time would take 10 s, and a directory at a time 6 s.
             assert!(took < Duration::from_millis(200), "{directories} x {each}: {took:?}");
-        }
-    });
-}
-
-/// Returns the end of a connection on which bytes take this long in each direction.
-fn delayed(far: DuplexStream, delay: Duration) -> DuplexStream {
-    let (near, relay) = tokio::io::duplex(1 << 20);
-    let (far, relay) = (tokio::io::split(far), tokio::io::split(relay));
-    forward(far.0, relay.1, delay);
-    forward(relay.0, far.1, delay);
-    near
-}
-
-fn forward(mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>, delay: Duration) {
-    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    spawn(async move {
-        let mut bytes = vec![0; 1 << 16];
-        while let Ok(count) = from.read(&mut bytes).await
-            && count > 0
-            && sender.send((Instant::now() + delay, bytes[..count].to_vec())).is_ok()
-        {}
-    });
-    spawn(async move {
-        while let Some((at, bytes)) = receiver.recv().await {
-            tokio::time::sleep_until(at).await;
-            if to.write_all(&bytes).await.is_err() {
-                return;
-            }
         }
     });
 }
