@@ -118,12 +118,21 @@ fn locks(out: &mut String) {
     );
     messages!(
         out,
-        LostReason { AtRisk, Closed, DeadlinePassed, HeldTooLong, SessionExpired, ZnodeDeleted },
+        LostReason {
+            AtRisk,
+            Closed,
+            DeadlinePassed,
+            HeldTooLong,
+            Released,
+            SessionExpired,
+            ZnodeDeleted
+        },
         [
             LostReason::AtRisk,
             LostReason::Closed,
             LostReason::DeadlinePassed,
             LostReason::HeldTooLong,
+            LostReason::Released,
             LostReason::SessionExpired,
             LostReason::ZnodeDeleted,
         ]

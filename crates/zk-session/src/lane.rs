@@ -11,6 +11,7 @@ use bytestring::ByteString;
 
 use crate::chroot::translate::{error_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink};
+use crate::driver::janitor::Due;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
 use crate::driver::shared::Shared;
@@ -103,6 +104,12 @@ impl Lane {
         }
     }
 
+    /// Sets whether the user of this lane holds a lock. The log says that locks are lost only if one
+    /// is held. The value is false at first, and after the lane is dropped.
+    pub fn hold_lock(&mut self, holds_lock: bool) {
+        self.shared.send(Command::HoldLock(self.id, holds_lock));
+    }
+
     /// Returns a view of the newest need of the lease, which tells whether the session's task knows
     /// of it.
     pub fn lease_need(&self) -> LeaseNeed {
@@ -172,6 +179,12 @@ impl Lane {
             // Frees the buffer, because most lanes wait for events rather than for replies.
             self.pending = VecDeque::new();
         }
+    }
+
+    /// Counts a cleanup in the [backlog](crate::recipe::Session::janitor_backlog) until the result
+    /// is dropped.
+    pub fn due(&self) -> Due {
+        self.shared.janitor.due()
     }
 
     /// Returns a snapshot of the session.

@@ -152,7 +152,7 @@ impl LockCore {
     }
 
     pub(crate) fn stats(&self) -> LockStats {
-        self.counters.snapshot(Session::of(&self.client).janitor_slots_busy())
+        self.counters.snapshot(Session::of(&self.client).janitor_backlog())
     }
 
     fn terms(&self) -> Terms {

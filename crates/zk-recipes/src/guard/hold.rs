@@ -327,16 +327,16 @@ impl Hold {
 
     /// Returns why the lock was lost, or `None` if it is not known to be lost.
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
-        *self.lost.borrow()
+        self.lost.borrow().filter(is_loss)
     }
 
-    /// Returns a receiver that reports the loss of the lock.
+    /// Returns a receiver that reports the loss or the release of the lock.
     pub(super) fn losses(&self) -> watch::Receiver<Option<LostReason>> {
         self.lost.subscribe()
     }
 
-    /// Waits until the lock is lost. The keeper wakes the waiter. If the keeper's runtime is
-    /// stalled, a watchdog notices that the guard deadline, or the limit of the lock, has passed.
+    /// Waits until the lock is lost or released. The keeper wakes the waiter. If the keeper's runtime
+    /// is stalled, a watchdog notices that the guard deadline, or the limit of the lock, has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut losses = self.losses();
         let hold = Arc::downgrade(self);
@@ -347,7 +347,7 @@ impl Hold {
                 if let Poll::Ready(loss) = loss.as_mut().poll(cx) {
                     return Poll::Ready(loss.ok().and_then(|reason| *reason));
                 }
-                // A lock that was released has no state, and can no longer be lost.
+                // The lock was changed. Its keeper wakes this task.
                 let Some(hold) = hold.upgrade() else { return Poll::Pending };
                 while let Some(deadline) =
                     hold.client().status().guard_deadline().into_iter().chain(hold.ends_at).min()
@@ -361,12 +361,17 @@ impl Hold {
                 Poll::Pending
             })
             .await;
-            match reason {
-                Some(reason) => reason,
-                // The guard was released, so the lock can no longer be lost.
-                None => std::future::pending().await,
-            }
+            reason.unwrap_or(LostReason::Released)
         }
+    }
+
+    /// Wakes the tasks that wait for the loss of the lock, because it is released.
+    pub(super) fn release(&self) {
+        self.lost.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(LostReason::Released);
+            is_first
+        });
     }
 
     /// Records that the lock is lost for good. Keeps and returns the first reason that was
@@ -385,4 +390,9 @@ impl Hold {
         }
         self.lost_reason().unwrap_or(reason)
     }
+}
+
+/// Returns true unless the lock was released by its owner.
+pub(super) fn is_loss(reason: &LostReason) -> bool {
+    *reason != LostReason::Released
 }

@@ -117,6 +117,10 @@ pub enum LostReason {
     /// [`WorkQueueBuilder::lease_for`](crate::WorkQueueBuilder::lease_for) does, and the time is over.
     #[error("it was held for longer than its limit")]
     HeldTooLong,
+    /// The guard was released or dropped. Only calls that wait for the loss of the lock report this:
+    /// a guard that exists is not released.
+    #[error("the guard was released")]
+    Released,
     /// The session has expired.
     #[error("the session has expired")]
     SessionExpired,

@@ -145,8 +145,11 @@ impl Client {
 
     /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
     /// never happened. A later successful connection does not clear this value.
+    ///
+    /// If the session's task should have run at least a second ago and has not, that is the failure
+    /// ([`FailureCause::NotRun`](crate::FailureCause::NotRun)).
     pub fn last_failure(&self) -> Option<ConnectionFailure> {
-        self.shared.ends.connection.borrow().last_failure.clone()
+        self.shared.last_failure()
     }
 
     /// Returns the access control list of znodes that are created without a list of their own. See

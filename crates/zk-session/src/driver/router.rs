@@ -97,6 +97,7 @@ impl Router {
                     machine.set_relied_on(now, false);
                 }
             }
+            Command::HoldLock(id, holds_lock) => self.lanes.set_holds_lock(id, holds_lock),
             Command::OpenLane(id, sender) => {
                 if self.lanes.is_empty() {
                     machine.set_relied_on(now, true);
@@ -173,7 +174,9 @@ impl Router {
 
     /// Passes a change of the session on to all recipients.
     pub(super) fn announce(&mut self, change: Change, terms: SessionTerms, now: Time) {
-        self.log.session_changed(change, terms, self.published.acknowledged, now);
+        let holds_lock = self.lanes.is_lock_held();
+        let acknowledged = self.published.acknowledged;
+        self.log.session_changed(change, terms, acknowledged, holds_lock, now);
         if let Change::Ended { cause, .. } = change {
             self.last_end.set(cause);
             let ended = match cause {

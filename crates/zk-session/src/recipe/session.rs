@@ -46,6 +46,13 @@ impl Session {
         self.shared.janitor.busy()
     }
 
+    /// Returns how many cleanups are due and not complete: removals of locks that were released or
+    /// lost, of acquires that were cancelled, of memberships that have ended. Unlike the slots in
+    /// use, this is zero most of the time.
+    pub fn janitor_backlog(&self) -> usize {
+        self.shared.janitor.backlog()
+    }
+
     /// Returns a random 128-bit number, a different one for each call.
     pub fn unique_id(&self) -> u128 {
         self.shared.unique_id()

@@ -58,6 +58,7 @@ impl SessionMachine {
             && !self.is_closing
             && !self.support.is_probing()
             && self.leaving.is_none()
+            && !self.chroot.is_awaited()
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
             && self.inflight.expected_bytes() < EXPECTED_MAX
