@@ -332,6 +332,11 @@ async fn lease(
     let path = layout.item(item);
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
     match run(&core.client, &mut reading, deadline).await??.pop().flatten() {
+        // The item that was listed may be gone, and this one was put after the lease was created: the
+        // token of the lease would be lower than those of leases that others had since.
+        Some(Response::GetData(found)) if found.stat.czxid.0 > guard.fencing_token().get() => {
+            Ok(None)
+        }
         Some(Response::GetData(found)) => Ok(Some(Leased::new(core, item.clone(), guard, found))),
         _ => {
             core.forget(item);
