@@ -28,7 +28,7 @@ use bytes::{Buf as _, BytesMut};
 use jute_codec::{ErrorCode, OpCode};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::task::JoinSet;
-use zk_recipes::{Client, Clock};
+use zk_recipes::{Acl, Client, Clock, CreateOptions};
 use zk_session::{
     CloseOutcome, ConnectError, CreateMode, FailureCause, Multi, MultiError, OpError, Outcome,
     SessionState, WatchEnded,
@@ -37,7 +37,7 @@ use zk_tests::bare::Bare as _;
 use zk_tests::meter::Pace;
 use zk_tests::target::remove;
 use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, Until};
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion, Until};
 
 const UNKNOWN: OpError = OpError::connection_loss(Outcome::Unknown);
 
@@ -327,6 +327,28 @@ fn a_missing_chroot_is_created_even_when_the_connection_is_cut() {
             }
         }
     });
+}
+
+/// Servers of both kinds: up to 3.8.3, they test the existence of a znode for everyone.
+#[test]
+fn a_chroot_that_may_not_be_read_is_not_created_again() {
+    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(version));
+            let owner = world.client_with(1, |builder| builder.auth("digest", "a:b")).await;
+            for path in ["/a", "/a/b"] {
+                let closed = CreateOptions::from(CreateMode::Persistent).acl(Acl::creator_all());
+                owner.create(path, "", closed).await.expect("nothing goes wrong");
+            }
+            let stranger = Client::builder("in-process/a/b")
+                .clock(Clock::tokio())
+                .transport(world.server.connector())
+                .connect()
+                .await
+                .expect("it exists");
+            stranger.sync("/").await.expect("it is connected");
+        });
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use zk_tests::work_queue::{
     ENTRIES, LEASES, check_clean, children, drain, put_all, queue, take, world,
 };
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
-use zk_testserver::ServerConfig;
+use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
 
 /// The client whose connections are cut.
 const CUT: u64 = 1;
@@ -61,6 +61,42 @@ fn an_ack_that_is_repeated_never_deletes_the_next_item_of_that_name() {
     });
     assert!(enumeration.is_complete(20, 100), "{enumeration:?}");
     assert!(same_names.get() > 100, "names do not return: {same_names:?}");
+}
+
+/// The reply to the create of a lease is lost, and the item goes before its taker reads it. Leases of
+/// others have greater tokens by the time the next item has that name.
+#[test]
+fn a_lease_that_is_older_than_its_item_does_not_count() {
+    let mut interrupted = 0;
+    for nth in 0..6 {
+        run(async {
+            let world = reaping();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            put_all(&queue(&other), &["a"]).await;
+            let (session, path_prefix) = (Some(session(&client)), Some(LEASES.to_owned()));
+            let filter = Filter { session, path_prefix, ..Filter::default() };
+            let fault = Fault::new(At::Request { nth, filter }, Action::CutAfter);
+            world.server.inject(fault.refuse_for(Duration::from_millis(300)));
+            let taking = {
+                let queue = queue(&client);
+                spawn(async move { take(&queue).await })
+            };
+            settle().await;
+            if !taking.is_finished() && !children(&world, LEASES).is_empty() {
+                interrupted += 1;
+                assert!(world.server.admin_delete(&format!("{ENTRIES}/entry-100-0000000000")));
+                world.until("the directory is gone", |now| now.stat(ENTRIES).is_none()).await;
+                put_all(&queue(&other), &["b"]).await;
+            }
+            let item = taking.await.expect("no panic");
+            let created = world.server.stat(item.path()).expect("it is leased").czxid;
+            let token = item.fencing_token().get();
+            assert!(token > created.0, "{token}, {created:?}\n{}", world.trace());
+            item.ack().await.expect("the lease is held");
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
+    assert!(interrupted > 0, "no lease was created before its reply was lost");
 }
 
 /// Somebody deletes the item by hand while it is leased.

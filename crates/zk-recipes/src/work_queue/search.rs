@@ -206,6 +206,9 @@ async fn lease(
     }
     let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
     let found = read_item(core, item, deadline).await?;
+    // The item that was listed may be gone, and this one was put after the lease was created: the
+    // token of the lease would be lower than those of leases that others had since.
+    let found = found.filter(|found| found.stat.czxid.0 <= guard.fencing_token().get());
     Ok(found.map(|found| Leased::new(core, item.clone(), guard, found)))
 }
 

@@ -18,7 +18,7 @@ use crate::path::Chroot;
 /// client's default access control list.
 pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectError> {
     let chroot = shared.chroot.as_str();
-    if chroot.is_empty() || replay(|| probe(shared, chroot)).await.is_ok() {
+    if chroot.is_empty() || exists(shared, chroot).await {
         return Ok(());
     }
     let mut last = Ok(());
@@ -39,6 +39,13 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
             Err(ConnectError::Chroot { path: chroot.to_owned(), error })
         }
     }
+}
+
+/// Returns whether a znode is known to exist, given its path on the server. Servers from 3.8.4 and
+/// 3.9.2 refuse the question to a client that may not read the znode, but only if it exists.
+async fn exists(shared: &Arc<Shared>, path: &str) -> bool {
+    let found = replay(|| probe(shared, path)).await;
+    matches!(found, Ok(()) | Err(OpError::Server { code: ErrorCode::NO_AUTH, .. }))
 }
 
 /// Checks whether a znode exists, given its path on the server. Fails with `NO_NODE` if it does
