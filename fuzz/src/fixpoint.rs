@@ -18,6 +18,9 @@ use crate::reference::{Fault, Layout, Spelling, Value, decode, encode};
 ///   value that is encoded as this prefix.
 /// - `Debug` does not depend on a secret.
 pub fn fixpoint<T: Message>(layout: Layout, input: &[u8], place: u8) -> Option<T> {
+    let [reader, zeros] = [input, &vec![0; input.len()]]
+        .map(|bytes| format!("{:?}", Reader::new(Bytes::copy_from_slice(bytes))));
+    assert_eq!(reader, zeros, "Debug shows the input");
     let (value, read) = read_twice::<T>(layout, input).ok()?;
     let wire = written(&value);
     assert!(wire.len() <= read, "longer than the input: {value:?}");
@@ -41,7 +44,6 @@ pub fn fixpoint<T: Message>(layout: Layout, input: &[u8], place: u8) -> Option<T
     let printed = format!("{value:?}");
     if let Some(other) = value.with_secret(&secret) {
         assert_eq!(printed, format!("{other:?}"), "Debug shows a secret");
-        assert_eq!(format!("{value:#?}"), format!("{other:#?}"), "Debug shows a secret");
     }
     value.names().into_iter().for_each(check_names);
     Some(value)
@@ -62,8 +64,6 @@ pub fn check_written<T: Message>(layout: Layout, value: &Value, place: u8) {
 /// its length.
 fn read_twice<T: Message>(layout: Layout, input: &[u8]) -> Result<(T, usize), DecodeErrorKind> {
     let mut reader = Reader::new(Bytes::copy_from_slice(input));
-    let zeros = Reader::new(Bytes::from(vec![0; input.len()]));
-    assert_eq!(format!("{reader:?}"), format!("{zeros:?}"), "Debug shows the input");
     let mut result = None;
     let memory = measure(|| result = Some(T::read(layout, &mut reader))).bytes_max;
     let promised = 40 * input.len() + 1024;

@@ -14,6 +14,8 @@ pub mod seeds;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use arbitrary::Unstructured;
 use bytes::BytesMut;
 use jute_codec::{
@@ -143,6 +145,9 @@ pub fn structured(data: &[u8]) {
         Layout::Response(_) => check_written::<Response>(layout, &value, *place),
     }
 }
+
+/// What the target `structured` generates. The seeds depend on the order.
+static LAYOUTS: LazyLock<Vec<Layout>> = LazyLock::new(|| layouts(&OPS));
 
 /// The lengths of the header of a request, of the header of a reply, and of the end mark of a list.
 const HEADER_REQUEST: usize = 8;
