@@ -83,7 +83,7 @@ fn read_twice<T: Message>(layout: Layout, input: &[u8]) -> Result<(T, usize), De
             assert_eq!(Fault { kind: kind.clone(), offset }, expected, "the reference differs");
             Err(kind)
         }
-        (codec, reference) => panic!("codec: {codec:?}, reference: {reference:?}"),
+        (codec, reference) => panic!("only one of them decodes it: {:?}", (codec, reference)),
     }
 }
 
@@ -101,6 +101,8 @@ fn check_names(names: &NameList) {
     assert_eq!(list.iter().collect::<NameList>(), *names);
     assert_eq!(names.clone().into_iter().len(), names.len());
     assert!(names.clone().into_iter().eq(list.iter().copied()));
+
+    assert_ne!(format!("{:?}{:?}", names.iter(), names.clone().into_iter()), "");
 
     let mut expected: Vec<&[u8]> = list.iter().map(|name| name.as_bytes()).collect();
     expected.sort();
