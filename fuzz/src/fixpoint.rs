@@ -107,7 +107,7 @@ fn check_names(names: &NameList) {
     let mut expected: Vec<&[u8]> = list.iter().map(|name| name.as_bytes()).collect();
     expected.sort();
     let sorted = names.sorted();
-    assert_eq!(sorted.len(), names.len());
+    assert_eq!(sorted.len(), names.len(), "a sorted list has another length");
     assert!(sorted.iter().map(str::as_bytes).eq(expected), "{sorted:?} is not {names:?}, sorted");
 }
 
