@@ -396,6 +396,7 @@ async fn listen(
     let mut pause = Duration::ZERO;
     loop {
         let accepted = tokio::select! {
+            biased;
             accepted = source.accept() => accepted,
             _ = alive.changed() => return,
         };
@@ -413,6 +414,7 @@ async fn listen(
                 }
                 pause = (pause * 2).clamp(ACCEPT_PAUSE_MIN, ACCEPT_PAUSE_MAX);
                 tokio::select! {
+                    biased;
                     () = sleep(pause) => continue,
                     _ = alive.changed() => return,
                 }
@@ -440,6 +442,7 @@ async fn keep_time(
             }
         };
         tokio::select! {
+            biased;
             changed = deadlines.changed() => {
                 if changed.is_err() {
                     return;
