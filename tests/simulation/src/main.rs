@@ -118,13 +118,25 @@ fn print_trace(report: &Report) {
     println!("requests:");
     for request in &report.requests {
         println!(
-            "{:>9.3} s  {} connection {} {:?} {} -> {:?}",
+            "{:>9.3} s  {} connection {} xid {} {:?} {} -> {:?}",
             request.at.as_secs_f64(),
             request.session,
             request.connection,
+            request.xid,
             request.op,
             request.path.as_deref().unwrap_or(""),
             request.outcome,
+        );
+    }
+    println!("transactions:");
+    for commit in &report.commits {
+        println!(
+            "{}  {} {:?} {} -> {:?}",
+            commit.zxid,
+            commit.session,
+            commit.op,
+            commit.path.as_deref().unwrap_or(""),
+            commit.error,
         );
     }
     println!("trace: {:016x}", report.hash);

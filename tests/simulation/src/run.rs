@@ -7,10 +7,9 @@ use std::panic;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use zk_recipes::{Client, Counter, WorkQueue};
-use zk_testserver::RequestRecord;
+use zk_testserver::{CommitRecord, RequestRecord};
 
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
@@ -39,6 +38,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// What the servers have received.
     pub requests: Vec<RequestRecord>,
+    /// What the servers have committed.
+    pub commits: Vec<CommitRecord>,
     /// What the judges have found.
     pub violations: Vec<Violation>,
     /// The hash of the events, the requests and the commits.
@@ -72,8 +73,7 @@ async fn run_world(seed: u64) -> Report {
     let clients: Vec<Client> =
         program.clients.iter().filter_map(|_| world.client(&mut options).ok()).collect();
 
-    let (finish, finished) = watch::channel(false);
-    let mut tasks = program.start(&world, &clients, &mut draw.fork(), &finished);
+    let mut tasks = program.start(&world, &clients, &mut draw.fork());
     let mut observers = JoinSet::new();
     let watched = Arc::clone(&world);
     observers.spawn_local(async move {
@@ -89,7 +89,10 @@ async fn run_world(seed: u64) -> Report {
     let count = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
-    finish.send_replace(true);
+    for finish in tasks.finish.drain(..) {
+        // A follower that has failed does not wait.
+        let _ = finish.send(());
+    }
     within(bound, join_all(&mut tasks.followers)).await;
     // A call that has not ended is a violation, and its task ends here.
     tasks.workers.shutdown().await;
@@ -189,7 +192,18 @@ fn judge(
     let operations = events.iter().filter(is_call).count() as u64;
     let virtual_time = world.history.now();
     let hash = hash.get();
-    Report { seed, plan, events, requests, violations, hash, virtual_time, operations, faults }
+    Report {
+        seed,
+        plan,
+        events,
+        requests,
+        commits,
+        violations,
+        hash,
+        virtual_time,
+        operations,
+        faults,
+    }
 }
 
 async fn join_all(tasks: &mut JoinSet<()>) {

@@ -56,7 +56,8 @@ impl Rules {
     fn allow(self, name: &str, has_timeout: bool, failure: &Failure) -> bool {
         let is_operation = OPERATIONS.contains(&name);
         match failure {
-            Failure::TimedOut => has_timeout,
+            // A try has a timeout of its own.
+            Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
             Failure::ConnectionLoss | Failure::SessionExpired => is_operation,
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
@@ -66,8 +67,9 @@ impl Rules {
             Failure::Lost => ["acquire", "validate", "release", "ack"].contains(&name),
             Failure::NoLease => name == "acquire" || name == "try_acquire",
             Failure::Undecided => {
-                ["put", "ack", "add", "set", "update"].contains(&name)
-                    && (self.are_refused || has_timeout || name == "ack")
+                // The session of the others may have ended before the outcome was known.
+                ["ack", "add", "set", "update"].contains(&name)
+                    || (name == "put" && self.are_refused)
             }
             Failure::Changed => self.are_tampered,
             // No client is closed while calls are pending.
@@ -97,8 +99,8 @@ mod tests {
         assert_eq!(count("acquire", Some(1), Failure::TimedOut, calm), 0);
         assert_eq!(count("acquire", None, Failure::ConnectionLoss, calm), 1);
         assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 0);
-        assert_eq!(count("add", None, Failure::Undecided, calm), 1);
-        assert_eq!(count("add", Some(1), Failure::Undecided, calm), 0);
+        assert_eq!(count("put", None, Failure::Undecided, calm), 1);
+        assert_eq!(count("add", None, Failure::Undecided, calm), 0);
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
         assert_eq!(count("put", None, Failure::Lost, calm), 1);
         assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);

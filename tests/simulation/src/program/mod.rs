@@ -9,7 +9,7 @@ pub mod values;
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use zk_recipes::Client;
 
@@ -82,25 +82,21 @@ impl Program {
         jobs
     }
 
-    /// Starts all tasks. Caches end when `finished` changes.
-    pub fn start(
-        &self,
-        world: &Arc<World>,
-        clients: &[Client],
-        draw: &mut Draw,
-        finished: &watch::Receiver<bool>,
-    ) -> Tasks {
+    /// Starts all tasks.
+    pub fn start(&self, world: &Arc<World>, clients: &[Client], draw: &mut Draw) -> Tasks {
         let mut tasks = Tasks::default();
         for (number, (client, jobs)) in clients.iter().zip(&self.clients).enumerate() {
             for (index, jobs) in jobs.iter().enumerate() {
                 let who = Who { client: number, task: index };
                 let (world, client) = (Arc::clone(world), client.clone());
                 let mut task = Task { world, client, who, draw: draw.fork(), drops: self.drops };
-                let (jobs, steps, mut finished) = (jobs.clone(), self.steps, finished.clone());
+                let (jobs, steps) = (jobs.clone(), self.steps);
                 if jobs.contains(&Job::Cache) {
+                    let (finish, finished) = oneshot::channel();
+                    tasks.finish.push(finish);
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
-                        let finished = async { drop(finished.wait_for(|is_it| *is_it).await) };
+                        let finished = async { finished.await.unwrap_or_default() };
                         caches::follow(&mut task, finished).await;
                     });
                 } else {
@@ -120,6 +116,8 @@ pub struct Tasks {
     pub workers: JoinSet<()>,
     /// Those that end when they are told to.
     pub followers: JoinSet<()>,
+    /// Tells each of them to end.
+    pub finish: Vec<oneshot::Sender<()>>,
 }
 
 async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
