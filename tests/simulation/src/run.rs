@@ -89,6 +89,9 @@ async fn run_world(seed: u64) -> Report {
     let count = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
+    // A connection may be dead, and its client notices that after a while. Followers go on until
+    // then.
+    world.sleep(bound).await;
     for finish in tasks.finish.drain(..) {
         // A follower that has failed does not wait.
         let _ = finish.send(());

@@ -36,7 +36,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 known.is_acked |= *told == Told::Applied;
                 known.may_be_acked |= *told != Told::NotApplied;
             }
-            What::Remaining { item, .. } => items.entry(item).or_default().is_remaining += 1,
+            What::Remaining { queue, item } => {
+                directory = Some(queue);
+                items.entry(item).or_default().is_remaining += 1;
+            }
             What::Drained { queue } => {
                 directory = Some(queue);
                 is_drained = true;
@@ -44,23 +47,29 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
             _ => {}
         }
     }
+    // An administrator may have deleted items, leases, or the markers that tell producers that their
+    // puts succeeded.
     let is_safe = directory.is_some_and(|directory| !is_tampered(deleted, directory));
+    if !is_safe {
+        return Vec::new();
+    }
     for (name, item) in items {
         let was_seen = item.is_remaining > 0 || item.is_acked;
         if item.put == Some(Told::NotApplied) && was_seen {
             violations.push(format!("{name} was put by a call that said it was not"));
         }
+        if item.put.is_none() && was_seen {
+            violations.push(format!("{name} was put by nobody"));
+        }
         if item.is_acked && item.is_remaining > 0 {
             violations.push(format!("{name} is in the queue after it was acknowledged"));
         }
-        // An administrator may have deleted the marker that tells a producer that its put succeeded.
-        if is_safe && item.is_remaining > 1 {
+        if item.is_remaining > 1 {
             violations.push(format!("{name} is in the queue {} times", item.is_remaining));
         }
         let is_gone = item.is_remaining == 0 && !item.may_be_acked;
-        if is_drained && is_safe && item.put == Some(Told::Applied) && is_gone {
-            violations
-                .push(format!("{name} was put, and nobody has acknowledged it, and it is gone"));
+        if is_drained && item.put == Some(Told::Applied) && is_gone {
+            violations.push(format!("{name} was put, nobody has acknowledged it, and it is gone"));
         }
     }
     violations
@@ -115,6 +124,11 @@ mod tests {
     fn a_second_delivery_after_an_acknowledgement_is_seen() {
         assert_eq!(count(vec![put(Told::Applied), taken(), acked(Told::Applied), taken()]), 1);
         assert_eq!(count(vec![put(Told::Applied), taken(), acked(Told::Applied), remaining()]), 1);
+    }
+
+    #[test]
+    fn a_forged_item_is_seen() {
+        assert_eq!(count(vec![remaining()]), 1);
     }
 
     #[test]

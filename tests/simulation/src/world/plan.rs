@@ -127,7 +127,7 @@ impl Plan {
         let jitter = if draw.chance(50) { Duration::ZERO } else { draw.ms(1, 100) };
         let commit = if draw.chance(60) { Duration::ZERO } else { draw.ms(1, 400) };
         let faults = Self::draw_faults(draw, members);
-        let fault_pause = draw.ms(200, 15_000);
+        let fault_pause = draw.ms(500, 20_000);
         let calm_at = draw.ms(5_000, 90_000);
         Self {
             members,
