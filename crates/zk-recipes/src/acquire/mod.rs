@@ -23,7 +23,7 @@ use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
 use crate::lock::phase::{Observer, Phases};
 use crate::timed_out::{LastSeen, TimedOut};
-use zk_session::recipe::Watchdog;
+use zk_session::recipe::{Session, Watchdog};
 
 /// A pending acquire: set options, then `.await` it. It returns a [`Guard`] of the kind `K`.
 ///
@@ -181,7 +181,8 @@ impl<T> Acquiring<T> {
     ) -> Self {
         let limit = deadline.map(|deadline| {
             let begun = Begun::now(&client);
-            Box::new(Limit { client, path, begun, deadline, watchdog: Watchdog::default() })
+            let watchdog = Session::of(&client).watchdog();
+            Box::new(Limit { client, path, begun, deadline, watchdog })
         });
         Self { inner: Some(Box::pin(future)), limit }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
 use tokio::sync::{oneshot, watch};
-use zk_session::recipe::{Lane, LeaseNeed, Operation, Session, Watchdog};
+use zk_session::recipe::{Lane, LeaseNeed, Operation, Session};
 use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, Time, Zxid};
 
 use super::revocation::Revocation;
@@ -248,6 +248,7 @@ impl Hold {
         // A proof of the lock on a new connection is not a change of the session.
         lane.wake_at(self.client().now() + PAUSE);
         tokio::select! {
+            biased;
             Some(_) = states.next() => {}
             _ = lane.next() => {}
         }
@@ -339,9 +340,9 @@ impl Hold {
     /// is stalled, a watchdog notices that the guard deadline, or the limit of the lock, has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut losses = self.losses();
+        let mut watchdog = Session::of(self.client()).watchdog();
         let hold = Arc::downgrade(self);
         async move {
-            let mut watchdog = Watchdog::default();
             let mut loss = pin!(losses.wait_for(Option::is_some));
             let reason = poll_fn(|cx| {
                 if let Poll::Ready(loss) = loss.as_mut().poll(cx) {

@@ -414,7 +414,7 @@ impl Client {
     async fn before<T>(&self, deadline: Time, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = Lane::open(Arc::clone(&self.shared));
         alarm.wake_at(deadline);
-        let mut watchdog = Watchdog::default();
+        let mut watchdog = Watchdog::of(&self.shared.clock);
         let mut future = pin!(future);
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {

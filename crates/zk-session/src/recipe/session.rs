@@ -13,6 +13,7 @@ use crate::lane::Lane;
 use crate::machine::Status;
 use crate::op::Op;
 use crate::time::Time;
+use crate::watchdog::Watchdog;
 
 /// A handle to a client's session, for recipes. It keeps the session open, as the client does.
 #[derive(Clone)]
@@ -79,6 +80,12 @@ impl Session {
     /// Returns the current time of the client's clock.
     pub fn now(&self) -> Time {
         self.shared.clock.now()
+    }
+
+    /// Creates a timer for deadlines on the client's clock that must be kept even if the client's
+    /// runtime is blocked or not driven.
+    pub fn watchdog(&self) -> Watchdog {
+        Watchdog::of(&self.shared.clock)
     }
 
     /// Withdraws the request of a pending operation. If the request was not sent, the operation
