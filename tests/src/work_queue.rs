@@ -75,6 +75,12 @@ pub async fn drain(queue: &WorkQueue) -> Vec<String> {
     items
 }
 
+/// Returns the virtual time.
+#[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+pub fn now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 /// Returns the data of an item.
 ///
 /// # Panics

@@ -114,12 +114,16 @@ async fn give_back(item: Leased, is_dropped: bool) {
 }
 
 /// Refuses and cuts requests for some seconds.
-async fn trouble(world: &World, axes: Axes, clients: &[&Client], random: &mut SplitMix64) {
-    let admin = clients[0];
+async fn trouble(
+    world: &World,
+    axes: Axes,
+    (admin, clients): (&Client, &[Client]),
+    random: &mut SplitMix64,
+) {
     for round in 0..20 {
-        let victim = session(clients[random.below(clients.len() as u64) as usize]);
+        let victim = session(choose(clients, random));
         if axes.refusals == Refusals::Throttled {
-            let op = REFUSED[random.below(REFUSED.len() as u64) as usize];
+            let op = *choose(&REFUSED, random);
             for _ in 0..=random.below(12) {
                 world.server.inject(at_op(victim, op, Action::Error(ErrorCode::THROTTLED_OP)));
             }
@@ -138,6 +142,11 @@ async fn trouble(world: &World, axes: Axes, clients: &[&Client], random: &mut Sp
     }
     world.server.clear_faults();
     let _ = admin.set_acl(LEASES, Acl::open(), None).await;
+}
+
+fn choose<'a, T>(choices: &'a [T], random: &mut SplitMix64) -> &'a T {
+    let at = random.below(choices.len() as u64) as usize;
+    choices.get(at).expect("it is below the length")
 }
 
 fn cut(world: &World, session: SessionId, random: &mut SplitMix64) {
@@ -207,8 +216,7 @@ fn survive(axes: Axes, seed: u64) {
             .zip(0..)
             .map(|(client, number)| produce(client, number, SplitMix64::new(random.next_u64())))
             .collect();
-        let all: Vec<_> = [&admin].into_iter().chain(&clients).collect();
-        trouble(&world, axes, &all, &mut random).await;
+        trouble(&world, axes, (&admin, &clients), &mut random).await;
         for put in puts {
             put.await.expect("no panic");
         }
@@ -229,6 +237,7 @@ fn survive(axes: Axes, seed: u64) {
             task.abort();
             let _ = task.await;
         }
+        let all: Vec<_> = [&admin].into_iter().chain(&clients).collect();
         check_clean(&world, &all).await;
     });
 }

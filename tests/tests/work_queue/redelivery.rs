@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use zk_recipes::{Client, Leased, WorkQueue};
 use zk_tests::scene::{FIRST, SECOND, at_op, session};
 use zk_tests::work_queue::{
-    QUEUE, check_clean, drain, put_all, queue, start_taking, take, text, world,
+    QUEUE, check_clean, drain, now, put_all, queue, start_taking, take, text, world,
 };
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -45,7 +44,7 @@ fn an_item_that_is_given_back_again_and_again_does_not_delay_the_others() {
             let (client, producer) = (world.client(FIRST).await, world.client(SECOND).await);
             let jobs = delaying(&client);
             put_all(&queue(&producer), &["poison", "a", "b", "c"]).await;
-            let begun = Instant::now();
+            let begun = now();
             let mut taken = Vec::new();
             while begun.elapsed() < 10 * DELAY {
                 let item = take(&jobs).await;
@@ -75,7 +74,7 @@ fn an_item_that_was_given_back_is_taken_again_when_the_delay_is_over() {
             let jobs = delaying(&client);
             put_all(&jobs, &["a"]).await;
             give_back(&world, &client, take(&jobs).await, way).await;
-            let begun = Instant::now();
+            let begun = now();
             sleep_ms(100).await;
             let tried = jobs.try_take().await.expect("the queue can be read");
             assert!(tried.is_none(), "{way}");

@@ -4,11 +4,10 @@ use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use tokio::time::Instant;
 use zk_recipes::WorkQueue;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, at_op, session};
-use zk_tests::work_queue::{Ledger, QUEUE, check_clean, put_all, queue, start_taking};
+use zk_tests::work_queue::{Ledger, QUEUE, check_clean, now, put_all, queue, start_taking};
 use zk_tests::world::{World, run_within, sleep_ms};
 use zk_testserver::Action;
 
@@ -28,7 +27,7 @@ fn a_taker_that_is_not_polled_delays_the_items_behind_it_once_and_not_each() {
             let queue = jobs(&client);
             let tasks: Vec<_> = (0..consumers).map(|_| ledger.consume(&world, &queue)).collect();
             sleep_ms(5_000).await;
-            let begun = Instant::now();
+            let begun = now();
             for number in 0..40 {
                 jobs(&producer).put(format!("{number}")).await.expect("it can be put");
             }
@@ -40,7 +39,7 @@ fn a_taker_that_is_not_polled_delays_the_items_behind_it_once_and_not_each() {
             // Items that arrive later are not delayed by an interval each.
             for number in 41..=44 {
                 sleep_ms(60_000).await;
-                let begun = Instant::now();
+                let begun = now();
                 jobs(&producer).put(format!("{number}")).await.expect("it can be put");
                 ledger.until_acknowledged(&world, number).await;
                 let took = begun.elapsed();

@@ -96,8 +96,6 @@ async fn measure(
 ) -> Result<Option<Stat>, WorkQueueError> {
     let mut reading = ReadAll::new(vec![exists(path.clone())], FailedAction::Check, path);
     let measured = run(&core.client, &mut reading, deadline).await??.pop().flatten();
-    Ok(measured.and_then(|response| match response {
-        Response::Exists(stat) => Some(stat),
-        _ => None,
-    }))
+    let Some(Response::Exists(stat)) = measured else { return Ok(None) };
+    Ok(Some(stat))
 }

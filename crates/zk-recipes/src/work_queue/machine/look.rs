@@ -277,9 +277,10 @@ impl Look {
             Some(leases) => without(&listed, leases),
             None => listed.clone(),
         };
-        let directory = match &measured {
-            Verdict::Done(Response::Exists(stat)) => stat.czxid,
-            _ => Zxid::default(),
+        let directory = if let Verdict::Done(Response::Exists(stat)) = &measured {
+            stat.czxid
+        } else {
+            Zxid::default()
         };
         let gone = self.aside.missing_in(&listed);
         let found = Found { gone, ..self.sort(unleased, directory, view.now) };
