@@ -37,6 +37,7 @@ mod raw;
 mod removal;
 mod restore;
 mod rw_lock;
+mod semaphore;
 mod session;
 mod shared_value;
 mod watch;

@@ -1,5 +1,7 @@
 //! More permits than a waiter watches contenders: it counts the changes of the directory instead.
 
+#![expect(clippy::indexing_slicing, reason = "clients are known by their index")]
+
 use std::time::Duration;
 
 use jute_codec::OpCode;

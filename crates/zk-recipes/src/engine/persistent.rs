@@ -46,7 +46,11 @@ impl PersistentWatch {
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<News> {
         match &mut self.feed {
             Feed::Watching(_) => self.poll_item(cx),
-            _ => self.poll_set(cx),
+            Feed::Ended
+            | Feed::Paused(_)
+            | Feed::Setting(_)
+            | Feed::Unset
+            | Feed::Unsupported(_) => self.poll_set(cx),
         }
     }
 

@@ -122,7 +122,7 @@ impl Semaphore {
     }
 
     /// Reads the stored number of permits; `None` if none is stored, because nobody has used the
-    /// semaphore yet or for a while.
+    /// semaphore yet or for a while, and nobody has [set](Self::set_permits) the number.
     ///
     /// After a lost connection, requests are replayed. Cancel safe.
     ///
@@ -150,6 +150,9 @@ impl Semaphore {
     /// number until they are built with the new one, unless they
     /// [accept the stored one](LockBuilder::accept_stored_permits).
     ///
+    /// The number outlives the contenders: the persistent znode `permits-set` keeps servers from
+    /// removing the empty directory. Delete it to make the number go with the last contender.
+    ///
     /// After a **connection loss**, requests are replayed, and no error is returned: the number is
     /// stored once, unless another client changes it at the same time. **Cancel safe** in that the
     /// number is stored or not.
@@ -157,7 +160,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`LockError::Config`] if `permits` is 0; [`LockError::Refused`] if the directory may not be
-    /// written or created; [`LockError::Closed`] and similar errors if the client has stopped.
+    /// written or created, or may get no children; [`LockError::Closed`] and similar errors if the client has stopped.
     pub async fn set_permits(&mut self, permits: u32) -> Result<(), LockError> {
         let permits = Permits { count: checked(permits)?, ..self.expected() };
         let profile = Arc::new(QueueProfile { permits: Some(permits), ..(*self.profile).clone() });

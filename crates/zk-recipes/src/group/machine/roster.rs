@@ -193,7 +193,11 @@ impl Roster {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
-            verdict => self.try_again(view, verdict),
+            verdict @ (Verdict::Refused(_)
+            | Verdict::Later(_)
+            | Verdict::NotApplied
+            | Verdict::Unknown
+            | Verdict::SessionOver) => self.try_again(view, verdict),
         }
     }
 
@@ -205,7 +209,12 @@ impl Roster {
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.listed(NameList::default());
             }
-            verdict => {
+            verdict @ (Verdict::Done(_)
+            | Verdict::Refused(_)
+            | Verdict::Later(_)
+            | Verdict::NotApplied
+            | Verdict::Unknown
+            | Verdict::SessionOver) => {
                 self.needs_list = true;
                 return self.try_again(view, verdict);
             }

@@ -117,7 +117,13 @@ impl SemaphoreAttempt {
                 self.list_when_followed(view)
             }
             // The evaluation of the pending reply takes account of it.
-            _ => self.wait(view),
+            State::Claiming
+            | State::Listing(_)
+            | State::Storing
+            | State::Watching(_)
+            | State::Queued
+            | State::Pausing
+            | State::Granted => self.wait(view),
         }
     }
 }
