@@ -304,7 +304,8 @@ impl ClientBuilder {
     /// has changed, the client does what `set_hosts` does. A look-up that fails, takes longer than
     /// ten seconds, or finds no server changes nothing and is logged at WARN, once until another one
     /// succeeds. Look-ups run on the runtime of the session, in a task that ends with it: one that
-    /// blocks delays heartbeats, and if one panics, the list is no longer followed.
+    /// blocks delays heartbeats, and if one panics, the list is no longer followed, which
+    /// is logged at WARN.
     ///
     /// ```
     /// use zk_session::{Client, Host};

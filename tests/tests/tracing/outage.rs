@@ -429,6 +429,29 @@ fn of_many_locks_only_the_first_are_logged() {
 }
 
 #[test]
+fn a_host_source_that_panics_is_told() {
+    let lines = Lines::default();
+    let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
+    tracing::subscriber::with_default(fmt, || {
+        runtime().block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            let client = Client::builder("in-process")
+                .transport(server.connector())
+                .clock(Clock::tokio())
+                .host_source(|| async { panic!("the program has a mistake") })
+                .connect()
+                .await
+                .expect("the server is there");
+            sleep_ms(1_000).await;
+            let lines = lines.take();
+            let told = |line: &&String| line.contains("the host source has panicked");
+            assert_eq!(lines.iter().filter(told).count(), 1, "{lines:#?}");
+            client.exists("/").await.expect("the client goes on");
+        });
+    });
+}
+
+#[test]
 fn a_waiter_without_a_lock_is_not_told_that_locks_are_lost() {
     with_outage(|client, server, is_off, _, lines| async move {
         let lock = FairLock::new(&client, "/locks/x").expect("the path is valid");

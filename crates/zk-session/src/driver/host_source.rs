@@ -80,6 +80,8 @@ impl Follower {
     }
 
     async fn run(mut self) {
+        // The source is the code of the program, and its panic ends this task.
+        let _panic = PanicLog;
         while let Some(found) = self.look_up().await {
             match found {
                 Ok(hosts) => self.use_list(hosts),
@@ -140,6 +142,17 @@ impl Follower {
                 Ok(Err(_)) => return false,
                 Err(_) => return true,
             }
+        }
+    }
+}
+
+/// Logs a panic that drops it.
+struct PanicLog;
+
+impl Drop for PanicLog {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            warn!("the host source has panicked; the list of servers is no longer followed");
         }
     }
 }

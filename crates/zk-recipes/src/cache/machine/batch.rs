@@ -86,9 +86,7 @@ impl CacheMachine {
         let known = self.nodes.get(path);
         let content = match aspect {
             Aspect::Data => known.map_or(self.batches.typical, |node| node.data.len()),
-            Aspect::List => known.map_or(BATCH_BYTES, |node| {
-                usize::try_from(node.stat.num_children).unwrap_or(0) * NAME_COST
-            }),
+            Aspect::List => known.map_or(BATCH_BYTES, |node| node.stat.num_children * NAME_COST),
         };
         content + RESULT_COST
     }
