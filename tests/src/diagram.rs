@@ -280,6 +280,7 @@ fn verb(op: OpCode) -> String {
         OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER => "create",
         OpCode::DELETE => "delete",
         OpCode::EXISTS => "exists",
+        OpCode::ADD_WATCH => "watch",
         OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "list",
         OpCode::GET_DATA => "read",
         OpCode::GET_EPHEMERALS => "list ephemerals",

@@ -5,10 +5,23 @@ use std::future::IntoFuture as _;
 use tokio::task::JoinSet;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Acquire, Guard, LockError, Phase};
-use zk_session::{Client, ErrorCode, OpError, Watcher};
+use zk_session::{Client, CreateMode, ErrorCode, OpError, Watcher};
 
 use crate::case::{Case, LOCK};
 use crate::wait::{PATIENCE, event, soon};
+
+/// Creates the directory of the locks as a persistent znode. The one that a lock creates is a
+/// container, which the server may remove as soon as it is empty.
+///
+/// # Panics
+///
+/// If the directory exists.
+pub async fn create_directory(client: &Client) {
+    for path in ["/locks", LOCK] {
+        let created = client.create(path, "", CreateMode::Persistent).await;
+        created.expect("the test has not created it yet");
+    }
+}
 
 /// Acquires a lock that is free, or will be soon.
 ///

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use zk_recipes::{Client, Leased, LockState, WorkQueue, WorkQueueError};
@@ -28,14 +29,15 @@ pub fn world() -> World {
     World::new().pace(Pace::of(8))
 }
 
-/// Returns the queue under test, without its safety timer, which would hide a lost wake-up.
+/// Returns the queue under test, without its safety timer, which would hide a lost wake-up, and
+/// without the delay of items that are given back.
 ///
 /// # Panics
 ///
 /// Never: the options are legal.
 pub fn queue(client: &Client) -> WorkQueue {
     WorkQueue::builder(client, QUEUE)
-        .and_then(|builder| builder.watch_check(None).build())
+        .and_then(|builder| builder.watch_check(None).redelivery_delay(Duration::ZERO).build())
         .expect("the options are legal")
 }
 

@@ -223,7 +223,10 @@ impl World {
 
     /// Returns the names in the directory of the lock.
     pub fn contenders(&self) -> Vec<String> {
-        self.server.children(LOCK).unwrap_or_default()
+        let mut names = self.server.children(LOCK).unwrap_or_default();
+        // A semaphore whose number was set keeps this znode.
+        names.retain(|name| name != "permits-set");
+        names
     }
 
     /// Returns the paths and the owners of the lock's contender znodes, whether the lock has a

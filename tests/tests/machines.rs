@@ -332,20 +332,23 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
 /// the next request of its session, so only the order of the requests shows the barrier.
 #[test]
 fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
-    let look = [OpCode::MULTI, OpCode::GET_DATA];
+    let look = [OpCode::MULTI, OpCode::GET_DATA, OpCode::EXISTS];
     let mut machine = Resize::new(queue(Some(Permits { count: 2, accepts_stored: false })));
     assert_eq!(ops(&machine.start(view(1))), look);
     let data = DataReply { data: Some("1".into()), stat: Stat::default() };
-    let found = || vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone()))];
+    let found = || {
+        let pin = Err(OpError::server(ErrorCode::NO_NODE));
+        vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone())), pin]
+    };
     let step = machine.handle(view(1), reply(1, found()));
-    assert_eq!(ops(&step), [OpCode::SET_DATA]);
+    assert_eq!(ops(&step), [OpCode::MULTI]);
     let lost = Err(OpError::connection_loss(Outcome::Unknown));
     let step = machine.handle(view(1), reply(1, vec![lost]));
     assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
     let step = machine.handle(view(2), Input::Timer);
     assert_eq!(ops(&step), look);
     let step = machine.handle(view(2), reply(2, found()));
-    assert_eq!(ops(&step), [OpCode::SET_DATA]);
+    assert_eq!(ops(&step), [OpCode::MULTI]);
 }
 
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -172,7 +172,12 @@ fn a_refused_delete_is_tried_again_while_the_session_lives<C: Case>() {
                 world.server.inject(at_op(id, OpCode::DELETE, action));
             }
             let before = client.now();
+            let backlog = || Session::of(&client).janitor_backlog();
+            assert_eq!(backlog(), 0, "a lock that is held is no backlog");
             guard.release().await.expect_err("the server refuses it");
+            sleep_ms(500).await;
+            assert_eq!(backlog(), 1, "an operator can be told of the refused removal");
+            world.until("the backlog is empty", |_| backlog() == 0).await;
             world.until("the znode is removed", |_| world.znodes().is_empty()).await;
             let waited = client.now().saturating_since(before);
             let sent = world.server.requests();

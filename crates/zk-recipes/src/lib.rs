@@ -164,7 +164,10 @@ pub use crate::{
     semaphore::{PermitGuard, PermitLimit, Semaphore},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
-    work_queue::{Leased, Put, Take, TakeBatch, WorkQueue, WorkQueueBuilder, WorkQueueError},
+    work_queue::{
+        BlockReason, BlockedItem, Leased, Put, Take, TakeBatch, WorkQueue, WorkQueueBuilder,
+        WorkQueueError,
+    },
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{

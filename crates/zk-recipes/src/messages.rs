@@ -19,7 +19,7 @@ use crate::multi_lock::{MultiLockError, MultiReleaseError};
 use crate::rw::DowngradeError;
 use crate::shared_value::{Revision, ValueError, Versioned};
 use crate::timed_out::{LastSeen, Predecessor, TimedOut};
-use crate::work_queue::WorkQueueError;
+use crate::work_queue::{BlockReason, WorkQueueError};
 
 /// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
 /// a variant without an example fails.
@@ -118,11 +118,21 @@ fn locks(out: &mut String) {
     );
     messages!(
         out,
-        LostReason { AtRisk, Closed, DeadlinePassed, SessionExpired, ZnodeDeleted },
+        LostReason {
+            AtRisk,
+            Closed,
+            DeadlinePassed,
+            HeldTooLong,
+            Released,
+            SessionExpired,
+            ZnodeDeleted
+        },
         [
             LostReason::AtRisk,
             LostReason::Closed,
             LostReason::DeadlinePassed,
+            LostReason::HeldTooLong,
+            LostReason::Released,
             LostReason::SessionExpired,
             LostReason::ZnodeDeleted,
         ]
@@ -280,13 +290,40 @@ fn others(out: &mut String) {
     );
     messages!(
         out,
-        WorkQueueError { Full, ItemGone, LeaseLost, Recipe, Takers, Unknown },
+        BlockReason { HasChildren, NotPermitted, TooLarge },
+        [BlockReason::HasChildren, BlockReason::NotPermitted, BlockReason::TooLarge]
+    );
+    messages!(
+        out,
+        WorkQueueError {
+            Blocked,
+            Full,
+            HasChildren,
+            ItemGone,
+            LeaseLost,
+            QueueExhausted,
+            Recipe,
+            Takers,
+            TooLong,
+            Unknown
+        },
         [
+            WorkQueueError::Blocked {
+                item: "/queue/entries/a".into(),
+                reason: BlockReason::NotPermitted,
+            },
             WorkQueueError::Full { directory: "/queue".into(), length: 10, limit: 10 },
+            WorkQueueError::HasChildren { item: "/queue/entries/a".into() },
             WorkQueueError::ItemGone { item: "/queue/entries/a".into() },
             WorkQueueError::LeaseLost(LostReason::SessionExpired),
+            WorkQueueError::QueueExhausted { directory: "/queue/entries".into() },
             WorkQueueError::Recipe(RecipeError::Closed),
             WorkQueueError::Takers(LockError::QueueExhausted { directory: "/queue/takers".into() }),
+            WorkQueueError::TooLong {
+                directory: "/queue".into(),
+                items: 180_000,
+                bytes: 4_320_020,
+            },
             WorkQueueError::Unknown { item: "/queue/entries/a".into() },
         ]
     );

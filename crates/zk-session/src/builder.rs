@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
-use crate::chroot::create::ensure_chroot;
+use crate::chroot::create::{creates, ensure_chroot};
 use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::access::Access;
@@ -213,7 +213,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether [`connect`](Self::connect) creates the chroot if it is missing. Default: true.
+    /// Sets whether to create the chroot of the connect string if it is missing. Default: true.
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
         self
@@ -321,8 +321,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Starts the client without waiting for a connection. Requests wait for the first connection.
-    /// The chroot is not created.
+    /// Starts the client without waiting for a connection. Requests wait for the first connection,
+    /// on which the client creates the chroot if it is missing. If a server refuses that, the client
+    /// logs it at WARN, and tries again on the next connection.
     ///
     /// # Errors
     ///
@@ -332,6 +333,12 @@ impl ClientBuilder {
     ///
     /// Panics if called outside of a tokio runtime.
     pub fn start(self) -> Result<Client, ConfigError> {
+        let create_chroot = self.create_chroot;
+        self.start_with(create_chroot)
+    }
+
+    /// Starts the client. `connect` creates the chroot itself, because it returns the errors.
+    fn start_with(self, create_chroot: bool) -> Result<Client, ConfigError> {
         let ConnectString { hosts, chroot } = self.connect_string.parse()?;
         self.check()?;
         let [hosts_seed, id_seed @ ..] = self.seed.map_or_else(random_seeds, |seed| {
@@ -345,7 +352,8 @@ impl ClientBuilder {
         let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
         let has_credentials =
             self.sasl.is_some() || !self.auth.is_empty() || self.transport.has_identity();
-        let access = Access::new(self.default_acl, has_credentials);
+        let access = Arc::new(Access::new(self.default_acl, has_credentials));
+        let creates = if create_chroot { creates(&chroot, &access) } else { Vec::new() };
         let config = SessionConfig {
             hosts,
             seed: hosts_seed,
@@ -360,12 +368,14 @@ impl ClientBuilder {
             renew: self.renew,
             read_only: self.read_only,
             resume: self.resume,
+            chroot: creates,
             lease: self.lease,
         };
         let clock = self.clock.unwrap_or_else(Clock::system);
         let machine = SessionMachine::new(config, clock.now());
-        let (handle_ends, driver_ends) = channels(machine.status());
+        let (handle_ends, driver_ends) = channels(machine.status(), clock.now());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
+        let driver_access = Arc::clone(&access);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
         let follower =
             self.host_source.map(|source| Follower::new(source, &followed, &handle_ends));
@@ -373,7 +383,7 @@ impl ClientBuilder {
             if let Some(follower) = follower {
                 follower.start(&span);
             }
-            Driver::new(machine, driver_clock, transport, sasl, driver_ends)
+            Driver::new(machine, driver_clock, driver_access, transport, sasl, driver_ends)
         };
         let janitor = if self.has_thread {
             let started = thread::start(driver, span.clone());
@@ -404,7 +414,7 @@ impl ClientBuilder {
         let within = self.connect_within.unwrap_or(self.session_timeout);
         let create_chroot = self.create_chroot;
         let resumed = self.resume.as_ref().map(SessionTicket::session);
-        let client = self.start()?;
+        let client = self.start_with(false)?;
         let ready = async {
             first_connection(&client, resumed).await?;
             if create_chroot { ensure_chroot(client.shared()).await } else { Ok(()) }

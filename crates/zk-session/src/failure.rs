@@ -1,6 +1,7 @@
 //! Why a client has no connection, for messages and diagnosis.
 
 use std::io;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -33,6 +34,13 @@ pub enum FailureCause {
     /// The attempt is unfinished: the server has not replied to a request yet.
     #[error("it has answered no request yet")]
     NoReply,
+    /// The session's task did not run for this long, so the client could neither send nor receive.
+    /// Code in its runtime blocks, or nothing drives the runtime.
+    #[error(
+        "the session's task did not run for {0:?}: code in the runtime of the client blocks, or \
+         nothing drives that runtime; if blocking cannot be avoided, use `dedicated_thread`"
+    )]
+    NotRun(Duration),
     /// The transport could not be opened.
     #[error("cannot connect: {0}")]
     Connect(TransportError),

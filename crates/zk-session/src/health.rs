@@ -68,7 +68,7 @@ impl Health {
             timeout: status.timeout,
             lease: status.lease_deadline().map(|deadline| deadline.saturating_since(now)),
             pending: shared.ends.queued.total(),
-            last_failure: view.last_failure,
+            last_failure: shared.last_failure(),
             is_prompt: status.overdue_from().is_some_and(|overdue| now < overdue),
         }
     }

@@ -11,6 +11,7 @@ use bytestring::ByteString;
 
 use crate::chroot::translate::{error_to_client, response_to_client};
 use crate::driver::command::{Command, ReplySink};
+use crate::driver::janitor::Due;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
 use crate::driver::shared::Shared;
@@ -103,6 +104,12 @@ impl Lane {
         }
     }
 
+    /// Sets whether the user of this lane holds a lock. The log says that locks are lost only if one
+    /// is held. The value is false at first, and after the lane is dropped.
+    pub fn hold_lock(&mut self, holds_lock: bool) {
+        self.shared.send(Command::HoldLock(self.id, holds_lock));
+    }
+
     /// Returns a view of the newest need of the lease, which tells whether the session's task knows
     /// of it.
     pub fn lease_need(&self) -> LeaseNeed {
@@ -174,6 +181,12 @@ impl Lane {
         }
     }
 
+    /// Counts a cleanup in the [backlog](crate::recipe::Session::janitor_backlog) until the result
+    /// is dropped.
+    pub fn due(&self) -> Due {
+        self.shared.janitor.due()
+    }
+
     /// Returns a snapshot of the session.
     pub fn status(&self) -> Status {
         self.shared.status()
@@ -207,7 +220,7 @@ impl Lane {
                 now.session != before.session
                     || (now.state == SessionState::Connected && now.connection > before.connection)
             };
-            let Ok(now) = status.wait_for(is_decided).await.map(|status| *status) else { return };
+            let Ok(now) = status.wait_for(is_decided).await else { return };
             if now.session == before.session
                 && let Some(shared) = shared.upgrade()
             {

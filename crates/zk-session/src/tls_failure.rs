@@ -46,10 +46,13 @@ pub enum TlsFailure {
     )]
     Closed,
     /// The certificate of the server, or of a CA above it, has expired.
-    #[error("the server's certificate has expired")]
+    #[error(
+        "the server's certificate, or that of a CA above it, has expired; renew it, and check the \
+         clock of this machine"
+    )]
     Expired,
     /// A file cannot be read.
-    #[error("cannot read {what} {path:?}: {message}")]
+    #[error("cannot read {what} {path:?}: {message}; check the path and its permissions")]
     File {
         /// What the file contains.
         what: &'static str,
@@ -93,10 +96,15 @@ pub enum TlsFailure {
         defect: String,
     },
     /// The name of the server cannot appear in a certificate.
-    #[error("{0:?} is not a DNS name or an IP address, so no certificate can be valid for it")]
+    #[error(
+        "{0:?} is not a DNS name or an IP address, so no certificate can be valid for it; set `server_name`"
+    )]
     ServerName(String),
     /// The handshake took too long.
-    #[error("the TLS handshake was not complete within {0:?}")]
+    #[error(
+        "the TLS handshake was not complete within {0:?}; check that the port is the \
+         `secureClientPort` of the server, and that the server is not overloaded"
+    )]
     TimedOut(Duration),
     /// The certificate of the server was issued by a CA that the client does not trust.
     #[error(
@@ -120,9 +128,20 @@ pub enum TlsFailure {
 
 fn hint(alert: &str) -> &'static str {
     match alert {
-        "HandshakeFailure" => " (no protocol or cipher suite in common, or no client certificate)",
-        "ProtocolVersion" => " (no TLS version in common)",
-        _ => "",
+        "access_denied" | "bad_certificate" | "certificate_unknown" | "unsupported_certificate" => {
+            "; the log of the server says what is wrong with the certificate"
+        }
+        "handshake_failure" | "insufficient_security" => {
+            "; they have no TLS version, cipher suite or kind of key in common, or the server \
+             requires a client certificate: check `ssl.enabledProtocols` and `ssl.ciphersuites` of \
+             the server, and set `client_files` or `client_pem`"
+        }
+        "protocol_version" => {
+            "; it allows no TLS version that the client has, which are 1.2 and 1.3: check its \
+             `ssl.enabledProtocols`"
+        }
+        "unrecognized_name" => "; it has no certificate for the name: set `server_name`",
+        _ => "; look for the reason in the log of the server",
     }
 }
 

@@ -4,6 +4,10 @@
 //! timers do not notice that a deadline has passed. So a future that waits with a deadline also
 //! lets another thread check the client's clock. The waiter's own runtime cannot be used for this:
 //! it may have no timers, or may not be tokio at all.
+//!
+//! A clock that follows tokio's may be virtual, and the real time of the other thread means nothing
+//! then: the number of polls of a future would depend on the speed of the machine. With such a
+//! clock, there is no other thread, and the timers of the client's runtime are the only ones.
 
 use std::fmt;
 use std::future::Future as _;
@@ -13,6 +17,7 @@ use std::time::Duration;
 
 use futures_timer::Delay;
 
+use crate::driver::clock::Clock;
 use crate::time::Time;
 
 /// The shortest delay. It ensures that the loop below ends.
@@ -23,17 +28,26 @@ const DELAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A timer that belongs to no runtime: another thread runs it.
 ///
-/// It is for deadlines that must be kept even if the client's runtime is blocked or not driven.
-#[derive(Default)]
+/// It is for deadlines that must be kept even if the client's runtime is blocked or not driven. A
+/// client with [`Clock::tokio`] has no such timer, so each deadline also needs an alarm of a lane.
 pub struct Watchdog {
+    is_real: bool,
     armed: Option<(Time, Delay)>,
 }
 
 impl Watchdog {
-    /// Completes if the time `at` has come. Otherwise wakes the task at that time or earlier.
+    pub(crate) fn of(clock: &Clock) -> Self {
+        Self { is_real: clock.is_real(), armed: None }
+    }
+
+    /// Completes if the time `at` has come. Otherwise wakes the task at that time or earlier, unless
+    /// the client's clock follows tokio's.
     pub fn poll(&mut self, cx: &mut Context<'_>, now: Time, at: Time) -> Poll<()> {
         if at <= now {
             return Poll::Ready(());
+        }
+        if !self.is_real {
+            return Poll::Pending;
         }
         // A timer that is armed for an earlier time stays, and is armed again when it fires.
         if self.armed.as_ref().is_none_or(|(armed, _)| at < *armed) {
@@ -58,5 +72,27 @@ impl Watchdog {
 impl fmt::Debug for Watchdog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watchdog").field("is_armed", &self.armed.is_some()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn is_armed_with(clock: &Clock) -> bool {
+        let mut watchdog = Watchdog::of(clock);
+        let (now, hour) = (clock.now(), Duration::from_secs(3600));
+        assert!(watchdog.poll(&mut Context::from_waker(Waker::noop()), now, now).is_ready());
+        let polled = watchdog.poll(&mut Context::from_waker(Waker::noop()), now, now + hour);
+        assert!(polled.is_pending());
+        watchdog.armed.is_some()
+    }
+
+    #[test]
+    fn the_number_of_polls_in_virtual_time_does_not_depend_on_real_time() {
+        assert!(is_armed_with(&Clock::system()));
+        assert!(!is_armed_with(&Clock::tokio()));
     }
 }

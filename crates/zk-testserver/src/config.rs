@@ -56,6 +56,7 @@ pub struct ServerConfig {
     pub(crate) local_sessions: bool,
     pub(crate) reconfig_enabled: bool,
     pub(crate) membership: Option<Membership>,
+    pub(crate) multi_address: bool,
 }
 
 /// A digest that is not printed. Its password grants access to every znode.
@@ -96,6 +97,7 @@ impl Default for ServerConfig {
             local_sessions: true,
             reconfig_enabled: false,
             membership: None,
+            multi_address: false,
         }
     }
 }
@@ -305,6 +307,10 @@ impl ServerConfig {
     /// Sets the servers of the ensemble that the znode `/zookeeper/config` names, one per line, as
     /// in `server.1=host:2888:3888:participant;0.0.0.0:2181`. Default: none.
     ///
+    /// A server may have several addresses (3.6, `multiAddress.enabled`), as in
+    /// `server.1=a:2888:3888|b:2888:3888:participant;2181`. If none has here, reconfiguration accepts
+    /// them only with [`multi_address`](Self::multi_address).
+    ///
     /// Reconfiguration changes this text, and neither starts nor stops a server. The servers named
     /// here count as running, and other servers do not: a configuration needs a majority of running
     /// voters.
@@ -316,6 +322,13 @@ impl ServerConfig {
         let membership = Membership::first(servers);
         assert!(membership.is_some(), "this is not a list of servers with a voter: {servers:?}");
         self.membership = membership;
+        self
+    }
+
+    /// Sets whether reconfiguration may give a server several addresses (`multiAddress.enabled`).
+    /// Default: only if a server in [`dynamic_config`](Self::dynamic_config) has several.
+    pub fn multi_address(mut self, is_enabled: bool) -> Self {
+        self.multi_address = is_enabled;
         self
     }
 

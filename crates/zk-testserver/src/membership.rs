@@ -15,24 +15,42 @@ pub(crate) struct Membership {
     version: i64,
     servers: BTreeMap<i64, Server>,
     running: BTreeSet<i64>,
+    /// Servers may have several addresses (`multiAddress.enabled`).
+    has_multi_address: bool,
 }
 
-/// What a line such as `server.1=host:2888:3888:participant;0.0.0.0:2181` says.
+/// What a line such as `server.1=host:2888:3888:participant;0.0.0.0:2181` says. A server may have
+/// several addresses, as in `server.1=a:2888:3888|b:2888:3888;2181`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Server {
-    host: String,
-    port: u16,
-    election_port: u16,
+    /// In the order of the hosts' names, in which servers print them.
+    addresses: Vec<Address>,
     is_observer: bool,
     client: Option<(String, u16)>,
 }
 
+/// An address at which the other servers reach a server.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct Address {
+    host: String,
+    port: u16,
+    election_port: u16,
+}
+
 impl Membership {
     /// Parses the first configuration, with one server per line. Returns `None` if it is malformed.
+    /// If a server has several addresses, those of later configurations may have several too: real
+    /// servers would not start with such a configuration otherwise.
     pub(crate) fn first(text: &str) -> Option<Self> {
         let servers = parse_all(text).ok().filter(|servers| voters(servers) > 0)?;
         let running = servers.keys().copied().collect();
-        Some(Self { version: 0, servers, running })
+        let has_multi_address = servers.values().any(Server::has_multi_address);
+        Some(Self { version: 0, servers, running, has_multi_address })
+    }
+
+    /// Allows servers to have several addresses.
+    pub(crate) fn enable_multi_address(&mut self) {
+        self.has_multi_address = true;
     }
 
     /// Returns the configuration after a request, if the request is legal. `zxid` becomes its
@@ -52,6 +70,9 @@ impl Membership {
                 )?
             }
         };
+        if !self.has_multi_address && servers.values().any(Server::has_multi_address) {
+            return Err(ErrorCode::BAD_ARGUMENTS);
+        }
         // Servers only allow a single voter if they were told so.
         if voters(&servers) < 2 {
             return Err(ErrorCode::BAD_ARGUMENTS);
@@ -61,7 +82,7 @@ impl Membership {
         if synced * 2 <= voters(&servers) {
             return Err(ErrorCode::NEW_CONFIG_NO_QUORUM);
         }
-        Ok(Self { version: zxid, servers, running: self.running.clone() })
+        Ok(Self { version: zxid, servers, ..self.clone() })
     }
 
     /// Applies an incremental change.
@@ -99,58 +120,87 @@ impl Membership {
 
 impl Server {
     fn parse(spec: &str) -> Option<Self> {
-        let (server, client) = match spec.split_once(';') {
-            Some((server, client)) => (server, Some(client)),
+        let (servers, client) = match spec.split_once(';') {
+            Some((servers, client)) => (servers, Some(client)),
             None => (spec, None),
         };
-        let (host, rest) = match server.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once("]:")?,
-            None => server.split_once(':')?,
-        };
-        let mut parts = rest.split(':');
-        let (port, election_port) = (port(parts.next()?)?, port(parts.next()?)?);
-        let is_observer = match parts.next().map(str::to_lowercase).as_deref() {
-            None | Some("participant") => false,
-            Some("observer") => true,
-            Some(_) => return None,
-        };
-        if parts.next().is_some() {
-            return None;
+        let mut role = None;
+        let mut addresses = Vec::new();
+        for server in servers.split('|') {
+            let (address, is_observer) = Address::parse(server)?;
+            addresses.push(address);
+            // The role may stand behind any of the addresses, and must be the same behind all.
+            if is_observer.is_some() && role.is_some() && role != is_observer {
+                return None;
+            }
+            role = role.or(is_observer);
         }
+        addresses.sort();
+        addresses.dedup();
         let client = match client {
             None => None,
             Some(client) => Some(match client.rsplit_once(':') {
-                None => ("0.0.0.0".to_owned(), self::port(client)?),
-                Some((host, number)) => {
-                    (host.trim_matches(['[', ']']).to_owned(), self::port(number)?)
-                }
+                None => ("0.0.0.0".to_owned(), port(client)?),
+                Some((host, number)) => (host.trim_matches(['[', ']']).to_owned(), port(number)?),
             }),
         };
-        Some(Self { host: host.to_owned(), port, election_port, is_observer, client })
+        Some(Self { addresses, is_observer: role == Some(true), client })
     }
 
     fn text(&self) -> String {
         let role = if self.is_observer { "observer" } else { "participant" };
-        let Self { host, port, election_port, .. } = self;
+        let addresses: Vec<_> = self.addresses.iter().map(Address::text).collect();
         let client =
             self.client.as_ref().map(|(host, port)| format!(";{}:{port}", bracketed(host)));
-        format!("{}:{port}:{election_port}:{role}{}", bracketed(host), client.unwrap_or_default())
+        format!("{}:{role}{}", addresses.join("|"), client.unwrap_or_default())
+    }
+
+    fn has_multi_address(&self) -> bool {
+        self.addresses.len() > 1
     }
 
     /// Returns whether the two servers have an address in common. Addresses that differ between
     /// machines do not count.
     fn collides(&self, other: &Self) -> bool {
-        let theirs = other.addresses();
-        self.addresses().iter().any(|address| theirs.contains(address))
+        let theirs = other.all_addresses();
+        self.all_addresses().iter().any(|address| theirs.contains(address))
     }
 
-    fn addresses(&self) -> Vec<(IpAddr, u16)> {
+    fn all_addresses(&self) -> Vec<(IpAddr, u16)> {
         let client = self.client.iter().map(|(host, port)| (host, *port));
-        let peer = [(&self.host, self.port), (&self.host, self.election_port)].into_iter();
+        let ports = |it: &Address| [it.port, it.election_port];
+        let peer = self.addresses.iter().flat_map(|it| ports(it).map(|port| (&it.host, port)));
         peer.chain(client)
             .filter_map(|(host, port)| Some((host.parse().ok()?, port)))
             .filter(|(host, _): &(IpAddr, u16)| !host.is_loopback() && !host.is_unspecified())
             .collect()
+    }
+}
+
+impl Address {
+    /// Parses an address, and the role behind it, if there is one: whether it is an observer.
+    fn parse(text: &str) -> Option<(Self, Option<bool>)> {
+        let (host, rest) = match text.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once("]:")?,
+            None => text.split_once(':')?,
+        };
+        let mut parts = rest.split(':');
+        let (port, election_port) = (port(parts.next()?)?, port(parts.next()?)?);
+        let is_observer = match parts.next().map(str::to_lowercase).as_deref() {
+            None => None,
+            Some("participant") => Some(false),
+            Some("observer") => Some(true),
+            Some(_) => return None,
+        };
+        if parts.next().is_some() {
+            return None;
+        }
+        Some((Self { host: host.to_owned(), port, election_port }, is_observer))
+    }
+
+    fn text(&self) -> String {
+        let Self { host, port, election_port } = self;
+        format!("{}:{port}:{election_port}", bracketed(host))
     }
 }
 
@@ -202,6 +252,11 @@ mod tests {
             ("a:1:2;2181", Some("a:1:2:participant;0.0.0.0:2181")),
             ("a:1:2:observer;b:2181", Some("a:1:2:observer;b:2181")),
             ("[::1]:1:2:PARTICIPANT;[::]:2181", Some("[::1]:1:2:participant;[::]:2181")),
+            ("b:3:4|a:1:2;2181", Some("a:1:2|b:3:4:participant;0.0.0.0:2181")),
+            ("b:3:4:observer|[::1]:1:2", Some("[::1]:1:2|b:3:4:observer")),
+            ("a:1:2|a:1:2", Some("a:1:2:participant")),
+            ("a:1:2:observer|b:1:2:participant", None),
+            ("a:1:2|", None),
             ("a", None),
             ("a:1", None),
             ("a:1:x", None),
@@ -222,6 +277,7 @@ mod tests {
         };
         assert!(collide("10.0.0.1:1:2;3", "10.0.0.1:4:1;5"));
         assert!(collide("10.0.0.1:1:2;3", "10.0.0.2:4:1;10.0.0.1:2"));
+        assert!(collide("10.0.0.1:1:2;3", "10.0.0.2:1:2|10.0.0.1:4:1;3"));
         assert!(!collide("10.0.0.1:1:2;3", "10.0.0.2:1:2;3"));
         assert!(!collide("127.0.0.1:1:2;3", "127.0.0.1:1:2;3"));
         assert!(!collide("a:1:2;3", "a:1:2;3"));

@@ -172,12 +172,16 @@ impl Tree {
             }
             nodes.insert(path.to_owned(), node);
         }
+        let mut membership = config.membership.clone();
+        if let Some(membership) = membership.as_mut().filter(|_| config.multi_address) {
+            membership.enable_multi_address();
+        }
         Self {
             nodes,
             ephemerals: BTreeMap::new(),
             reapable: NameSet::new(order),
             overflow: config.sequence_overflow,
-            membership: config.membership.clone(),
+            membership,
             order,
         }
     }

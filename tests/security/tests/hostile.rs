@@ -206,8 +206,16 @@ fn a_peer_that_breaks_the_rules_of_tls_is_named() {
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", false, CHECK_PORT),
         // A reply to a handshake of ZooKeeper.
         (b"\0\0\0\x25\0\0\0\0\0\0\x27\x10\0\0\0\0\0\0\0\x07\0\0\0\x10", false, CHECK_PORT),
-        (b"\x15\x03\x03\0\x02\x02\x28", false, "HandshakeFailure (no protocol or cipher suite"),
-        (b"\x15\x03\x03\0\x02\x02\x46", true, "ProtocolVersion (no TLS version in common)"),
+        (
+            b"\x15\x03\x03\0\x02\x02\x28",
+            false,
+            "handshake_failure; they have no TLS version, cipher suite",
+        ),
+        (
+            b"\x15\x03\x03\0\x02\x02\x46",
+            true,
+            "protocol_version; it allows no TLS version that the client has",
+        ),
         (b"\x15\x03\x03\0\x02\x02\xff", true, "alert"),
     ];
     for (bytes, closes, expected) in cases {

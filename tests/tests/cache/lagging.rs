@@ -11,7 +11,7 @@ use zk_testserver::{ServerConfig, ServerVersion};
 
 use crate::history::History;
 use crate::losing::until_equal;
-use crate::{refuse_persistent_watches, settle, shown};
+use crate::{WIDE, refuse_persistent_watches, settle, shown};
 
 /// An event tells of a deletion, and no reply with a greater zxid follows. The next member has
 /// received the deletion and not applied it, so it resumes the session and still shows the znode.
@@ -44,7 +44,7 @@ fn a_deleted_znode_stays_deleted_when_the_session_moves_to_a_member_that_lags() 
 
 #[test]
 fn a_session_that_moves_between_members_that_lag_never_takes_a_cache_back() {
-    let mut gaps = 0;
+    let (mut gaps, mut shared) = (0, 0);
     for seed in 0..80 {
         run(async {
             let mut random = SplitMix64::new(seed);
@@ -62,7 +62,11 @@ fn a_session_that_moves_between_members_that_lag_never_takes_a_cache_back() {
             let client = world.moving_client(seed, &member).await;
             let mut cache = Cache::tree(&client, "/t").reads_in_flight(4).build().unwrap();
             let mut history = History::default();
-            let names = ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y"];
+            let mut names = vec!["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y"];
+            // Enough znodes to be read together.
+            if seed % 2 == 0 {
+                names.extend(WIDE);
+            }
             for _ in 0..150 {
                 let path = names[random.below(names.len() as u64) as usize];
                 let parent = path.rsplit_once('/').unwrap().0;
@@ -89,8 +93,11 @@ fn a_session_that_moves_between_members_that_lag_never_takes_a_cache_back() {
             }
             sleep_ms(5_000).await;
             until_equal(&world, &mut cache, &mut history).await;
-            gaps += cache.stats().gaps;
+            let stats = cache.stats();
+            gaps += stats.gaps;
+            shared += stats.reads - stats.requests;
         });
     }
+    assert!(shared > 300, "{shared} reads shared a request");
     assert!(gaps > 300, "{gaps} gaps");
 }

@@ -7,7 +7,7 @@ use zk_tests::world::{Enumeration, World, run};
 use zk_testserver::{Fault, ServerConfig, ServerVersion};
 
 use crate::history::History;
-use crate::{actual, refuse_persistent_watches, settle, shown};
+use crate::{WIDE, actual, refuse_persistent_watches, settle, shown};
 
 /// Applies the changes one by one while the cache follows, and checks all that it shows.
 async fn follow(world: &World, cache: &mut Cache, faults: Vec<Fault>, pause_ms: u64) {
@@ -107,22 +107,26 @@ fn a_cache_survives_every_pair_of_lost_connections() {
 
 #[test]
 fn random_changes_cuts_and_ends_of_sessions_never_confuse_a_cache() {
-    let mut gaps = 0;
+    let (mut gaps, mut shared) = (0, 0);
     for seed in 0..60 {
         let is_old = seed % 3 == 0;
         run(async {
             let mut random = SplitMix64::new(seed);
             // At most two reads for each znode and each of the 150 steps.
-            let world = World::new().pace(Pace::CALM.beside(2_100));
+            let world = World::new().pace(Pace::CALM.beside(7_200));
             if is_old {
                 refuse_persistent_watches(&world.server, 50);
             }
             let client = world.client(seed).await;
             let mut cache = Cache::tree(&client, "/t").reads_in_flight(4).build().unwrap();
             let mut history = History::default();
-            let names = ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/x", "/t/a/x/deep"];
+            let mut names = vec!["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/x", "/t/a/x/deep"];
+            // Enough znodes to be read together.
+            if seed % 2 == 0 {
+                names.extend(WIDE);
+            }
             for _ in 0..150 {
-                let path = names[random.below(7) as usize];
+                let path = names[random.below(names.len() as u64) as usize];
                 let parent = path.rsplit_once('/').unwrap().0;
                 let has_parent = parent.is_empty() || world.server.data(parent).is_some();
                 let is_leaf = world.server.children(path).is_none_or(|names| names.is_empty());
@@ -146,10 +150,13 @@ fn random_changes_cuts_and_ends_of_sessions_never_confuse_a_cache() {
                 }
             }
             until_equal(&world, &mut cache, &mut history).await;
-            gaps += cache.stats().gaps;
+            let stats = cache.stats();
+            gaps += stats.gaps;
+            shared += stats.reads - stats.requests;
         });
     }
     assert!(gaps > 100, "{gaps} gaps");
+    assert!(shared > 300, "{shared} reads shared a request");
 }
 
 #[test]

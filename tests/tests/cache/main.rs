@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers fail by a panic, as the tests they serve do")]
 
 mod basics;
+mod costs;
 mod history;
 mod lagging;
 mod limits;
@@ -15,6 +16,12 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Cache, CacheError, CacheEvent};
 use zk_testserver::{Action, At, Fault, Filter, TestServer};
+
+/// Children of the root, as many as are read together.
+const WIDE: [&str; 16] = [
+    "/t/0", "/t/1", "/t/2", "/t/3", "/t/4", "/t/5", "/t/6", "/t/7", "/t/8", "/t/9", "/t/10",
+    "/t/11", "/t/12", "/t/13", "/t/14", "/t/15",
+];
 
 /// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
 fn refuse_persistent_watches(server: &TestServer, times: usize) {

@@ -6,7 +6,7 @@ use zk_recipes::{
 };
 use zk_session::EventType;
 use zk_tests::case::{Case, LOCK, Reader, Writer};
-use zk_tests::lock::{Waiter, acquire, settle, until_znodes, znodes};
+use zk_tests::lock::{Waiter, acquire, create_directory, settle, until_znodes, znodes};
 use zk_tests::scene::poll_times;
 use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{PATIENCE, assert_silent, now, soon};
@@ -231,8 +231,7 @@ async fn a_refused_downgrade_gives_the_writer_back() {
     let fixture = Fixture::start().await;
     let owner = fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap();
     let other = fixture.client().await;
-    owner.create("/locks", "", CreateMode::Persistent).await.unwrap();
-    owner.create(LOCK, "", CreateMode::Persistent).await.unwrap();
+    create_directory(&owner).await;
     let writing = acquire(&Writer::of(&other)).await;
     let token = writing.fencing_token();
     let mut list = Acl::creator_all();
@@ -363,7 +362,7 @@ async fn strangers_who_are_refused_leave_the_queue_as_it_was() {
 async fn what_is_no_lock_is_ignored_by_readers_and_writers() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    acquire(&Writer::of(&client)).await.release().await.unwrap();
+    create_directory(&client).await;
     for name in ["config", "__READ__", "a-__READ__12", "a-__WRIT__000000000x"] {
         client.create(&format!("{LOCK}/{name}"), "", CreateMode::Persistent).await.unwrap();
     }

@@ -4,14 +4,18 @@
 
 mod costs;
 mod cuts;
+mod lagging;
 mod membership;
+mod sources;
 mod watching;
 
 use std::time::Duration;
 
+use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Client, Group, GroupChange, GroupWatch, Membership, MembershipState};
 use zk_session::recipe::Session;
 use zk_tests::world::{World, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter, TestServer};
 
 /// The directory of the group.
 const GROUP: &str = "/services/x/members";
@@ -19,6 +23,23 @@ const GROUP: &str = "/services/x/members";
 /// The group under test.
 fn group(client: &Client) -> Group {
     Group::new(client, GROUP).expect("the options are legal")
+}
+
+/// A watch of the client, with or without data watches.
+fn watch(client: &Client, watches_data: bool) -> GroupWatch {
+    Group::builder(client, GROUP)
+        .and_then(|group| group.watch_data(watches_data).build())
+        .expect("the options are legal")
+        .watch()
+}
+
+/// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
+fn refuse_persistent_watches(server: &TestServer, times: usize) {
+    for _ in 0..times {
+        let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
+        let action = Action::Error(ErrorCode::UNIMPLEMENTED);
+        server.inject(Fault::new(At::Request { nth: 0, filter }, action));
+    }
 }
 
 /// The path of a member.

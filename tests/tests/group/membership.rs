@@ -7,6 +7,7 @@ use zk_recipes::{
     Absence, Acl, Ending, ErrorCode, FailedAction, Group, GroupError, Membership, MembershipState,
     Permissions, RecipeError, Released,
 };
+use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, Trouble, at_request, partition, poll_times, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
@@ -31,6 +32,7 @@ fn a_member_is_a_znode_with_its_data_until_it_leaves() {
         let world = World::new();
         let client = world.client(FIRST).await;
         let membership = join(&client, "a", "one").await;
+        assert_eq!(Session::of(&client).janitor_backlog(), 0, "nothing is to be removed");
         assert_eq!(stored(&world), [("a".to_owned(), "one".to_owned())]);
         assert_eq!(membership.state(), MembershipState::Member { session: session(&client) });
         membership.set_data("two").await.expect("it may be written");

@@ -3,21 +3,13 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{ErrorCode, Group, GroupChange, GroupWatch, RecipeError};
+use zk_recipes::{ErrorCode, GroupChange, RecipeError};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, at_op, partition, poll_times, session};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
-use crate::{GROUP, changes, check_clean, create_directory, group, join, path};
-
-/// A watch of the client, with or without data watches.
-fn watch(client: &zk_recipes::Client, watches_data: bool) -> GroupWatch {
-    Group::builder(client, GROUP)
-        .and_then(|group| group.watch_data(watches_data).build())
-        .expect("the options are legal")
-        .watch()
-}
+use crate::{GROUP, changes, check_clean, create_directory, group, join, path, watch};
 
 #[test]
 fn a_watch_begins_with_the_members_and_reports_each_change_once() {
@@ -43,7 +35,7 @@ fn a_watch_begins_with_the_members_and_reports_each_change_once() {
             if watches_data {
                 assert_eq!(left, ["left b 1"]);
             } else {
-                assert_eq!(left, ["left b 1", "changed a 2"]);
+                assert_eq!(left, ["changed a 2", "left b 1"]);
             }
             drop(a);
             assert_eq!(changes(&mut watch).await, ["left a 2"]);

@@ -10,3 +10,4 @@ mod proofs;
 mod revocation;
 mod stats;
 mod status;
+mod waiters;

@@ -39,7 +39,7 @@ fn an_acquire_without_trouble_counts_itself_and_its_times<C: Case>() {
         let guard = hold(&lock).await;
         // Clones share their counts, and other locks have their own.
         let stats = lock.clone().stats();
-        assert_eq!((stats.attempts, stats.acquired, stats.janitor_backlog), (1, 1, 1));
+        assert_eq!((stats.attempts, stats.acquired, stats.janitor_backlog), (1, 1, 0));
         assert_eq!(C::of(&client).stats().attempts, 0);
         sleep_ms(300).await;
         assert_eq!(lock.stats().held, Duration::ZERO, "not over yet");
@@ -64,7 +64,7 @@ fn a_wait_is_counted_when_it_was_worth_it<C: Case>() {
         assert!(matches!(timed_out, Err(LockError::TimedOut(_))));
         let waiter = spawn(lock.acquire().into_future());
         sleep_ms(500).await;
-        assert_eq!(lock.stats().janitor_backlog, 1);
+        assert_eq!(lock.stats().janitor_backlog, 0, "it only waits");
         drop(held);
         let guard = granted(waiter).await;
         let stats = lock.stats();
@@ -204,7 +204,7 @@ fn the_backlog_is_what_the_janitor_has_to_do<C: Case>() {
         let guards = (hold(&C::Rival::of(&client)).await, hold(&another).await);
         let waiter = spawn(lock.acquire().into_future());
         sleep_ms(100).await;
-        assert_eq!(another.stats().janitor_backlog, 3);
+        assert_eq!(another.stats().janitor_backlog, 0, "nothing is due");
         partition(&world, 1_000);
         waiter.abort();
         drop(guards);

@@ -146,7 +146,9 @@ fn a_guard_from_a_runtime_that_ended_is_held_and_released_on_drop<H: Case, W: Ca
     let client = stage.client(&drivers, LONG_SESSION);
     let guard = acquire_in::<W>(&driven_by_callers(), &client);
     assert_eq!(guard.state(), LockState::Held);
+    let lost = guard.lost();
     drop(guard);
+    assert_eq!(stage.soon("the release", lost), LostReason::Released);
     drop(stage.rival::<H>());
     stage.check_clean(&client);
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use zk_recipes::{LockState, Released, SessionId};
+use zk_tests::meter::Pace;
 use zk_tests::scene::{granted, release, spawn};
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
 
@@ -19,43 +20,66 @@ fn contender() -> Option<SessionId> {
     Some(session_of_first(CONTENDER))
 }
 
-/// Two hold, the contender waits, and the older holder leaves. A fourth waits behind.
 #[test]
 fn a_waiter_for_two_permits_survives_every_pair_of_cuts() {
     let mut enumeration = Enumeration::new("two permits, waiting", contender());
+    cut_a_waiter(&mut enumeration, 2);
+    assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");
+}
+
+/// It counts the changes of the directory.
+#[test]
+fn a_waiter_for_many_permits_survives_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("many permits, waiting", contender());
+    enumeration = enumeration.without_refusals_in_pairs();
+    cut_a_waiter(&mut enumeration, 17);
+    assert!(enumeration.is_complete(60, 300), "{enumeration:?}");
+}
+
+/// All permits are held, the contender waits, and the oldest holder leaves. Another waits behind.
+fn cut_a_waiter(enumeration: &mut Enumeration, permits: u32) {
     enumeration.run(&|faults| {
         run(async {
-            let world = World::new();
+            let world = World::new().pace(Pace::of(200));
             let mut clients = Vec::new();
             for seed in [CONTENDER, HOLDER, OTHER, NEXT] {
                 clients.push(world.client(seed).await);
             }
             let [contender, holder, other, next] = &clients[..] else { unreachable!() };
-            let (one, two) = (hold(&semaphore(holder, 2)).await, hold(&semaphore(other, 2)).await);
+            let one = hold(&semaphore(holder, permits)).await;
+            let mut others = Vec::new();
+            for _ in 1..permits {
+                others.push(hold(&semaphore(other, permits)).await);
+            }
             world.inject(faults);
             let waiter = {
-                let semaphore = semaphore(contender, 2);
+                let semaphore = semaphore(contender, permits);
                 spawn(async move { semaphore.acquire().timeout(Duration::from_secs(60)).await })
             };
             sleep_ms(1_500).await;
-            assert!(!waiter.is_finished(), "a third beside two\n{}", world.trace());
-            let behind = queue_up(&world, &semaphore(next, 2)).await;
+            assert!(!waiter.is_finished(), "one too many\n{}", world.trace());
+            let behind = queue_up(&world, &semaphore(next, permits)).await;
             release(one).await;
             let guard = granted(waiter).await;
-            world.until("the contender has its znode", |_| world.contenders().len() == 3).await;
+            world
+                .until("the contender has its znode", |_| {
+                    world.contenders().len() == permits as usize + 1
+                })
+                .await;
             sleep_ms(1_000).await;
-            assert!(!behind.is_finished(), "a third beside two\n{}", world.trace());
-            assert_eq!(two.state(), LockState::Held);
+            assert!(!behind.is_finished(), "one too many\n{}", world.trace());
+            assert!(others.iter().all(|other| other.state() == LockState::Held));
             guard.validate().await.expect("the permit is held");
             let released = guard.release().await.expect("its znode can be deleted");
             assert_eq!(released, Released::Released, "\n{}", world.trace());
             release(granted(behind).await).await;
-            release(two).await;
+            for other in others {
+                release(other).await;
+            }
             world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
             world.ran()
         })
     });
-    assert!(enumeration.is_complete(60, 1_000), "{enumeration:?}");
 }
 
 /// Another client changes the number as soon as this one has, so that a late write would overwrite

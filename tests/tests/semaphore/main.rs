@@ -8,6 +8,7 @@ mod cuts;
 mod number;
 mod orders;
 mod timeouts;
+mod wide;
 
 use zk_recipes::{Client, PermitGuard, Semaphore, kind};
 use zk_tests::case::{LOCK, OnePermit};

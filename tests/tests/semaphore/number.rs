@@ -1,11 +1,12 @@
 //! The stored number of permits: who stores it, what happens if it differs, and changing it.
 
+use jute_codec::OpCode;
 use zk_recipes::{
     Acl, ConfigError, ErrorCode, FailedAction, LockError, LockState, Permissions, Semaphore,
 };
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, THIRD, granted_now, release};
+use zk_tests::scene::{FIRST, SECOND, THIRD, granted_now, release, sent_since};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{create_directory, hold, queue_up, semaphore, stored};
@@ -199,6 +200,71 @@ fn a_number_that_may_not_be_written_is_a_refusal_with_its_path() {
         let mut semaphore = semaphore(&client, 2);
         assert_eq!(semaphore.acquire().await.unwrap_err(), refused);
         assert_eq!(semaphore.set_permits(3).await, Err(refused));
+        world.check_clean(&[&client]).await;
+    });
+}
+
+/// A server removes an empty container with its data. The number that an operator has set stays, for
+/// clients that accept it and for those that expect another one.
+#[test]
+fn a_number_that_was_set_outlives_the_contenders() {
+    for is_new in [true, false] {
+        run(async {
+            // This server removes empty containers each second.
+            let world = World::new();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let accepting = Semaphore::builder(&client, LOCK)
+                .and_then(|builder| builder.permits(3).accept_stored_permits().build())
+                .expect("the options are legal");
+            if !is_new {
+                // A number that a contender has stored goes with the last one.
+                release(hold(&accepting).await).await;
+                sleep_ms(5_000).await;
+                assert_eq!(accepting.stored_permits().await, Ok(None));
+                release(hold(&accepting).await).await;
+            }
+            semaphore(&other, 3).set_permits(1).await.expect("it may be written");
+            for _ in 0..2 {
+                sleep_ms(5_000).await;
+                assert_eq!(accepting.stored_permits().await, Ok(Some(1)));
+                assert_eq!(semaphore(&other, 3).acquire().await.unwrap_err(), differs("1", 3));
+                let guard = hold(&accepting).await;
+                let second = accepting.try_acquire().await.expect("it can be listed");
+                assert!(second.is_none(), "a reduction is forgotten\n{}", world.trace());
+                release(guard).await;
+            }
+            // Another change costs no second pin, and the same number nothing but a look.
+            semaphore(&other, 1).set_permits(2).await.expect("it may be written");
+            world.server.clear_requests();
+            semaphore(&other, 1).set_permits(2).await.expect("it may be read");
+            let sent = sent_since(&world, &other);
+            assert_eq!(sent, [OpCode::MULTI, OpCode::GET_DATA, OpCode::EXISTS]);
+            // Without the pin, the number lasts as long as there are contenders.
+            other.delete(&format!("{LOCK}/permits-set"), None).await.expect("it is there");
+            release(hold(&accepting).await).await;
+            sleep_ms(5_000).await;
+            assert_eq!(accepting.stored_permits().await, Ok(None));
+            world.check_clean(&[&client, &other]).await;
+        });
+    }
+}
+
+/// The number and its pin are one transaction, so a refusal of the pin stores nothing.
+#[test]
+fn a_pin_that_may_not_be_created_is_a_refusal_with_its_path_and_nothing_is_stored() {
+    run(async {
+        let world = World::new();
+        create_directory(&world);
+        world.server.admin_set_data(LOCK, b"5");
+        let client = world.client(FIRST).await;
+        let perms = Permissions::READ | Permissions::WRITE | Permissions::ADMIN;
+        let acl = vec![Acl::new(perms, "world", "anyone")];
+        client.set_acl(LOCK, acl, None).await.expect("the list may be changed");
+        let set = semaphore(&client, 5).set_permits(2).await;
+        let path = format!("{LOCK}/permits-set");
+        let (code, action) = (ErrorCode::NO_AUTH, FailedAction::Create);
+        assert_eq!(set, Err(LockError::Refused { code, action, path }));
+        assert_eq!(stored(&world).as_deref(), Some("5"));
         world.check_clean(&[&client]).await;
     });
 }

@@ -2,8 +2,10 @@
 //! faults at exact places.
 
 mod busy;
+mod chroot;
 mod combined;
 mod deadlines;
+mod ensemble;
 mod hand_over;
 mod health;
 mod host_source;
@@ -28,8 +30,8 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::task::JoinSet;
 use zk_recipes::{Acl, Client, Clock, CreateOptions};
 use zk_session::{
-    CloseOutcome, ConnectError, CreateMode, Multi, MultiError, OpError, Outcome, SessionState,
-    WatchEnded,
+    CloseOutcome, ConnectError, CreateMode, FailureCause, Multi, MultiError, OpError, Outcome,
+    SessionState, WatchEnded,
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::meter::Pace;
@@ -131,6 +133,26 @@ fn a_black_hole_is_left_in_time_and_the_session_survives() {
         assert_eq!(client.session_id(), session);
         assert_eq!(client.status().connection, 2);
         assert!(world.server.stat("/e").is_some());
+    });
+}
+
+#[test]
+fn a_task_that_did_not_run_does_not_blame_the_server() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        sleep_ms(5_000).await;
+        // The runtime is blocked. Pings and the read timeout were due long before.
+        tokio::time::advance(Duration::from_secs(25)).await;
+        connected(&client).await;
+        let failure = client.last_failure().expect("the connection was given up");
+        let FailureCause::NotRun(stall) = failure.cause else { panic!("{failure}") };
+        assert!(stall > Duration::from_secs(20), "{stall:?}");
+        // A server that is silent while the task runs is still one.
+        world.server.inject(at_op(OpCode::SYNC, Action::Freeze));
+        client.sync("/").await.expect_err("the server does not answer");
+        let failure = client.last_failure().expect("the connection was given up");
+        assert!(matches!(failure.cause, FailureCause::Disconnected(_)), "{failure}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use zk_recipes::{FairLock, LockState};
-use zk_session::{Client, CloseOutcome, CreateMode, SessionState};
+use zk_session::{Client, CloseOutcome, CreateMode, FailureCause, SessionState};
 use zk_testserver::{ServerConfig, TestServer};
 
 /// Shorter than the runtime is blocked.
@@ -63,6 +63,36 @@ fn a_blocked_runtime_costs_the_session_of_a_client_that_shares_it() {
         block(3 * TIMEOUT);
         assert!(!server.sessions().contains(&session), "it has expired");
     });
+}
+
+#[test]
+fn a_blocked_runtime_is_not_taken_for_a_silent_server() {
+    let (_runtime, server, address) = server();
+    current_thread().block_on(async {
+        let builder = Client::builder(&address).session_timeout(TIMEOUT);
+        let client = builder.connect().await.expect("the server answers");
+        assert_eq!(client.last_failure(), None);
+        // The task must send a ping after a third of the timeout.
+        block(TIMEOUT + TIMEOUT / 2);
+        let failure = client.last_failure().expect("the task should have run");
+        assert!(matches!(failure.cause, FailureCause::NotRun(_)), "{failure}");
+        assert_eq!(client.health().last_failure.map(|it| it.host), Some(failure.host));
+        drop(server);
+    });
+}
+
+#[test]
+fn a_client_that_nothing_drives_says_so() {
+    let (_runtime, _server, address) = server();
+    let undriven = current_thread();
+    let client = {
+        let _entered = undriven.enter();
+        Client::builder(&address).start().expect("the options are valid")
+    };
+    block(TIMEOUT + TIMEOUT / 10);
+    let failure = client.last_failure().expect("the task should have run");
+    assert!(matches!(failure.cause, FailureCause::NotRun(_)), "{failure}");
+    assert_eq!(failure.host.to_string(), address);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(crate) const OTHER_LINES_MAX: usize = 900;
 
 /// Names of folders that tools write and git does not track. In a linked worktree, `.git` is a
 /// file.
-pub(crate) const BUILT: &[&str] = &[".git", "artifacts", "book", "corpus", "coverage", "target"];
+pub(crate) const BUILT: &[&str] = &[".git", "artifacts", "book", "coverage", "target"];
 
 pub(crate) fn is_rust(path: &str) -> bool {
     path.ends_with(".rs") && RUST_FOLDERS.iter().any(|folder| path.starts_with(folder))

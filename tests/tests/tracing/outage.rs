@@ -18,6 +18,7 @@ use tracing_subscriber::{Layer, Registry};
 use zk_recipes::{Client, Clock, FairLock, Lease, LockState, LostReason};
 use zk_session::{Host, SessionState, Time};
 use zk_tests::page;
+use zk_tests::scene::spawn;
 use zk_tests::world::{runtime, sleep_ms};
 use zk_testserver::{Reception, ServerConfig, TestServer};
 
@@ -188,7 +189,7 @@ fn servers_that_end_every_connection_do_not_fill_the_log() {
 }
 
 #[test]
-fn a_session_without_a_lease_is_told_once_with_the_numbers() {
+fn sessions_without_a_lease_are_told_once_with_the_numbers() {
     let lines = Lines::default();
     let fmt = tracing_subscriber::fmt().with_ansi(false).with_writer(lines.clone()).finish();
     tracing::subscriber::with_default(fmt, || {
@@ -217,9 +218,11 @@ fn a_session_without_a_lease_is_told_once_with_the_numbers() {
             {
                 assert!(first[0].contains(number), "{first:#?}");
             }
-            server.expire(client.session_id().expect("there is one"));
-            sleep_ms(5_000).await;
-            assert_eq!(warnings(&lines).len(), 1, "another session");
+            for _ in 0..100 {
+                server.expire(client.session_id().expect("there is one"));
+                sleep_ms(6_000).await;
+            }
+            assert_eq!(warnings(&lines), [""; 0], "the numbers are the same");
         });
     });
 }
@@ -422,6 +425,35 @@ fn of_many_locks_only_the_first_are_logged() {
         sleep_ms(5_000).await;
         let lines = lines.take();
         assert_eq!(count(&lines, "the lock is at risk"), 1, "{lines:#?}");
+    });
+}
+
+#[test]
+fn a_waiter_without_a_lock_is_not_told_that_locks_are_lost() {
+    with_outage(|client, server, is_off, _, lines| async move {
+        let lock = FairLock::new(&client, "/locks/x").expect("the path is valid");
+        server.admin_create("/locks", b"", None);
+        server.admin_create("/locks/x", b"", None);
+        let ahead = format!("/locks/x/{:032x}-lock-0000000000", 1);
+        server.admin_create(&ahead, b"", None);
+        let waiting = spawn(async move { lock.acquire().await });
+        // It is next in line, so the session keeps a lease for it.
+        sleep_ms(20_000).await;
+        assert!(client.status().lease_deadline().is_some());
+        // The guard deadline passes, and then the session is given up.
+        for silence in [25_000, 70_000] {
+            is_off.store(true, Relaxed);
+            server.disconnect_all();
+            sleep_ms(silence).await;
+            is_off.store(false, Relaxed);
+            sleep_ms(20_000).await;
+        }
+        assert!(!waiting.is_finished());
+        let lines = lines.take();
+        let about_locks = |line: &&String| line.contains("locks") || line.contains("the lock is");
+        assert_eq!(lines.iter().filter(about_locks).count(), 0, "{lines:#?}");
+        let lost = |line: &&String| line.contains("session lost, with its ephemeral znodes");
+        assert_eq!(lines.iter().filter(lost).count(), 1, "{lines:#?}");
     });
 }
 

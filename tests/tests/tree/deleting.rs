@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{RecipeError, Tree};
+use zk_tests::delayed::delayed;
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
@@ -140,6 +141,36 @@ fn refusals_name_the_znode() {
         assert!(path.starts_with("/a/"), "{path}");
         client.close().await;
         assert_eq!(tree.delete("/a").await, Err(RecipeError::Closed));
+    });
+}
+
+/// Each way takes a millisecond.
+#[test]
+fn small_directories_take_as_few_round_trips_as_a_flat_tree() {
+    run(async {
+        for (directories, each) in [(1_000, 2), (0, 3_000)] {
+            let world = World::new();
+            let connector = world.server.connector();
+            let transport = move |host: zk_session::Host| {
+                let connecting = connector(host);
+                async move { Ok(delayed(connecting.await?, Duration::from_millis(1))) }
+            };
+            let client = world.client_with(1, |builder| builder.transport(transport)).await;
+            world.server.admin_create("/a", b"", None);
+            let mut count = 1;
+            for directory in 0..directories {
+                count += grow(&world, &format!("/a/{directory}"), each, 1);
+            }
+            if directories == 0 {
+                count = grow(&world, "/a/flat", each, 1) + 1;
+            }
+            let begun = client.now();
+            assert_eq!(Tree::of(&client).delete("/a").await, Ok(count));
+            let took = client.now().saturating_since(begun);
+            eprintln!("{directories} x {each}: {took:?}");
+            // One request at a time would take 10 s, and a directory at a time 6 s.
+            assert!(took < Duration::from_millis(200), "{directories} x {each}: {took:?}");
+        }
     });
 }
 

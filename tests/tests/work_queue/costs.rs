@@ -2,11 +2,15 @@
 //! requests of a crowd of takers.
 
 use std::collections::BTreeMap;
+use std::future::IntoFuture as _;
 
 use jute_codec::OpCode;
+use zk_recipes::WorkQueue;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, all_sent_since, session};
-use zk_tests::work_queue::{Ledger, check_clean, children, drain, put_all, queue, take, world};
+use zk_tests::scene::{FIRST, SECOND, all_sent_since, session, spawn};
+use zk_tests::work_queue::{
+    Ledger, QUEUE, check_clean, children, drain, put_all, queue, take, world,
+};
 use zk_tests::world::{World, run, run_within, sleep_ms};
 
 const LIST: OpCode = OpCode::GET_CHILDREN;
@@ -194,5 +198,62 @@ fn a_consumer_that_dies_after_it_was_woken_strands_no_item() {
             drain(&queue(&other)).await;
             check_clean(&world, &[&producer, &dying, &other]).await;
         });
+    }
+}
+
+/// Returns the requests in a minute, pings included or not, while takers wait and nothing happens.
+fn requests_of_idle_takers(clients: usize, takers: usize, leased: usize) -> f64 {
+    const MINUTES: usize = 5;
+    run_within(std::time::Duration::from_secs(3_600), async {
+        let world = World::new().pace(Pace::of(2_000));
+        let holder = world.client(FIRST).await;
+        let jobs = WorkQueue::new(&holder, QUEUE).expect("the path is valid");
+        let mut held = Vec::new();
+        for _ in 0..leased / 100 {
+            jobs.put_batch(vec!["x"; 100]).await.expect("they can be put");
+            held.extend(jobs.take_batch(100).await.expect("there are items"));
+        }
+        let (mut waiting, mut tasks) = (Vec::new(), Vec::new());
+        for number in 0..clients {
+            let client = world.client(SECOND + number as u64).await;
+            let queue = WorkQueue::new(&client, QUEUE).expect("the path is valid");
+            for _ in 0..takers / clients {
+                tasks.push(spawn(queue.take().into_future()));
+            }
+            waiting.push(client);
+        }
+        sleep_ms(120_000).await;
+        world.server.clear_requests();
+        sleep_ms(MINUTES as u64 * 60_000).await;
+        let requests = world.server.requests();
+        let holder_session = session(&holder);
+        // The holder of the leases sends what keeps them, as any holder of locks does.
+        let of_takers = requests.iter().filter(|request| request.session != holder_session);
+        let mut by_op: BTreeMap<String, usize> = BTreeMap::new();
+        for request in of_takers.filter(|request| request.op != OpCode::PING) {
+            *by_op.entry(format!("{:?}", request.op)).or_default() += 1;
+        }
+        let each = by_op.values().sum::<usize>() as f64 / MINUTES as f64;
+        eprintln!(
+            "{takers} takers of {clients} clients wait, {leased} items are leased: {each:.0} \
+             requests per minute, {by_op:?} in {MINUTES}"
+        );
+        for task in tasks {
+            task.abort();
+            let _ = task.await;
+        }
+        drop(held);
+        let clients: Vec<_> = waiting.iter().chain([&holder]).collect();
+        check_clean(&world, &clients).await;
+        each
+    })
+}
+
+#[test]
+fn takers_that_wait_cost_few_requests_when_nothing_happens() {
+    let cases = [(1, 1_000, 0, 520.0), (1, 1_000, 200, 520.0), (100, 100, 0, 260.0)];
+    for (clients, takers, leased, most) in cases.into_iter().chain([(100, 100, 200, 460.0)]) {
+        let each = requests_of_idle_takers(clients, takers, leased);
+        assert!(each <= most, "{takers} takers of {clients} clients: {each}");
     }
 }

@@ -216,6 +216,7 @@ fn invalid_options_are_refused_with_their_names() {
             build(builder).build().expect_err("it is invalid").to_string()
         };
         assert!(built(|builder| builder.limit(0)).contains("limit of the queue"));
+        assert!(built(|builder| builder.lease_for(Duration::ZERO)).contains("lease_for"));
         assert!(built(|builder| builder.acl(vec![])).contains("acl"));
         let interval = Some(Duration::from_millis(9));
         assert!(built_with(&client, interval).contains("watch_check"));

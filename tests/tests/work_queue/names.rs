@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use zk_recipes::{ErrorCode, FailedAction, LostReason, RecipeError, SessionId, WorkQueueError};
+use zk_recipes::{LostReason, SessionId, WorkQueueError};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, poll_times, session, settle, spawn};
 use zk_tests::work_queue::{
@@ -215,14 +215,38 @@ fn an_item_with_a_child_is_refused_clearly_and_can_be_acknowledged_without_it() 
         let path = item.path().to_owned();
         world.server.admin_create(&format!("{path}/child"), b"", None);
         let refused = item.ack().await;
-        let code = ErrorCode::NOT_EMPTY;
-        let action = FailedAction::Delete;
-        let expected = RecipeError::Refused { code, action, path: path.clone() };
-        assert_eq!(refused, Err(expected.into()));
+        assert_eq!(refused, Err(WorkQueueError::HasChildren { item: path.clone() }));
         settle().await;
         assert_eq!(children(&world, &path), ["child"], "the pin is gone");
         assert!(world.server.admin_delete(&format!("{path}/child")));
         assert_eq!(drain(&queue(&client)).await, ["a", "b"]);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+/// The counter of the directory stays at its end, so the last number is appended again and again.
+#[test]
+fn the_end_of_the_sequence_numbers_is_reported_and_ends_with_the_directory() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let queue = queue(&client);
+        put_all(&queue, &["a"]).await;
+        world.server.set_create_count(ENTRIES, i32::MAX - 1);
+        put_all(&queue, &["b"]).await;
+        let exhausted = || Err(WorkQueueError::QueueExhausted { directory: ENTRIES.into() });
+        assert_eq!(queue.put_batch(["c", "d"]).await, exhausted());
+        put_all(&queue, &["c"]).await;
+        for _ in 0..3 {
+            assert_eq!(queue.put("d").await, exhausted());
+        }
+        assert_eq!(drain(&queue).await, ["a", "b", "c"]);
+        world.server.reap();
+        sleep_ms(100).await;
+        world.server.reap();
+        assert!(world.server.stat(ENTRIES).is_none(), "it is an empty container");
+        put_all(&queue, &["e", "f"]).await;
+        assert_eq!(drain(&queue).await, ["e", "f"]);
         check_clean(&world, &[&client]).await;
     });
 }

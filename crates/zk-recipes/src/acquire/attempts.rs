@@ -1,14 +1,16 @@
 //! Running attempts until one of them holds the lock.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
-use zk_session::{OpError, Time};
+use zk_session::{OpError, Time, WatchMode};
 
 use super::request::AcquireRequest;
 use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
+use crate::engine::persistent::PersistentWatch;
 use crate::guard::{Guard, removal_duty, start_keeper};
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::Kind;
@@ -18,7 +20,7 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
 use crate::lock::stats::Counters;
-use crate::machine::{Input, Interrupted, PAUSE, ReadAll};
+use crate::machine::{Input, Interrupted, PAUSE, ReadAll, Step};
 use crate::timed_out::{LastSeen, TimedOut};
 
 /// Number of attempts that may lose their znode before the acquire gives up.
@@ -162,7 +164,8 @@ impl<K: Kind> RunningAttempt<K> {
     async fn run(&mut self, request: &AcquireRequest<K>) -> Result<Held, NotHeld> {
         let AttemptParts { machine, feed, .. } =
             self.parts.as_mut().expect("the lock is not held yet");
-        let mut supervisor = Waiting { request, span: &self.span, has_warned: false };
+        let mut supervisor =
+            Waiting { request, span: &self.span, changes: None, has_warned: false };
         drive(feed, machine, &mut supervisor).await.unwrap_or_else(|interrupted| {
             Err(NotHeld::Failed(match interrupted {
                 Interrupted::TimedOut => LockError::TimedOut(TimedOut::after(last_seen(machine))),
@@ -208,6 +211,8 @@ fn last_seen(attempt: &impl Attempt) -> LastSeen {
 struct Waiting<'a, K: Recipe> {
     request: &'a AcquireRequest<K>,
     span: &'a Span,
+    /// What the attempt follows. It is in a box, because most waiters follow nothing.
+    changes: Option<Box<PersistentWatch>>,
     /// The attempt has reported that it waits behind its own session.
     has_warned: bool,
 }
@@ -234,6 +239,23 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
 
     fn deadline(&self) -> Option<Time> {
         self.request.deadline
+    }
+
+    fn poll_aside(
+        &mut self,
+        cx: &mut Context<'_>,
+        machine: &mut K::Attempt,
+        feed: &Feed,
+    ) -> Poll<Step<Result<Held, NotHeld>>> {
+        if !machine.follows() {
+            return Poll::Pending;
+        }
+        let AcquireRequest { terms, profile, .. } = self.request;
+        let changes = self.changes.get_or_insert_with(|| {
+            let mode = WatchMode::Persistent;
+            Box::new(PersistentWatch::new(&terms.client, K::path(profile), mode))
+        });
+        changes.poll_next(cx).map(|news| machine.told(feed.view(), news))
     }
 
     /// Returns true for a grant, which counts only if no event that has already arrived revokes it.

@@ -152,7 +152,7 @@ impl LockCore {
     }
 
     pub(crate) fn stats(&self) -> LockStats {
-        self.counters.snapshot(Session::of(&self.client).janitor_slots_busy())
+        self.counters.snapshot(Session::of(&self.client).janitor_backlog())
     }
 
     fn terms(&self) -> Terms {
@@ -161,6 +161,7 @@ impl LockCore {
             at_risk: self.at_risk,
             observer: Observer::default(),
             counters: Arc::clone(&self.counters),
+            hold_for: None,
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
 use crate::lock::phase::{Observer, Phases};
 use crate::timed_out::{LastSeen, TimedOut};
-use zk_session::recipe::Watchdog;
+use zk_session::recipe::{Session, Watchdog};
 
 /// A pending acquire: set options, then `.await` it. It returns a [`Guard`] of the kind `K`.
 ///
@@ -110,6 +110,12 @@ impl<K: Kind> Acquire<K> {
         self
     }
 
+    /// Limits how long the lock may be held. The client gives it back then, whatever its owner does.
+    pub(crate) fn hold_for(mut self, length: Option<Duration>) -> Self {
+        self.request.terms.hold_for = length;
+        self
+    }
+
     /// Acquires the lock if no other contender holds it. Unlike [`TryAcquire`], this begins with
     /// the create of the znode, because the caller has already seen that the lock was free.
     pub(crate) async fn without_wait(self) -> Result<Option<Guard<K>>, LockError> {
@@ -175,7 +181,8 @@ impl<T> Acquiring<T> {
     ) -> Self {
         let limit = deadline.map(|deadline| {
             let begun = Begun::now(&client);
-            Box::new(Limit { client, path, begun, deadline, watchdog: Watchdog::default() })
+            let watchdog = Session::of(&client).watchdog();
+            Box::new(Limit { client, path, begun, deadline, watchdog })
         });
         Self { inner: Some(Box::pin(future)), limit }
     }

@@ -60,7 +60,8 @@ impl CacheBuilder {
         self
     }
 
-    /// Sets how many reads may be in flight, from 1 to 200. Default: 64.
+    /// Sets how many requests to read may be in flight, from 1 to 200. Default: 64. If much is to be
+    /// read, a request reads up to 64 znodes, about 64 KiB.
     pub fn reads_in_flight(mut self, reads: usize) -> Self {
         self.limits.reads = reads;
         self
@@ -98,5 +99,5 @@ impl CacheBuilder {
     }
 }
 
-/// Maximum number of reads in flight; a lane allows 256 operations.
+/// Maximum number of requests in flight; a lane allows 256 operations.
 const READS_MAX: usize = 200;

@@ -18,7 +18,7 @@ use zk_session::{
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
 use super::log::Log;
-use super::machine::{CacheMachine, Read, Source};
+use super::machine::{CacheMachine, Read, Source, operation};
 use super::stats::CacheStats;
 
 /// How long the cache waits after a server could not serve a read.
@@ -71,7 +71,7 @@ pub struct Cache {
     machine: CacheMachine,
     lane: Lane,
     feed: Feed,
-    reads: BTreeMap<Token, Read>,
+    reads: BTreeMap<Token, Vec<Read>>,
     /// When to continue after a pause.
     resume_at: Option<Time>,
     /// When to read again what could not be read, and the pause before.
@@ -341,10 +341,10 @@ impl Cache {
             }
             LaneEvent::Reply { token, reply } => {
                 // The reply to a sync belongs to no read.
-                if let Some(read) = self.reads.remove(&token)
+                if let Some(reads) = self.reads.remove(&token)
                     && let Some(result) = reply.results.into_iter().next()
                 {
-                    self.machine.reply(&read, result);
+                    self.machine.replies(&reads, result);
                     self.arm_retry();
                     if self.machine.is_paused() {
                         self.pause();
@@ -394,10 +394,15 @@ impl Cache {
             // What is read before there is a watch would have to be read again.
             return;
         }
-        while let Some(read) = self.machine.poll_read() {
-            let operations = vec![read.operation()];
+        while self.reads.len() < self.machine.requests_max() {
+            let reads = self.machine.poll_reads();
+            if reads.is_empty() {
+                return;
+            }
+            let operations = vec![operation(&reads)];
+            self.machine.sent();
             match self.lane.submit(Flight { operations, session: None, deadline: None }) {
-                Ok(token) => drop(self.reads.insert(token, read)),
+                Ok(token) => drop(self.reads.insert(token, reads)),
                 Err(_) => return self.end(CacheError::Closed),
             }
         }

@@ -13,15 +13,21 @@
 //! With a persistent watch, the tree is listed only after a gap; between gaps, events name every
 //! new znode. With one-shot watches, each znode has one watch on its data and one on its list.
 
-use std::collections::{BTreeMap, VecDeque};
+mod batch;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{DataReply, ErrorCode, EventType, ReadRequest, Request, Response};
+use jute_codec::{
+    DataReply, ErrorCode, EventType, ReadOp, ReadRequest, ReadResult, Request, Response,
+};
 use zk_session::recipe::{Operation, WatchNumber};
-use zk_session::{OpError, Stat, WatchMode};
+use zk_session::{OpError, Outcome, Stat, WatchMode};
 
+use self::batch::Batches;
+pub(super) use self::batch::operation;
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
 use super::stats::CacheStats;
@@ -37,7 +43,7 @@ pub(super) struct Limits {
     pub(super) depth: usize,
     pub(super) nodes: usize,
     pub(super) bytes: usize,
-    /// Maximum number of reads in flight.
+    /// Maximum number of requests in flight.
     pub(super) reads: usize,
     /// The cache is complete although it could not read something below its root.
     pub(super) accepts_unreadable: bool,
@@ -122,7 +128,7 @@ pub(super) struct CacheMachine {
     postponed: Vec<(ByteString, Aspect)>,
     /// What could not be read although it exists.
     unreadable: Unreadable,
-    in_flight: usize,
+    batches: Batches,
     /// Number of paths whose work is deep.
     deep: usize,
     is_complete: bool,
@@ -149,7 +155,7 @@ impl CacheMachine {
             queue: VecDeque::new(),
             postponed: vec![],
             unreadable: Unreadable::default(),
-            in_flight: 0,
+            batches: Batches::default(),
             deep: 0,
             is_complete: false,
             is_started: false,
@@ -173,6 +179,16 @@ impl CacheMachine {
 
     pub(super) fn nodes_max(&self) -> usize {
         self.limits.nodes
+    }
+
+    /// Returns the maximum number of requests in flight.
+    pub(super) fn requests_max(&self) -> usize {
+        self.limits.reads
+    }
+
+    /// Counts a request.
+    pub(super) fn sent(&mut self) {
+        self.stats.requests += 1;
     }
 
     pub(super) fn nodes(&self) -> &BTreeMap<ByteString, Arc<CachedNode>> {
@@ -329,11 +345,10 @@ impl CacheMachine {
 
     /// Takes the next read to send.
     pub(super) fn poll_read(&mut self) -> Option<Read> {
-        if self.in_flight >= self.limits.reads || self.error.is_some() {
+        if self.error.is_some() {
             return None;
         }
         let (path, aspect) = self.queue.pop_front()?;
-        self.in_flight += 1;
         self.stats.reads += 1;
         let work = self.work.entry(path.clone()).or_default();
         *work.of(aspect) = Progress::InFlight { again: false, discard: false, is_late: false };
@@ -352,7 +367,6 @@ impl CacheMachine {
 
     /// Handles the reply to a read.
     pub(super) fn reply(&mut self, read: &Read, result: Result<Response, OpError>) {
-        self.in_flight -= 1;
         let Read { path, aspect, .. } = read;
         let work = self.work.entry(path.clone()).or_default();
         let progress = std::mem::take(work.of(*aspect));
@@ -469,6 +483,7 @@ impl CacheMachine {
         let stat = Stat::from(found.stat);
         // A slice of the reply would keep all received bytes in memory.
         let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());
+        self.batches.found(data.len());
         let cost = cost(path, &data);
         let node = Arc::new(CachedNode { data, stat });
         match self.nodes.get(path).cloned() {

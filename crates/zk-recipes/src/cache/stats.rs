@@ -12,8 +12,10 @@ pub struct CacheStats {
     pub gaps: u64,
     /// Number of gaps because the cache was not polled in time; they are included in `gaps`.
     pub overflows: u64,
-    /// Number of reads that were sent.
+    /// Number of znodes and lists that were read.
     pub reads: u64,
+    /// Number of requests for these reads: up to 64 of them share one.
+    pub requests: u64,
     /// Number of reads that failed although their znodes exist, because the access control list
     /// forbids them, or because the reply is longer than the client's limit. Repeated reads count.
     pub unreadable: u64,

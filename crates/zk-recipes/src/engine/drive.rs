@@ -33,6 +33,16 @@ pub(crate) trait Supervisor<M: Machine> {
         Poll::Pending
     }
 
+    /// Hands the machine what has arrived from elsewhere than the feed, and returns its next step.
+    fn poll_aside(
+        &mut self,
+        _: &mut Context<'_>,
+        _machine: &mut M,
+        _feed: &Feed,
+    ) -> Poll<Step<M::Output>> {
+        Poll::Pending
+    }
+
     /// Returns whether the machine may revise this output. If so, the machine receives all events
     /// that have already arrived before the output counts.
     fn is_provisional(_: &M::Output) -> bool {
@@ -113,10 +123,14 @@ fn poll_inputs<M: Machine, S: Supervisor<M>>(
         if let Poll::Ready(stop) = supervisor.poll_stop(cx) {
             return Poll::Ready(Err(stop));
         }
-        let at = until.iter().copied().chain(supervisor.deadline()).min();
-        let event = ready!(feed.poll_next(cx, at));
-        let Some(input) = supervisor.translate(feed, event)? else { continue };
-        let step = machine.handle(feed.view(), input);
+        let step = if let Poll::Ready(step) = supervisor.poll_aside(cx, machine, feed) {
+            step
+        } else {
+            let at = until.iter().copied().chain(supervisor.deadline()).min();
+            let event = ready!(feed.poll_next(cx, at));
+            let Some(input) = supervisor.translate(feed, event)? else { continue };
+            machine.handle(feed.view(), input)
+        };
         supervisor.after_input(machine);
         match advance(feed, machine, supervisor, step)? {
             Next::Done(output) => return Poll::Ready(Ok(output)),

@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use zk_session::recipe::Watchdog;
+use zk_session::recipe::Session;
 use zk_session::{Client, SessionState, Time};
 
 use crate::timed_out::{LastSeen, MayTimeOut, TimedOut};
@@ -23,7 +23,7 @@ pub(crate) async fn limited<T, E: MayTimeOut>(
     let begun = Begun::now(client);
     let mut future = pin!(future);
     let mut late = Some(late);
-    let mut watchdog = Watchdog::default();
+    let mut watchdog = Session::of(client).watchdog();
     poll_fn(|cx| {
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(output.map_err(|error| begun.explained(error, client, path)));

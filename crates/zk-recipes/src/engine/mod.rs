@@ -7,3 +7,4 @@ pub(crate) mod feed;
 pub(crate) mod join;
 pub(crate) mod limited;
 pub(crate) mod monitor;
+pub(crate) mod persistent;

@@ -55,7 +55,7 @@ pub(super) fn start(
     let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
     let (news, received) = watch::channel(News::Present(presence.report()));
     let span = debug_span!("member", path = %profile.path);
-    slot.run(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
+    slot.keep(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
     (owner, received)
 }
 
@@ -84,6 +84,7 @@ async fn keep(
     if let Some(fate) = fate {
         news.send_replace(News::Over(Over::Fate(fate)));
     }
+    let _due = feed.lane.due();
     let (mut removal, is_creating) = presence.abandon();
     let ended = run_removal(&mut feed, &mut removal, is_creating).await;
     after_removal(&feed, removal, &ended, tracing::Span::current());

@@ -208,8 +208,9 @@ impl GroupBuilder {
     }
 
     /// Sets whether watches also watch the data of each member. With `false`, a watch needs one
-    /// watch on the servers instead of one for each member and one more, but it reads all members
-    /// whenever one joins or leaves, and reports a change of data only then. Default: true.
+    /// watch on the servers instead of one for each member and one more, but it reports a change of
+    /// data only when a member joins or leaves, and reads all members after each lost connection; on
+    /// servers before 3.6, whenever one joins or leaves. Default: true.
     pub fn watch_data(mut self, watches_data: bool) -> Self {
         self.options.watches_data = watches_data;
         self

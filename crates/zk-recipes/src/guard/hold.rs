@@ -5,11 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
 use tokio::sync::{oneshot, watch};
-use zk_session::recipe::{Lane, LeaseNeed, Operation, Session, Watchdog};
+use zk_session::recipe::{Lane, LeaseNeed, Operation, Session};
 use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, Time, Zxid};
 
 use super::revocation::Revocation;
@@ -29,6 +30,8 @@ pub(crate) struct Terms {
     pub(crate) at_risk: AtRiskPolicy,
     pub(crate) observer: Observer,
     pub(crate) counters: Arc<Counters>,
+    /// How long the lock may be held.
+    pub(crate) hold_for: Option<Duration>,
 }
 
 /// The state that a guard and its keeper share.
@@ -52,6 +55,8 @@ pub(crate) struct Hold {
     need: LeaseNeed,
     lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) revocation: Arc<Revocation>,
+    /// When the lock is lost because it was held for too long.
+    pub(crate) ends_at: Option<Time>,
     pub(super) terms: Terms,
 }
 
@@ -107,6 +112,7 @@ impl Hold {
             need,
             lost: Arc::new(watch::Sender::new(None)),
             revocation: Arc::default(),
+            ends_at: terms.hold_for.map(|length| terms.client.now() + length),
             terms,
         }
     }
@@ -127,6 +133,7 @@ impl Hold {
             lapses: self.lapses,
             lost: Arc::clone(&self.lost),
             revocation: Arc::default(),
+            ends_at: self.ends_at,
             terms: self.terms.clone(),
         }
     }
@@ -165,6 +172,8 @@ impl Hold {
             // A deadline that passed is final, even if the session turns out to be alive: another
             // contender may have been granted the lock in the meantime.
             Some(LostReason::DeadlinePassed)
+        } else if self.ends_at.is_some_and(|at| at <= now) {
+            Some(LostReason::HeldTooLong)
         } else {
             None
         };
@@ -239,6 +248,7 @@ impl Hold {
         // A proof of the lock on a new connection is not a change of the session.
         lane.wake_at(self.client().now() + PAUSE);
         tokio::select! {
+            biased;
             Some(_) = states.next() => {}
             _ = lane.next() => {}
         }
@@ -318,29 +328,30 @@ impl Hold {
 
     /// Returns why the lock was lost, or `None` if it is not known to be lost.
     pub(super) fn lost_reason(&self) -> Option<LostReason> {
-        *self.lost.borrow()
+        self.lost.borrow().filter(is_loss)
     }
 
-    /// Returns a receiver that reports the loss of the lock.
+    /// Returns a receiver that reports the loss or the release of the lock.
     pub(super) fn losses(&self) -> watch::Receiver<Option<LostReason>> {
         self.lost.subscribe()
     }
 
-    /// Waits until the lock is lost. The keeper wakes the waiter. If the keeper's runtime is
-    /// stalled, a watchdog notices that the guard deadline has passed.
+    /// Waits until the lock is lost or released. The keeper wakes the waiter. If the keeper's runtime
+    /// is stalled, a watchdog notices that the guard deadline, or the limit of the lock, has passed.
     pub(crate) fn lost(self: &Arc<Self>) -> impl Future<Output = LostReason> + Send + use<> {
         let mut losses = self.losses();
+        let mut watchdog = Session::of(self.client()).watchdog();
         let hold = Arc::downgrade(self);
         async move {
-            let mut watchdog = Watchdog::default();
             let mut loss = pin!(losses.wait_for(Option::is_some));
             let reason = poll_fn(|cx| {
                 if let Poll::Ready(loss) = loss.as_mut().poll(cx) {
                     return Poll::Ready(loss.ok().and_then(|reason| *reason));
                 }
-                // A lock that was released has no state, and can no longer be lost.
+                // The lock was changed. Its keeper wakes this task.
                 let Some(hold) = hold.upgrade() else { return Poll::Pending };
-                while let Some(deadline) = hold.client().status().guard_deadline()
+                while let Some(deadline) =
+                    hold.client().status().guard_deadline().into_iter().chain(hold.ends_at).min()
                     && watchdog.poll(cx, hold.client().now(), deadline).is_ready()
                 {
                     // An acknowledgement between the two calls may have postponed the deadline.
@@ -351,12 +362,17 @@ impl Hold {
                 Poll::Pending
             })
             .await;
-            match reason {
-                Some(reason) => reason,
-                // The guard was released, so the lock can no longer be lost.
-                None => std::future::pending().await,
-            }
+            reason.unwrap_or(LostReason::Released)
         }
+    }
+
+    /// Wakes the tasks that wait for the loss of the lock, because it is released.
+    pub(super) fn release(&self) {
+        self.lost.send_if_modified(|lost| {
+            let is_first = lost.is_none();
+            lost.get_or_insert(LostReason::Released);
+            is_first
+        });
     }
 
     /// Records that the lock is lost for good. Keeps and returns the first reason that was
@@ -375,4 +391,9 @@ impl Hold {
         }
         self.lost_reason().unwrap_or(reason)
     }
+}
+
+/// Returns true unless the lock was released by its owner.
+pub(super) fn is_loss(reason: &LostReason) -> bool {
+    *reason != LostReason::Released
 }

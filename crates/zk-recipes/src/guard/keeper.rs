@@ -14,7 +14,7 @@ use tracing::{Instrument as _, Span};
 use zk_session::recipe::{Reply, Slot};
 use zk_session::{OpError, SessionState, Time};
 
-use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms};
+use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms, is_loss};
 use super::removal::{self, Ended};
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
@@ -45,6 +45,7 @@ pub(crate) fn start<K: Recipe>(
     // An attempt that was granted the lock from further back in the queue has not needed a lease so
     // far.
     feed.lane.need_lease(true);
+    feed.lane.hold_lock(true);
     let now = feed.lane.now();
     let own_watch = held.own_watch;
     let granted_on = held.connection;
@@ -69,7 +70,7 @@ pub(crate) fn start<K: Recipe>(
         feed,
         removal,
     };
-    slot.run(keep(keeper, received, span.clone()).instrument(span));
+    slot.keep(keep(keeper, received, span.clone()).instrument(span));
     Holding { hold, keeper: commands }
 }
 
@@ -166,14 +167,18 @@ async fn keep<K: Recipe>(
         removal.doubt();
     }
     // From here on the lock is not held, whatever happens to the removal.
+    hold.release();
     drop(hold);
+    let due = feed.lane.due();
     feed.lane.need_lease(false);
+    feed.lane.hold_lock(false);
     let ended = removal::run(&mut feed, &mut removal, false).await;
     counters.replays(removal.replays());
     observer.end(Phase::Released);
     // Do this before waiting for the owner, because a znode that is left behind blocks other
     // contenders.
     removal::after(&feed, removal, &ended, span);
+    drop(due);
     let reply = match owner {
         Owner::Gone => None,
         Owner::Waits(reply) => Some(reply),
@@ -236,11 +241,12 @@ impl<K: Recipe> Keeper<K> {
         let mut losses = self.hold.losses();
         let revocation = Arc::clone(&self.hold.revocation);
         loop {
-            let until = self.watch_at.into_iter().chain(self.next_look()).min();
+            let ends_at = self.hold.ends_at;
+            let until = self.watch_at.into_iter().chain(self.next_look()).chain(ends_at).min();
             let event = tokio::select! {
                 biased;
                 command = &mut *commands => return End::from(command),
-                _ = losses.wait_for(Option::is_some) => return End::Lost,
+                _ = losses.wait_for(|lost| lost.as_ref().is_some_and(is_loss)) => return End::Lost,
                 () = revocation.interest(), if !self.knows_data => {
                     // Every pending flight reads the znode.
                     if self.feed.pending.is_none() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use zk_session::{Multi, MultiOutcome, SessionId};
+use zk_session::{Multi, MultiOutcome, SessionId, Time};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
 use crate::engine::drive::{rest, run};
@@ -110,6 +110,11 @@ impl<K: Kind> Guard<K> {
         self.hold.state()
     }
 
+    /// Returns when the lock is lost because it was held for too long, if it has a limit.
+    pub(crate) fn ends_at(&self) -> Option<Time> {
+        self.hold.ends_at
+    }
+
     /// Returns a view of the lock for code that does not own the guard.
     pub fn status(&self) -> LockStatus {
         LockStatus::new(&self.hold, &self.presence)
@@ -119,8 +124,8 @@ impl<K: Kind> Guard<K> {
     /// process, but [`state`](Self::state) always reports the loss immediately.
     ///
     /// A lost **connection** alone does not end the wait: the lock is at risk, and is lost when its
-    /// deadline passes or a server reports its loss. After the guard was released or dropped, the
-    /// future never completes.
+    /// deadline passes or a server reports its loss. When the guard is released or dropped, the
+    /// future completes with [`LostReason::Released`].
     ///
     /// **Cancel safe.** Any number of tasks can wait, not only the owner of the guard.
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
@@ -292,6 +297,7 @@ impl<K: Kind> Guard<K> {
     pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
         let (reply, released) = oneshot::channel();
         let is_sent = self.send(Command::Release(reply));
+        self.hold.release();
         async move {
             // If there is no keeper, the runtime is gone, and the session will expire.
             let released = if is_sent { released.await.ok() } else { None };
@@ -408,6 +414,16 @@ impl<K: Fenced> Guard<K> {
     /// Returns the token of this holder. Every later holder of the same lock has a greater token.
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(self.hold.znode.czxid)
+    }
+}
+
+/// Releases the lock in the background.
+impl<K: Kind> Drop for Guard<K> {
+    fn drop(&mut self) {
+        // If a command was sent, the lock is released already, or another guard has it.
+        if self.keeper.take().is_some() {
+            self.hold.release();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use zk_session::recipe::{Session, Watchdog};
+use zk_session::recipe::Session;
 
 use super::hold::Hold;
 use crate::lock::error::Stopped;
@@ -104,8 +104,8 @@ impl<F> std::fmt::Debug for Run<'_, F> {
 /// when the lock is held with a lease for the first time.
 async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
     let mut states = hold.client().states();
-    let mut lane = Session::of(hold.client()).lane();
-    let mut watchdog = Watchdog::default();
+    let session = Session::of(hold.client());
+    let (mut lane, mut watchdog) = (session.lane(), session.watchdog());
     let mut lost = pin!(hold.lost());
     loop {
         // A change after this call ends the wait below.
@@ -122,6 +122,7 @@ async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
         }
         if !hold.was_held() {
             tokio::select! {
+                biased;
                 reason = &mut lost => return Stopped::Lost(reason),
                 () = hold.next_change(&mut states, &mut lane) => {}
             }
@@ -131,6 +132,7 @@ async fn until_at_risk(hold: Arc<Hold>) -> Stopped {
         let overdue = status.risk_deadline().unwrap_or_default();
         lane.wake_at(overdue);
         tokio::select! {
+            biased;
             reason = &mut lost => return Stopped::Lost(reason),
             Some(_) = states.next() => {}
             _ = lane.next() => {}

@@ -113,6 +113,14 @@ pub enum LostReason {
     /// session timeout, so the session may have expired.
     #[error("no server has confirmed the session in time")]
     DeadlinePassed,
+    /// The recipe limits how long this lock may be held, as
+    /// [`WorkQueueBuilder::lease_for`](crate::WorkQueueBuilder::lease_for) does, and the time is over.
+    #[error("it was held for longer than its limit")]
+    HeldTooLong,
+    /// The guard was released or dropped. Only calls that wait for the loss of the lock report this:
+    /// a guard that exists is not released.
+    #[error("the guard was released")]
+    Released,
     /// The session has expired.
     #[error("the session has expired")]
     SessionExpired,

@@ -15,7 +15,7 @@ use zk_session::recipe::Operation;
 
 use super::error::LockError;
 use super::outcome::{Changed, Held, NotChanged, NotHeld, Refusal, Released, Tally, Znode};
-use crate::machine::{FailedAction, Input, Machine, SessionView, Step};
+use crate::machine::{FailedAction, Input, Machine, News, SessionView, Step};
 use crate::timed_out::Predecessor;
 
 /// A way to obtain, hold and give back a lock.
@@ -73,6 +73,17 @@ pub trait Attempt: Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'sta
     /// Returns whether such a wait is probably a mistake.
     fn must_warn_of_own_session(&self) -> bool {
         self.is_behind_own_session()
+    }
+
+    /// Returns whether the attempt needs a persistent watch of the lock's path, whose news are handed
+    /// to [`told`](Self::told).
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Advances by one report of the persistent watch.
+    fn told(&mut self, _: SessionView, news: News) -> Step<Self::Output> {
+        unreachable!("this attempt follows no persistent watch: {news:?}")
     }
 
     /// Returns the counts since the last call.

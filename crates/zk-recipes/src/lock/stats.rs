@@ -37,8 +37,12 @@ pub struct LockStats {
     /// Changes that no watch had reported and that the periodic check found. This number should
     /// stay 0.
     pub watches_missed: u64,
-    /// Unfinished duties of the client's janitor: locks that are held, attempts, and removals in
-    /// progress. The number covers the whole client, not this lock alone.
+    /// Removals that are due and not complete: of locks that were released or lost, of acquires that
+    /// were cancelled or have failed, of memberships that have ended. Neither locks that are held
+    /// nor acquires that wait are counted. The number covers the whole client, not this lock alone.
+    ///
+    /// It is zero on a healthy client, except for moments. If it stays above zero while the client
+    /// is connected, servers refuse the removals, and others may wait for the znodes: raise an alarm.
     pub janitor_backlog: usize,
 }
 

@@ -14,6 +14,7 @@ mod ensure;
 mod failure;
 #[cfg(feature = "tokio")]
 mod monitor;
+mod news;
 #[cfg(feature = "tokio")]
 mod once;
 mod operation;
@@ -29,6 +30,7 @@ mod verdict;
 mod watch;
 
 pub use self::failure::Failure;
+pub use self::news::News;
 pub use self::step::{Input, Machine, SessionView, Step};
 pub use self::watch::WatchNumber;
 pub use crate::action::FailedAction;
@@ -40,12 +42,12 @@ pub(crate) use self::failure::Interrupted;
 pub(crate) use self::monitor::{Aspect, Monitor};
 #[cfg(feature = "tokio")]
 pub(crate) use self::once::{Once, Settled};
+#[cfg(feature = "tokio")]
+pub(crate) use self::operation::watch_existence;
 pub(crate) use self::operation::{
     barrier, child, create, delete, exists, flight, list, multi_refusal, name_of, owned_copy,
-    parent, read, write,
+    parent, read, refused_operation, write,
 };
-#[cfg(feature = "tokio")]
-pub(crate) use self::operation::{refused_operation, watch_existence};
 #[cfg(feature = "tokio")]
 pub(crate) use self::pause::PAUSE;
 pub(crate) use self::pause::{Pauses, spread};

@@ -56,8 +56,8 @@ impl MultiGuard {
     /// Waits until one of the locks is lost. Returns an error with the path of that lock and
     /// [`LockError::Lost`].
     ///
-    /// A lost **connection** alone does not end the wait. After the guard was released or dropped,
-    /// the future never completes. **Cancel safe.** Any number of tasks can wait.
+    /// A lost **connection** alone does not end the wait. When the guard is released or dropped, the
+    /// future completes with [`LostReason::Released`](crate::LostReason::Released). **Cancel safe.** Any number of tasks can wait.
     pub fn lost(&self) -> impl Future<Output = MultiLockError> + Send + use<> {
         let mut losses = self.losses();
         let paths: Vec<_> = self.parts.iter().map(|entry| entry.path.clone()).collect();

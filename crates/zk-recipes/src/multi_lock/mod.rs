@@ -217,7 +217,10 @@ async fn acquire(request: &MultiAcquire) -> Result<MultiGuard, MultiLockError> {
             LostReason::Closed => return Err(failed(LockError::Closed)),
             // The next round waits for a new session or a new lease.
             LostReason::SessionExpired | LostReason::DeadlinePassed => {}
-            LostReason::AtRisk | LostReason::ZnodeDeleted => {
+            LostReason::AtRisk
+            | LostReason::HeldTooLong
+            | LostReason::Released
+            | LostReason::ZnodeDeleted => {
                 losses += 1;
                 if losses > LOSSES_MAX {
                     return Err(failed(LockError::Lost(reason)));

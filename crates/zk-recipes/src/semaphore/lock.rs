@@ -45,8 +45,9 @@ use crate::queue::profile::{Permits, QueueProfile};
 /// ```
 ///
 /// **Costs.** An uncontended acquire is one round trip. A waiter watches as many of the contenders
-/// ahead of it as there are permits, and above 16 permits the list of the directory. When one of
-/// these watches fires, it lists the queue once. [`try_acquire`](Self::try_acquire) on a semaphore
+/// ahead of it as there are permits. When one of these watches fires, it lists the queue once. Above
+/// 16 permits, it watches the directory, and lists the queue when as many contenders may have left as
+/// have to leave before it is entitled; on servers before 3.6, whenever one arrives or leaves. [`try_acquire`](Self::try_acquire) on a semaphore
 /// without a free permit is one read.
 ///
 /// **Permissions.** The client needs the same as for a [`FairLock`](crate::FairLock), and WRITE on

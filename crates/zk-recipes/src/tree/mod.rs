@@ -104,8 +104,10 @@ impl Tree {
     /// Deletes a znode with all its descendants. Returns the number of znodes that were deleted. A
     /// znode that does not exist is no error.
     ///
-    /// At most 64 requests are in flight at a time, and memory use grows with the number of
-    /// children of a znode, not with the number of descendants. The deletion is not atomic: others
+    /// Up to 64 requests of all directories are in flight at a time: about a round trip for 64 lists
+    /// and deletes, and three requests for each znode that has children. Memory use grows with the
+    /// number of children of the largest znodes, of which few are listed at a time, and not with the
+    /// number of descendants. The deletion is not atomic: others
     /// see some of the znodes gone and some not. Znodes that others create meanwhile are deleted
     /// too.
     ///

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use super::aside::BlockReason;
 use crate::error::RecipeError;
 use crate::lock::error::{LockError, LostReason};
 use crate::machine::{Failure, Interrupted};
@@ -13,17 +14,37 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WorkQueueError {
+    /// The only items that nobody has taken cannot be delivered to this client, so the queue is not
+    /// empty. [`WorkQueue::blocked`](crate::WorkQueue::blocked) returns all that are known.
+    #[error("the item {item:?} is there, but cannot be delivered: {reason}")]
+    Blocked {
+        /// The path of the first of these items.
+        item: String,
+        /// Why it cannot be delivered.
+        reason: BlockReason,
+    },
     /// The queue is full. Nothing was put.
     #[error(
-        "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put"
+        "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put; take \
+         items, or build the queue with a higher `limit`"
     )]
     Full {
         /// The directory of the queue.
         directory: String,
         /// The number of its items, leased ones included.
         length: usize,
-        /// The limit that this client was built with.
+        /// The limit that the queue was built with.
         limit: usize,
+    },
+    /// The item was not acknowledged, because somebody has created znodes below it. It is not
+    /// delivered again before they are deleted.
+    #[error(
+        "{item:?} was not acknowledged, because somebody has created znodes below it; delete them, \
+         and the item is delivered again"
+    )]
+    HasChildren {
+        /// The path of the item.
+        item: String,
     },
     /// Somebody other than its taker deleted the item while it was leased.
     #[error("{item:?} was deleted while it was leased")]
@@ -34,9 +55,38 @@ pub enum WorkQueueError {
     /// The lease is lost. The item was not acknowledged, and another taker gets it or has it.
     #[error("the lease is lost, so another taker gets the item: {0}")]
     LeaseLost(LostReason),
+    /// The sequence counter of the items has reached its end (2^31 - 1 items were put), and there is
+    /// an item with the last number. Nothing was put. The counter begins again with the directory, so
+    /// stop the producers until the consumers have emptied the queue: servers then remove the
+    /// directory, unless somebody has created it by hand.
+    #[error(
+        "the sequence counter of {directory:?} has reached its end (2147483647), so nothing was put; \
+         let the consumers empty the queue, and wait until the servers have removed the directory, or \
+         delete it"
+    )]
+    QueueExhausted {
+        /// The directory of the items.
+        directory: String,
+    },
     /// The queue of takers is not in order.
     #[error("the queue of takers failed: {0}")]
     Takers(LockError),
+    /// The queue has so many items that this client cannot list them, so it can take none. A client
+    /// with a higher [`response_limit`](zk_session::ClientBuilder::response_limit) can. The default
+    /// [limit](crate::WorkQueueBuilder::limit) of a queue prevents this.
+    #[error(
+        "the queue {directory:?} has {items} items, and a list of their names has {bytes} bytes, which \
+         is longer than the `response_limit` of this client; take the items with a client that was \
+         built with a `response_limit` above that"
+    )]
+    TooLong {
+        /// The directory of the queue.
+        directory: String,
+        /// The number of its items, leased ones included.
+        items: usize,
+        /// The length of the list.
+        bytes: usize,
+    },
     /// The outcome is not known. After a put: a server kept answering with errors of unclear
     /// meaning, so the items may have been put. After an acknowledgement: the same, or the lease was
     /// lost and the item is gone, so either this call or a later taker has acknowledged it.

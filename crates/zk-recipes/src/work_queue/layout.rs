@@ -29,10 +29,14 @@ pub(crate) struct Layout {
     pub(crate) takers: ByteString,
     /// The access control list of all znodes.
     pub(crate) acl: Vec<Acl>,
-    /// The largest number of items.
+    /// The largest number of items that the caller has set.
     pub(crate) limit: Option<usize>,
     /// How often a taker that waits looks for items although no watch has fired.
     pub(crate) watch_check: Option<Duration>,
+    /// How long the takers of a queue pass over an item that one of them has given back.
+    pub(crate) redelivery_delay: Duration,
+    /// How long an item may be leased.
+    pub(crate) lease_for: Option<Duration>,
 }
 
 /// The name of an item, in the order in which items are delivered.
@@ -55,6 +59,8 @@ impl Layout {
             acl,
             limit: None,
             watch_check: None,
+            redelivery_delay: Duration::ZERO,
+            lease_for: None,
         }
     }
 
@@ -75,6 +81,11 @@ impl Layout {
     /// Returns the path of the pin of an acknowledgement.
     pub(crate) fn pin(&self, item: &ItemName, id: u128) -> ByteString {
         child(&self.item(item), &format!("{id:032x}"))
+    }
+
+    /// Returns whether a child of an item has the name of a pin. Others are not ours.
+    pub(crate) fn is_pin(name: &str) -> bool {
+        name.len() == 32 && u128::from_str_radix(name, 16).is_ok()
     }
 
     pub(crate) fn lease(&self, item: &ItemName) -> ByteString {

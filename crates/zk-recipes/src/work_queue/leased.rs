@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::DataReply;
-use zk_session::Zxid;
+use jute_codec::{DataReply, ErrorCode};
 use zk_session::recipe::Session;
+use zk_session::{OpError, Zxid};
 
+use super::aside::BlockReason;
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::layout::ItemName;
@@ -21,6 +22,7 @@ use crate::exclusive::ExclusiveGuard;
 use crate::guard::FencingToken;
 use crate::lock::error::LostReason;
 use crate::lock::state::LockState;
+use crate::machine::Failure;
 
 /// How long an acknowledgement waits until the guard knows that its lease is lost.
 const NOTICE_MAX: Duration = Duration::from_secs(1);
@@ -28,21 +30,37 @@ const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// An item of a [`WorkQueue`](crate::WorkQueue) that this taker has, and no other.
 ///
 /// The lease is an ephemeral znode. It is lost when that znode is gone, when its session has ended,
-/// or when its deadline has passed, exactly as a lock is; see [`Guard`](crate::Guard). From then on,
+/// or when its deadline has passed, exactly as a lock is; see [`Guard`](crate::Guard). A queue may
+/// also [limit](crate::WorkQueueBuilder::lease_for) how long its takers have items. From then on,
 /// another taker may have the item.
 ///
 /// Dropping the value returns the item to the queue, in the background, as
-/// [`give_back`](Self::give_back) does. If the runtime of the client has shut down, the item returns
+/// [`give_back`](Self::give_back) does, with the same delay for the takers of this queue. If the runtime of the client has shut down, the item returns
 /// when the session expires.
 #[must_use = "a dropped item returns to the queue"]
 pub struct Leased {
-    core: Arc<Core>,
-    item: ItemName,
+    /// This is dropped before the lease, so that no taker of this queue sees the item without either.
+    returning: Returning,
     path: ByteString,
     data: Bytes,
     /// The transaction that created the item.
     czxid: Zxid,
     lease: ExclusiveGuard,
+}
+
+/// Notes that an item has returned, unless it was settled.
+struct Returning {
+    core: Arc<Core>,
+    item: ItemName,
+    is_settled: bool,
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.core.postpone(&self.item);
+        }
+    }
 }
 
 impl Leased {
@@ -54,8 +72,7 @@ impl Leased {
     ) -> Self {
         Self {
             path: core.layout.item(&item),
-            core: Arc::clone(core),
-            item,
+            returning: Returning { core: Arc::clone(core), item, is_settled: false },
             data: found.data.unwrap_or_default(),
             czxid: found.stat.czxid,
             lease,
@@ -69,12 +86,13 @@ impl Leased {
 
     /// Returns the priority of the item.
     pub fn priority(&self) -> u16 {
-        self.item.priority
+        self.returning.item.priority
     }
 
     /// Returns the path of the item. No two items of the queue have the same path at the same time.
     /// But servers remove the directory of the items once it is empty, and then number the items
-    /// from 0 again, so a later item may have this path.
+    /// from 0 again, so a later item may have this path; so may one that is put when the numbers are
+    /// [exhausted](WorkQueueError::QueueExhausted).
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -109,48 +127,67 @@ impl Leased {
     /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased; an item
     /// that was put since is not touched, even if it has the same path.
     /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
-    /// gone; or servers keep failing. A [`RecipeError`](crate::RecipeError) if a server refuses the
-    /// delete, with `NOT_EMPTY` if somebody has created a znode below the item; after `Closed` and `AuthFailed`, the item may have been deleted. After any error the
-    /// lease is given up.
+    /// gone; or servers keep failing. [`WorkQueueError::HasChildren`]: somebody has created znodes
+    /// below the item, which this call does not delete; it waits for about 20 s for them to disappear.
+    /// A [`RecipeError`](crate::RecipeError) if a server refuses the delete; after `Closed` and
+    /// `AuthFailed`, the item may have been deleted. After any error the lease is given up.
     pub async fn ack(self) -> Result<(), WorkQueueError> {
-        let Self { core, item, path, czxid, lease, .. } = self;
+        // The last one is dropped first.
+        let Self { path, czxid, lease, mut returning, .. } = self;
         if let LockState::Lost(reason) = lease.state() {
             return Err(WorkQueueError::LeaseLost(reason));
         }
+        let (core, item) = (Arc::clone(&returning.core), returning.item.clone());
         let id = Session::of(&core.client).unique_id();
         let ack = AckMachine::new(
             Arc::clone(&core.layout),
             id,
             (item.clone(), czxid),
             (lease.session(), Zxid(lease.fencing_token().get())),
+            lease.ends_at(),
         );
         let item_path = || path.to_string();
         let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
-        match ack.run(None).await?? {
+        let acked = match ack.run(None).await? {
+            Err(Failure { error: OpError::Server { code: ErrorCode::NOT_EMPTY, .. }, .. }) => {
+                returning.is_settled = true;
+                core.block(&item, BlockReason::HasChildren);
+                return Err(WorkQueueError::HasChildren { item: item_path() });
+            }
+            acked => acked?,
+        };
+        match acked {
             // Dropping the guard deletes the lease in the background.
             Acked::Done => {
+                returning.is_settled = true;
                 core.forget(&item);
                 Ok(())
             }
             Acked::ItemGone => {
+                returning.is_settled = true;
                 core.forget(&item);
                 Err(WorkQueueError::ItemGone { item: item_path() })
             }
             Acked::Lost(reason) => {
                 // A guard that does not know yet that it is lost deletes the lease by its name, and
                 // that may be the lease of the next taker. The event has arrived with the reply.
-                tokio::select! {
+                let noticed = tokio::select! {
                     biased;
-                    _ = lease.lost() => {}
-                    () = pause(&core.client, NOTICE_MAX) => {}
-                }
+                    noticed = lease.lost() => Some(noticed),
+                    () = pause(&core.client, NOTICE_MAX) => None,
+                };
+                // Then the client itself has deleted the lease.
+                let is_too_long = noticed == Some(LostReason::HeldTooLong);
+                let reason = if is_too_long { LostReason::HeldTooLong } else { reason };
                 Err(WorkQueueError::LeaseLost(reason))
             }
             Acked::Unknown => Err(WorkQueueError::Unknown { item: item_path() }),
         }
     }
 
-    /// Returns the item to the queue, at its old place, and waits until other takers can get it.
+    /// Returns the item to the queue, at its old place, and waits until other takers can get it. The
+    /// takers of this queue and its clones pass it over for the
+    /// [delay of a redelivery](crate::WorkQueueBuilder::redelivery_delay).
     ///
     /// After a **connection loss**, requests are replayed. If no server is reachable, the future
     /// waits for one, or for the end of the session. **Cancel safe**: dropping the future changes
@@ -163,7 +200,9 @@ impl Leased {
     /// meantime. The item returns to the queue in both cases, at the latest when the session
     /// expires.
     pub fn give_back(self) -> impl Future<Output = Result<(), WorkQueueError>> + Send + 'static {
-        let released = self.lease.release();
+        let Self { returning, lease, .. } = self;
+        drop(returning);
+        let released = lease.release();
         async move {
             released.await?;
             Ok(())

@@ -1,18 +1,23 @@
 //! The work queue.
 
+mod aside;
 mod builder;
 mod core;
 mod error;
 mod layout;
 mod leased;
+mod out_of_turn;
 mod put;
 mod queue;
+mod search;
+mod stall;
 mod sweep;
 mod take;
 
 pub(crate) mod machine;
 
 pub use self::{
+    aside::{BlockReason, BlockedItem},
     builder::WorkQueueBuilder,
     error::WorkQueueError,
     leased::Leased,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
@@ -36,7 +37,9 @@ const PRIORITY_MAX: u16 = 999;
 ///
 /// # Errors
 ///
-/// [`WorkQueueError::Full`] if the queue has a [limit](crate::WorkQueueBuilder::limit).
+/// [`WorkQueueError::Full`] if the queue has as many items as its
+/// [limit](crate::WorkQueueBuilder::limit) allows.
+/// [`WorkQueueError::QueueExhausted`] if the sequence counter of the items has reached its end.
 /// [`WorkQueueError::Unknown`] if servers keep failing. A [`RecipeError`] if a server refuses the
 /// items, if they are too large for a request, if there are more than 128 of them, or if the
 /// priority is greater than 999: in these cases, nothing was put. After
@@ -68,18 +71,26 @@ impl Put {
         let session = Session::of(&core.client);
         let id = session.unique_id();
         let slot = session.reserve_slot(&core.layout.directory).await;
-        let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority);
+        let bound = core.bound(id);
+        let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
         let span =
             debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
         let feed = Feed::new(session.lane());
         let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
         let mut running = RunningPut { parts: Some(parts), span };
-        running.run().await.map_err(|not_put| match not_put {
+        let put = running.run().await;
+        if let (Some(_), Ok(()) | Err(Interruption::NotPut(NotPut::Full(_)))) = (bound, &put) {
+            core.is_full.store(put.is_err(), Ordering::Relaxed);
+        }
+        put.map_err(|not_put| match not_put {
             Interruption::NotPut(NotPut::Failed(failure)) => failure.into(),
+            Interruption::NotPut(NotPut::Exhausted) => {
+                WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
+            }
             Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
                 directory: core.layout.directory.to_string(),
                 length,
-                limit: core.layout.limit.unwrap_or_default(),
+                limit: bound.map_or(0, |bound| bound.items),
             },
             Interruption::NotPut(NotPut::Unknown) => {
                 WorkQueueError::Unknown { item: core.layout.entries.to_string() }

@@ -4,17 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jute_codec::Response;
 use zk_session::{Client, ConfigError};
 
+use super::aside::BlockedItem;
 use super::builder::WorkQueueBuilder;
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::leased::Leased;
 use super::put::Put;
-use super::take::{Take, TakeBatch, try_take};
-use crate::engine::drive::run;
-use crate::machine::{FailedAction, ReadAll, exists};
+use super::search::try_take;
+use super::take::{Take, TakeBatch};
 
 /// A queue of items that several producers and consumers share. A consumer *leases* an item while
 /// it works on it: the item is deleted when the consumer acknowledges it, and returns to the queue
@@ -58,7 +57,7 @@ use crate::machine::{FailedAction, ReadAll, exists};
 ///
 /// **Permissions.** A producer needs CREATE and DELETE on `puts` and CREATE on `entries` below the
 /// queue's directory. A consumer needs READ and DELETE on `entries`, and READ, CREATE and DELETE on
-/// `taken` and `takers`, and READ, CREATE and DELETE on items. With a limit, a producer needs READ on
+/// `taken` and `takers`, and READ, CREATE and DELETE on items. With a limit that you set, a producer needs READ on
 /// `entries` too. Missing directories are created as containers, with the list of the items.
 #[derive(Clone)]
 pub struct WorkQueue {
@@ -125,11 +124,30 @@ impl WorkQueue {
     /// connection, the call waits for one. After a **connection loss**, requests are replayed.
     /// **Cancel safe**: dropping the future at any moment leaves no lease.
     ///
+    /// `None` means that all items are leased, or were given back by a taker of this queue within
+    /// the [delay of a redelivery](WorkQueueBuilder::redelivery_delay). It never means that there are items which this client
+    /// cannot read: that is an error.
+    ///
     /// # Errors
     ///
-    /// The errors are those of [`take`](Self::take).
+    /// [`WorkQueueError::Blocked`] if there are items without a lease, and none of them can be
+    /// [delivered](Self::blocked) to this client. The other errors are those of
+    /// [`take`](Self::take).
     pub async fn try_take(&self) -> Result<Option<Leased>, WorkQueueError> {
         Box::pin(try_take(&self.core)).await
+    }
+
+    /// Returns the items that takers of this value and its clones have found and could not deliver,
+    /// because the client may not read them, they are too long, or somebody has created znodes below
+    /// them, so that they could not be acknowledged. Takers pass them over, log each of them once,
+    /// and read them again after pauses that grow from a second to five minutes. An item that is delivered or deleted is no longer returned, once a
+    /// taker has noticed that.
+    ///
+    /// Costs no request.
+    pub fn blocked(&self) -> Vec<BlockedItem> {
+        let path = |item| self.core.layout.item(item).to_string();
+        let aside = self.core.aside();
+        aside.blocked().map(|(item, reason)| BlockedItem { path: path(item), reason }).collect()
     }
 
     /// Reads the number of items, leased ones included.
@@ -140,12 +158,7 @@ impl WorkQueue {
     ///
     /// [`RecipeError`](crate::RecipeError), if a server refuses the read or the client has stopped.
     pub async fn length(&self) -> Result<usize, WorkQueueError> {
-        let entries = &self.core.layout.entries;
-        let operations = vec![exists(entries.clone())];
-        let mut reading = ReadAll::new(operations, FailedAction::Check, entries);
-        let response = run(&self.core.client, &mut reading, None).await??.pop().flatten();
-        let Some(Response::Exists(stat)) = response else { return Ok(0) };
-        Ok(usize::try_from(stat.num_children).unwrap_or_default())
+        self.core.length(None).await
     }
 
     /// Returns the directory of the queue.
@@ -159,8 +172,8 @@ impl WorkQueueBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the access control list is empty, the limit is 0 or the interval of the watch check
-    /// is too short.
+    /// Fails if the access control list is empty, the limit or the length of leases is 0, or the
+    /// interval of the watch check is too short.
     pub fn build(self) -> Result<WorkQueue, ConfigError> {
         Ok(WorkQueue { core: Arc::new(self.finish()?) })
     }

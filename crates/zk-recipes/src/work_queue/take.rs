@@ -5,31 +5,23 @@
 //! which taker gets the item.
 
 use std::fmt;
-use std::future::{Future, IntoFuture, pending, poll_fn};
+use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use jute_codec::Response;
-use zk_session::recipe::Session;
 use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
 use super::error::WorkQueueError;
-use super::layout::{BATCH_MAX, ItemName};
+use super::layout::BATCH_MAX;
 use super::leased::Leased;
-use super::machine::look::Look;
-use crate::engine::drive::{pause, run};
-use crate::engine::join::join_all;
+use super::out_of_turn::take_out_of_turn;
+use super::search::{lease_first, look_for_available};
 use crate::engine::limited::limited;
 use crate::error::RecipeError;
-use crate::exclusive::ExclusiveLock;
 use crate::guard::Guard;
-use crate::machine::{FailedAction, ReadAll, read, spread};
-
-/// Number of items of one list that a taker tries before it lists again.
-const TRIES_MAX: usize = 4;
 
 /// A pending take: set options, then `.await` it. It returns a [`Leased`] item.
 ///
@@ -40,8 +32,8 @@ const TRIES_MAX: usize = 4;
 /// the queue.
 ///
 /// Poll the future until it completes, or drop it. A taker at the head of the queue of takers that
-/// is not polled delays the others, by up to the interval of the
-/// [check for missed watches](crate::WorkQueueBuilder::watch_check) for each item.
+/// is not polled delays the others, once by a little more than the interval at which they
+/// [look for themselves](crate::WorkQueueBuilder::watch_check), and then by about a second.
 ///
 /// # Errors
 ///
@@ -180,9 +172,9 @@ async fn take(
             Waited::Turn(turn) => turn,
             Waited::Item(item) => return Ok(vec![item]),
         };
-        let Found { available, has_leases } = tokio::select! {
+        let (available, has_leases) = tokio::select! {
             biased;
-            found = look(core, true, deadline) => found?,
+            found = look_for_available(core, deadline) => found?,
             // Another taker is at the head now. If this one continued to look, each expiry of a
             // session would add one that is woken by every item.
             _ = turn.lost() => continue,
@@ -211,140 +203,13 @@ async fn wait_for_turn(core: &Arc<Core>, deadline: Option<Time>) -> Result<Waite
     if let Some(deadline) = deadline {
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
-    let mut acquiring = pin!(acquire.into_future());
-    let interval = core.layout.watch_check;
-    let interval = interval.map(|interval| spread(interval, unique_id(core)));
-    loop {
-        let look = async {
-            match interval {
-                Some(interval) => pause(&core.client, interval).await,
-                None => pending().await,
-            }
-        };
-        tokio::select! {
-            biased;
-            turn = &mut acquiring => return Ok(Waited::Turn(turn?)),
-            () = look => {}
+    tokio::select! {
+        biased;
+        turn = acquire.into_future() => {
+            core.stall().end();
+            Ok(Waited::Turn(turn?))
         }
         // The taker at the head may have stopped polling its future, and must not strand items.
-        if let Some(item) = take_now(core, deadline).await? {
-            return Ok(Waited::Item(item));
-        }
+        item = take_out_of_turn(core, deadline) => Ok(Waited::Item(item?)),
     }
-}
-
-/// Leases the first of these items that can be leased, up to this many.
-async fn lease_first(
-    core: &Arc<Core>,
-    available: &[ItemName],
-    items: usize,
-    deadline: Option<Time>,
-) -> Result<Vec<Leased>, WorkQueueError> {
-    for items in available.chunks(items).take(TRIES_MAX) {
-        let leasing = items.iter().map(|item| lease(core, item, deadline));
-        let (mut leased, mut failed) = (Vec::new(), None);
-        for result in join_all(leasing).await {
-            match result {
-                Ok(item) => leased.extend(item),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        match failed {
-            Some(error) if leased.is_empty() => return Err(error),
-            _ if !leased.is_empty() => return Ok(leased),
-            _ => {}
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// Takes an item if there is one.
-pub(crate) async fn try_take(core: &Arc<Core>) -> Result<Option<Leased>, WorkQueueError> {
-    take_now(core, None).await
-}
-
-/// Takes an item if there is one. Each failed try means that another taker was faster. After each
-/// of them, the next one is chosen at random among twice as many items, so that many takers do not
-/// compete for the same items again and again.
-async fn take_now(
-    core: &Arc<Core>,
-    deadline: Option<Time>,
-) -> Result<Option<Leased>, WorkQueueError> {
-    let mut width = 1;
-    loop {
-        let Found { mut available, .. } = look(core, false, deadline).await?;
-        if available.is_empty() {
-            return Ok(None);
-        }
-        for _ in 0..TRIES_MAX.min(available.len()) {
-            let choices = u128::try_from(available.len().min(width)).unwrap_or(1);
-            let at = usize::try_from(unique_id(core) % choices.max(1)).unwrap_or(0);
-            let item = available.remove(at);
-            if let Some(leased) = lease(core, &item, deadline).await? {
-                return Ok(Some(leased));
-            }
-            width = width.saturating_mul(2);
-        }
-    }
-}
-
-/// What a search has found.
-struct Found {
-    /// The items without a lease.
-    available: Vec<ItemName>,
-    /// The directory of the leases exists.
-    has_leases: bool,
-}
-
-/// Looks for items that can be taken.
-async fn look(
-    core: &Arc<Core>,
-    may_wait: bool,
-    deadline: Option<Time>,
-) -> Result<Found, WorkQueueError> {
-    let layout = Arc::clone(&core.layout);
-    let mut look = Look::new(layout, core.listed(), may_wait, unique_id(core));
-    let available = run(&core.client, &mut look, deadline).await??;
-    let has_leases = look.has_leases();
-    core.set_listed(look.into_listed());
-    Ok(Found { available, has_leases })
-}
-
-/// Leases an item; `None` if another taker was faster.
-///
-/// The item is read after its lease was created: from then on, no other taker acknowledges it.
-async fn lease(
-    core: &Arc<Core>,
-    item: &ItemName,
-    deadline: Option<Time>,
-) -> Result<Option<Leased>, WorkQueueError> {
-    let layout = &core.layout;
-    let lock = ExclusiveLock::builder(&core.client, &layout.lease(item))
-        .map_err(RecipeError::Config)?
-        .acl(layout.acl.clone())
-        .build()
-        .map_err(RecipeError::Config)?;
-    let mut acquire = lock.acquire();
-    if let Some(deadline) = deadline {
-        acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
-    }
-    let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
-    let path = layout.item(item);
-    let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
-    match run(&core.client, &mut reading, deadline).await??.pop().flatten() {
-        // The item that was listed may be gone, and this one was put after the lease was created: the
-        // token of the lease would be lower than those of leases that others had since.
-        Some(Response::GetData(found)) if found.stat.czxid.0 > guard.fencing_token().get() => {
-            Ok(None)
-        }
-        Some(Response::GetData(found)) => Ok(Some(Leased::new(core, item.clone(), guard, found))),
-        _ => {
-            core.forget(item);
-            Ok(None)
-        }
-    }
-}
-
-fn unique_id(core: &Core) -> u128 {
-    Session::of(&core.client).unique_id()
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jute_codec::{CreateMode, ErrorCode, ReadRequest, Request};
+use jute_codec::{CreateMode, CreateRequest, ErrorCode, ReadRequest, Request};
 
 use crate::create::CreateOptions;
+use crate::driver::access::Access;
 use crate::driver::shared::Shared;
 use crate::error::{ConnectError, OpError};
 use crate::machine::Operation;
 use crate::op::Op;
+use crate::path::Chroot;
 
 /// Creates the chroot and its ancestors if the chroot is missing. A create can be repeated after a
 /// lost connection, because a second create just fails with `NODE_EXISTS`. What it creates has the
@@ -20,11 +22,12 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
         return Ok(());
     }
     let mut last = Ok(());
-    for end in chroot.match_indices('/').map(|(at, _)| at).skip(1).chain([chroot.len()]) {
-        let path = chroot.get(..end).unwrap_or(chroot);
+    for request in creates(&shared.chroot, &shared.access) {
+        let request = Request::Create(request);
+        shared.access.check(&request);
         // Errors of ancestors are ignored: an ancestor may exist although the client has no
         // permission to create it, and servers check that permission first.
-        last = replay(|| create(shared, path)).await;
+        last = replay(|| Op::submit_to_server(shared, Operation::new(request.clone()))).await;
     }
     match last {
         Ok(()) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => Ok(()),
@@ -52,13 +55,17 @@ fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
     Op::submit_to_server(shared, Operation::new(Request::Exists(read)))
 }
 
-/// Creates a znode, given its path on the server.
-fn create(shared: &Arc<Shared>, path: &str) -> Op<()> {
-    let options = CreateOptions::from(CreateMode::Persistent);
-    let request = options.request(path, Bytes::new(), shared.access.default_acl());
-    let request = Request::Create(request);
-    shared.access.check(&request);
-    Op::submit_to_server(shared, Operation::new(request))
+/// Returns the requests that create a chroot and its ancestors, from the root down.
+pub(crate) fn creates(chroot: &Chroot, access: &Access) -> Vec<CreateRequest> {
+    let chroot = chroot.as_str();
+    let ends = chroot.match_indices('/').map(|(at, _)| at).skip(1);
+    let ends = ends.chain((!chroot.is_empty()).then_some(chroot.len()));
+    let create = |end| {
+        let path = chroot.get(..end).unwrap_or(chroot);
+        let options = CreateOptions::from(CreateMode::Persistent);
+        options.request(path, Bytes::new(), access.default_acl())
+    };
+    ends.map(create).collect()
 }
 
 /// Repeats an operation until it gets a reply.

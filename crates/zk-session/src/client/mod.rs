@@ -145,8 +145,11 @@ impl Client {
 
     /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
     /// never happened. A later successful connection does not clear this value.
+    ///
+    /// If the session's task should have run at least a second ago and has not, that is the failure
+    /// ([`FailureCause::NotRun`](crate::FailureCause::NotRun)).
     pub fn last_failure(&self) -> Option<ConnectionFailure> {
-        self.shared.ends.connection.borrow().last_failure.clone()
+        self.shared.last_failure()
     }
 
     /// Returns the access control list of znodes that are created without a list of their own. See
@@ -411,7 +414,7 @@ impl Client {
     async fn before<T>(&self, deadline: Time, future: impl Future<Output = T>) -> Option<T> {
         let mut alarm = Lane::open(Arc::clone(&self.shared));
         alarm.wake_at(deadline);
-        let mut watchdog = Watchdog::default();
+        let mut watchdog = Watchdog::of(&self.shared.clock);
         let mut future = pin!(future);
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {

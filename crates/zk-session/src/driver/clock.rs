@@ -15,6 +15,8 @@ pub struct Clock(Source);
 enum Source {
     #[cfg(target_os = "linux")]
     System(System),
+    #[cfg(not(target_os = "linux"))]
+    Std(std::time::Instant),
     Tokio(tokio::time::Instant),
 }
 
@@ -30,11 +32,15 @@ impl Clock {
         #[cfg(target_os = "linux")]
         return Self(Source::System(System::start()));
         #[cfg(not(target_os = "linux"))]
-        return Self::tokio();
+        return Self(Source::Std(std::time::Instant::now()));
     }
 
     /// Creates a clock that follows tokio's clock, which is virtual under `start_paused = true`. It
-    /// is meant for tests, because on Linux it does not count suspension.
+    /// is meant for tests: on Linux it does not count suspension, and calls of recipes notice their
+    /// deadlines only while the client's runtime is driven.
+    ///
+    /// With this clock, all timers belong to the client's runtime, so a run in virtual time does
+    /// not depend on the speed of the machine.
     pub fn tokio() -> Self {
         Self(Source::Tokio(tokio::time::Instant::now()))
     }
@@ -44,8 +50,15 @@ impl Clock {
         Time::from_start(match &self.0 {
             #[cfg(target_os = "linux")]
             Source::System(system) => system.elapsed(),
+            #[cfg(not(target_os = "linux"))]
+            Source::Std(start) => start.elapsed(),
             Source::Tokio(start) => start.elapsed(),
         })
+    }
+
+    /// Returns whether a timer in real time can tell when a time of this clock has come.
+    pub(crate) fn is_real(&self) -> bool {
+        !matches!(self.0, Source::Tokio(_))
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) enum Command {
     Close(oneshot::Sender<EndCause>),
     /// Stops without closing the session, and reports its ticket.
     HandOver(oneshot::Sender<Option<SessionTicket>>),
+    /// Sets whether the user of a lane holds a lock.
+    HoldLock(OwnerId, bool),
     /// Closes a lane, or removes a watcher.
     RemoveOwner(OwnerId),
     /// Sets whether a lane needs the lease. The number tells the needs of a lane apart.

@@ -79,6 +79,8 @@ pub(super) struct ConnectionLog {
     view: watch::Sender<ConnectionView>,
     /// Why the last connection ended.
     last_cause: Option<FailureCause>,
+    /// How much too late the task runs in this turn.
+    stall: Option<Duration>,
     /// How far the connection has progressed.
     stage: ConnectionStage,
     server_count: u32,
@@ -128,6 +130,7 @@ impl ConnectionLog {
         Self {
             view,
             last_cause: None,
+            stall: None,
             stage: ConnectionStage::Idle,
             server_count,
             failures: 0,
@@ -170,10 +173,24 @@ impl ConnectionLog {
         });
     }
 
+    /// Records that the task runs, and how much too late.
+    pub(super) fn task_runs(&mut self, stall: Option<Duration>) {
+        self.stall = stall.map(rounded);
+    }
+
+    /// Returns why the client has waited in vain: it has not looked, or the server has not answered.
+    fn timeout(&self, cause: FailureCause) -> FailureCause {
+        self.stall.map_or(cause, FailureCause::NotRun)
+    }
+
     /// Records that the machine has ended the connection.
     pub(super) fn connection_ended(&mut self, cause: DisconnectCause, moment: Moment) {
         let is_failure = cause.is_failure();
-        let cause = FailureCause::Disconnected(cause);
+        let is_timeout = cause.is_timeout();
+        let mut cause = FailureCause::Disconnected(cause);
+        if is_timeout {
+            cause = self.timeout(cause);
+        }
         if is_failure {
             self.failed(cause, moment);
         } else {
@@ -193,7 +210,11 @@ impl ConnectionLog {
         let is_end = error.kind() == io::ErrorKind::UnexpectedEof;
         let inner = error.get_ref();
         if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<TlsFailure>()) {
-            self.failed(FailureCause::Tls(failure.clone()), moment);
+            let mut cause = FailureCause::Tls(failure.clone());
+            if matches!(failure, TlsFailure::TimedOut(_)) {
+                cause = self.timeout(cause);
+            }
+            self.failed(cause, moment);
             return;
         }
         if let Some(failure) = inner.and_then(|inner| inner.downcast_ref::<SaslFailure>()) {
@@ -209,6 +230,8 @@ impl ConnectionLog {
             ConnectionStage::Ready if is_end => FailureCause::Closed,
             ConnectionStage::Ready => FailureCause::Transport(error.into()),
         };
+        let cause =
+            if error.kind() == io::ErrorKind::TimedOut { self.timeout(cause) } else { cause };
         self.failed(cause, moment);
     }
 
@@ -253,12 +276,14 @@ impl ConnectionLog {
         }
     }
 
-    /// Logs a change of the session, whose newest acknowledged request was sent at `acknowledged`.
+    /// Logs a change of the session, whose newest acknowledged request was sent at `acknowledged`,
+    /// and which holds a lock or not.
     pub(super) fn session_changed(
         &mut self,
         change: Change,
         terms: SessionTerms,
         acknowledged: Option<Time>,
+        holds_lock: bool,
         now: Time,
     ) {
         match change {
@@ -295,16 +320,20 @@ impl ConnectionLog {
             Change::Lapsed { session } => {
                 let silence = acknowledged.map(|at| now.saturating_since(at)).unwrap_or_default();
                 let silence = rounded(silence);
-                warn!(%session, ?silence, "guard deadline passed; locks that the session held are lost");
+                if holds_lock {
+                    warn!(%session, ?silence, "guard deadline passed; the locks of the session are lost");
+                } else {
+                    debug!(%session, ?silence, "guard deadline passed");
+                }
             }
             Change::Ended { session, cause } => match cause {
                 EndCause::Closed | EndCause::Abandoned => info!(%session, %cause, "session closed"),
                 EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
-                    const LOST: &str = "session lost, with its ephemeral znodes and its locks";
+                    let locks = if holds_lock { " and its locks" } else { "" };
                     if self.flaps < FLAPS_LOGGED {
-                        warn!(%session, %cause, "{LOST}");
+                        warn!(%session, %cause, "session lost, with its ephemeral znodes{locks}");
                     } else {
-                        debug!(%session, %cause, "{LOST}");
+                        debug!(%session, %cause, "session lost, with its ephemeral znodes{locks}");
                     }
                     self.flaps += 1;
                 }

@@ -1,42 +1,52 @@
 //! The channels between the session's task and the client's handles.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
 use super::command::Command;
 use super::connection_log::ConnectionView;
+use super::latest::{Reader, Writer, latest};
 use super::meter::Totals;
 use crate::machine::{EndCause, Status};
+use crate::time::Time;
+
+/// A task that runs this much too late has missed more than a busy machine explains.
+const STALL_MIN: Duration = Duration::from_secs(1);
 
 /// The channel ends that the handles share.
 pub(crate) struct HandleEnds {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) status: Reader<Status>,
     pub(crate) connection: watch::Receiver<ConnectionView>,
     pub(crate) queued: Queued,
     pub(crate) last_end: LastEnd,
+    pub(crate) pulse: Pulse,
     pub(crate) totals: Totals,
 }
 
 /// The channel ends that the task owns.
 pub(crate) struct DriverEnds {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    pub(super) status: watch::Sender<Status>,
+    pub(super) status: Writer<Status>,
     pub(super) connection: watch::Sender<ConnectionView>,
     pub(super) queued: Queued,
     pub(super) last_end: LastEnd,
+    pub(super) pulse: Pulse,
     pub(super) totals: Totals,
 }
 
-/// Creates the channels of a client whose session has this status.
-pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
+/// Creates the channels of a client whose session has this status, and whose task is due to run now.
+pub(crate) fn channels(status: Status, now: Time) -> (HandleEnds, DriverEnds) {
     let (command_sender, command_receiver) = mpsc::unbounded_channel();
-    let (status_sender, status_receiver) = watch::channel(status);
+    let (status_sender, status_receiver) = latest(status);
     let (connection_sender, connection_receiver) = watch::channel(ConnectionView::default());
     let queued = Queued::default();
     let last_end = LastEnd::default();
+    let pulse = Pulse::default();
+    pulse.beat(Some(now));
     let totals = Totals::default();
     let handle_ends = HandleEnds {
         commands: command_sender,
@@ -44,6 +54,7 @@ pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
         connection: connection_receiver,
         queued: queued.clone(),
         last_end: last_end.clone(),
+        pulse: pulse.clone(),
         totals: totals.clone(),
     };
     let driver_ends = DriverEnds {
@@ -52,6 +63,7 @@ pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
         connection: connection_sender,
         queued,
         last_end,
+        pulse,
         totals,
     };
     (handle_ends, driver_ends)
@@ -92,6 +104,25 @@ impl Queued {
     /// Returns the number of all operations that have no result yet.
     pub(crate) fn total(&self) -> usize {
         self.0.on_way.load(Ordering::Relaxed) + self.0.outstanding.load(Ordering::Relaxed)
+    }
+}
+
+/// When the session's task must run next, so that handles can tell a task that does not run from a
+/// server that does not answer.
+#[derive(Clone, Default)]
+pub(crate) struct Pulse(Arc<AtomicU64>);
+
+impl Pulse {
+    /// Records when the task must run next; `None` if it waits for no time.
+    pub(super) fn beat(&self, due: Option<Time>) {
+        let nanos = due.map(|due| u64::try_from(due.since_start().as_nanos()).unwrap_or(u64::MAX));
+        self.0.store(nanos.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns for how long the task should have run and has not, if that is worth telling.
+    pub(crate) fn stall(&self, now: Time) -> Option<Duration> {
+        let due = Time::from_start(Duration::from_nanos(self.0.load(Ordering::Relaxed)));
+        Some(now.saturating_since(due)).filter(|stall| *stall >= STALL_MIN)
     }
 }
 

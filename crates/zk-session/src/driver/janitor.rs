@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytestring::ByteString;
@@ -29,7 +30,12 @@ pub(crate) struct Janitor {
     deferred: Arc<Semaphore>,
     spawner: Arc<Spawner>,
     duties: Arc<Duties>,
+    backlog: Arc<AtomicUsize>,
 }
+
+/// Work of the janitor that is due: it counts in the backlog until it is dropped.
+#[derive(Debug)]
+pub struct Due(Arc<AtomicUsize>);
 
 /// The paths below which the janitor has to delete znodes, or may have to.
 #[derive(Default)]
@@ -62,6 +68,7 @@ pub struct Slot {
     duty: Duty,
     permit: OwnedSemaphorePermit,
     spawner: Arc<Spawner>,
+    backlog: Arc<AtomicUsize>,
 }
 
 impl Janitor {
@@ -72,6 +79,7 @@ impl Janitor {
             deferred: Arc::new(Semaphore::new(DEFERRED_MAX)),
             spawner: Arc::new(Spawner { runtime, span }),
             duties: Arc::default(),
+            backlog: Arc::default(),
         }
     }
 
@@ -80,7 +88,8 @@ impl Janitor {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
         let permit = permit.expect("the semaphore is never closed");
         let duty = Duties::begin(&self.duties, path);
-        Slot { duty, permit, spawner: Arc::clone(&self.spawner) }
+        let (spawner, backlog) = (Arc::clone(&self.spawner), Arc::clone(&self.backlog));
+        Slot { duty, permit, spawner, backlog }
     }
 
     /// Waits until no slot is taken. Until then, and until the result is dropped, nobody else gets a
@@ -103,8 +112,9 @@ impl Janitor {
         cleanup: impl Future<Output = ()> + Send + 'static,
     ) {
         let duty = Duties::begin(&self.duties, path);
+        let due = self.due();
         self.defer(async move {
-            let _duty = duty;
+            let (_duty, _due) = (duty, due);
             cleanup.await;
         });
     }
@@ -118,6 +128,16 @@ impl Janitor {
         }
     }
 
+    /// Counts work that is due from now on.
+    pub(crate) fn due(&self) -> Due {
+        Due::begin(&self.backlog)
+    }
+
+    /// Returns how much work is due and not complete.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of slots in use.
     pub(crate) fn busy(&self) -> usize {
         JANITOR_SLOTS_MAX - self.slots.available_permits()
@@ -125,18 +145,42 @@ impl Janitor {
 }
 
 impl Slot {
-    /// Spawns a future on the runtime of the session, and frees the slot when it completes.
+    /// Spawns a cleanup on the runtime of the session, and frees the slot when it completes. Until
+    /// then it counts in the [backlog](crate::recipe::Session::janitor_backlog).
     ///
     /// This call never blocks or fails, and works outside of a runtime. After the runtime of the
     /// session has shut down, the future is dropped. The ephemeral znodes that it was meant to
     /// delete are then deleted when the session expires.
     pub fn run(self, cleanup: impl Future<Output = ()> + Send + 'static) {
-        let Self { duty, permit, spawner } = self;
-        let cleanup = async move {
-            let _duty = duty;
+        let due = Due::begin(&self.backlog);
+        self.keep(async move {
+            let _due = due;
             cleanup.await;
+        });
+    }
+
+    /// Like [`run`](Self::run), for a future that keeps something for now. Its cleanup counts in the
+    /// backlog only while it has a [`Due`].
+    pub fn keep(self, keeper: impl Future<Output = ()> + Send + 'static) {
+        let Self { duty, permit, spawner, backlog: _ } = self;
+        let keeper = async move {
+            let _duty = duty;
+            keeper.await;
         };
-        spawner.spawn(cleanup, permit);
+        spawner.spawn(keeper, permit);
+    }
+}
+
+impl Due {
+    fn begin(backlog: &Arc<AtomicUsize>) -> Self {
+        backlog.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(backlog))
+    }
+}
+
+impl Drop for Due {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

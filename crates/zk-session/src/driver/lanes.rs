@@ -17,6 +17,8 @@ pub(super) struct Lanes {
     lanes: BTreeMap<OwnerId, LaneEnd>,
     /// Number of lanes that need the lease.
     needing_lease: usize,
+    /// Number of lanes whose users hold a lock.
+    holding: usize,
     /// Alarms by time.
     alarms: BTreeSet<(Time, OwnerId)>,
     /// Lanes that have events but whose readers were not woken yet. Each lane occurs at most once.
@@ -28,6 +30,7 @@ struct LaneEnd {
     sender: LaneSender,
     alarm: Option<Time>,
     needs_lease: bool,
+    holds_lock: bool,
     /// The lane is in [`Lanes::unwoken`].
     is_unwoken: bool,
 }
@@ -38,13 +41,20 @@ impl Lanes {
     }
 
     pub(super) fn open(&mut self, id: OwnerId, sender: LaneSender) {
-        let lane = LaneEnd { sender, alarm: None, needs_lease: false, is_unwoken: false };
+        let lane = LaneEnd {
+            sender,
+            alarm: None,
+            needs_lease: false,
+            holds_lock: false,
+            is_unwoken: false,
+        };
         self.lanes.insert(id, lane);
     }
 
     /// Removes a lane. Returns false if no lane has this id.
     pub(super) fn close(&mut self, id: OwnerId) -> bool {
         self.set_needs_lease(id, false);
+        self.set_holds_lock(id, false);
         let Some(lane) = self.lanes.remove(&id) else { return false };
         if let Some(at) = lane.alarm {
             self.alarms.remove(&(at, id));
@@ -64,6 +74,18 @@ impl Lanes {
         if let Some(lane) = self.lanes.get(&id) {
             lane.sender.keep_need(need, is_leased);
         }
+    }
+
+    /// Sets whether the user of a lane holds a lock.
+    pub(super) fn set_holds_lock(&mut self, id: OwnerId, holds_lock: bool) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        self.holding += usize::from(holds_lock);
+        self.holding -= usize::from(std::mem::replace(&mut lane.holds_lock, holds_lock));
+    }
+
+    /// Returns whether the user of any lane holds a lock.
+    pub(super) fn is_lock_held(&self) -> bool {
+        self.holding > 0
     }
 
     /// Returns whether any lane needs the lease.

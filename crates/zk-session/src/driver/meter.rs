@@ -75,6 +75,7 @@ impl Meter {
             | Event::HandedOver(_)
             | Event::Probe { .. }
             | Event::Reply { .. }
+            | Event::CreateChroot(_)
             | Event::Sasl(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! The state that the handles of a client share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc::error::SendError;
@@ -11,15 +12,16 @@ use super::ends::HandleEnds;
 use super::janitor::Janitor;
 use super::notices::Notices;
 use crate::chroot::translate::{error_to_client, request_to_server};
+use crate::connect_string::ConnectString;
 use crate::error::OpError;
-use crate::failure::ConnectionFailure;
+use crate::failure::{ConnectionFailure, FailureCause};
 use crate::machine::{Flight, Operation, OwnerId, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
 
 /// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
 pub(crate) struct Shared {
-    pub(crate) access: Access,
+    pub(crate) access: Arc<Access>,
     pub(crate) chroot: Chroot,
     pub(crate) clock: Clock,
     pub(crate) ends: HandleEnds,
@@ -36,7 +38,7 @@ pub(crate) struct Shared {
 impl Shared {
     #[expect(clippy::too_many_arguments, reason = "one caller, which names all of them")]
     pub(crate) fn new(
-        access: Access,
+        access: Arc<Access>,
         chroot: Chroot,
         clock: Clock,
         ends: HandleEnds,
@@ -54,10 +56,26 @@ impl Shared {
         *self.ends.status.borrow()
     }
 
-    /// Returns why there is no connection: the last failure, or how far the first attempt has
-    /// progressed.
+    /// Returns why there is no connection: the session's task does not run, or the last failure, or
+    /// how far the first attempt has progressed.
     pub(crate) fn why_not_connected(&self) -> Option<ConnectionFailure> {
-        self.ends.connection.borrow().why_not_connected()
+        self.not_run().or_else(|| self.ends.connection.borrow().why_not_connected())
+    }
+
+    /// Returns the last failure. If the session's task does not run, that is the failure.
+    pub(crate) fn last_failure(&self) -> Option<ConnectionFailure> {
+        self.not_run().or_else(|| self.ends.connection.borrow().last_failure.clone())
+    }
+
+    /// Returns a failure if the session's task should have run and has not.
+    fn not_run(&self) -> Option<ConnectionFailure> {
+        let stall = self.ends.pulse.stall(self.clock.now())?;
+        let attempted = self.ends.connection.borrow().server().cloned();
+        let host = attempted.or_else(|| {
+            let hosts = self.hosts.parse::<ConnectString>().ok()?.hosts;
+            hosts.into_iter().next()
+        })?;
+        Some(ConnectionFailure { host, cause: FailureCause::NotRun(stall) })
     }
 
     /// Sends a command to the task. If the task has ended, the command is dropped: the session is

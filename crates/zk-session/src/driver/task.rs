@@ -14,10 +14,11 @@ use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tracing::{Instrument as _, Span, debug, info_span, warn};
 
+use super::access::Access;
 use super::clock::Clock;
 use super::command::Command;
 use super::connection_log::{ConnectionLog, Moment};
-use super::ends::DriverEnds;
+use super::ends::{DriverEnds, Pulse};
 use super::janitor::Janitor;
 use super::meter::Meter;
 use super::probe::{Probe, probe};
@@ -55,6 +56,7 @@ type Opening =
 pub(crate) struct Driver {
     machine: SessionMachine,
     clock: Clock,
+    access: Arc<Access>,
     transport: Arc<dyn Transport>,
     sasl: Option<Sasl>,
     /// There are credentials, and no warning yet that others can read them.
@@ -81,6 +83,7 @@ pub(crate) struct Driver {
     needs_flush: bool,
     timer: Pin<Box<Sleep>>,
     armed: Option<Time>,
+    pulse: Pulse,
 
     router: Router,
 }
@@ -89,16 +92,18 @@ impl Driver {
     pub(crate) fn new(
         machine: SessionMachine,
         clock: Clock,
+        access: Arc<Access>,
         transport: Arc<dyn Transport>,
         sasl: Option<Sasl>,
         ends: DriverEnds,
     ) -> Self {
-        let DriverEnds { commands, status, connection, queued, last_end, totals } = ends;
+        let DriverEnds { commands, status, connection, queued, last_end, pulse, totals } = ends;
         let log = ConnectionLog::new(connection, machine.server_count());
         let may_warn_of_plaintext = sasl.is_some() || machine.has_auth();
         Self {
             machine,
             clock,
+            access,
             transport,
             sasl,
             may_warn_of_plaintext,
@@ -117,6 +122,7 @@ impl Driver {
             needs_flush: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            pulse,
             router: Router::new(status, log, Meter::new(totals), queued, last_end),
         }
     }
@@ -150,7 +156,9 @@ impl Driver {
 
     /// Does all work that can be done now. Returns `Ready` when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.router.log.task_runs(self.pulse.stall(self.clock.now()));
         let is_stopped = self.work(cx);
+        self.pulse.beat(self.due());
         if self.router.lanes.wake() {
             cx.waker().wake_by_ref();
         }
@@ -310,9 +318,7 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let deadline = self.machine.poll_timeout();
-        let alarm = self.router.lanes.next_alarm();
-        let Some(at) = deadline.into_iter().chain(alarm).min() else { return Poll::Pending };
+        let Some(at) = self.due() else { return Poll::Pending };
         let mut now = self.clock.now();
         if at > now {
             if self.armed != Some(at) {
@@ -329,6 +335,12 @@ impl Driver {
         self.machine.handle_timeout(now);
         self.drain();
         Poll::Ready(())
+    }
+
+    /// Returns when the task must run next, whatever else happens.
+    fn due(&self) -> Option<Time> {
+        let alarm = self.router.lanes.next_alarm();
+        self.machine.poll_timeout().into_iter().chain(alarm).min()
     }
 
     fn poll_commands(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -447,6 +459,7 @@ impl Driver {
                     self.warn_of_plaintext(&host);
                     self.connecting = Some(self.open(host, attempt));
                 }
+                Event::CreateChroot(request) => self.access.check(&request),
                 Event::HandedOver(ticket) => self.router.hand_over(ticket),
                 // A slow server must not get more questions.
                 Event::Probe { host, attempt } if self.probe.is_none() => {
@@ -539,12 +552,15 @@ mod tests {
                 renew: true,
                 read_only: false,
                 resume: None,
+                chroot: vec![],
                 lease: None,
             };
             let clock = Clock::tokio();
             let machine = SessionMachine::new(config, clock.now());
-            let (handles, driver_ends) = channels(machine.status());
-            let driver = Driver::new(machine, clock, Arc::new(transport), None, driver_ends);
+            let (handles, driver_ends) = channels(machine.status(), clock.now());
+            let access = Arc::new(Access::new(None, false));
+            let transport = Arc::new(transport);
+            let driver = Driver::new(machine, clock, access, transport, None, driver_ends);
             Self { driver, handles }
         }
     }

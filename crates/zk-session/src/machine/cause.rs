@@ -134,6 +134,22 @@ impl DisconnectCause {
         )
     }
 
+    /// Returns true if the client has waited for the server in vain.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_timeout(&self) -> bool {
+        matches!(
+            self,
+            Self::NoAuthReply(_)
+                | Self::NoClose(_)
+                | Self::NoConnection(_)
+                | Self::NoHandshake(_)
+                | Self::NoReply(_)
+                | Self::NoSasl(_)
+                | Self::PingOverdue(_)
+                | Self::Silence(_)
+        )
+    }
+
     /// Returns true if something has failed.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_failure(&self) -> bool {

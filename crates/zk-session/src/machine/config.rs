@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use jute_codec::AuthPacket;
+use jute_codec::{AuthPacket, CreateRequest};
 
 use super::lease::Lease;
 use super::ticket::SessionTicket;
@@ -44,6 +44,9 @@ pub struct SessionConfig {
     pub read_only: bool,
     /// The session to continue, instead of opening a new one first.
     pub resume: Option<SessionTicket>,
+    /// The creates of the chroot and its ancestors, to be sent before the first flight if the chroot
+    /// is missing; empty if it is not to be created.
+    pub chroot: Vec<CreateRequest>,
     /// How to keep a lease; `None` for no lease.
     pub lease: Option<Lease>,
 }

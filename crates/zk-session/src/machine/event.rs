@@ -1,5 +1,7 @@
 //! Events of the session machine, which its driver processes.
 
+use jute_codec::Request;
+
 use super::cause::DisconnectCause;
 use super::flight::{Reply, Token, WatchId};
 use super::hosts::Attempt;
@@ -16,6 +18,8 @@ use crate::types::WatchedEvent;
 pub enum Event {
     /// The state of the session changed.
     Change(Change),
+    /// This request creates the chroot, or an ancestor of it.
+    CreateChroot(Request),
     /// Open a transport to this server within the time of
     /// [`SessionMachine::attempt`](super::SessionMachine::attempt). Then call
     /// [`handle_connected`](super::SessionMachine::handle_connected), or

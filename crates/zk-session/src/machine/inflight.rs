@@ -25,8 +25,12 @@ pub(super) const INFLIGHT_MAX: usize = 8192;
 pub(crate) enum Purpose {
     /// A sync, so that the server catches up with what the client was told elsewhere.
     CatchUp,
+    /// A create of the chroot or of an ancestor of it, which this many others follow.
+    CreateChroot { path: ByteString, following: usize },
     /// closeSession, for the current session or for one that was given up.
     Close,
+    /// A read that shows whether the chroot exists.
+    FindChroot,
     /// An operation of a flight, with its paths, for the watch and for the message of an error.
     Operation { token: Token, index: usize, subject: Subject, watch: Option<RequestedWatch> },
     /// A list of the children of this path, for the flights that share it.
@@ -77,6 +81,8 @@ impl Pending {
             Purpose::SharedList(path) => Target::new(self.op, path.clone()),
             Purpose::CatchUp
             | Purpose::Close
+            | Purpose::CreateChroot { .. }
+            | Purpose::FindChroot
             | Purpose::RemoveWatches
             | Purpose::Renewal
             | Purpose::RenewWatches

@@ -13,7 +13,7 @@ mod session;
 #[cfg(feature = "tokio")]
 pub use self::session::Session;
 #[cfg(feature = "tokio")]
-pub use crate::driver::janitor::{JANITOR_SLOTS_MAX, Slot};
+pub use crate::driver::janitor::{Due, JANITOR_SLOTS_MAX, Slot};
 #[cfg(feature = "tokio")]
 pub use crate::driver::lane_event::LaneEvent;
 #[cfg(feature = "tokio")]

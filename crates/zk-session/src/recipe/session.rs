@@ -13,6 +13,7 @@ use crate::lane::Lane;
 use crate::machine::Status;
 use crate::op::Op;
 use crate::time::Time;
+use crate::watchdog::Watchdog;
 
 /// A handle to a client's session, for recipes. It keeps the session open, as the client does.
 #[derive(Clone)]
@@ -46,6 +47,13 @@ impl Session {
         self.shared.janitor.busy()
     }
 
+    /// Returns how many cleanups are due and not complete: removals of locks that were released or
+    /// lost, of acquires that were cancelled, of memberships that have ended. Unlike the slots in
+    /// use, this is zero most of the time.
+    pub fn janitor_backlog(&self) -> usize {
+        self.shared.janitor.backlog()
+    }
+
     /// Returns a random 128-bit number, a different one for each call.
     pub fn unique_id(&self) -> u128 {
         self.shared.unique_id()
@@ -72,6 +80,12 @@ impl Session {
     /// Returns the current time of the client's clock.
     pub fn now(&self) -> Time {
         self.shared.clock.now()
+    }
+
+    /// Creates a timer for deadlines on the client's clock that must be kept even if the client's
+    /// runtime is blocked or not driven.
+    pub fn watchdog(&self) -> Watchdog {
+        Watchdog::of(&self.shared.clock)
     }
 
     /// Withdraws the request of a pending operation. If the request was not sent, the operation

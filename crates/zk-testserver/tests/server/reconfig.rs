@@ -194,3 +194,19 @@ async fn followers_have_the_same_configuration() {
 fn a_configuration_without_a_voter_is_refused() {
     drop(ServerConfig::default().dynamic_config("server.1=a:1:2:observer;3"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn servers_may_have_several_addresses_if_that_is_enabled() {
+    let joining = reconfig(Some("server.4=z:1:2|y:3:4:observer;2182"), None, None, -1);
+    let refused = TestServer::start(config());
+    assert_eq!(administrator(&refused).await.code(&joining).await, ErrorCode::BAD_ARGUMENTS);
+    let several = SERVERS.replace("a:2888:3888", "a:2888:3888|aa:2888:3888");
+    for config in [config().multi_address(true), config().dynamic_config(&several)] {
+        let server = TestServer::start(config);
+        let mut admin = administrator(&server).await;
+        admin.ok(&joining).await;
+        let text = text(&read(&mut admin).await);
+        // Servers sort the addresses by the names of the hosts.
+        assert!(text.contains("server.4=y:3:4|z:1:2:observer;0.0.0.0:2182\n"), "{text}");
+    }
+}

@@ -121,3 +121,75 @@ fn a_gap_while_everything_is_read_reads_everything_again() {
     assert_eq!(news(&mut machine), ["added /t ", "gap", "added /t/b b", "complete"]);
     assert_eq!(machine.stats().gaps, 1);
 }
+
+/// Returns the reads of a request for the children of the root.
+fn children(machine: &mut CacheMachine, count: usize) -> Vec<Read> {
+    let root = machine.poll_read().expect("the root is read");
+    let Ok(Response::GetData(mut of_root)) = found(1, "") else { unreachable!() };
+    of_root.stat.num_children = i32::try_from(count).expect("it is small");
+    machine.reply(&root, Ok(Response::GetData(of_root)));
+    let list = machine.poll_read().expect("it has children");
+    let names: NameList = (0..count).map(|number| number.to_string()).collect();
+    machine.reply(&list, Ok(Response::GetChildren(names)));
+    news(machine);
+    machine.poll_reads()
+}
+
+fn data(zxid: i64, data: &str) -> ReadResult {
+    let Ok(Response::GetData(DataReply { data, stat })) = found(zxid, data) else { unreachable!() };
+    ReadResult::Data { data, stat }
+}
+
+#[test]
+fn the_reads_of_a_request_are_answered_one_by_one() {
+    let mut machine = machine();
+    let reads = children(&mut machine, 10);
+    assert_eq!(reads.len(), 10);
+    // The first was deleted since, and the second has changed.
+    machine.event(DELETED, &reads[0].path);
+    machine.event(CHANGED, &reads[1].path);
+    let mut results: Vec<_> = (0..10).map(|number| data(number + 2, "x")).collect();
+    results[2] = ReadResult::Error(ErrorCode::NO_NODE);
+    results[3] = ReadResult::Error(ErrorCode::NO_AUTH);
+    machine.replies(&reads, Ok(Response::MultiRead(results)));
+    let shown = news(&mut machine);
+    assert_eq!(shown.len(), 7, "{shown:?}");
+    assert_eq!(shown.first(), Some(&format!("added {} x", reads[1].path)));
+    let again: Vec<_> = std::iter::repeat_with(|| machine.poll_reads())
+        .take_while(|reads| !reads.is_empty())
+        .map(|reads| reads.iter().map(|read| read.path.clone()).collect::<Vec<_>>())
+        .collect();
+    // A refusal that is reported names its znode.
+    let expected: Vec<_> = [0, 1, 3].map(|number| vec![reads[number].path.clone()]).into();
+    assert_eq!(again, expected);
+}
+
+#[test]
+fn reads_that_do_not_fit_in_one_reply_are_sent_one_by_one() {
+    let mut machine = machine();
+    let reads = children(&mut machine, 20);
+    // The length of what was not read before is guessed.
+    assert!((8..20).contains(&reads.len()), "{}", reads.len());
+    machine
+        .replies(&reads, Err(OpError::ResponseTooLarge { length: 9, target: Default::default() }));
+    let rest = machine.poll_reads();
+    assert_eq!(rest.len(), 20 - reads.len(), "they were not refused");
+    for read in &reads {
+        let alone = machine.poll_reads();
+        assert_eq!(alone.iter().map(|it| &it.path).collect::<Vec<_>>(), [&read.path]);
+        machine.replies(&alone, found(2, "long"));
+    }
+}
+
+#[test]
+fn servers_that_do_not_know_the_operation_get_single_reads() {
+    let mut machine = machine();
+    let reads = children(&mut machine, 10);
+    machine.replies(&reads, Err(OpError::Unsupported { target: Default::default() }));
+    for _ in 0..10 {
+        let single = machine.poll_reads();
+        assert_eq!(single.len(), 1);
+        machine.replies(&single, found(2, "x"));
+    }
+    assert_eq!(news(&mut machine).last().map(String::as_str), Some("complete"));
+}

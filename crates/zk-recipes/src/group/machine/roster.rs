@@ -1,18 +1,24 @@
 //! Following the members of a group.
 //!
-//! 1. List the directory, and watch the list.
-//! 2. Read the members that are new, and watch the data of each. Without data watches, read all
+//! 1. Wait until a persistent watch of the directory is in place. It names each new member.
+//! 2. List the directory.
+//! 3. Read the members that are new, and watch the data of each. Without data watches, read all
 //!    members.
-//! 3. Report the differences. When the watch of the list fires, continue with 1; when that of a
-//!    member fires because of new data, read it again.
-//! 4. When a member is deleted, do nothing: the watch of the list fires next. Its list shows
-//!    whether the member is gone, or has joined again and has to be read.
-//! 5. When the session ends, pass a write barrier in the next one, because its server may lag
+//! 4. Report the differences. Read each member that the persistent watch names, and each whose data
+//!    have changed. A member whose znode was deleted has left.
+//! 5. When the persistent watch may have missed something, continue with 2. The servers tell the
+//!    watches of the members what they have missed.
+//! 6. When the session ends, pass a write barrier in the next one, because its server may lag
 //!    behind what was reported. Then continue with 1, and read all members, because the watches
 //!    have ended with the session.
 //!
-//! All of it uses one lane, with one flight at a time. So lists and reads are evaluated in the
-//! order in which a server answered them, and no old list follows a newer read.
+//! On a server without persistent watches, watch the list of the directory, and list it again
+//! whenever that watch fires.
+//!
+//! Lists, reads and the watches of the members use one lane, with one flight at a time. So they are
+//! evaluated in the order in which a server answered them, and no old list follows a newer read. The
+//! events of the persistent watch arrive through another queue, so they decide nothing: they only
+//! cause a read.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -26,7 +32,7 @@ use crate::group::change::GroupChange;
 use crate::group::member::Member;
 use crate::machine::{
     Aspect, Failure, Input, Machine, Monitor, Pauses, SessionView, Step, Verdict, WatchNumber,
-    barrier, child, flight, owned_copy, read, replayable, take,
+    barrier, child, flight, list, owned_copy, read, replayable, take,
 };
 
 /// Maximum number of reads in one flight.
@@ -38,20 +44,37 @@ const BATCH: usize = 100;
 pub(crate) struct Roster {
     directory: ByteString,
     watches_data: bool,
+    source: Option<Source>,
+    /// Lists and watches the directory, if there is no persistent watch.
     monitor: Monitor,
+    /// The directory has to be listed, if there is a persistent watch.
+    needs_list: bool,
     /// The members that were reported, or whose report is in `changes`.
     members: BTreeMap<ByteString, Known>,
     changes: VecDeque<GroupChange>,
     /// Names that have to be read.
     due: BTreeSet<ByteString>,
-    /// Members whose znode was deleted. The next list shows whether another znode has the name.
-    deleted: BTreeSet<ByteString>,
+    /// Names from the persistent watch. They wait until no flight is pending, because the reply to
+    /// that flight may be older than they are.
+    named: BTreeSet<ByteString>,
+    /// Without data watches, members whose data have changed. They are read when a member joins or
+    /// leaves.
+    changed: BTreeSet<ByteString>,
     /// The names in flight, with their watches.
     batch: Vec<(ByteString, Option<WatchNumber>)>,
     /// A session has ended since the last barrier.
     needs_barrier: bool,
     pauses: Pauses,
     state: State,
+}
+
+/// How a group learns of new members.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Source {
+    /// A watch of the list of the directory.
+    List,
+    /// A persistent watch of the directory and its members.
+    Names,
 }
 
 #[derive(Debug)]
@@ -68,6 +91,8 @@ enum State {
     Passing,
     /// The monitor lists the directory.
     Listing,
+    /// A list without a watch is in flight.
+    Naming,
     /// Reads are in flight.
     Reading,
     /// Continue at this time.
@@ -86,15 +111,50 @@ impl Roster {
             monitor: Monitor::new(directory.clone(), Aspect::Children),
             directory,
             watches_data,
+            source: None,
+            needs_list: true,
             members: BTreeMap::new(),
             changes: VecDeque::new(),
             due: BTreeSet::new(),
-            deleted: BTreeSet::new(),
+            named: BTreeSet::new(),
+            changed: BTreeSet::new(),
             batch: Vec::new(),
             needs_barrier: false,
             pauses: Pauses::default(),
             state: State::Idle,
         }
+    }
+
+    /// Records how new members are learned of from now on, and lists the directory.
+    pub(crate) fn follow(&mut self, source: Option<Source>) {
+        self.source = source;
+        self.missed();
+    }
+
+    /// Records that new members may have been missed.
+    pub(crate) fn missed(&mut self) {
+        self.needs_list = true;
+        if self.source != Some(Source::List) {
+            self.monitor.read_again();
+        }
+    }
+
+    /// Takes note of an event of the persistent watch.
+    pub(crate) fn named(&mut self, kind: EventType, path: &str) {
+        let below = path.strip_prefix(&*self.directory).and_then(|path| path.strip_prefix('/'));
+        let Some(name) = below.filter(|name| !name.contains('/')) else { return };
+        match kind {
+            EventType::NODE_CREATED => {}
+            // The watches of the members report it, in the order of the replies.
+            _ if self.watches_data => return,
+            EventType::NODE_DELETED => {}
+            _ => {
+                self.changed.insert(owned_copy(name));
+                return;
+            }
+        }
+        self.named.insert(owned_copy(name));
+        self.named.append(&mut self.changed);
     }
 
     /// Reports the next change, or does what is due.
@@ -107,10 +167,21 @@ impl Roster {
             self.state = State::Passing;
             return Step::Submit(flight(None, vec![barrier(self.directory.clone())]));
         }
-        if self.monitor.is_due() {
-            let step = self.monitor.start(view);
-            return self.listing(view, step);
+        match self.source {
+            // A list would miss the members that join before there is a watch.
+            None => return Step::Wait(None),
+            Some(Source::List) if self.monitor.is_due() => {
+                let step = self.monitor.start(view);
+                return self.listing(view, step);
+            }
+            Some(Source::Names) if self.needs_list => {
+                self.state = State::Naming;
+                self.needs_list = false;
+                return Step::Submit(flight(None, vec![list(&self.directory, None)]));
+            }
+            Some(Source::List | Source::Names) => {}
         }
+        self.due.append(&mut self.named);
         if self.due.is_empty() { Step::Wait(None) } else { self.read() }
     }
 
@@ -122,10 +193,35 @@ impl Roster {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
+            verdict => self.try_again(view, verdict),
+        }
+    }
+
+    /// Follows the reply to a list without a watch.
+    fn were_named(&mut self, view: SessionView, reply: Reply) -> RosterStep {
+        let [listed] = take(reply).map(replayable);
+        match listed {
+            Verdict::Done(Response::GetChildren(names)) => self.listed(names),
+            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.listed(NameList::default());
+            }
+            verdict => {
+                self.needs_list = true;
+                return self.try_again(view, verdict);
+            }
+        }
+        self.go_on(view)
+    }
+
+    /// Reports why a request was in vain, or issues it again.
+    fn try_again(&mut self, view: SessionView, verdict: Verdict) -> RosterStep {
+        match verdict {
             Verdict::Refused(error) => self.failed(view, self.failure(error)),
             Verdict::Later(error) => self.later(view, error),
             Verdict::SessionOver if view.has_stopped => self.stopped(view),
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.go_on(view),
+            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
+                self.go_on(view)
+            }
         }
     }
 
@@ -160,13 +256,11 @@ impl Roster {
         }
         self.due.retain(|name| names.contains(name));
         for name in names {
-            let is_known = self.members.contains_key(&name) && !self.deleted.contains(&name);
-            if !is_known || !self.watches_data {
+            if !self.members.contains_key(&name) || !self.watches_data {
                 // A slice of the reply would keep the whole list in memory.
                 self.due.insert(owned_copy(&name));
             }
         }
-        self.deleted.clear();
     }
 
     fn read(&mut self) -> RosterStep {
@@ -254,13 +348,17 @@ impl Roster {
         let is_own = |known: &Known| known.watch == Some(watch);
         let Some((name, known)) = members.find(|(_, known)| is_own(known)) else { return };
         known.watch = None;
-        let names = if kind == EventType::NODE_DELETED { &mut self.deleted } else { &mut self.due };
-        names.insert(name.clone());
+        let name = name.clone();
+        if kind == EventType::NODE_DELETED {
+            self.left(&name);
+        } else {
+            self.due.insert(name);
+        }
     }
 
     fn session_over(&mut self) {
         self.needs_barrier = true;
-        self.deleted.clear();
+        self.needs_list = true;
         for (name, known) in &mut self.members {
             known.watch = None;
             self.due.insert(name.clone());
@@ -298,7 +396,7 @@ impl Roster {
     fn wait(&self) -> RosterStep {
         Step::Wait(match self.state {
             State::Pausing(until) => until,
-            State::Idle | State::Passing | State::Listing | State::Reading => None,
+            State::Idle | State::Passing | State::Listing | State::Naming | State::Reading => None,
         })
     }
 }
@@ -313,13 +411,14 @@ impl Machine for Roster {
                 let step = self.monitor.start(view);
                 self.listing(view, step)
             }
-            State::Passing | State::Reading | State::Pausing(_) => self.wait(),
+            State::Naming | State::Passing | State::Reading | State::Pausing(_) => self.wait(),
         }
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> RosterStep {
         match (self.state, input) {
             (State::Passing, Input::Reply(reply)) => self.passed(view, reply),
+            (State::Naming, Input::Reply(reply)) => self.were_named(view, reply),
             (State::Reading, Input::Reply(reply)) => self.were_read(view, reply),
             (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(view),
             (state, input) => {
@@ -328,7 +427,7 @@ impl Machine for Roster {
                         self.session_over();
                         // A list that is in flight is of no use: its reply is discarded, because
                         // another flight follows it.
-                        if state == State::Listing {
+                        if matches!(state, State::Listing | State::Naming) {
                             return self.go_on(view);
                         }
                     }
@@ -343,7 +442,9 @@ impl Machine for Roster {
                         let step = self.monitor.handle(view, input);
                         self.listing(view, step)
                     }
-                    State::Passing | State::Reading | State::Pausing(_) => self.wait(),
+                    State::Naming | State::Passing | State::Reading | State::Pausing(_) => {
+                        self.wait()
+                    }
                 }
             }
         }

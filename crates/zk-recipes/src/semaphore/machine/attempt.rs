@@ -10,11 +10,11 @@
 //!    the nearest predecessors as there are permits; and the own znode; except for those that are
 //!    watched already. As long as all of these predecessors exist, the contender is not entitled. If
 //!    one of them is gone, or the number has changed, list again (2). With more than [`WATCHES_MAX`]
-//!    permits, or if a predecessor may not be read, watch the list of the directory instead, in the
-//!    flight of step 2.
+//!    permits, or if a predecessor may not be read, count the changes of the directory instead; see
+//!    [`wide`].
 //! 4. Wait. When one of the watches fires, list again (2).
 //! 5. From time to time, check for missed watches: read all that step 3 watches, which also restores
-//!    the watches. If the list is watched, list again.
+//!    the watches. With many permits, list again.
 //! 6. If the session ends while the attempt waits, start a new attempt in the next session, at the
 //!    end of the queue.
 //!
@@ -25,6 +25,8 @@
 //! After an outage that was longer than the lease, a write barrier precedes the list, as in other
 //! queues.
 
+mod wide;
+
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -32,13 +34,14 @@ use jute_codec::{DataReply, ErrorCode, EventType, NameList, Response};
 use zk_session::recipe::{Operation, Reply};
 use zk_session::{OpError, SessionId, Time, Version};
 
+use self::wide::Changes;
 use super::ahead::{self, Predecessor};
 use super::standing::{Standing, standing};
 use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, SessionView, Setback, Step, Verdict, WatchNumber,
+    FailedAction, Failure, Input, Machine, News, SessionView, Setback, Step, Verdict, WatchNumber,
     WatchNumbers, barrier, child, flight, list, read, replayable, setback, spread, take, write,
 };
 use crate::queue::machine::claim::{Claim, Claimed};
@@ -46,8 +49,8 @@ use crate::queue::machine::removal::QueueRemoval;
 use crate::queue::profile::{Permits, QueueProfile};
 use crate::timed_out;
 
-/// With more permits than this, a waiter watches the list of the directory instead of so many
-/// predecessors.
+/// With more permits than this, a waiter counts the changes of the directory instead of watching so
+/// many predecessors.
 pub(crate) const WATCHES_MAX: u32 = 16;
 
 type AttemptStep = Step<Result<Held, NotHeld>>;
@@ -70,11 +73,11 @@ pub struct SemaphoreAttempt {
     own_watch: Option<WatchNumber>,
     /// The watch on the number of permits.
     permits_watch: Option<WatchNumber>,
-    /// The watch on the list of the directory, if that is watched instead of predecessors.
-    list_watch: Option<WatchNumber>,
-    /// A predecessor may not be read: watch the list of the directory instead.
+    /// The changes of the directory, if they are counted instead of watching predecessors.
+    changes: Changes,
+    /// A predecessor may not be read: count the changes of the directory instead.
     is_blind: bool,
-    /// The predecessors to watch, in their order. If the list is watched instead, only the nearest
+    /// The predecessors to watch, in their order. If changes are counted instead, only the nearest
     /// one, for messages.
     predecessors: Vec<Predecessor>,
     /// When to check for missed watches.
@@ -92,6 +95,8 @@ enum State {
     Storing,
     /// Step 3 or step 5 is in flight.
     Watching(WatchedReads),
+    /// The persistent watch is being set; list when it is in place.
+    Following,
     /// Step 4: waiting.
     Queued,
     /// A server is overloaded; list again after a pause.
@@ -130,7 +135,7 @@ impl SemaphoreAttempt {
             watches: WatchNumbers::default(),
             own_watch: None,
             permits_watch: None,
-            list_watch: None,
+            changes: Changes::default(),
             is_blind: false,
             predecessors: Vec::new(),
             check_at: None,
@@ -175,12 +180,10 @@ impl SemaphoreAttempt {
         if shape.barrier {
             operations.push(barrier(directory.clone()));
         }
-        let list_watch = self.is_wide().then(|| self.issue_unless(self.list_watch));
-        self.list_watch = list_watch;
-        operations.push(list(&directory, list_watch));
-        // If the list is watched, this flight sets all watches. Otherwise step 3 sets them, unless
-        // the attempt need not wait.
-        if self.is_wide() {
+        operations.push(list(&directory, self.watch_list()));
+        // With many permits, this flight sets all watches. Otherwise step 3 sets them, unless the
+        // attempt need not wait.
+        if self.must_watch_number() {
             self.permits_watch = Some(self.issue_unless(self.permits_watch));
         }
         operations.push(read(directory, self.permits_watch));
@@ -208,7 +211,7 @@ impl SemaphoreAttempt {
             self.own_watch = None;
         }
         if !matches!(listed, Some(Verdict::Done(_))) {
-            self.list_watch = None;
+            self.changes.list_watch = None;
         }
         if !matches!(directory, Some(Verdict::Done(_))) {
             self.permits_watch = None;
@@ -302,7 +305,7 @@ impl SemaphoreAttempt {
                     self.claim.pauses.reset();
                     self.wait_in_queue(view)
                 } else if self.is_wide() {
-                    self.list_again(view)
+                    self.list_when_followed(view)
                 } else {
                     self.watch(false)
                 }
@@ -465,6 +468,7 @@ impl SemaphoreAttempt {
             Some(Ok(permits)) if permits != self.permits => self.list_again(view),
             // A znode that is gone is not watched, and an event that arrived before the reply has
             // removed its watch.
+            Some(Ok(_)) | None if self.is_wide() => self.list_when_followed(view),
             Some(Ok(_)) | None if !self.is_watched() => self.list_again(view),
             Some(Ok(_)) | None => {
                 self.claim.pauses.reset();
@@ -492,7 +496,7 @@ impl SemaphoreAttempt {
             }
             is_fired = true;
         }
-        for slot in [&mut self.permits_watch, &mut self.list_watch] {
+        for slot in [&mut self.permits_watch, &mut self.changes.list_watch] {
             is_fired |= *slot == Some(watch);
             *slot = slot.filter(|pending| *pending != watch);
         }
@@ -509,24 +513,11 @@ impl SemaphoreAttempt {
             | State::Listing(_)
             | State::Storing
             | State::Watching(_)
+            | State::Following
             | State::Queued
             | State::Pausing
             | State::Granted => self.wait(view),
         }
-    }
-
-    /// The watches that step 4 needs are set, and have not fired.
-    fn is_watched(&self) -> bool {
-        let is_ahead_watched = match self.is_wide() {
-            true => self.list_watch.is_some(),
-            false => self.predecessors.iter().all(|predecessor| predecessor.watch.is_some()),
-        };
-        is_ahead_watched && self.own_watch.is_some() && self.permits_watch.is_some()
-    }
-
-    /// True if the attempt watches the list of the directory instead of its predecessors.
-    fn is_wide(&self) -> bool {
-        self.is_blind || self.permits.is_some_and(|permits| permits > WATCHES_MAX)
     }
 
     fn issue_unless(&mut self, pending: Option<WatchNumber>) -> WatchNumber {
@@ -592,13 +583,14 @@ impl SemaphoreAttempt {
             | State::Listing(_)
             | State::Storing
             | State::Watching(_)
+            | State::Following
             | State::Pausing => Step::Wait(self.claim.pauses.until()),
         }
     }
 
     /// Step 5.
     fn check(&mut self, view: SessionView) -> AttemptStep {
-        if self.is_wide() { self.list_again(view) } else { self.watch(true) }
+        if self.is_wide() { self.list_when_followed(view) } else { self.watch(true) }
     }
 
     /// The watches are restored on the next connection, but conclusions from this connection are
@@ -612,9 +604,11 @@ impl SemaphoreAttempt {
                 self.list_again(view)
             }
             State::Claiming => self.claim(view, Input::Suspended),
-            State::Listing(_) | State::Storing | State::Watching(_) | State::Queued => {
-                self.wait(view)
-            }
+            State::Listing(_)
+            | State::Storing
+            | State::Watching(_)
+            | State::Following
+            | State::Queued => self.wait(view),
         }
     }
 
@@ -676,6 +670,14 @@ impl Attempt for SemaphoreAttempt {
     /// A session may hold several permits, so its tasks may well wait for each other.
     fn must_warn_of_own_session(&self) -> bool {
         false
+    }
+
+    fn follows(&self) -> bool {
+        self.changes.is_followed
+    }
+
+    fn told(&mut self, view: SessionView, news: News) -> AttemptStep {
+        self.directory_changed(view, &news)
     }
 
     fn take_tally(&mut self) -> Tally {

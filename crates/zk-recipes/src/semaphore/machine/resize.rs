@@ -1,24 +1,35 @@
 //! Changing the stored number of permits.
 //!
-//! 1. Read the directory. If it is missing, create it, with the number as its data.
-//! 2. If it stores the number, that is all. Otherwise write the number, provided that the data still
-//!    has the version that was read.
+//! 1. Read the directory, and test whether it has a pin. If it is missing, create it, with the number
+//!    as its data.
+//! 2. If it stores the number and has a pin, that is all. Otherwise write the number, provided that
+//!    the data still has the version that was read, and create the pin, in one transaction.
 //! 3. If another client was faster, or the connection was lost, pass a write barrier and continue
 //!    with 1. After the barrier the lost write has been applied, or never will be: it cannot
 //!    overwrite a number that another client stores later.
+//!
+//! The pin is a persistent znode in the directory. Servers remove only empty containers, so the
+//! number outlives the contenders.
 
 use std::sync::Arc;
 
-use jute_codec::{ErrorCode, Response};
-use zk_session::OpError;
-use zk_session::recipe::Reply;
+use bytes::Bytes;
+use bytestring::ByteString;
+use jute_codec::{
+    CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response, SetDataRequest,
+};
+use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Version};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, flight,
-    read, replayable, take, verdict, write,
+    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, child,
+    exists, flight, read, refused_operation, replayable, take, verdict,
 };
 use crate::queue::profile::{Permits, QueueProfile};
+
+/// The name of the pin. It is not that of a contender of any recipe.
+const PIN: &str = "permits-set";
 
 type ResizeStep = Step<Result<(), Failure>>;
 
@@ -37,8 +48,8 @@ enum State {
     Reading,
     /// The directory is being created.
     MakingDirectory,
-    /// Step 2 is in flight.
-    Writing,
+    /// Step 2 is in flight, and its first operation creates the pin.
+    Writing { pins: bool },
     /// A server is overloaded; continue with 1 after a pause.
     Pausing,
 }
@@ -61,23 +72,36 @@ impl Resize {
     fn read(&mut self) -> ResizeStep {
         self.state = State::Reading;
         let directory = &self.profile.directory;
-        let operations = vec![barrier(directory.clone()), read(directory.clone(), None)];
+        let operations =
+            vec![barrier(directory.clone()), read(directory.clone(), None), exists(self.pin())];
         Step::Submit(flight(None, operations))
     }
 
+    fn pin(&self) -> ByteString {
+        child(&self.profile.directory, PIN)
+    }
+
     fn was_read(&mut self, view: SessionView, reply: Reply) -> ResizeStep {
-        let [barrier, found] = take(reply).map(replayable);
+        let [barrier, found, pin] = take(reply).map(replayable);
+        let is_pinned = match pin {
+            Verdict::Done(_) => true,
+            Verdict::Refused(error) => !error.is_no_node(),
+            Verdict::Later(error) => return self.pause(view, error, FailedAction::Check),
+            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
+                return self.again(view);
+            }
+        };
         match (barrier, found) {
             // A barrier that was refused was executed all the same.
             (Verdict::Done(_) | Verdict::Refused(_), Verdict::Done(Response::GetData(found))) => {
                 let permits = self.permits();
-                if Permits::decode(found.data.as_ref()) == Ok(Some(permits.count)) {
-                    return Step::Done(Ok(()));
+                let is_stored = Permits::decode(found.data.as_ref()) == Ok(Some(permits.count));
+                let version = (!is_stored).then_some(found.stat.version);
+                if is_stored && is_pinned {
+                    Step::Done(Ok(()))
+                } else {
+                    self.store(version, is_pinned)
                 }
-                self.state = State::Writing;
-                let directory = self.profile.directory.clone();
-                let operation = write(directory, permits.encode(), found.stat.version);
-                Step::Submit(flight(None, vec![operation]))
             }
             (
                 Verdict::Done(_) | Verdict::Refused(_),
@@ -89,6 +113,26 @@ impl Resize {
             (_, Verdict::Refused(error)) => self.failed(FailedAction::Read, error),
             _ => self.again(view),
         }
+    }
+
+    /// Step 2. Writes the number if a version is given.
+    fn store(&mut self, version: Option<Version>, is_pinned: bool) -> ResizeStep {
+        self.state = State::Writing { pins: !is_pinned };
+        let pin = CreateRequest {
+            path: self.pin(),
+            data: Some(Bytes::new()),
+            acl: self.profile.acl.clone(),
+            mode: CreateMode::Persistent,
+            with_stat: false,
+        };
+        let write = version.map(|version| SetDataRequest {
+            path: self.profile.directory.clone(),
+            data: Some(self.permits().encode()),
+            version,
+        });
+        let pin = (!is_pinned).then_some(MultiOp::Create(pin));
+        let multi = pin.into_iter().chain(write.map(MultiOp::SetData)).collect();
+        Step::Submit(flight(None, vec![Operation::new(Request::Multi(multi))]))
     }
 
     fn make_directory(&mut self) -> ResizeStep {
@@ -109,16 +153,22 @@ impl Resize {
         }
     }
 
-    fn written(&mut self, view: SessionView, reply: Reply) -> ResizeStep {
+    fn written(&mut self, view: SessionView, pins: bool, reply: Reply) -> ResizeStep {
         let [written] = take(reply);
         match verdict(written) {
-            Verdict::Done(_) => Step::Done(Ok(())),
-            Verdict::Refused(OpError::Server {
-                code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
-                ..
-            })
-            | Verdict::NotApplied
-            | Verdict::SessionOver => self.again(view),
+            Verdict::Done(response) => match refused_operation(&response) {
+                None => Step::Done(Ok(())),
+                // Another client was faster, or the directory is gone.
+                Some((_, ErrorCode::BAD_VERSION | ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS)) => {
+                    self.again(view)
+                }
+                Some((0, code)) if pins => {
+                    let error = OpError::server(code);
+                    Step::Done(Err(Failure::new(FailedAction::Create, self.pin(), error)))
+                }
+                Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
+            },
+            Verdict::NotApplied | Verdict::SessionOver => self.again(view),
             // The barrier and the read behind it show what has become of it.
             Verdict::Unknown => {
                 self.state = State::Pausing;
@@ -162,7 +212,7 @@ impl Machine for Resize {
         match (self.state, input) {
             (State::Reading, Input::Reply(reply)) => self.was_read(view, reply),
             (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
-            (State::Writing, Input::Reply(reply)) => self.written(view, reply),
+            (State::Writing { pins }, Input::Reply(reply)) => self.written(view, pins, reply),
             (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
                 self.read()

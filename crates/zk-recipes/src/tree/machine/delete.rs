@@ -1,15 +1,21 @@
 //! Deleting a znode with all its descendants.
 //!
 //! 1. List the children of the znode.
-//! 2. Delete them, a limited number at a time. A child that has children is kept for later.
-//! 3. Continue with 1 for each child that was kept.
-//! 4. Delete the znode itself. If it has children again, continue with 1.
+//! 2. Delete each child. One that has children is kept, and becomes a directory: it is emptied in
+//!    the same way, beginning with 1.
+//! 3. When all children of a directory are gone, delete it. If it has children again, continue
+//!    with 1.
+//!
+//! The requests of all directories share flights, so that a tree of many small directories takes as
+//! few round trips as a flat one. A flight consists of what is deepest in the tree: first deletes,
+//! and lists only if it has room, so that few names are kept. The znode at the top is deleted last,
+//! in a flight of its own.
 //!
 //! A missing znode is what the caller wants, so every request may be repeated after a lost
 //! connection. The last delete is a write of the session that sent the others, so it is their
 //! barrier: no delete that was delayed follows its reply.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
@@ -24,8 +30,11 @@ use crate::machine::{
 
 /// Maximum number of requests in flight.
 const BATCH: usize = 64;
-/// Number of times that a znode is listed before the machine gives up. It reaches this number only
-/// if others create children as fast as they are deleted.
+/// Maximum number of names that the lists of one flight return together, if no directory has more
+/// children than the largest one of the last flight with lists.
+const NAMES_MAX: usize = 16_384;
+/// Number of times that a directory is listed before the machine gives up. It reaches this number
+/// only if others create children as fast as they are deleted.
 const PASSES_MAX: u32 = 16;
 
 type DeleteStep = Step<Result<Batch, Failure>>;
@@ -43,204 +52,280 @@ pub(crate) struct Batch {
 /// run continues.
 #[derive(Debug)]
 pub(crate) struct DeleteTree {
-    /// The znode that is being emptied, and its ancestors up to the root of the subtree.
-    levels: Vec<Level>,
+    directories: BTreeMap<DirectoryId, Directory>,
+    next_id: DirectoryId,
+    /// The work that is left, except for what is in flight. The newest is the deepest.
+    children: Vec<Child>,
+    unlisted: Vec<DirectoryId>,
+    /// Children that have children. They become directories when they are listed.
+    kept: Vec<Child>,
+    emptied: Vec<DirectoryId>,
+    /// The requests in flight, in their order.
+    in_flight: Vec<Request>,
+    /// Maximum number of lists in the next flight with lists.
+    lists_max: usize,
     deleted: u64,
-    /// The paths of the deletes in flight.
-    in_flight: Vec<ByteString>,
-    state: State,
     pauses: Pauses,
 }
 
+type DirectoryId = u64;
+
+/// The znode at the top.
+const TOP: DirectoryId = 0;
+
+/// A znode that has children, or had some.
 #[derive(Debug)]
-struct Level {
+struct Directory {
     path: ByteString,
+    /// `None` for the znode at the top.
+    parent: Option<DirectoryId>,
     /// Number of times that its children were listed.
     passes: u32,
-    /// Its children were listed, and those that are left are in `left` and `kept`.
-    is_listed: bool,
-    /// Names of children to delete.
-    left: VecDeque<ByteString>,
-    /// Names of children that have children.
-    kept: Vec<ByteString>,
+    /// Number of children that were listed and are not gone.
+    children: usize,
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum State {
-    /// Step 1 is in flight.
-    Listing,
-    /// Step 2 is in flight.
-    DeletingChildren,
-    /// Step 4 is in flight.
-    DeletingLevel,
-    /// A server is overloaded.
-    Pausing,
+/// A child of a directory, by name.
+#[derive(Clone, Debug)]
+struct Child {
+    parent: DirectoryId,
+    name: ByteString,
 }
 
-impl Level {
-    fn new(path: ByteString) -> Self {
-        Self { path, passes: 0, is_listed: false, left: VecDeque::new(), kept: Vec::new() }
-    }
+#[derive(Clone, Debug)]
+enum Request {
+    DeleteChild(Child),
+    DeleteDirectory(DirectoryId),
+    List(DirectoryId),
+}
+
+/// Why requests must be repeated.
+enum Setback {
+    Later(FailedAction, ByteString, OpError),
+    SessionOver(FailedAction, ByteString),
 }
 
 impl DeleteTree {
     pub(crate) fn new(path: ByteString) -> Self {
+        let top = Directory { path, parent: None, passes: 0, children: 0 };
         Self {
-            levels: vec![Level::new(path)],
-            deleted: 0,
+            directories: BTreeMap::from([(TOP, top)]),
+            next_id: TOP + 1,
+            children: Vec::new(),
+            unlisted: vec![TOP],
+            kept: Vec::new(),
+            emptied: Vec::new(),
             in_flight: Vec::new(),
-            state: State::Listing,
+            lists_max: 1,
+            deleted: 0,
             pauses: Pauses::default(),
         }
     }
 
+    /// Returns the number of names and directories that the machine keeps.
+    #[cfg(test)]
+    fn kept(&self) -> usize {
+        self.children.len() + self.kept.len() + self.directories.len()
+    }
+
     fn batch(&self) -> DeleteStep {
-        Step::Done(Ok(Batch { deleted: self.deleted, is_last: self.levels.is_empty() }))
+        Step::Done(Ok(Batch { deleted: self.deleted, is_last: self.directories.is_empty() }))
     }
 
     fn next(&mut self) -> DeleteStep {
-        let Some(level) = self.levels.last_mut() else { return self.batch() };
-        if !level.is_listed {
-            self.state = State::Listing;
-            return Step::Submit(flight(None, vec![list(&level.path, None)]));
+        if self.directories.is_empty() {
+            return self.batch();
         }
-        if !level.left.is_empty() {
-            let names = level.left.drain(..BATCH.min(level.left.len()));
-            let paths: Vec<_> = names.map(|name| child(&level.path, &name)).collect();
-            return self.delete(State::DeletingChildren, paths);
+        let mut requests = Vec::new();
+        while requests.len() < BATCH {
+            if let Some(id) = self.emptied.pop() {
+                requests.push(Request::DeleteDirectory(id));
+            } else if let Some(child) = self.children.pop() {
+                requests.push(Request::DeleteChild(child));
+            } else {
+                break;
+            }
         }
-        if let Some(name) = level.kept.pop() {
-            let path = child(&level.path, &name);
-            self.levels.push(Level::new(path));
-            return self.next();
+        for _ in 0..self.lists_max.min(BATCH - requests.len()) {
+            let Some(id) = self.next_to_list() else { break };
+            requests.push(Request::List(id));
         }
-        let path = level.path.clone();
-        self.delete(State::DeletingLevel, vec![path])
-    }
-
-    fn delete(&mut self, state: State, paths: Vec<ByteString>) -> DeleteStep {
-        self.state = state;
-        let operations = paths.iter().cloned().map(delete).collect();
-        self.in_flight = paths;
+        debug_assert!(!requests.is_empty(), "a directory that is left has work left");
+        let operation = |request: &Request| {
+            let path = self.path_of(request);
+            if let Request::List(_) = request { list(&path, None) } else { delete(path) }
+        };
+        let operations = requests.iter().map(operation).collect();
+        self.in_flight = requests;
         Step::Submit(flight(None, operations))
     }
 
-    fn listed(&mut self, view: SessionView, mut reply: Reply) -> DeleteStep {
-        let Some(level) = self.levels.last_mut() else { return self.batch() };
-        let lost = || Err(OpError::connection_loss(Outcome::Unknown));
-        match replayable(reply.results.pop().unwrap_or_else(lost)) {
-            Verdict::Done(Response::GetChildren(names)) => {
-                self.pauses.reset();
-                level.passes += 1;
-                level.is_listed = true;
-                // A slice of the reply would keep the whole list in memory.
-                level.left = names.iter().map(owned_copy).collect();
-                self.next()
-            }
-            Verdict::Refused(error) if error.is_no_node() => {
-                // The delete of the znode is still needed as a barrier.
-                level.is_listed = true;
-                self.next()
-            }
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => self.next(),
-            Verdict::SessionOver => self.session_over(view, FailedAction::List),
-            Verdict::Refused(error) => Self::failed(FailedAction::List, level.path.clone(), error),
-            Verdict::Later(error) => self.later(view, FailedAction::List, error),
+    /// Takes the next directory to list.
+    fn next_to_list(&mut self) -> Option<DirectoryId> {
+        if let Some(id) = self.unlisted.pop() {
+            return Some(id);
+        }
+        let child = self.kept.pop()?;
+        let path = self.path_of_child(&child);
+        let id = self.next_id;
+        self.next_id += 1;
+        let directory = Directory { path, parent: Some(child.parent), passes: 0, children: 0 };
+        self.directories.insert(id, directory);
+        Some(id)
+    }
+
+    fn path(&self, id: DirectoryId) -> ByteString {
+        self.directories.get(&id).map(|directory| directory.path.clone()).unwrap_or_default()
+    }
+
+    fn path_of_child(&self, of: &Child) -> ByteString {
+        child(&self.path(of.parent), &of.name)
+    }
+
+    fn path_of(&self, request: &Request) -> ByteString {
+        match request {
+            Request::DeleteChild(child) => self.path_of_child(child),
+            Request::DeleteDirectory(id) | Request::List(id) => self.path(*id),
         }
     }
 
-    fn deleted(&mut self, view: SessionView, reply: Reply) -> DeleteStep {
-        let paths = std::mem::take(&mut self.in_flight);
+    fn replied(&mut self, view: SessionView, reply: Reply) -> DeleteStep {
         let before = self.deleted;
         let mut setback = None;
+        let mut has_replies = false;
+        let mut largest = None;
         let mut results = reply.results.into_iter();
-        for path in paths {
+        for request in std::mem::take(&mut self.in_flight) {
             // A result that is missing counts as a lost connection.
             let lost = || Err(OpError::connection_loss(Outcome::Unknown));
             let verdict = replayable(results.next().unwrap_or_else(lost));
+            has_replies |= matches!(verdict, Verdict::Done(_) | Verdict::Refused(_));
+            let is_list = matches!(request, Request::List(_));
+            let action = if is_list { FailedAction::List } else { FailedAction::Delete };
             match verdict {
+                Verdict::Done(Response::GetChildren(names)) if is_list => {
+                    // A slice of the reply would keep the whole list in memory.
+                    let names: Vec<_> = names.iter().map(owned_copy).collect();
+                    largest = largest.max(Some(names.len()));
+                    self.listed(&request, names);
+                }
+                Verdict::Done(_) if is_list => self.again(request),
                 Verdict::Done(_) => {
                     self.deleted += 1;
-                    self.gone();
+                    self.gone(&request);
                 }
-                Verdict::Refused(error) if error.is_no_node() => self.gone(),
-                Verdict::Refused(error) if error.server_code() == Some(ErrorCode::NOT_EMPTY) => {
-                    if let Some(failed) = self.not_empty(&path, error) {
-                        return failed;
+                // The delete of the znode at the top is still needed as a barrier.
+                Verdict::Refused(error) if error.is_no_node() && is_list => {
+                    self.listed(&request, Vec::new());
+                }
+                Verdict::Refused(error) if error.is_no_node() => self.gone(&request),
+                Verdict::Refused(error)
+                    if error.server_code() == Some(ErrorCode::NOT_EMPTY)
+                        && self.may_list_again(&request) =>
+                {
+                    match request {
+                        Request::DeleteChild(child) => self.kept.push(child),
+                        Request::DeleteDirectory(id) | Request::List(id) => self.unlisted.push(id),
                     }
                 }
-                Verdict::Refused(error) => return Self::failed(FailedAction::Delete, path, error),
-                Verdict::NotApplied
-                | Verdict::Unknown
-                | Verdict::SessionOver
-                | Verdict::Later(_) => {
-                    self.again(&path);
-                    setback = Some(verdict);
+                Verdict::Refused(error) => {
+                    return Self::failed(action, self.path_of(&request), error);
+                }
+                Verdict::NotApplied | Verdict::Unknown => self.again(request),
+                Verdict::SessionOver => {
+                    setback = Some(Setback::SessionOver(action, self.path_of(&request)));
+                    self.again(request);
+                }
+                Verdict::Later(error) => {
+                    setback = Some(Setback::Later(action, self.path_of(&request), error));
+                    self.again(request);
                 }
             }
         }
-        match setback {
-            Some(Verdict::SessionOver) => self.session_over(view, FailedAction::Delete),
-            Some(Verdict::Later(error)) => self.later(view, FailedAction::Delete, error),
-            _ if self.deleted > before || self.levels.is_empty() => {
-                self.pauses.reset();
-                self.batch()
-            }
-            _ => self.next(),
+        if let Some(largest) = largest {
+            // The sizes of other directories are unknown, so more of them are listed at a time only
+            // by and by.
+            let fitting = NAMES_MAX / largest.max(1);
+            self.lists_max = fitting.clamp(1, self.lists_max * 4).min(BATCH);
         }
+        match setback {
+            Some(Setback::SessionOver(action, path)) if view.has_stopped => {
+                // No session follows, so every later flight would fail at once.
+                Self::failed(action, path, OpError::session_expired(Outcome::Unknown))
+            }
+            Some(Setback::Later(action, path, error)) => self.later(view, action, path, error),
+            Some(Setback::SessionOver(..)) => self.next(),
+            None => {
+                if has_replies {
+                    self.pauses.reset();
+                }
+                if self.deleted > before || self.directories.is_empty() {
+                    self.batch()
+                } else {
+                    self.next()
+                }
+            }
+        }
+    }
+
+    /// Handles the children of a directory.
+    fn listed(&mut self, request: &Request, names: Vec<ByteString>) {
+        let Request::List(id) = request else { return };
+        let Some(directory) = self.directories.get_mut(id) else { return };
+        directory.passes += 1;
+        directory.children = names.len();
+        if names.is_empty() {
+            self.emptied.push(*id);
+        }
+        self.children.extend(names.into_iter().map(|name| Child { parent: *id, name }));
     }
 
     /// Handles the end of a znode.
-    fn gone(&mut self) {
-        if self.state == State::DeletingLevel {
-            self.levels.pop();
+    fn gone(&mut self, request: &Request) {
+        let parent = match request {
+            Request::DeleteChild(child) => Some(child.parent),
+            Request::DeleteDirectory(id) | Request::List(id) => {
+                self.directories.remove(id).and_then(|directory| directory.parent)
+            }
+        };
+        let Some(id) = parent else { return };
+        let Some(directory) = self.directories.get_mut(&id) else { return };
+        directory.children -= 1;
+        if directory.children == 0 {
+            self.emptied.push(id);
         }
     }
 
-    /// Handles a znode that has children. Returns a step if it has had children too often.
-    fn not_empty(&mut self, path: &ByteString, error: OpError) -> Option<DeleteStep> {
-        let level = self.levels.last_mut()?;
-        if self.state == State::DeletingChildren {
-            level.kept.push(owned_copy(path.rsplit_once('/').map_or("", |(_, name)| name)));
-            return None;
-        }
-        if level.passes >= PASSES_MAX {
-            return Some(Self::failed(FailedAction::Delete, path.clone(), error));
-        }
-        level.is_listed = false;
-        None
-    }
-
-    /// Plans to delete a znode once more.
-    fn again(&mut self, path: &ByteString) {
-        // The znode of a level is deleted again anyway, because the level is still there.
-        if self.state == State::DeletingChildren
-            && let Some(level) = self.levels.last_mut()
-            && let Some((_, name)) = path.rsplit_once('/')
-        {
-            level.left.push_back(owned_copy(name));
+    /// Returns whether a znode that has children may be listed once more.
+    fn may_list_again(&self, request: &Request) -> bool {
+        match request {
+            Request::DeleteChild(_) => true,
+            Request::DeleteDirectory(id) | Request::List(id) => {
+                self.directories.get(id).is_some_and(|directory| directory.passes < PASSES_MAX)
+            }
         }
     }
 
-    fn later(&mut self, view: SessionView, action: FailedAction, error: OpError) -> DeleteStep {
+    /// Plans to send a request once more.
+    fn again(&mut self, request: Request) {
+        match request {
+            Request::DeleteChild(child) => self.children.push(child),
+            Request::DeleteDirectory(id) => self.emptied.push(id),
+            Request::List(id) => self.unlisted.push(id),
+        }
+    }
+
+    fn later(
+        &mut self,
+        view: SessionView,
+        action: FailedAction,
+        path: ByteString,
+        error: OpError,
+    ) -> DeleteStep {
         if self.pauses.is_too_many(&error) {
-            return Self::failed(action, self.path(), error);
+            return Self::failed(action, path, error);
         }
-        self.state = State::Pausing;
         Step::Wait(self.pauses.begin(view))
-    }
-
-    fn session_over(&mut self, view: SessionView, action: FailedAction) -> DeleteStep {
-        if view.has_stopped {
-            // No session follows, so every later flight would fail at once.
-            let error = OpError::session_expired(Outcome::Unknown);
-            return Self::failed(action, self.path(), error);
-        }
-        self.next()
-    }
-
-    fn path(&self) -> ByteString {
-        self.levels.last().map(|level| level.path.clone()).unwrap_or_default()
     }
 
     fn failed(action: FailedAction, path: ByteString, error: OpError) -> DeleteStep {
@@ -256,23 +341,118 @@ impl Machine for DeleteTree {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> DeleteStep {
-        match (self.state, input) {
-            (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
-            (State::DeletingChildren | State::DeletingLevel, Input::Reply(reply)) => {
-                self.deleted(view, reply)
-            }
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.next()
-            }
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+        match input {
+            Input::Reply(reply) if !self.in_flight.is_empty() => self.replied(view, reply),
+            input if self.pauses.end_with(&input) => self.next(),
+            Input::Reply(_)
+            | Input::Timer
+            | Input::Suspended
+            | Input::Ended(_)
+            | Input::Watch { .. } => Step::Wait(self.pauses.until()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use jute_codec::Request as Sent;
+
+    use super::*;
+
+    /// Children of the znodes that a server has.
+    type Tree = BTreeMap<String, BTreeSet<String>>;
+
+    fn answer(tree: &mut Tree, request: &Sent) -> Result<Response, OpError> {
+        match request {
+            Sent::GetChildren(read) => {
+                Ok(Response::GetChildren(tree[&*read.path].iter().collect()))
+            }
+            Sent::Delete(delete) => {
+                let path = &*delete.path;
+                if !tree[path].is_empty() {
+                    return Err(OpError::server(ErrorCode::NOT_EMPTY));
+                }
+                tree.remove(path);
+                if let Some((parent, name)) = path.rsplit_once('/')
+                    && let Some(siblings) = tree.get_mut(parent)
+                {
+                    siblings.remove(name);
+                }
+                Ok(Response::Empty)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Deletes a tree. Returns the number of flights, and the most that the machine has kept.
+    fn run(tree: &mut Tree, top: &str) -> (usize, usize) {
+        let now = zk_session::Time::from_start(std::time::Duration::ZERO);
+        let (connection, has_stopped) = (Some(1), false);
+        let view = SessionView { now, connection, alive: Some(1), lapses: 0, has_stopped, seed: 0 };
+        let mut machine = DeleteTree::new(top.into());
+        let (mut flights, mut most) = (0, 0);
+        let mut step = machine.start(view);
+        loop {
+            step = match step {
+                Step::Submit(flight) => {
+                    flights += 1;
+                    assert!(flight.operations.len() <= BATCH);
+                    let answers = flight.operations.iter().map(|it| answer(tree, &it.request));
+                    let results = answers.collect();
+                    let reply = Reply { session: None, connection: 1, results, refused: None };
+                    let step = machine.handle(view, Input::Reply(reply));
+                    most = most.max(machine.kept());
+                    step
+                }
+                Step::Done(batch) if batch.as_ref().is_ok_and(|batch| batch.is_last) => {
+                    return (flights, most);
+                }
+                Step::Done(Ok(_)) => machine.start(view),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn grow(tree: &mut Tree, path: &str, widths: &[usize]) {
+        let width = widths.first().copied().unwrap_or(0);
+        let names: BTreeSet<_> = (0..width).map(|index| index.to_string()).collect();
+        for name in &names {
+            grow(tree, &format!("{path}/{name}"), widths.get(1..).unwrap_or_default());
+        }
+        tree.insert(path.to_owned(), names);
+    }
+
+    #[test]
+    fn large_directories_are_listed_a_few_at_a_time() {
+        const DIRECTORIES: usize = 40;
+        const CHILDREN: usize = 5_000;
+        let mut tree = Tree::new();
+        grow(&mut tree, "/a", &[DIRECTORIES, CHILDREN]);
+        let (flights, most) = run(&mut tree, "/a");
+        assert!(tree.is_empty());
+        let requests = DIRECTORIES * (CHILDREN + 3) + 2;
+        assert!(flights <= requests / BATCH + DIRECTORIES, "{flights}");
+        assert!(most < 5 * CHILDREN, "{most} of {} names at a time", DIRECTORIES * CHILDREN);
+    }
+
+    #[test]
+    fn small_directories_share_flights() {
+        let mut tree = Tree::new();
+        grow(&mut tree, "/a", &[1_000, 2]);
+        let (flights, most) = run(&mut tree, "/a");
+        assert!(tree.is_empty());
+        // Each directory takes two deletes and a list, and each of its children a delete.
+        assert!(flights <= 5_000 / BATCH + 16, "{flights}");
+        assert!(most < 1_500, "{most}");
+    }
+
+    #[test]
+    fn a_deep_tree_is_deleted_from_the_bottom() {
+        let mut tree = Tree::new();
+        grow(&mut tree, "/a", &[3, 1, 2, 1, 4, 1, 1]);
+        run(&mut tree, "/a");
+        assert!(tree.is_empty());
     }
 }

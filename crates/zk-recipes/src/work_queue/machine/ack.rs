@@ -25,6 +25,8 @@
 //!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
 //!      znode that is not ours. Repeat this step for some seconds, then fail.
 //!    - Not applied, or the outcome is unknown: repeat this step.
+//!    - The lease has a limit, which has passed: it is lost. The client deletes it then, and never
+//!      sends a multi after that, which would find the lease of another taker under the same name.
 //!    - The session is over, and so is the lease. Continue with 3 if an earlier multi may have been
 //!      applied.
 //! 3. In the current session, pass a write barrier and look for the item. If it exists, our multi
@@ -42,8 +44,8 @@ use bytestring::ByteString;
 use jute_codec::{
     CheckRequest, CreateMode, DeleteRequest, ErrorCode, MultiOp, Request, Response, Stat,
 };
-use zk_session::recipe::{Operation, Reply};
-use zk_session::{OpError, Outcome, SessionId, Version, Zxid};
+use zk_session::recipe::{Flight, Operation, Reply};
+use zk_session::{OpError, Outcome, SessionId, Time, Version, Zxid};
 
 use crate::lock::error::LostReason;
 use crate::machine::{
@@ -77,6 +79,8 @@ pub(crate) struct AckMachine {
     /// The transaction that created the lease.
     lease_czxid: Zxid,
     session: SessionId,
+    /// When the client gives the lease back, if it has a limit.
+    ends_at: Option<Time>,
     pin: ByteString,
     /// The pin exists, or may exist.
     is_pinned: bool,
@@ -108,12 +112,14 @@ const CHECK_LEASE: usize = 1;
 
 impl AckMachine {
     /// Creates the acknowledgement of an item that was created by the transaction `czxid`, with a
-    /// lease that was created by the transaction `lease_czxid` of this session. The id is unique.
+    /// lease that was created by the transaction `lease_czxid` of this session. The id is unique. The
+    /// lease has to exist, and to be this one, until `ends_at`.
     pub(crate) fn new(
         layout: Arc<Layout>,
         id: u128,
         (item, czxid): (ItemName, Zxid),
         (session, lease_czxid): (SessionId, Zxid),
+        ends_at: Option<Time>,
     ) -> Self {
         Self {
             pin: layout.pin(&item, id),
@@ -122,6 +128,7 @@ impl AckMachine {
             czxid,
             lease_czxid,
             session,
+            ends_at,
             is_pinned: false,
             is_undecided: false,
             lost: None,
@@ -195,7 +202,9 @@ impl AckMachine {
             MultiOp::Check(CheckRequest { path: self.layout.lease(&self.item), version }),
             MultiOp::Delete(DeleteRequest { path: self.layout.item(&self.item), version }),
         ];
-        Step::Submit(flight(Some(self.session), vec![Operation::new(Request::Multi(multi))]))
+        let multi = flight(Some(self.session), vec![Operation::new(Request::Multi(multi))]);
+        // A multi that is not sent by then would find the lease of another taker.
+        Step::Submit(Flight { deadline: self.ends_at, ..multi })
     }
 
     fn deleted(&mut self, view: SessionView, reply: Reply) -> AckStep {
@@ -220,6 +229,7 @@ impl AckMachine {
                     }
                 }
             },
+            Verdict::Refused(OpError::TimedOut { .. }) => self.lose(LostReason::HeldTooLong),
             Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
             Verdict::Later(error) => self.pause(view, error),
             Verdict::NotApplied => self.delete(),

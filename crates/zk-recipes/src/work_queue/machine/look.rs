@@ -5,7 +5,10 @@
 //!    lease, report them.
 //! 2. List the items and the leases. If an item has no lease, report all that have none.
 //! 3. Repeat step 2 with watches on both directories. If again no item is available, wait.
-//! 4. When a watch fires or the session ends, and from time to time, continue with 3.
+//! 4. When a watch fires or the session ends, when an item that was passed over is due, and from time
+//!    to time, continue with 3.
+//!
+//! Items that cannot be delivered, or not yet, are passed over; see [`Aside`].
 //!
 //! A directory that is missing has no children. If the one of the items is missing, a watch reports
 //! its creation. That of the leases needs none: without it, no item has a lease.
@@ -24,6 +27,7 @@ use crate::machine::{
     FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
     WatchNumbers, exists, flight, list, replayable, spread, take,
 };
+use crate::work_queue::aside::{Aside, Standing};
 use crate::work_queue::layout::{ItemName, Layout};
 
 /// Number of items that others may have removed from a list before a new list is cheaper than
@@ -32,7 +36,25 @@ const MISSES_MAX: usize = 4;
 /// Number of names that are kept of a list.
 const KEPT_MAX: usize = 1_000;
 
-type LookStep = Step<Result<Vec<ItemName>, Failure>>;
+/// Maximum number of blocked items of one report that are due.
+const DUE_MAX: usize = 16;
+
+type LookStep = Step<Result<Found, Failure>>;
+
+/// What a search has found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// The items without a lease, in their order, without those that takers pass over.
+    pub(crate) available: Vec<ItemName>,
+    /// Items without a lease that were blocked, and are to be tried again.
+    pub(crate) due: Vec<ItemName>,
+    /// The first item without a lease that takers pass over because it is blocked.
+    pub(crate) blocked: Option<ItemName>,
+    /// The items that takers pass over and that are gone.
+    pub(crate) gone: Vec<ItemName>,
+    /// When to look again for the first of the items that takers pass over.
+    due_at: Option<Time>,
+}
 
 /// The items of an earlier list that are not known to be gone.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +77,8 @@ pub(crate) struct Listed {
 pub(crate) struct Look {
     layout: Arc<Layout>,
     listed: Listed,
+    /// The items to pass over.
+    aside: Aside,
     may_wait: bool,
     /// The lists set watches.
     is_watching: bool,
@@ -93,6 +117,11 @@ impl Listed {
         }
     }
 
+    /// Returns the transaction that created the directory, or `None` without a list.
+    pub(crate) fn directory(&self) -> Option<Zxid> {
+        (self.directory != Zxid::default()).then_some(self.directory)
+    }
+
     fn new(mut items: Vec<ItemName>, stat: &Stat) -> Self {
         items.truncate(KEPT_MAX);
         let (directory, length) = (stat.czxid, stat.num_children);
@@ -109,13 +138,33 @@ impl Listed {
     }
 }
 
+impl Found {
+    /// Returns whether every item has a lease.
+    pub(crate) fn is_quiet(&self) -> bool {
+        !self.has_some() && self.due_at.is_none()
+    }
+
+    /// Returns whether there is an item to try.
+    fn has_some(&self) -> bool {
+        !self.available.is_empty() || !self.due.is_empty()
+    }
+}
+
 impl Look {
-    /// Creates a search that begins with an earlier list. Without `may_wait`, it ends if no item
-    /// can be taken. Searches with different ids check for missed watches at different times.
-    pub(crate) fn new(layout: Arc<Layout>, listed: Listed, may_wait: bool, id: u128) -> Self {
+    /// Creates a search that begins with an earlier list and passes over some items. Without
+    /// `may_wait`, it ends if no item can be taken. Searches with different ids check for missed
+    /// watches at different times.
+    pub(crate) fn new(
+        layout: Arc<Layout>,
+        listed: Listed,
+        aside: Aside,
+        may_wait: bool,
+        id: u128,
+    ) -> Self {
         Self {
             layout,
             listed,
+            aside,
             may_wait,
             is_watching: false,
             watches: WatchNumbers::default(),
@@ -147,16 +196,17 @@ impl Look {
         Step::Submit(flight(None, operations))
     }
 
-    fn compared(&mut self, reply: Reply) -> LookStep {
+    fn compared(&mut self, view: SessionView, reply: Reply) -> LookStep {
         let [measured, leases] = take(reply).map(replayable);
         if let Verdict::Done(Response::Exists(stat)) = &measured
             && !self.listed.is_outdated(stat)
             && let Some(leases) = names(&leases)
         {
             self.has_leases = true;
-            let available = without(&self.listed.items, leases);
-            if !available.is_empty() {
-                return Step::Done(Ok(available));
+            let unleased = without(&self.listed.items, leases);
+            let found = self.sort(unleased, stat.czxid, view.now);
+            if found.has_some() {
+                return Step::Done(Ok(found));
             }
         }
         self.listed = Listed::default();
@@ -219,19 +269,25 @@ impl Look {
             }
         }
         self.pauses.reset();
-        let mut found: Vec<_> =
+        let mut listed: Vec<_> =
             names(&items).into_iter().flatten().filter_map(ItemName::parse).collect();
-        found.sort_unstable();
+        listed.sort_unstable();
         self.has_leases = names(&leases).is_some();
-        let available = match names(&leases) {
-            Some(leases) => without(&found, leases),
-            None => found.clone(),
+        let unleased = match names(&leases) {
+            Some(leases) => without(&listed, leases),
+            None => listed.clone(),
         };
+        let directory = match &measured {
+            Verdict::Done(Response::Exists(stat)) => stat.czxid,
+            _ => Zxid::default(),
+        };
+        let gone = self.aside.missing_in(&listed);
+        let found = Found { gone, ..self.sort(unleased, directory, view.now) };
         if let Verdict::Done(Response::Exists(stat)) = &measured {
-            self.listed = Listed::new(found, stat);
+            self.listed = Listed::new(listed, stat);
         }
-        if !available.is_empty() || !self.may_wait {
-            return Step::Done(Ok(available));
+        if found.has_some() || !self.may_wait {
+            return Step::Done(Ok(found));
         }
         if !self.is_watching || self.has_changed {
             self.is_watching = true;
@@ -239,8 +295,28 @@ impl Look {
         }
         self.state = State::Waiting;
         let check = self.layout.watch_check;
-        self.check_at = check.map(|interval| view.now + spread(interval, self.id));
+        let check_at = check.map(|interval| view.now + spread(interval, self.id));
+        self.check_at = check_at.into_iter().chain(found.due_at).min();
         Step::Wait(self.check_at)
+    }
+
+    /// Separates the items that can be taken from those to try again and those to pass over.
+    fn sort(&self, unleased: Vec<ItemName>, directory: Zxid, now: Time) -> Found {
+        let mut found = Found::default();
+        for item in unleased {
+            match self.aside.standing(directory, &item, now) {
+                Standing::Free => found.available.push(item),
+                Standing::Due if found.due.len() < DUE_MAX => found.due.push(item),
+                standing @ (Standing::Due | Standing::Aside(_)) => {
+                    let until = if let Standing::Aside(until) = standing { until } else { now };
+                    found.due_at = found.due_at.into_iter().chain([until]).min();
+                    if self.aside.reason(&item).is_some() {
+                        found.blocked.get_or_insert(item);
+                    }
+                }
+            }
+        }
+        found
     }
 
     fn failed(&self, error: OpError) -> LookStep {
@@ -249,8 +325,7 @@ impl Look {
 }
 
 impl Machine for Look {
-    /// The items without a lease, in their order.
-    type Output = Result<Vec<ItemName>, Failure>;
+    type Output = Result<Found, Failure>;
 
     fn start(&mut self, _: SessionView) -> LookStep {
         if self.listed.items.is_empty() { self.list() } else { self.compare() }
@@ -270,7 +345,7 @@ impl Machine for Look {
             self.has_changed = true;
         }
         match (self.state, input) {
-            (State::Comparing, Input::Reply(reply)) => self.compared(reply),
+            (State::Comparing, Input::Reply(reply)) => self.compared(view, reply),
             (State::Listing, Input::Reply(reply)) => self.was_listed(view, reply),
             (State::Waiting, Input::Timer) => self.list(),
             (State::Waiting, _) if self.has_changed => self.list(),

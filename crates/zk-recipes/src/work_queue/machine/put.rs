@@ -11,12 +11,13 @@
 //!
 //! # Algorithm
 //!
-//! 1. If the number of items is limited, read the number of items. If the new ones would exceed the
+//! 1. If this put checks the limit of the queue, read the number of items. If the new ones would exceed the
 //!    limit, the put fails.
 //! 2. In one multi, create a *marker*, which is an empty persistent znode with the unique id of
 //!    this put as its name, and create the items as persistent sequential znodes.
 //!    - Applied: the put is complete.
 //!    - The marker exists: an earlier multi of this put was applied, so the put is complete.
+//!    - An item exists: the sequence counter has reached its end, and the put fails.
 //!    - A directory is missing: create it, and repeat this step.
 //!    - Not applied, or the outcome is unknown: repeat this step with the same marker.
 //! 3. Delete the marker, once the outcome is known or the caller has dropped the put. A caller does
@@ -64,12 +65,22 @@ type PutStep = Step<Result<(), NotPut>>;
 /// Why items were not put.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum NotPut {
+    /// The sequence counter of the directory has reached its end.
+    Exhausted,
     /// A server refused them.
     Failed(Failure),
     /// The queue is full. This is its length.
     Full(usize),
     /// A server answers with errors that do not say whether the items were put.
     Unknown,
+}
+
+/// The limit that a put checks before it creates its items.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Bound {
+    pub(crate) items: usize,
+    /// The caller has not asked for this limit. If the client may not check it, it does not apply.
+    pub(crate) is_default: bool,
 }
 
 /// A put of one or more items, all or none of them.
@@ -79,6 +90,7 @@ pub(crate) struct PutMachine {
     marker: ByteString,
     items: Vec<Bytes>,
     priority: u16,
+    bound: Option<Bound>,
     puts_directory: Directory,
     entries_directory: Directory,
     /// The outcome of a multi is unknown.
@@ -112,12 +124,19 @@ enum State {
 }
 
 impl PutMachine {
-    pub(crate) fn new(layout: Arc<Layout>, id: u128, items: Vec<Bytes>, priority: u16) -> Self {
+    pub(crate) fn new(
+        layout: Arc<Layout>,
+        id: u128,
+        items: Vec<Bytes>,
+        priority: u16,
+        bound: Option<Bound>,
+    ) -> Self {
         Self {
             marker: layout.marker(id),
             layout,
             items,
             priority,
+            bound,
             puts_directory: Directory::default(),
             entries_directory: Directory::default(),
             is_undecided: false,
@@ -167,6 +186,10 @@ impl PutMachine {
         let length = match measured {
             Verdict::Done(Response::Exists(stat)) => stat.num_children,
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => 0,
+            Verdict::Refused(_) if self.bound.is_some_and(|bound| bound.is_default) => {
+                self.bound = None;
+                return self.put();
+            }
             Verdict::Refused(error) => {
                 return self.failed(FailedAction::Check, error);
             }
@@ -176,7 +199,7 @@ impl PutMachine {
             }
         };
         let length = usize::try_from(length).unwrap_or_default();
-        if self.layout.limit.is_some_and(|limit| length + self.items.len() > limit) {
+        if self.bound.is_some_and(|bound| length + self.items.len() > bound.items) {
             return self.fail(NotPut::Full(length));
         }
         self.put()
@@ -217,6 +240,10 @@ impl PutMachine {
                 Some((index, code)) => {
                     // The marker could have been created, so no earlier multi has created it.
                     self.is_undecided &= index == 0;
+                    if index > 0 && code == ErrorCode::NODE_EXISTS {
+                        // The counter stays at its end, so an item has the number already.
+                        return self.fail(NotPut::Exhausted);
+                    }
                     self.failed(FailedAction::Create, OpError::server(code))
                 }
             },
@@ -276,7 +303,7 @@ impl PutMachine {
     fn next(&mut self) -> PutStep {
         if self.is_abandoned {
             self.clear()
-        } else if self.layout.limit.is_some() && !self.is_undecided {
+        } else if self.bound.is_some() && !self.is_undecided {
             self.measure()
         } else {
             self.put()

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "sasl-digest-md5")]
 mod digest_md5;
+#[cfg(feature = "sasl-digest-md5")]
+mod directives;
 #[cfg(feature = "sasl-gssapi")]
 mod gssapi;
 mod mechanism;

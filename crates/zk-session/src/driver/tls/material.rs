@@ -11,6 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+use super::explain;
 use crate::tls_failure::TlsFailure;
 
 const CA: &str = "CA certificate";
@@ -62,9 +63,9 @@ impl Material {
                     if matches!(error, Error::InconsistentKeys(_)) {
                         TlsFailure::KeyMismatch
                     } else if matches!(error, Error::InvalidCertificate(_)) {
-                        certificates.unusable(CLIENT_CERTIFICATE, invalid(&error))
+                        certificates.unusable(CLIENT_CERTIFICATE, explain::unreadable(&error))
                     } else {
-                        key.unusable(CLIENT_KEY, error.to_string())
+                        key.unusable(CLIENT_KEY, explain::key(&error))
                     }
                 })?
             }
@@ -78,7 +79,8 @@ impl Material {
         let mut store = RootCertStore::empty();
         for source in &self.roots {
             for certificate in source.certificates(CA)? {
-                store.add(certificate).map_err(|error| source.unusable(CA, invalid(&error)))?;
+                let unusable = |error| source.unusable(CA, explain::unreadable(&error));
+                store.add(certificate).map_err(unusable)?;
             }
         }
         if self.has_system_roots {
@@ -168,18 +170,13 @@ fn described(error: &pem::Error) -> String {
         pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed",
         pem::Error::Base64Decode(_) => "a block is not base64",
         pem::Error::NoItemsFound => "it has no such block (an encrypted key is not supported)",
-        pem::Error::Io(_) | pem::Error::SectionTooLarge | _ => "it is not PEM",
+        pem::Error::Io(_) | pem::Error::SectionTooLarge | _ => {
+            "it is not PEM; convert it, for example with `openssl x509` or `openssl pkcs8`"
+        }
     }
     .to_owned()
 }
 
-/// Describes a certificate that cannot be read. The library's own text blames the peer.
-fn invalid(error: &Error) -> String {
-    let defect = error.to_string();
-    let defect = defect.strip_prefix("invalid peer certificate: ").unwrap_or(&defect);
-    format!("a block is not a certificate ({defect})")
-}
-
 fn other(error: Error) -> TlsFailure {
-    TlsFailure::Other(error.to_string())
+    TlsFailure::Other(explain::error(&error))
 }

@@ -2,6 +2,7 @@
 
 mod builder;
 mod connection;
+mod explain;
 mod material;
 mod report;
 

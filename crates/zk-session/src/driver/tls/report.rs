@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
+use super::explain;
 use crate::tls_failure::TlsFailure;
 
 pub(super) fn io_error(failure: TlsFailure) -> io::Error {
@@ -51,13 +52,13 @@ fn failure(error: &Error, presents_certificate: bool) -> TlsFailure {
         Error::AlertReceived(alert) => alerted(*alert, presents_certificate),
         Error::InvalidCertificate(error) => certificate(error),
         Error::InvalidMessage(_) => TlsFailure::NotTls,
-        error => TlsFailure::Other(error.to_string()),
+        error => TlsFailure::Other(explain::error(error)),
     }
 }
 
 fn alerted(alert: AlertDescription, presents_certificate: bool) -> TlsFailure {
     use AlertDescription as A;
-    let name = format!("{alert:?}");
+    let name = explain::alert_name(alert);
     match alert {
         A::CertificateRequired | A::NoCertificate => {
             TlsFailure::ClientCertificateRequired { alert: name }
@@ -91,7 +92,7 @@ fn certificate(error: &CertificateError) -> TlsFailure {
             expected: expected.to_str().into_owned(),
             presented: presented.iter().map(|name| bare(name)).collect(),
         },
-        error => TlsFailure::Certificate(error.to_string()),
+        error => TlsFailure::Certificate(explain::certificate(error)),
     }
 }
 

@@ -222,7 +222,9 @@ impl SessionMachine {
             self.restore_zxid.get_or_insert(self.last_zxid);
         }
         self.support.disconnected();
-        let has_lost_requests = self.inflight.len() > 0;
+        // While flights wait for the chroot, none of them is in flight.
+        let has_lost_requests = self.inflight.len() > 0 && !self.chroot.is_awaited();
+        self.chroot.disconnected();
         self.fail_inflight();
         self.persistent.disconnect();
         if was_established && has_lost_requests {
@@ -245,6 +247,8 @@ impl SessionMachine {
                 // needed.
                 Purpose::CatchUp
                 | Purpose::Close
+                | Purpose::CreateChroot { .. }
+                | Purpose::FindChroot
                 | Purpose::RemoveWatches
                 | Purpose::Renewal
                 | Purpose::RenewWatches

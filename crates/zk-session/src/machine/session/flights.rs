@@ -97,6 +97,10 @@ impl SessionMachine {
         if flight.session.is_some() && flight.session != self.session_id() {
             return Some(OpError::session_expired(Outcome::NotApplied));
         }
+        if flight.deadline.is_some_and(|at| at <= self.now) {
+            let (outcome, target) = (Outcome::NotApplied, Target::UNKNOWN);
+            return Some(OpError::TimedOut { outcome, target });
+        }
         None
     }
 

@@ -15,6 +15,9 @@ use crate::machine::timer::Timer;
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
 
+/// Minimum time between two warnings that there is no lease.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
 impl SessionMachine {
     /// Records that the transport is open, and starts the handshake.
     pub fn handle_connected(&mut self, now: Time) {
@@ -156,7 +159,6 @@ impl SessionMachine {
         self.identity = Some(Identity { id, password });
         self.timers.stop(Timer::GiveUp);
         if is_new {
-            self.has_warned_of_missing_lease = false;
             self.lease.created(sent, self.now, self.timeout);
             // Creating a session is a transaction, so the reply acknowledges it like any request.
             self.acknowledge(sent);
@@ -195,14 +197,18 @@ impl SessionMachine {
         }
     }
 
-    /// Warns, once per session, if a lease is configured but the session timeout is too short.
+    /// Warns if a lease is configured but the session timeout is too short. Sessions may end one
+    /// after the other, so this is said again only if the numbers have changed, and at most once in
+    /// an interval.
     fn warn_of_missing_lease(&mut self) {
         let Some(lease) = self.config.lease else { return };
-        if self.lease.is_possible()
-            || std::mem::replace(&mut self.has_warned_of_missing_lease, true)
-        {
+        let is_told = self.warned_of_missing_lease.is_some_and(|(at, granted)| {
+            granted == self.granted_timeout || self.now.saturating_since(at) < WARNING_INTERVAL
+        });
+        if self.lease.is_possible() || is_told {
             return;
         }
+        self.warned_of_missing_lease = Some((self.now, self.granted_timeout));
         warn!(
             granted = ?self.granted_timeout,
             requested = ?self.config.session_timeout,
@@ -273,6 +279,7 @@ impl SessionMachine {
             self.send_close();
         }
         self.arm_renewal();
+        self.find_chroot();
         self.send_waiting();
     }
 }

@@ -187,6 +187,8 @@ impl SessionMachine {
     ) -> Result<(), DisconnectCause> {
         if let Purpose::CatchUp
         | Purpose::Close
+        | Purpose::CreateChroot { .. }
+        | Purpose::FindChroot
         | Purpose::RemoveWatches
         | Purpose::RenewWatches
         | Purpose::Sasl
@@ -205,6 +207,14 @@ impl SessionMachine {
                 } else {
                     self.end_session(EndCause::Closed);
                 }
+                return Ok(());
+            }
+            Purpose::FindChroot => {
+                self.chroot_found(code);
+                return Ok(());
+            }
+            Purpose::CreateChroot { path, following } => {
+                self.chroot_created(&path, following, code);
                 return Ok(());
             }
             Purpose::SetWatches if code.is_ok() => {
@@ -269,6 +279,8 @@ impl SessionMachine {
             }
             Purpose::CatchUp
             | Purpose::Close
+            | Purpose::CreateChroot { .. }
+            | Purpose::FindChroot
             | Purpose::RemoveWatches
             | Purpose::RenewWatches
             | Purpose::Sasl
@@ -310,7 +322,12 @@ impl SessionMachine {
             // There is no other way to catch up with such a server.
             Purpose::CatchUp => self.is_ahead_of_zxid = false,
             // The machine repeats these on the next connection if they are still needed.
-            Purpose::Close | Purpose::RemoveWatches | Purpose::Renewal | Purpose::Sasl => {}
+            Purpose::Close
+            | Purpose::CreateChroot { .. }
+            | Purpose::FindChroot
+            | Purpose::RemoveWatches
+            | Purpose::Renewal
+            | Purpose::Sasl => {}
         }
         DisconnectCause::UnknownOperation(pending.op)
     }

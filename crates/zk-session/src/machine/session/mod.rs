@@ -8,11 +8,13 @@
 //! - `flights`: submitting flights, their results and their deadlines;
 //! - `outbound` and `inbound`: encoding requests, decoding replies and events;
 //! - `liveness`: pings, acknowledgements and the read timeout;
+//! - `chroot`: creating a missing chroot before the first flight;
 //! - `read_only`: connections to read-only servers;
 //! - `hand_over`: leaving the session to another client;
 //! - `renewal`: the guard deadline, and the writes that renew the lease;
 //! - `watching`: setting, restoring and removing watches, and their events.
 
+mod chroot;
 mod connection;
 mod flights;
 mod hand_over;
@@ -32,6 +34,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{ConnectResponse, FrameDecoder};
 
+use self::chroot::Chroot;
 use self::read_only::ReadOnly;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
@@ -101,7 +104,8 @@ pub struct SessionMachine {
     created_timeout: Duration,
     /// Session timeout that the server granted on the current connection.
     granted_timeout: Duration,
-    has_warned_of_missing_lease: bool,
+    /// When the log has said last that there is no lease, and the timeout that was granted then.
+    warned_of_missing_lease: Option<(Time, Duration)>,
     has_warned_of_slow_commits: bool,
     attempt: Attempt,
     /// When all watches were in place on this connection.
@@ -156,6 +160,7 @@ pub struct SessionMachine {
     /// Number of batches of watches that were sent and have no reply yet.
     batches_missing: usize,
 
+    chroot: Chroot,
     samples: Samples,
     heartbeat: Heartbeat,
     support: Support,
@@ -202,7 +207,7 @@ impl SessionMachine {
             timeout: config.session_timeout,
             created_timeout: config.session_timeout,
             granted_timeout: config.session_timeout,
-            has_warned_of_missing_lease: false,
+            warned_of_missing_lease: None,
             has_warned_of_slow_commits: false,
             attempt: Attempt::new(0, Duration::ZERO),
             ready_at: None,
@@ -231,6 +236,7 @@ impl SessionMachine {
             persistent: PersistentWatches::default(),
             restore_zxid: None,
             batches_missing: 0,
+            chroot: Chroot::default(),
             samples: Samples::default(),
             heartbeat: Heartbeat::new(now),
             support: Support::default(),

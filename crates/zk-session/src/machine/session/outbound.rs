@@ -58,6 +58,7 @@ impl SessionMachine {
             && !self.is_closing
             && !self.support.is_probing()
             && self.leaving.is_none()
+            && !self.chroot.is_awaited()
             && self.inflight.len() < INFLIGHT_MAX
             && self.inflight.backlog() < BACKLOG_MAX
             && self.inflight.expected_bytes() < EXPECTED_MAX
@@ -71,9 +72,12 @@ impl SessionMachine {
     /// Returns the place of the next flight that may be sent.
     fn next_waiting(&self) -> Option<u64> {
         // Recipes rely on their session, which a read-only server does not know.
-        let is_next = |token| self.read_only.is_none() || self.is_counted(token);
+        let may_be_sent = |token| self.read_only.is_none() || self.is_counted(token);
+        // The timer of a flight may be late.
+        let is_late = |flight: &Flight| flight.deadline.is_some_and(|at| at <= self.now);
         let mut waiting = self.waiting.iter();
-        let (place, (_, flight)) = waiting.find(|(_, (token, _))| is_next(*token))?;
+        let (place, (_, flight)) =
+            waiting.find(|(_, (token, flight))| may_be_sent(*token) && !is_late(flight))?;
         (!self.must_wait(flight)).then_some(*place)
     }
 

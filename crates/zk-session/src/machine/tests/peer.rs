@@ -40,6 +40,7 @@ pub(super) fn config() -> SessionConfig {
         renew: true,
         read_only: false,
         resume: None,
+        chroot: vec![],
         lease: None,
     }
 }

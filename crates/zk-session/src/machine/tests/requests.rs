@@ -9,7 +9,7 @@ use jute_codec::{
 };
 use proptest::prelude::*;
 
-use super::peer::{OWNER, Pair, SESSION, config, data, get, sync, timed_out, watch};
+use super::peer::{OWNER, Pair, SESSION, TIMEOUT, config, data, get, sync, timed_out, watch};
 use crate::error::{OpError, Outcome};
 use crate::machine::{
     Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
@@ -166,6 +166,33 @@ fn cancelled_and_recalled_requests_are_not_sent_if_they_were_not() {
     pair.reply(requests[0].0, Ok(Response::Sync("/c".into())));
     assert_eq!(pair.answer(kept).results.len(), 1);
     assert!(pair.take(|event| matches!(event, Event::Reply { .. })).is_none());
+}
+
+#[test]
+fn a_flight_is_never_sent_after_its_deadline_even_if_the_timer_is_late() {
+    let flight = |deadline| Flight { operations: vec![get("/a")], session: None, deadline };
+    let mut pair = Pair::connected();
+    let late = pair.submit_flight(flight(Some(pair.now)));
+    assert_eq!(pair.error(late), timed_out(Outcome::NotApplied));
+    pair.flush();
+    assert!(pair.requests().is_empty());
+    // One that waits for a connection, which is there at the moment of the deadline.
+    pair.cut();
+    pair.open();
+    pair.handshake();
+    let deadline = pair.now + Duration::from_millis(100);
+    let waiting = pair.submit_flight(flight(Some(deadline)));
+    let other = pair.submit(vec![get("/b")]);
+    pair.now = deadline;
+    pair.answer_handshake(SESSION, TIMEOUT);
+    pair.flush();
+    let sent = pair.requests();
+    let [(xid, Request::GetData(read))] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(read.path, "/b");
+    pair.reply(*xid, Ok(data()));
+    assert_eq!(pair.answer(other).results, [Ok(data())]);
+    pair.sleep(Duration::from_millis(1));
+    assert_eq!(pair.error(waiting), timed_out(Outcome::NotApplied));
 }
 
 #[test]

@@ -1,0 +1,263 @@
+//! Finding items that can be taken, and leasing them.
+
+use std::sync::Arc;
+
+use jute_codec::{DataReply, ErrorCode, Response};
+use zk_session::recipe::Session;
+use zk_session::{OpError, Time};
+
+use super::aside::BlockReason;
+use super::core::Core;
+use super::error::WorkQueueError;
+use super::layout::{ItemName, Layout};
+use super::leased::Leased;
+use super::machine::look::{Found, Look};
+use crate::engine::drive::run;
+use crate::engine::join::join_all;
+use crate::error::RecipeError;
+use crate::exclusive::ExclusiveLock;
+use crate::machine::{FailedAction, Failure, ReadAll, list, read};
+
+/// Number of items of one list that a taker tries before it lists again.
+const TRIES_MAX: usize = 4;
+/// Number of items that a taker reads at once to learn which can be delivered.
+const PROBES_MAX: usize = 16;
+
+/// Waits until there are items that can be taken.
+pub(crate) async fn look_for_available(
+    core: &Arc<Core>,
+    deadline: Option<Time>,
+) -> Result<(Vec<ItemName>, bool), WorkQueueError> {
+    loop {
+        let (Found { available, due, .. }, has_leases) = look(core, true, deadline).await?;
+        if due.is_empty() {
+            return Ok((available, has_leases));
+        }
+        probe(core, &due, deadline).await?;
+    }
+}
+
+/// Leases the first of these items that can be leased, up to this many.
+pub(crate) async fn lease_first(
+    core: &Arc<Core>,
+    available: &[ItemName],
+    items: usize,
+    deadline: Option<Time>,
+) -> Result<Vec<Leased>, WorkQueueError> {
+    let mut available = available.to_vec();
+    for _ in 0..TRIES_MAX {
+        let chosen: Vec<_> = available.drain(..items.min(available.len())).collect();
+        let leasing = chosen.iter().map(|item| lease(core, item, deadline));
+        let (mut leased, mut failed) = (Vec::new(), None);
+        for result in join_all(leasing).await {
+            match result {
+                Ok(item) => leased.extend(item),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        match failed {
+            Some(error) if leased.is_empty() => return Err(error),
+            _ if !leased.is_empty() => return Ok(leased),
+            _ => {}
+        }
+        if available.is_empty() {
+            break;
+        }
+        // An item that is blocked rarely comes alone.
+        if chosen.iter().any(|item| core.is_blocked(item)) {
+            pass_over_blocked(core, &mut available, deadline).await?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Removes items from the front that cannot be delivered.
+async fn pass_over_blocked(
+    core: &Arc<Core>,
+    available: &mut Vec<ItemName>,
+    deadline: Option<Time>,
+) -> Result<(), WorkQueueError> {
+    while !available.is_empty() {
+        let probed: Vec<_> = available.iter().take(PROBES_MAX).cloned().collect();
+        probe(core, &probed, deadline).await?;
+        available.retain(|item| !core.is_blocked(item));
+        if probed.iter().any(|item| !core.is_blocked(item)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads items, to learn which of them can be delivered.
+async fn probe(
+    core: &Arc<Core>,
+    items: &[ItemName],
+    deadline: Option<Time>,
+) -> Result<(), WorkQueueError> {
+    let reading = items.iter().map(|item| read_item(core, item, deadline));
+    join_all(reading).await.into_iter().try_for_each(|read| read.map(|_| ()))
+}
+
+/// Takes an item if there is one.
+pub(crate) async fn try_take(core: &Arc<Core>) -> Result<Option<Leased>, WorkQueueError> {
+    match take_now(core, None).await? {
+        Now::Item(item) => Ok(Some(*item)),
+        Now::Blocked(item, reason) => {
+            Err(WorkQueueError::Blocked { item: core.layout.item(&item).to_string(), reason })
+        }
+        Now::Nothing => Ok(None),
+    }
+}
+
+/// The result of a take that does not wait.
+pub(crate) enum Now {
+    Item(Box<Leased>),
+    /// All items without a lease are passed over, and this one is blocked.
+    Blocked(ItemName, BlockReason),
+    Nothing,
+}
+
+/// Takes an item if there is one. Each failed try means that another taker was faster. After each
+/// of them, the next one is chosen at random among twice as many items, so that many takers do not
+/// compete for the same items again and again.
+pub(crate) async fn take_now(
+    core: &Arc<Core>,
+    deadline: Option<Time>,
+) -> Result<Now, WorkQueueError> {
+    let mut width = 1;
+    loop {
+        let (found, _) = look(core, false, deadline).await?;
+        let Found { mut available, due, blocked, .. } = found;
+        if !due.is_empty() {
+            probe(core, &due, deadline).await?;
+            continue;
+        }
+        if available.is_empty() {
+            let blocked = blocked.and_then(|item| {
+                let reason = core.aside().reason(&item)?;
+                Some(Now::Blocked(item, reason))
+            });
+            return Ok(blocked.unwrap_or(Now::Nothing));
+        }
+        for _ in 0..TRIES_MAX.min(available.len()) {
+            let choices = u128::try_from(available.len().min(width)).unwrap_or(1);
+            let at = usize::try_from(unique_id(core) % choices.max(1)).unwrap_or(0);
+            let item = available.remove(at);
+            if let Some(leased) = lease(core, &item, deadline).await? {
+                return Ok(Now::Item(Box::new(leased)));
+            }
+            if core.is_blocked(&item) {
+                pass_over_blocked(core, &mut available, deadline).await?;
+                break;
+            }
+            width = width.saturating_mul(2);
+        }
+    }
+}
+
+/// Looks for items that can be taken. Also returns whether the directory of the leases exists.
+pub(crate) async fn look(
+    core: &Arc<Core>,
+    may_wait: bool,
+    deadline: Option<Time>,
+) -> Result<(Found, bool), WorkQueueError> {
+    loop {
+        let (layout, aside) = (Arc::clone(&core.layout), core.aside().clone());
+        let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
+        let mut found = match run(&core.client, &mut look, deadline).await? {
+            Err(Failure { error: OpError::ResponseTooLarge { length: bytes, .. }, .. }) => {
+                let items = core.length(deadline).await?;
+                let directory = core.layout.directory.to_string();
+                return Err(WorkQueueError::TooLong { directory, items, bytes });
+            }
+            found => found?,
+        };
+        let has_leases = look.has_leases();
+        for item in &found.gone {
+            core.aside().forget(item);
+        }
+        core.set_listed(look.into_listed());
+        // Other takers may have learned of items to pass over while this one was looking.
+        let (aside, now) = (core.aside().clone(), core.client.now());
+        found.available.retain(|item| !aside.has(item, now));
+        if !may_wait || !found.available.is_empty() || !found.due.is_empty() {
+            return Ok((found, has_leases));
+        }
+    }
+}
+
+/// Leases an item; `None` if another taker was faster, or the item cannot be delivered.
+///
+/// The item is read after its lease was created: from then on, no other taker acknowledges it.
+async fn lease(
+    core: &Arc<Core>,
+    item: &ItemName,
+    deadline: Option<Time>,
+) -> Result<Option<Leased>, WorkQueueError> {
+    let layout = &core.layout;
+    let lock = ExclusiveLock::builder(&core.client, &layout.lease(item))
+        .map_err(RecipeError::Config)?
+        .acl(layout.acl.clone())
+        .build()
+        .map_err(RecipeError::Config)?;
+    let mut acquire = lock.acquire().hold_for(layout.lease_for);
+    if let Some(deadline) = deadline {
+        acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
+    }
+    let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
+    let found = read_item(core, item, deadline).await?;
+    // The item that was listed may be gone, and this one was put after the lease was created: the
+    // token of the lease would be lower than those of leases that others had since.
+    let found = found.filter(|found| found.stat.czxid.0 <= guard.fencing_token().get());
+    Ok(found.map(|found| Leased::new(core, item.clone(), guard, found)))
+}
+
+/// Reads an item; `None` if it is gone or cannot be delivered, which the queue then remembers.
+async fn read_item(
+    core: &Arc<Core>,
+    item: &ItemName,
+    deadline: Option<Time>,
+) -> Result<Option<DataReply>, WorkQueueError> {
+    let path = core.layout.item(item);
+    let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
+    let found = match run(&core.client, &mut reading, deadline).await? {
+        Ok(mut found) => found.pop().flatten(),
+        Err(Failure { error: OpError::Server { code: ErrorCode::NO_AUTH, .. }, .. }) => {
+            core.block(item, BlockReason::NotPermitted);
+            return Ok(None);
+        }
+        Err(Failure { error: OpError::ResponseTooLarge { .. }, .. }) => {
+            core.block(item, BlockReason::TooLarge);
+            return Ok(None);
+        }
+        Err(failure) => return Err(failure.into()),
+    };
+    let Some(Response::GetData(found)) = found else {
+        core.forget(item);
+        return Ok(None);
+    };
+    if found.stat.num_children > 0 && has_foreign_children(core, item, deadline).await? {
+        core.block(item, BlockReason::HasChildren);
+        return Ok(None);
+    }
+    core.aside().forget(item);
+    Ok(Some(found))
+}
+
+/// Returns whether an item has children that are not pins of acknowledgements. Pins disappear with
+/// their sessions, but as long as there are others, an acknowledgement would be in vain.
+async fn has_foreign_children(
+    core: &Arc<Core>,
+    item: &ItemName,
+    deadline: Option<Time>,
+) -> Result<bool, WorkQueueError> {
+    let path = core.layout.item(item);
+    let mut listing = ReadAll::new(vec![list(&path, None)], FailedAction::List, &path);
+    let found = run(&core.client, &mut listing, deadline).await??.pop().flatten();
+    let Some(Response::GetChildren(names)) = found else { return Ok(false) };
+    Ok(names.into_iter().any(|name| !Layout::is_pin(&name)))
+}
+
+pub(crate) fn unique_id(core: &Core) -> u128 {
+    Session::of(&core.client).unique_id()
+}

@@ -1,0 +1,93 @@
+//! Creating a missing chroot.
+//!
+//! The client looks for the chroot on its first connection, before it sends any flight, and creates
+//! it if it is missing. Flights follow the creates on the same connection, and servers execute the
+//! requests of a connection in order, so no flight meets a chroot that is about to be created. If
+//! the connection is lost before the last create has its reply, the next one begins again; a create
+//! may be repeated, because the second one only fails with `NODE_EXISTS`.
+
+use jute_codec::{ErrorCode, ReadRequest, Request};
+use tracing::warn;
+
+use super::SessionMachine;
+use crate::machine::event::Event;
+use crate::machine::inflight::Purpose;
+
+/// What the client knows about its chroot.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Chroot {
+    /// The current connection has not looked for it.
+    #[default]
+    Unknown,
+    /// The read that shows whether it exists is in flight.
+    Sought,
+    /// It exists, or the creates were sent on this connection.
+    Sent,
+    /// It exists, or is not to be created.
+    Done,
+}
+
+impl Chroot {
+    /// Returns true if flights wait for it.
+    pub(super) fn is_awaited(self) -> bool {
+        self == Self::Sought
+    }
+
+    /// Records that the connection was lost.
+    pub(super) fn disconnected(&mut self) {
+        if *self != Self::Done {
+            *self = Self::Unknown;
+        }
+    }
+}
+
+impl SessionMachine {
+    /// Looks for the chroot, unless it is known to exist.
+    pub(super) fn find_chroot(&mut self) {
+        if self.chroot == Chroot::Done || self.is_closing {
+            return;
+        }
+        let Some(chroot) = self.config.chroot.last() else {
+            self.chroot = Chroot::Done;
+            return;
+        };
+        self.chroot = Chroot::Sought;
+        let read = ReadRequest { path: chroot.path.clone(), watch: false };
+        let xid = self.take_xid();
+        self.send_internal(xid, &Request::Exists(read), Some(Purpose::FindChroot));
+    }
+
+    /// Handles the reply to the look: creates what may be missing, and then sends what has waited.
+    pub(super) fn chroot_found(&mut self, code: ErrorCode) {
+        if code.is_ok() {
+            self.chroot = Chroot::Done;
+        } else {
+            self.chroot = Chroot::Sent;
+            let creates = self.config.chroot.clone();
+            let count = creates.len();
+            for (index, create) in creates.into_iter().enumerate() {
+                let path = create.path.clone();
+                let request = Request::Create(create);
+                let purpose = Purpose::CreateChroot { path, following: count - index - 1 };
+                let xid = self.take_xid();
+                self.send_internal(xid, &request, Some(purpose));
+                self.events.push_back(Event::CreateChroot(request));
+            }
+        }
+        self.send_waiting();
+    }
+
+    /// Handles the reply to a create. Errors of ancestors are ignored: an ancestor may exist
+    /// although the client has no permission to create it, and servers check that permission first.
+    pub(super) fn chroot_created(&mut self, path: &str, following: usize, code: ErrorCode) {
+        if following == 0 {
+            if code.is_ok() || code == ErrorCode::NODE_EXISTS {
+                self.chroot = Chroot::Done;
+            } else {
+                // Requests below the chroot fail until somebody creates it.
+                warn!(path, %code, "the server refused to create the chroot");
+            }
+        }
+        self.send_waiting();
+    }
+}

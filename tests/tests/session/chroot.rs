@@ -1,0 +1,97 @@
+//! The chroot of a client that does not wait for its first connection.
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_session::{Client, ClientBuilder, Clock, CreateMode, OpError};
+use zk_tests::scene::spawn;
+use zk_tests::world::{run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Reception, ServerConfig, TestServer};
+
+const CHROOT: &str = "zk:2181/a/b/c";
+
+fn builder(server: &TestServer) -> ClientBuilder {
+    let connector = server.connector();
+    Client::builder(CHROOT).seed(1).clock(Clock::tokio()).transport(connector)
+}
+
+#[test]
+fn starting_creates_the_chroot_before_any_request_is_sent() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        server.set_reception(Reception::Refused);
+        let client = builder(&server).start().expect("the options are valid");
+        let creates: Vec<_> = (0..100)
+            .map(|index| client.create(&format!("/{index}"), "", CreateMode::Persistent))
+            .map(spawn)
+            .collect();
+        sleep_ms(3_000).await;
+        server.set_reception(Reception::Open);
+        for create in creates {
+            create.await.expect("it does not panic").expect("the chroot exists");
+        }
+        assert!(server.stat("/a/b/c/99").is_some());
+    });
+}
+
+#[test]
+fn a_connection_lost_while_the_chroot_is_created_costs_no_request() {
+    run(async {
+        // The read, and each of the creates.
+        for (nth, action) in
+            (0..4).flat_map(|nth| [Action::CutBefore, Action::CutAfter].map(|it| (nth, it)))
+        {
+            let server = TestServer::start(ServerConfig::default());
+            server.inject(Fault::new(At::request(nth), action.clone()));
+            let client = builder(&server).start().expect("the options are valid");
+            let created = client.create("/x", "", CreateMode::Persistent).await;
+            // After the last create, the request was in flight.
+            if nth == 0 || !created.as_ref().is_err_and(OpError::is_connection_loss) {
+                created.unwrap_or_else(|error| panic!("{nth}, {action:?}: {error}"));
+            }
+            client.get_children("/").await.expect("the chroot exists");
+            assert_eq!(server.pending_faults(), []);
+        }
+    });
+}
+
+#[test]
+fn a_chroot_that_exists_costs_one_read() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        for path in ["/a", "/a/b", "/a/b/c"] {
+            server.admin_create(path, b"", None);
+        }
+        let client = builder(&server).start().expect("the options are valid");
+        client.sync("/").await.expect("the server answers");
+        let ops: Vec<_> = server.requests().into_iter().map(|request| request.op).collect();
+        assert_eq!(ops, [OpCode::EXISTS, OpCode::SYNC]);
+        server.disconnect_all();
+        client.sync("/").await.expect("the client reconnects");
+        let seeks = server.requests().iter().filter(|request| request.op == OpCode::EXISTS).count();
+        assert_eq!(seeks, 1, "it is not sought again");
+    });
+}
+
+#[test]
+fn a_chroot_that_is_not_to_be_created_is_left_alone() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        let client = builder(&server).create_chroot(false).start().expect("the options are valid");
+        let refused = client.create("/x", "", CreateMode::Persistent).await;
+        assert!(matches!(refused, Err(OpError::ChrootMissing { .. })), "{refused:?}");
+        assert!(server.stat("/a").is_none());
+    });
+}
+
+#[test]
+fn a_refused_chroot_is_tried_again_on_the_next_connection() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        // After the read and the creates of two ancestors.
+        server.inject(Fault::new(At::request(3), Action::Error(ErrorCode::NO_AUTH)));
+        let client = builder(&server).start().expect("the options are valid");
+        let refused = client.create("/x", "", CreateMode::Persistent).await;
+        assert!(matches!(refused, Err(OpError::ChrootMissing { .. })), "{refused:?}");
+        server.disconnect_all();
+        client.create("/x", "", CreateMode::Persistent).await.expect("the chroot exists");
+    });
+}
