@@ -340,13 +340,19 @@ fn a_chroot_that_may_not_be_read_is_not_created_again() {
                 let closed = CreateOptions::from(CreateMode::Persistent).acl(Acl::creator_all());
                 owner.create(path, "", closed).await.expect("nothing goes wrong");
             }
-            let stranger = Client::builder("in-process/a/b")
-                .clock(Clock::tokio())
-                .transport(world.server.connector())
-                .connect()
-                .await
-                .expect("it exists");
-            stranger.sync("/").await.expect("it is connected");
+            world.server.clear_requests();
+            let stranger = || {
+                let transport = world.server.connector();
+                Client::builder("in-process/a/b").clock(Clock::tokio()).transport(transport)
+            };
+            let waits = stranger().connect().await.expect("it exists");
+            let starts = stranger().start().expect("the options are legal");
+            for client in [waits, starts] {
+                client.sync("/").await.expect("it is connected");
+            }
+            let requests = world.server.requests();
+            let is_create = |op| matches!(op, OpCode::CREATE | OpCode::CREATE2);
+            assert!(!requests.iter().any(|request| is_create(request.op)), "{requests:?}");
         });
     }
 }

@@ -59,7 +59,9 @@ impl SessionMachine {
 
     /// Handles the reply to the look: creates what may be missing, and then sends what has waited.
     pub(super) fn chroot_found(&mut self, code: ErrorCode) {
-        if code.is_ok() {
+        // Servers from 3.8.4 and 3.9.2 refuse the look to a client that may not read the chroot, but
+        // only if it exists.
+        if code.is_ok() || code == ErrorCode::NO_AUTH {
             self.chroot = Chroot::Done;
         } else {
             self.chroot = Chroot::Sent;
