@@ -93,7 +93,7 @@ impl Counter {
     /// After a **connection loss**, requests are replayed, and no error is returned: the addition
     /// counts once. **Cancel safe** in that it counts once or not at all. It costs a read and a
     /// write, and both again whenever another client has changed the number in between; pauses
-    /// between them grow to a second.
+    /// between them grow to a second. While others write often, it reads twice for each write.
     ///
     /// # Errors
     ///

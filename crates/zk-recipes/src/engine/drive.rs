@@ -251,8 +251,13 @@ pub(crate) async fn rest(client: &Client, pauses: &mut Pauses) {
     pauses.end();
 }
 
+/// Returns a random part of the pause.
+pub(crate) fn up_to(client: &Client, pause: Duration) -> Duration {
+    pause.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))
+}
+
 /// Returns a random time between half of the pause and all of it.
 pub(crate) fn jitter(client: &Client, pause: Duration) -> Duration {
     let half = pause / 2;
-    half + half.mul_f64(f64::from(Session::of(client).unique_id() as u32) / f64::from(u32::MAX))
+    half + up_to(client, half)
 }

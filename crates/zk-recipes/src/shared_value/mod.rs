@@ -1,6 +1,7 @@
 //! A value that clients share: the data of one znode.
 
 mod builder;
+mod contention;
 mod error;
 mod value;
 mod versioned;

@@ -4,18 +4,18 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{ErrorCode, Response};
 use zk_session::{Client, ConfigError, OpError, Time};
 
 use super::builder::{SharedValueBuilder, ValueProfile};
+use super::contention::Contention;
 use super::error::ValueError;
 use super::versioned::Versioned;
 use super::write::{Written, write};
 use crate::action::FailedAction;
-use crate::engine::drive::{jitter, pause, run};
+use crate::engine::drive::{pause, run, up_to};
 use crate::engine::limited::limited;
 use crate::engine::monitor::Monitored;
 use crate::error::RecipeError;
@@ -24,10 +24,6 @@ use crate::machine::{Aspect, Ensure, Failure, ReadAll, read};
 /// How often an operation creates the znode. It reaches this number only if somebody deletes the
 /// znode each time.
 const CREATES_MAX: u32 = 5;
-/// Pause after the first conflict of an update.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause between two conflicts of an update.
-const CONFLICT_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A value that clients share: the data of one znode, with its version.
 ///
@@ -173,7 +169,7 @@ impl SharedValue {
     ///
     /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel
     /// safe** in that a result of the function is written once or not at all. It costs a read and a
-    /// write for each call of the function.
+    /// write for each call of the function, and another read while other clients write often.
     ///
     /// # Errors
     ///
@@ -193,21 +189,23 @@ impl SharedValue {
     ) -> Result<Result<Versioned, E>, ValueError> {
         let deadline = self.deadline();
         let updating = async {
-            let mut length = CONFLICT_PAUSE;
+            let mut contention = Contention::default();
             loop {
+                let asked = self.client.now();
                 let old = self.fetch(deadline).await?;
-                let bytes = match change(&old) {
-                    Ok(bytes) => bytes,
-                    Err(refusal) => return Ok(Err(refusal)),
-                };
-                match self.replace(&old, &bytes, deadline).await {
-                    Err(ValueError::Conflict) => {}
-                    result => return result.map(Ok),
+                if !contention.must_let_others_write(old.revision(), asked, self.client.now()) {
+                    let bytes = match change(&old) {
+                        Ok(bytes) => bytes,
+                        Err(refusal) => return Ok(Err(refusal)),
+                    };
+                    match self.replace(&old, &bytes, deadline).await {
+                        Err(ValueError::Conflict) => {}
+                        result => return result.map(Ok),
+                    }
                 }
                 let left = deadline.map(|at| at.saturating_since(self.client.now()));
-                let jittered = jitter(&self.client, length);
-                pause(&self.client, left.map_or(jittered, |left| left.min(jittered))).await;
-                length = (length * 2).min(CONFLICT_PAUSE_MAX);
+                let length = up_to(&self.client, contention.next_pause());
+                pause(&self.client, left.map_or(length, |left| left.min(length))).await;
             }
         };
         self.limited(deadline, undecided, updating).await
