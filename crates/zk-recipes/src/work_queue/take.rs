@@ -35,9 +35,13 @@ use crate::guard::Guard;
 /// is not polled delays the others, once by a little more than the interval at which they
 /// [look for themselves](crate::WorkQueueBuilder::watch_check), and then by about a second.
 ///
+/// Items that cannot be delivered to this client are passed over, and logged; see
+/// [`WorkQueue::blocked`](crate::WorkQueue::blocked). If there are no others, the future waits.
+///
 /// # Errors
 ///
 /// A [`RecipeError`](crate::RecipeError), such as `TimedOut`, `Refused` or `Closed`.
+/// [`WorkQueueError::TooLong`] if the queue has more items than this client can list.
 /// [`WorkQueueError::Takers`] if the queue of takers contains something else. After any error,
 /// nothing is leased.
 #[must_use = "nothing is taken until this is awaited"]
