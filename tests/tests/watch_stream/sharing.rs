@@ -2,6 +2,7 @@
 
 use jute_codec::OpCode;
 use zk_session::{CreateMode, EventType, WatchMode, WatchOptions};
+use zk_tests::meter::Pace;
 use zk_tests::wait::{assert_silent, kind};
 use zk_tests::world::{World, run, sleep_ms};
 
@@ -129,6 +130,27 @@ fn dropping_a_stream_never_removes_a_one_shot_watch() {
                 assert_eq!(world.server.watch_count(), 0, "then it is removed");
             }
         }
+    });
+}
+
+/// More removals at once than may wait for the transport.
+#[test]
+fn streams_that_are_dropped_together_leave_no_watch_at_the_server() {
+    const STREAMS: usize = 5_000;
+    run(async {
+        let world = World::new().pace(Pace::CALM.beside(15_000));
+        let client = world.client(1).await;
+        let mut streams = Vec::new();
+        for number in 0..STREAMS {
+            let path = format!("/a-rather-long-path-of-a-znode-that-is-watched/{number}");
+            streams.push(client.watch(&path, WatchMode::Persistent).await.unwrap());
+        }
+        let before = world.server.watch_count();
+        assert!(before >= STREAMS, "{before}");
+        drop(streams);
+        sleep_ms(1_000).await;
+        assert_eq!(world.server.watch_count(), 0);
+        assert_eq!(sent(&world, OpCode::REMOVE_WATCHES), STREAMS, "each is removed once");
     });
 }
 

@@ -227,6 +227,7 @@ impl SessionMachine {
         self.chroot.disconnected();
         self.fail_inflight();
         self.persistent.disconnect();
+        self.surplus.clear();
         if was_established && has_lost_requests {
             // These flights were submitted after requests whose outcome is unknown. On the next
             // connection they could overtake those requests, which may still be on their way.

@@ -153,6 +153,9 @@ pub struct SessionMachine {
 
     watches: WatchRegistry,
     persistent: PersistentWatches,
+    /// Paths of persistent watches that no stream wants, and that the connection was too busy to
+    /// remove; at most one for each watch that the server holds.
+    surplus: BTreeSet<Box<str>>,
     /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
     /// until a server has acknowledged every batch, even if further connections are lost before
     /// that.
@@ -234,6 +237,7 @@ impl SessionMachine {
             outstanding: 0,
             watches: WatchRegistry::default(),
             persistent: PersistentWatches::default(),
+            surplus: BTreeSet::new(),
             restore_zxid: None,
             batches_missing: 0,
             chroot: Chroot::default(),

@@ -46,6 +46,8 @@ impl SessionMachine {
                 && let Some((token, flight)) = self.waiting.remove(&place)
             {
                 self.send_flight(token, flight);
+            } else if let Some(path) = self.surplus.pop_first() {
+                self.remove_surplus_watch(&path);
             } else {
                 return;
             }

@@ -120,14 +120,17 @@ impl SessionMachine {
     /// Removes the persistent watch of a path at the server if no stream wants it.
     ///
     /// Servers before 3.9 remove all watches of the path at once, so the watch is kept as long as
-    /// there are one-shot watches, or reads in flight that set some. Until then, and if the
-    /// connection is busy, its events are ignored; it ends with the connection.
+    /// there are one-shot watches, or reads in flight that set some. Until then, its events are
+    /// ignored. If the connection is busy, the watch is removed as soon as nothing else waits.
     pub(super) fn remove_surplus_watch(&mut self, path: &str) {
         if self.persistent.is_surplus(path)
             && self.watches.kinds_on(path).next().is_none()
             && !self.inflight.is_watching(path)
-            && self.may_send()
         {
+            if !self.may_send() {
+                self.surplus.insert(path.into());
+                return;
+            }
             self.persistent.replace(path, None);
             let request = WatchesRequest { path: path.into(), kind: WatcherType::ANY };
             let xid = self.take_xid();
