@@ -214,7 +214,6 @@ async fn join_all(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-#[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
 async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, future).await.ok()
 }

@@ -11,13 +11,15 @@ use crate::history::{Copied, Event, Id, What};
 /// The states of a znode: when each began, and its czxid and mzxid, or `None` if there was none.
 type States = Vec<(i64, Option<(i64, i64)>)>;
 
+/// What a cache has shown last of a znode: its newest state, and whether it was deleted since.
+type Last = ((i64, i64), bool);
+
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
     let mut violations = Vec::new();
     let real = replay(commits);
     let nothing = States::new();
-    // The newest state that a cache has shown of a znode, and whether it has removed it since.
-    let mut last: BTreeMap<(Id, &str), ((i64, i64), bool)> = BTreeMap::new();
+    let mut last: BTreeMap<(Id, &str), Last> = BTreeMap::new();
     for event in events {
         match &event.what {
             What::Shown { cache, path, state } => {
@@ -44,11 +46,7 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
     violations
 }
 
-fn check(
-    states: &States,
-    before: Option<((i64, i64), bool)>,
-    state: Option<(i64, i64)>,
-) -> Option<&'static str> {
+fn check(states: &States, before: Option<Last>, state: Option<(i64, i64)>) -> Option<&'static str> {
     let Some(state) = state else {
         let since = before.map_or(0, |((_, mzxid), _)| mzxid);
         let was_deleted = states.iter().any(|(zxid, state)| *zxid > since && state.is_none());

@@ -44,7 +44,6 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
     let plan = &task.world.plan;
     let settled = plan.lag + plan.unapplied + 4 * plan.round_trip_max() + plan.tick;
     let last = async {
-        #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
         while let Ok(event) = tokio::time::timeout(settled, cache.next()).await {
             show(task, id, event?);
         }
