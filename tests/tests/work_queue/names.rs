@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
+use jute_codec::OpCode;
 use zk_recipes::{LostReason, SessionId, WorkQueueError};
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, poll_times, session, settle, spawn};
+use zk_tests::scene::{FIRST, SECOND, at_op, poll_times, session, settle, spawn};
 use zk_tests::work_queue::{
     ENTRIES, LEASES, check_clean, children, drain, put_all, queue, take, world,
 };
@@ -134,6 +135,30 @@ fn an_ack_never_takes_the_lease_of_the_next_taker_for_its_own() {
         let second = take(&queue(&other)).await;
         let refused = first.ack().await;
         assert_eq!(refused, Err(WorkQueueError::LeaseLost(LostReason::ZnodeDeleted)));
+        second.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// The multi of an acknowledgement is lost with its connection. Until the client is back, its lease is
+/// gone, and another taker has one.
+#[test]
+fn an_ack_that_is_repeated_never_takes_the_lease_of_the_next_taker_for_its_own() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        let lease = first.path().replace(ENTRIES, LEASES);
+        let fault = at_op(session(&client), OpCode::MULTI, Action::CutBefore);
+        world.server.inject(fault.refuse_for(Duration::from_millis(300)));
+        let ack = spawn(first.ack());
+        settle().await;
+        assert!(!ack.is_finished() && world.server.pending_faults().is_empty());
+        assert!(world.server.admin_delete(&lease));
+        let second = take(&queue(&other)).await;
+        let acked = ack.await.expect("no panic");
+        assert_eq!(acked, Err(WorkQueueError::LeaseLost(LostReason::ZnodeDeleted)));
         second.ack().await.expect("the lease is held");
         check_clean(&world, &[&client, &other]).await;
     });

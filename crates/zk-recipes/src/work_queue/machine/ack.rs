@@ -24,7 +24,10 @@
 //!    - The lease is missing: it is lost, and no earlier multi was applied.
 //!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
 //!      znode that is not ours. Repeat this step for some seconds, then fail.
-//!    - Not applied, or the outcome is unknown: repeat this step.
+//!    - Not applied: repeat this step.
+//!    - The outcome is unknown: continue with 1, since the client may have lost the lease and deleted
+//!      it, and another taker may have one under the same name. If the lease is ours and the item is
+//!      gone then, this multi was applied.
 //!    - The lease has a limit, which has passed: it is lost. The client deletes it then, and never
 //!      sends a multi after that, which would find the lease of another taker under the same name.
 //!    - The session is over, and so is the lease. Continue with 3 if an earlier multi may have been
@@ -183,14 +186,24 @@ impl AckMachine {
             [item, lease] => match (is_created_by(&lease, self.lease_czxid), has_item) {
                 (Err(error), _) => self.failed(FailedAction::Check, error),
                 (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
-                (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
+                (Ok(true), false) => Step::Done(Ok(self.gone())),
                 (Ok(true), true) => match is_created_by(&item, self.czxid) {
                     Err(error) => self.failed(FailedAction::Check, error),
-                    Ok(false) => Step::Done(Ok(Acked::ItemGone)),
-                    Ok(true) => self.delete(),
+                    Ok(false) => Step::Done(Ok(self.gone())),
+                    Ok(true) => {
+                        // The item exists, so no earlier multi was applied.
+                        self.is_undecided = false;
+                        self.delete()
+                    }
                 },
             },
         }
+    }
+
+    /// The lease is ours, and the item is not there. Only our multi can have deleted the item while it
+    /// had our pin.
+    fn gone(&self) -> Acked {
+        if self.is_undecided { Acked::Done } else { Acked::ItemGone }
     }
 
     /// Step 2.
@@ -237,7 +250,9 @@ impl AckMachine {
             Verdict::Unknown => {
                 self.is_undecided = true;
                 if is_connection_lost {
-                    return self.delete();
+                    // The client may have lost the lease and deleted it since. The multi would take
+                    // the lease of the next taker for ours.
+                    return self.pin();
                 }
                 // Give a server that failed time to recover.
                 self.pause(view, OpError::connection_loss(Outcome::Unknown))
