@@ -13,7 +13,7 @@ use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::config::ServerConfig;
@@ -64,8 +64,9 @@ struct Shared {
     runtime: Handle,
     /// When the task for timeouts has to act next.
     deadline: watch::Sender<Option<Duration>>,
-    /// Notified when the reception changes.
-    reception: watch::Sender<()>,
+    /// Notified when the reception changes. Unlike a watch channel, it wakes its waiters in the order
+    /// in which they came, so that runs can be repeated.
+    reception: Arc<Notify>,
     /// Closed when the server stops, which ends the listeners.
     alive: watch::Sender<()>,
 }
@@ -103,7 +104,7 @@ impl TestServer {
             start: Instant::now(),
             runtime,
             deadline,
-            reception: watch::Sender::new(()),
+            reception: Arc::default(),
             alive: watch::Sender::new(()),
         });
         shared.runtime.spawn(keep_time(Arc::downgrade(&shared), shared.start, deadlines));
@@ -277,8 +278,10 @@ impl Shared {
     async fn leave_black_hole(shared: &Weak<Self>) -> Option<Arc<Self>> {
         loop {
             let server = shared.upgrade()?;
-            // Subscribe before reading the reception, so that no change is missed.
-            let mut changes = server.reception.subscribe();
+            // Wait before reading the reception, so that no change is missed.
+            let changes = Arc::clone(&server.reception);
+            let mut changed = pin!(changes.notified());
+            changed.as_mut().enable();
             let (reception, until) =
                 server.with(|server, now| (server.reception(now), server.reception_until()));
             if reception != Reception::BlackHole {
@@ -287,9 +290,9 @@ impl Shared {
             let until = until.map(|until| server.start + until);
             drop(server);
             match until {
-                None => changes.changed().await.ok()?,
+                None => changed.await,
                 // Check again, no matter whether the time has passed or the reception has changed.
-                Some(until) => drop(timeout_at(until, changes.changed()).await),
+                Some(until) => drop(timeout_at(until, changed).await),
             }
         }
     }
@@ -312,6 +315,12 @@ impl Shared {
     fn disconnect(&self, id: u64) {
         self.with(|server, now| server.handle_disconnect(id, now));
         self.lock().routes.remove(&id);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.reception.notify_waiters();
     }
 }
 

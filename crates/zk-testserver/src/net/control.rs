@@ -45,14 +45,14 @@ impl TestServer {
     /// Sets how the server treats new connections from now on.
     pub fn set_reception(&self, reception: Reception) {
         self.with(|server, _| server.set_reception(reception));
-        self.shared.reception.send_replace(());
+        self.shared.reception.notify_waiters();
     }
 
     /// Sets how the server treats new connections for this long. After that, the reception is
     /// [`Open`](Reception::Open).
     pub fn set_reception_for(&self, reception: Reception, duration: Duration) {
         self.with(|server, now| server.set_reception_for(reception, duration, now));
-        self.shared.reception.send_replace(());
+        self.shared.reception.notify_waiters();
     }
 
     /// Closes all connections, including frozen ones. The sessions continue.
