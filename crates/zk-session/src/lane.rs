@@ -207,7 +207,7 @@ impl Lane {
                 now.session != before.session
                     || (now.state == SessionState::Connected && now.connection > before.connection)
             };
-            let Ok(now) = status.wait_for(is_decided).await.map(|status| *status) else { return };
+            let Ok(now) = status.wait_for(is_decided).await else { return };
             if now.session == before.session
                 && let Some(shared) = shared.upgrade()
             {

@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use tokio::sync::watch;
-
+use crate::driver::latest::Reader;
 use crate::machine::Status;
 
 /// A stream of snapshots of the session; see
 /// [`Client::states`](crate::Client::states).
 #[derive(Clone)]
 pub struct StateStream {
-    pub(super) status: watch::Receiver<Status>,
+    pub(super) status: Reader<Status>,
 }
 
 impl StateStream {

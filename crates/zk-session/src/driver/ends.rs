@@ -7,13 +7,14 @@ use tokio::sync::{mpsc, watch};
 
 use super::command::Command;
 use super::connection_log::ConnectionView;
+use super::latest::{Reader, Writer, latest};
 use super::meter::Totals;
 use crate::machine::{EndCause, Status};
 
 /// The channel ends that the handles share.
 pub(crate) struct HandleEnds {
     pub(crate) commands: mpsc::UnboundedSender<Command>,
-    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) status: Reader<Status>,
     pub(crate) connection: watch::Receiver<ConnectionView>,
     pub(crate) queued: Queued,
     pub(crate) last_end: LastEnd,
@@ -23,7 +24,7 @@ pub(crate) struct HandleEnds {
 /// The channel ends that the task owns.
 pub(crate) struct DriverEnds {
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
-    pub(super) status: watch::Sender<Status>,
+    pub(super) status: Writer<Status>,
     pub(super) connection: watch::Sender<ConnectionView>,
     pub(super) queued: Queued,
     pub(super) last_end: LastEnd,
@@ -33,7 +34,7 @@ pub(crate) struct DriverEnds {
 /// Creates the channels of a client whose session has this status.
 pub(crate) fn channels(status: Status) -> (HandleEnds, DriverEnds) {
     let (command_sender, command_receiver) = mpsc::unbounded_channel();
-    let (status_sender, status_receiver) = watch::channel(status);
+    let (status_sender, status_receiver) = latest(status);
     let (connection_sender, connection_receiver) = watch::channel(ConnectionView::default());
     let queued = Queued::default();
     let last_end = LastEnd::default();

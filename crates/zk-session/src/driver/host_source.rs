@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{Instrument as _, Span, info, warn};
 
 use super::command::Command;
 use super::ends::HandleEnds;
+use super::latest::Reader;
 use crate::connect_string::ConnectString;
 use crate::error::ConfigError;
 use crate::host::Host;
@@ -56,7 +57,7 @@ pub(crate) struct Follower {
     source: Arc<dyn HostSource>,
     /// The client closes when its handles are dropped, and this is none of them.
     commands: mpsc::WeakUnboundedSender<Command>,
-    status: watch::Receiver<Status>,
+    status: Reader<Status>,
     /// The last list, sorted.
     known: Vec<String>,
     is_failing: bool,

@@ -20,6 +20,7 @@ pub(crate) mod janitor;
 pub(crate) mod lane_event;
 pub(crate) mod lane_queue;
 mod lanes;
+pub(crate) mod latest;
 pub(crate) mod meter;
 pub(crate) mod notices;
 mod probe;

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use jute_codec::EventType;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::command::{Command, ReplySink, WatchSender};
 use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
 use super::lanes::Lanes;
+use super::latest::Writer;
 use super::meter::Meter;
 use crate::error::WatchEnded;
 use crate::machine::status::SessionTerms;
@@ -24,7 +25,7 @@ use crate::types::WatchedEvent;
 pub(super) struct Router {
     /// The status that was published last.
     published: Status,
-    status: watch::Sender<Status>,
+    status: Writer<Status>,
     pub(super) log: ConnectionLog,
     pub(super) meter: Meter,
     queued: Queued,
@@ -42,7 +43,7 @@ pub(super) struct Router {
 
 impl Router {
     pub(super) fn new(
-        status: watch::Sender<Status>,
+        status: Writer<Status>,
         log: ConnectionLog,
         meter: Meter,
         queued: Queued,
@@ -261,7 +262,10 @@ impl Router {
 impl Drop for Router {
     fn drop(&mut self) {
         if !self.published.state.is_final() {
-            self.status.send_modify(|status| status.state = SessionState::Closed);
+            self.status.send_if_modified(|status| {
+                status.state = SessionState::Closed;
+                true
+            });
         }
     }
 }
