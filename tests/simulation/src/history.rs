@@ -1,0 +1,255 @@
+//! What the callers were told, and when: the only thing besides the server's journal that judges
+//! know.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The number of a call, of a guard or of a leased item.
+pub type Id = u64;
+
+/// Who does something: a client and one of its tasks.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
+pub struct Who {
+    /// The index of the client.
+    pub client: usize,
+    /// The index of the task.
+    pub task: usize,
+}
+
+/// How a guard shares its lock.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum Share {
+    /// With no other guard.
+    Alone,
+    /// With other readers.
+    Reader,
+    /// With as many others as there are permits.
+    Permit(usize),
+}
+
+/// What a caller knows about the effect of its call.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum Told {
+    /// It was applied.
+    Applied,
+    /// It was not applied, and never will be.
+    NotApplied,
+    /// It may have been applied. A dropped call counts as this one.
+    Unknown,
+}
+
+/// Why a call has failed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum Failure {
+    /// Its time was over.
+    TimedOut,
+    /// The client was closed.
+    Closed,
+    /// A server refused a request with this code.
+    Refused(i32),
+    /// The lock, the lease or the membership is lost.
+    Lost,
+    /// The session has expired.
+    SessionExpired,
+    /// The connection was lost.
+    ConnectionLoss,
+    /// Commits are too slow for a lease.
+    NoLease,
+    /// The outcome is not known.
+    Undecided,
+    /// Somebody else has deleted or changed the znode.
+    Changed,
+    /// Anything else, as its message.
+    Other(String),
+}
+
+/// How a call has ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum End {
+    /// It has returned a value.
+    Done,
+    /// It has returned an error.
+    Failed(Failure),
+    /// Its caller has dropped it.
+    Dropped,
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+#[expect(missing_docs, reason = "the names of the fields say what they are")]
+pub enum What {
+    /// A caller has begun a call.
+    Begun { call: Id, name: &'static str, on: String, timeout: Option<Duration> },
+    /// A call has ended.
+    Ended { call: Id, end: End },
+    /// A caller has a lock. `is_held` says whether the guard said so at that moment.
+    Granted { lock: String, guard: Id, share: Share, token: Option<i64>, is_held: bool },
+    /// The guards of this lock that say *held* at this moment, if they are not those of the last
+    /// moment.
+    Held { lock: String, guards: Vec<(Id, Share)> },
+    /// A caller knows how its put has ended.
+    Put { queue: String, item: String, told: Told },
+    /// A taker has an item.
+    Taken { queue: String, item: String, lease: Id, token: i64 },
+    /// A taker knows how its acknowledgement has ended.
+    Acked { queue: String, item: String, lease: Id, told: Told },
+    /// The item is in the queue at the end.
+    Remaining { queue: String, item: String },
+    /// All items that remain were taken.
+    Drained { queue: String },
+    /// A caller knows how its addition has ended.
+    Added { counter: String, delta: i64, told: Told },
+    /// The counter at the end.
+    Total { counter: String, sum: i64 },
+    /// A cache shows a znode in this state: its czxid and its mzxid. `None`: it shows none.
+    Shown { cache: Id, path: String, state: Option<(i64, i64)> },
+    /// All that a complete cache shows at the end, and what the servers have.
+    Copied { cache: Id, root: String, shown: Vec<Copied>, real: Vec<Copied> },
+    /// A caller knows how its write of a path that no other call writes has ended.
+    Wrote { path: String, told: Told },
+    /// Whoever uses the world does something to it.
+    Fault(String),
+    /// From now on there are no faults.
+    Calm,
+    /// A client begins to close.
+    Closing,
+    /// All clients are closed, and this is left on the servers.
+    Left { path: String },
+    /// A task has panicked.
+    Panicked(String),
+    /// A client sends without end while no time passes.
+    Spinning,
+}
+
+/// A znode, its czxid and its mzxid.
+pub type Copied = (String, i64, i64);
+
+/// Something that has happened, with its place and time.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
+pub struct Event {
+    /// The virtual time since the beginning.
+    pub at: Duration,
+    /// Who has done it, or to whom it has happened.
+    pub who: Option<Who>,
+    /// What has happened.
+    pub what: What,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>9.3} s  ", self.at.as_secs_f64())?;
+        match self.who {
+            Some(Who { client, task }) => write!(f, "c{client}.t{task}  ")?,
+            None => write!(f, "-      ")?,
+        }
+        match &self.what {
+            What::Begun { call, name, on, timeout } => {
+                write!(f, "#{call} {name} {on}")?;
+                timeout.map_or(Ok(()), |timeout| write!(f, " within {timeout:?}"))
+            }
+            What::Ended { call, end } => write!(f, "#{call} {end:?}"),
+            What::Fault(text) => write!(f, "~ {text}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// The events of a run, in the order in which they happened.
+#[derive(Clone, Debug)]
+pub struct History {
+    start: Instant,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    events: Vec<Event>,
+    last_id: Id,
+}
+
+impl History {
+    /// Starts an empty history now.
+    #[expect(clippy::new_without_default, reason = "the time of the creation matters")]
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn new() -> Self {
+        Self { start: Instant::now(), inner: Arc::default() }
+    }
+
+    /// Returns the virtual time since the beginning.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Returns a number that was not used yet.
+    pub fn id(&self) -> Id {
+        let mut inner = self.lock();
+        inner.last_id += 1;
+        inner.last_id
+    }
+
+    /// Records something that somebody has done.
+    pub fn push(&self, who: Who, what: What) {
+        self.record(Some(who), what);
+    }
+
+    /// Records something that has happened to the world.
+    pub fn note(&self, what: What) {
+        self.record(None, what);
+    }
+
+    fn record(&self, who: Option<Who>, what: What) {
+        let at = self.now();
+        self.lock().events.push(Event { at, who, what });
+    }
+
+    /// Returns all events.
+    pub fn events(&self) -> Vec<Event> {
+        self.lock().events.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A hash of everything that is written to it, the same on all machines (FNV-1a).
+#[derive(Clone, Copy, Debug)]
+pub struct TraceHash(u64);
+
+impl TraceHash {
+    /// Starts with nothing.
+    #[expect(clippy::new_without_default, reason = "there is nothing usual about it")]
+    pub fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, line: &impl fmt::Debug) {
+        // Writing to this type never fails.
+        let _ = writeln!(self, "{line:?}");
+    }
+
+    /// Returns the hash of everything so far.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Write for TraceHash {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
