@@ -7,3 +7,4 @@
 
 pub mod draw;
 pub mod history;
+pub mod world;

@@ -1,0 +1,359 @@
+//! The links between clients and servers: they delay, hold back and cut what is sent.
+
+use std::collections::VecDeque;
+use std::future::pending;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jute_codec::OpCode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::time::{Instant, sleep_until};
+use zk_testserver::TestServer;
+
+use super::plan::Plan;
+use crate::draw::Draw;
+use crate::history::{History, What};
+
+/// Capacity in bytes of each direction of a link.
+const PIPE: usize = 256 * 1024;
+/// How much may be sent at one moment of virtual time, in packets.
+const PACKETS_MAX: u64 = 50_000;
+
+/// A direction of a link.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "there is no third")]
+pub enum Direction {
+    /// From the client to the server.
+    Up,
+    /// From the server to the client.
+    Down,
+}
+
+/// The network between all clients and all servers.
+#[derive(Clone, Debug)]
+pub struct Network {
+    server: TestServer,
+    history: History,
+    latency: Duration,
+    jitter: Duration,
+    commit: Duration,
+    state: Arc<Mutex<State>>,
+    packets: Arc<AtomicU64>,
+    is_stopped: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct State {
+    draw: Draw,
+    /// What travels in this direction arrives at this time or later.
+    up_until: Instant,
+    down_until: Instant,
+    /// Until when everything, or every write, takes this much longer.
+    slow: (Instant, Duration),
+    slow_commits: (Instant, Duration),
+    /// After this many bytes in this direction, a link is cut.
+    cut: Option<(Direction, usize)>,
+    /// Packets at this moment.
+    moment: (Instant, u64),
+}
+
+impl Network {
+    /// Creates the network of a world.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn new(server: TestServer, history: History, plan: &Plan, draw: Draw) -> Self {
+        let now = Instant::now();
+        let nothing = (now, Duration::ZERO);
+        let state = State {
+            draw,
+            up_until: now,
+            down_until: now,
+            slow: nothing,
+            slow_commits: nothing,
+            cut: None,
+            moment: (now, 0),
+        };
+        Self {
+            server,
+            history,
+            latency: plan.latency,
+            jitter: plan.jitter,
+            commit: plan.commit,
+            state: Arc::new(Mutex::new(state)),
+            packets: Arc::default(),
+            is_stopped: Arc::default(),
+        }
+    }
+
+    /// Holds back what travels in these directions for this long. It arrives afterwards, as with
+    /// TCP.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn black_hole(&self, up: bool, down: bool, duration: Duration) {
+        let until = Instant::now() + duration;
+        let mut state = self.lock();
+        state.up_until = if up { until } else { state.up_until };
+        state.down_until = if down { until } else { state.down_until };
+    }
+
+    /// Makes everything take this much longer for a while.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn slow_down(&self, longer: Duration, duration: Duration) {
+        self.lock().slow = (Instant::now() + duration, longer);
+    }
+
+    /// Makes each write take this much longer for a while.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn slow_down_commits(&self, longer: Duration, duration: Duration) {
+        self.lock().slow_commits = (Instant::now() + duration, longer);
+    }
+
+    /// Cuts the link on which the byte after so many others in this direction travels.
+    pub fn cut_after(&self, direction: Direction, bytes: usize) {
+        self.lock().cut = Some((direction, bytes));
+    }
+
+    /// Ends all faults of the network.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn heal(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        (state.up_until, state.down_until) = (now, now);
+        state.slow.0 = now;
+        state.slow_commits.0 = now;
+        state.cut = None;
+    }
+
+    /// Returns the number of packets so far.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Connects a client to a member.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TestServer::connect`].
+    pub async fn connect(self, member: usize) -> io::Result<DuplexStream> {
+        if self.is_stopped.load(Ordering::Relaxed) {
+            pending::<()>().await;
+        }
+        // A packet there, and one back.
+        let (there, back) = (self.due(Direction::Up, false), self.due(Direction::Down, false));
+        wait_until(there.max(back)).await;
+        let server = self.server.member(member).connect()?;
+        let (near, far) = tokio::io::duplex(PIPE);
+        #[expect(clippy::disallowed_methods, reason = "a link is a task of the world")]
+        drop(tokio::spawn(self.serve(far, server)));
+        Ok(near)
+    }
+
+    async fn serve(self, client: DuplexStream, server: DuplexStream) {
+        let (from_client, to_client) = tokio::io::split(client);
+        let (from_server, to_server) = tokio::io::split(server);
+        // A direction that has ended ends the link, and drops what travels in the other one.
+        tokio::select! {
+            biased;
+            () = self.pump(Direction::Up, from_client, to_server) => {}
+            () = self.pump(Direction::Down, from_server, to_client) => {}
+        }
+    }
+
+    /// Passes on what is sent in one direction, each packet at its time, and nothing overtakes.
+    async fn pump(
+        &self,
+        direction: Direction,
+        mut from: ReadHalf<DuplexStream>,
+        mut to: WriteHalf<DuplexStream>,
+    ) {
+        let mut packets: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+        let (mut frames, mut is_open, mut newest) = (Frames::default(), true, None);
+        let mut buffer = vec![0; 16 * 1024];
+        while is_open || !packets.is_empty() {
+            let first = packets.front().map(|(due, _)| *due);
+            tokio::select! {
+                biased;
+                () = wait_for(first) => {
+                    // The way may have been blocked since the packet was sent.
+                    let blocked_until = self.blocked_until(direction);
+                    if first.is_some_and(|due| due < blocked_until) {
+                        packets.iter_mut().for_each(|(due, _)| *due = blocked_until.max(*due));
+                        newest = newest.max(Some(blocked_until));
+                        continue;
+                    }
+                    let Some((_, bytes)) = packets.pop_front() else { continue };
+                    let (bytes, is_cut) = self.pass(direction, bytes);
+                    if to.write_all(&bytes).await.is_err() || is_cut {
+                        return;
+                    }
+                }
+                count = from.read(&mut buffer), if is_open => {
+                    let Ok(count @ 1..) = count else {
+                        is_open = false;
+                        continue;
+                    };
+                    let bytes = buffer.get(..count).unwrap_or_default().to_vec();
+                    let is_write = direction == Direction::Up && frames.has_write(&bytes);
+                    let due = newest.max(Some(self.due(direction, is_write)));
+                    newest = due;
+                    packets.extend(due.map(|due| (due, bytes)));
+                }
+            }
+        }
+        let _ = to.shutdown().await;
+    }
+
+    /// Returns when a packet that is sent now arrives.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    fn due(&self, direction: Direction, is_write: bool) -> Instant {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let jitter = match self.jitter {
+            Duration::ZERO => Duration::ZERO,
+            longest => Duration::from_millis(
+                state.draw.between(0, u64::try_from(longest.as_millis()).unwrap_or(0)),
+            ),
+        };
+        let mut due = now + self.latency + jitter;
+        if state.slow.0 > now {
+            due += state.slow.1;
+        }
+        if is_write {
+            due += self.commit;
+            if state.slow_commits.0 > now {
+                due += state.slow_commits.1;
+            }
+        }
+        due.max(if direction == Direction::Up { state.up_until } else { state.down_until })
+    }
+
+    fn blocked_until(&self, direction: Direction) -> Instant {
+        let state = self.lock();
+        if direction == Direction::Up { state.up_until } else { state.down_until }
+    }
+
+    /// Returns what arrives of a packet, and whether the link is cut there. Also notices clients
+    /// that send without end.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    fn pass(&self, direction: Direction, mut bytes: Vec<u8>) -> (Vec<u8>, bool) {
+        self.packets.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.moment.0 != now {
+            state.moment = (now, 0);
+        }
+        state.moment.1 += 1;
+        if state.moment.1 == PACKETS_MAX {
+            self.is_stopped.store(true, Ordering::Relaxed);
+            self.history.note(What::Spinning);
+        }
+        let is_cut = match &mut state.cut {
+            Some((cut, left)) if *cut == direction => {
+                let is_here = *left < bytes.len();
+                if is_here {
+                    bytes.truncate(*left);
+                    state.cut = None;
+                } else {
+                    *left -= bytes.len();
+                }
+                is_here
+            }
+            _ => false,
+        };
+        (bytes, is_cut || self.is_stopped.load(Ordering::Relaxed))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+async fn wait_until(at: Instant) {
+    // A timer of tokio lasts a millisecond or more.
+    if at > Instant::now() {
+        sleep_until(at).await;
+    }
+}
+
+async fn wait_for(at: Option<Instant>) {
+    match at {
+        Some(at) => wait_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// Finds the writes in what a client sends.
+#[derive(Debug, Default)]
+struct Frames {
+    /// The beginning of the next frame: length, xid, opcode.
+    header: Vec<u8>,
+    /// The bytes of the current frame that are still to come.
+    left: usize,
+}
+
+impl Frames {
+    /// Returns whether the header of a write ends in these bytes.
+    fn has_write(&mut self, mut bytes: &[u8]) -> bool {
+        let mut has_write = false;
+        while !bytes.is_empty() {
+            let skipped = self.left.min(bytes.len());
+            self.left -= skipped;
+            bytes = bytes.get(skipped..).unwrap_or_default();
+            let missing = (HEADER - self.header.len()).min(bytes.len());
+            let (header, rest) = bytes.split_at(missing);
+            self.header.extend_from_slice(header);
+            bytes = rest;
+            if self.header.len() == HEADER {
+                let number = |at: usize| {
+                    let bytes = self.header.get(at..at + 4).and_then(|four| four.try_into().ok());
+                    i32::from_be_bytes(bytes.unwrap_or_default())
+                };
+                has_write |= is_write(OpCode(number(8)));
+                self.left = usize::try_from(number(0)).unwrap_or(0).saturating_sub(HEADER - 4);
+                self.header.clear();
+            }
+        }
+        has_write
+    }
+}
+
+/// Length of the beginning of a frame, including its opcode.
+const HEADER: usize = 12;
+
+fn is_write(op: OpCode) -> bool {
+    [
+        OpCode::CREATE,
+        OpCode::CREATE2,
+        OpCode::CREATE_CONTAINER,
+        OpCode::DELETE,
+        OpCode::SET_DATA,
+        OpCode::MULTI,
+        OpCode::SYNC,
+    ]
+    .contains(&op)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(op: OpCode, body: usize) -> Vec<u8> {
+        let length = i32::try_from(8 + body).unwrap();
+        let header = [length.to_be_bytes(), 7_i32.to_be_bytes(), op.0.to_be_bytes()].concat();
+        [header, vec![0xff; body]].concat()
+    }
+
+    #[test]
+    fn writes_are_found_wherever_the_packets_end() {
+        let ops = [OpCode::GET_DATA, OpCode::SET_DATA, OpCode::EXISTS, OpCode::DELETE];
+        let sent: Vec<u8> = ops.iter().flat_map(|op| frame(*op, 5)).collect();
+        for length in 1..=sent.len() {
+            let mut frames = Frames::default();
+            let found = sent.chunks(length).filter(|packet| frames.has_write(packet)).count();
+            // The headers of the two writes end with these bytes.
+            let [first, second] = [28 / length, 62 / length];
+            assert_eq!(found, if first == second { 1 } else { 2 }, "{length}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A world: servers, links, clients and faults, all drawn from a seed.
+
+pub mod link;
+pub mod plan;
+pub mod registry;
+pub mod strangers;
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+use zk_recipes::{Client, Clock, ConfigError, Lease};
+use zk_session::Host;
+use zk_testserver::{Reception, TestServer};
+
+use crate::draw::Draw;
+use crate::history::{History, What};
+
+use self::link::Network;
+use self::plan::Plan;
+use self::registry::Registry;
+use self::strangers::Strangers;
+
+/// The directories of the recipes, where strangers may appear.
+pub const DIRECTORIES: [&str; 7] =
+    ["/locks/a", "/locks/b", "/queue/entries", "/queue/taken", "/queue", "/tree", "/tree/1"];
+
+/// A running world.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "programs and judges use its parts")]
+pub struct World {
+    /// What was drawn.
+    pub plan: Plan,
+    /// The servers, which judges may ask for what they have committed.
+    pub server: TestServer,
+    /// The links.
+    pub network: Network,
+    /// What the callers were told.
+    pub history: History,
+    /// The guards that callers have.
+    pub registry: Registry,
+    /// What strangers have done.
+    pub strangers: Strangers,
+}
+
+impl World {
+    /// Starts the servers.
+    pub fn start(plan: Plan, draw: &mut Draw) -> Self {
+        let history = History::new();
+        let server = TestServer::start(plan.server());
+        let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
+        let registry = Registry::new(history.clone());
+        Self { plan, server, network, history, registry, strangers: Strangers::default() }
+    }
+
+    /// Starts a client whose options are drawn. It may have to wait for a connection.
+    ///
+    /// # Errors
+    ///
+    /// Never: the options are valid.
+    pub fn client(&self, draw: &mut Draw) -> Result<Client, ConfigError> {
+        let members = self.plan.members;
+        let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
+        let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
+        let seconds = draw.pick(&[30, 30, 30, 30, 4, 6, 10, 15, 40]);
+        let network = self.network.clone();
+        let mut builder = Client::builder(hosts.join(","))
+            .session_timeout(Duration::from_secs(seconds))
+            .clock(Clock::tokio())
+            .seed(draw.seed())
+            .transport(move |host: Host| connect(network.clone(), host));
+        if draw.chance(15) {
+            builder = builder.lease(None::<Lease>);
+        }
+        if draw.chance(10) {
+            builder = builder.outstanding_limit(draw.size(20, 200));
+        }
+        builder.start()
+    }
+
+    /// Starts a client of the judges, with all defaults.
+    ///
+    /// # Errors
+    ///
+    /// Never: the options are valid.
+    pub fn observer(&self) -> Result<Client, ConfigError> {
+        let network = self.network.clone();
+        Client::builder("m0")
+            .clock(Clock::tokio())
+            .seed(1)
+            .transport(move |host: Host| connect(network.clone(), host))
+            .start()
+    }
+
+    /// Ends all faults. Links and servers that are slow for ever stay so.
+    pub fn heal(&self) {
+        self.server.clear_faults();
+        self.server.throttle_for(Duration::ZERO);
+        self.server.set_reception(Reception::Open);
+        for member in 0..self.plan.members {
+            self.server.member(member).heal();
+        }
+        self.network.heal();
+        self.history.note(What::Calm);
+    }
+
+    /// Sleeps in virtual time.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub async fn sleep(&self, duration: Duration) {
+        if !duration.is_zero() {
+            tokio::time::sleep(duration).await;
+        }
+    }
+}
+
+async fn connect(network: Network, host: Host) -> io::Result<DuplexStream> {
+    let member = host.name.trim_start_matches('m').parse().unwrap_or(0);
+    network.connect(member).await
+}

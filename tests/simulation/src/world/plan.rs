@@ -1,0 +1,188 @@
+//! The plan of a world: everything about servers, links and faults that is drawn from the seed.
+//!
+//! Each seed leaves out a random part of the features ("swarm testing"). A world with everything at
+//! once would spend most of its time on the loudest fault.
+
+use std::time::Duration;
+
+use zk_testserver::{ServerConfig, ServerVersion};
+
+use crate::draw::Draw;
+
+/// The kinds of faults that may happen in a world.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[allow(clippy::exhaustive_enums, reason = "each kind is drawn and executed")]
+pub enum FaultKind {
+    /// A connection ends before, within or after a frame.
+    Cut,
+    /// A write takes effect later than the connection ends.
+    LateCommit,
+    /// A reply is delayed.
+    Delay,
+    /// A connection stays open, and nothing happens on it any more.
+    Freeze,
+    /// Packets of one direction, or of both, arrive after a while.
+    BlackHole,
+    /// All links are slow for a while.
+    SlowLinks,
+    /// Commits are slow for a while.
+    SlowCommits,
+    /// A server is paused.
+    Pause,
+    /// All connections of a member end, and clients move.
+    Restart,
+    /// There is no leader for a while.
+    Election,
+    /// The server of a session loses its leader and does not know it yet.
+    CutOff,
+    /// A member is cut off from the others.
+    Partition,
+    /// Servers refuse all requests because they are busy.
+    Throttle,
+    /// A server refuses one request.
+    Refusal,
+    /// An administrator deletes a znode of a recipe.
+    Deletion,
+    /// A stranger creates a znode in a directory of a recipe.
+    Stranger,
+}
+
+/// All kinds of faults.
+pub const FAULT_KINDS: [FaultKind; 16] = [
+    FaultKind::Cut,
+    FaultKind::LateCommit,
+    FaultKind::Delay,
+    FaultKind::Freeze,
+    FaultKind::BlackHole,
+    FaultKind::SlowLinks,
+    FaultKind::SlowCommits,
+    FaultKind::Pause,
+    FaultKind::Restart,
+    FaultKind::Election,
+    FaultKind::CutOff,
+    FaultKind::Partition,
+    FaultKind::Throttle,
+    FaultKind::Refusal,
+    FaultKind::Deletion,
+    FaultKind::Stranger,
+];
+
+/// What a seed says about a world.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
+pub struct Plan {
+    /// The number of servers.
+    pub members: usize,
+    /// How long followers lag behind.
+    pub lag: Duration,
+    /// How long followers take to apply what they have learned.
+    pub unapplied: Duration,
+    /// The version of all servers.
+    pub version: ServerVersion,
+    /// The servers' tick.
+    pub tick: Duration,
+    /// The longest session timeout that they grant, if it is not the usual one.
+    pub session_timeout_max: Option<Duration>,
+    /// How often they remove empty containers.
+    pub reap_interval: Duration,
+    /// When they remove containers that never had a child.
+    pub container_max_never_used: Option<Duration>,
+    /// How long a packet travels.
+    pub latency: Duration,
+    /// How much longer it may travel.
+    pub jitter: Duration,
+    /// How long a write takes, beside the way of its packets.
+    pub commit: Duration,
+    /// The kinds of faults.
+    pub faults: Vec<FaultKind>,
+    /// The mean time between two faults.
+    pub fault_pause: Duration,
+    /// When the faults stop.
+    pub calm_at: Duration,
+}
+
+impl Plan {
+    /// Draws the plan of a world.
+    pub fn draw(draw: &mut Draw) -> Self {
+        let members = draw.pick(&[1, 1, 3, 3, 3, 5]);
+        let is_lagging = members > 1 && draw.chance(60);
+        let lag = if is_lagging { draw.ms(1, 3_000) } else { Duration::ZERO };
+        let is_slow_to_apply = members > 1 && draw.chance(40);
+        let unapplied = if is_slow_to_apply { draw.ms(1, 3_000) } else { Duration::ZERO };
+        let version = draw.pick(&[
+            ServerVersion::V3_5,
+            ServerVersion::V3_6,
+            ServerVersion::V3_7,
+            ServerVersion::V3_8,
+            ServerVersion::V3_8,
+            ServerVersion::V3_9,
+        ]);
+        let tick = Duration::from_millis(draw.pick(&[500, 1_000, 2_000, 2_000, 2_000]));
+        let seconds = draw.pick(&[0, 0, 0, 6, 10]);
+        let session_timeout_max = (seconds > 0).then_some(Duration::from_secs(seconds));
+        let reap_interval = Duration::from_secs(draw.pick(&[1, 1, 5, 60]));
+        let never_used = draw.pick(&[0, 0, 2, 10]);
+        let container_max_never_used = (never_used > 0).then_some(Duration::from_secs(never_used));
+        let latency = if draw.chance(30) { Duration::ZERO } else { draw.ms(1, 150) };
+        let jitter = if draw.chance(50) { Duration::ZERO } else { draw.ms(1, 100) };
+        let commit = if draw.chance(60) { Duration::ZERO } else { draw.ms(1, 400) };
+        let faults = Self::draw_faults(draw, members);
+        let fault_pause = draw.ms(500, 20_000);
+        let calm_at = draw.ms(5_000, 90_000);
+        Self {
+            members,
+            lag,
+            unapplied,
+            version,
+            tick,
+            session_timeout_max,
+            reap_interval,
+            container_max_never_used,
+            latency,
+            jitter,
+            commit,
+            faults,
+            fault_pause,
+            calm_at,
+        }
+    }
+
+    fn draw_faults(draw: &mut Draw, members: usize) -> Vec<FaultKind> {
+        let percent = draw.pick(&[0, 15, 30, 50]);
+        let mut faults = Vec::new();
+        for kind in FAULT_KINDS {
+            let is_possible = members > 1 || kind != FaultKind::Partition;
+            // These two hide what the judges of locks and queues would see, so they are rare.
+            let is_rare = matches!(kind, FaultKind::Deletion | FaultKind::Stranger);
+            let is_drawn = draw.chance(if is_rare { percent / 3 } else { percent });
+            if is_possible && is_drawn {
+                faults.push(kind);
+            }
+        }
+        faults
+    }
+
+    /// Returns the configuration of the servers.
+    pub fn server(&self) -> ServerConfig {
+        let mut config = ServerConfig::default()
+            .members(self.members)
+            .lag(self.lag)
+            .unapplied(self.unapplied)
+            .version(self.version)
+            .tick(self.tick)
+            .reap_interval(self.reap_interval)
+            .log_capacity(1_000_000);
+        if let Some(longest) = self.session_timeout_max {
+            config = config.max_session_timeout(longest);
+        }
+        if let Some(age) = self.container_max_never_used {
+            config = config.container_max_never_used(age);
+        }
+        config
+    }
+
+    /// Returns how long a write takes once there are no faults, from the call to the reply.
+    pub fn round_trip_max(&self) -> Duration {
+        2 * (self.latency + self.jitter) + self.commit
+    }
+}
