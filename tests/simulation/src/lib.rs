@@ -7,4 +7,5 @@
 
 pub mod draw;
 pub mod history;
+pub mod program;
 pub mod world;

@@ -1,0 +1,87 @@
+//! Caches that follow a tree until the end of the run.
+
+use std::future::Future;
+use std::pin::pin;
+
+use zk_recipes::{Cache, CacheEvent, CachedNode};
+
+use super::task::{Called, Task};
+use super::values::TREE;
+use crate::history::{Copied, Id, What};
+use crate::world::World;
+
+/// Follows a tree, records everything that the cache shows, and in the end, when nothing changes
+/// any more, all of it.
+pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) {
+    let is_tree = task.draw.chance(70);
+    let (root, builder) = if is_tree {
+        (TREE, Cache::tree(&task.client, TREE))
+    } else {
+        ("/tree/1", Cache::children(&task.client, "/tree/1"))
+    };
+    let Ok(mut cache) = builder.build() else { unreachable!("the options are valid") };
+    let id = task.id();
+    let mut finished = pin!(finished);
+    loop {
+        // A task that is busy with something else leaves the cache alone for a while.
+        if task.draw.chance(5) && !task.is_calm() {
+            task.hold().await;
+        }
+        let event = tokio::select! {
+            biased;
+            () = &mut finished => break,
+            event = cache.next() => event,
+        };
+        match event {
+            Ok(event) => show(task, id, event),
+            Err(error) => {
+                task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
+                return;
+            }
+        }
+    }
+    // What the last changes have caused arrives within this time.
+    let plan = &task.world.plan;
+    let settled = plan.lag + plan.unapplied + 4 * plan.round_trip_max() + plan.tick;
+    let last = async {
+        while let Ok(event) = tokio::time::timeout(settled, cache.next()).await {
+            show(task, id, event?);
+        }
+        cache.complete().await
+    };
+    if let Called::Done(()) = task.call_to_end("complete", root, last).await {
+        let shown = cache.iter().map(|(path, node)| copied(path, node)).collect();
+        let mut real = Vec::new();
+        collect(&task.world, root, if is_tree { usize::MAX } else { 1 }, &mut real);
+        real.sort();
+        task.push(What::Copied { cache: id, root: root.to_owned(), shown, real });
+    }
+}
+
+fn show(task: &Task, cache: Id, event: CacheEvent) {
+    let (path, node) = match event {
+        CacheEvent::Added { path, node } | CacheEvent::Changed { path, node, .. } => {
+            (path, Some(node))
+        }
+        CacheEvent::Removed { path, .. } => (path, None),
+        _ => return,
+    };
+    let path = path.to_string();
+    let state = node.map(|node| (node.stat.czxid.0, node.stat.mzxid.0));
+    task.push(What::Shown { cache, path, state });
+}
+
+fn copied(path: &str, node: &CachedNode) -> Copied {
+    (path.to_owned(), node.stat.czxid.0, node.stat.mzxid.0)
+}
+
+/// Collects what the leader has at this path, and below it.
+fn collect(world: &World, path: &str, depth: usize, found: &mut Vec<Copied>) {
+    let Some(stat) = world.server.stat(path) else { return };
+    found.push((path.to_owned(), stat.czxid.0, stat.mzxid.0));
+    if depth > 0 {
+        for name in world.server.children(path).unwrap_or_default() {
+            collect(world, &format!("{path}/{name}"), depth - 1, found);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What the errors of the library mean to judges.
+
+use zk_recipes::{
+    CacheError, GroupError, LockError, MultiLockError, MultiReleaseError, OpError, Outcome,
+    RecipeError, ValueError, WorkQueueError,
+};
+
+use crate::history::{Failure, Told};
+
+/// An error that a call of the library returns.
+pub trait Named: std::fmt::Display {
+    /// Returns what has failed.
+    fn failure(&self) -> Failure;
+
+    /// Returns what the caller knows about the effect of the call.
+    fn told(&self) -> Told {
+        Told::Unknown
+    }
+}
+
+impl Named for OpError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Closed { .. } => Failure::Closed,
+            Self::ConnectionLoss { .. } => Failure::ConnectionLoss,
+            Self::SessionExpired { .. } => Failure::SessionExpired,
+            Self::TimedOut { .. } => Failure::TimedOut,
+            Self::Server { code, .. } => Failure::Refused(code.0),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+
+    fn told(&self) -> Told {
+        match self.outcome() {
+            Outcome::NotApplied => Told::NotApplied,
+            Outcome::Unknown => Told::Unknown,
+        }
+    }
+}
+
+impl Named for LockError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Closed => Failure::Closed,
+            Self::Lost(_) => Failure::Lost,
+            Self::NoLease(_) => Failure::NoLease,
+            Self::Refused { code, .. } => Failure::Refused(code.0),
+            Self::TimedOut(_) => Failure::TimedOut,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for RecipeError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Closed => Failure::Closed,
+            Self::Refused { code, .. } => Failure::Refused(code.0),
+            Self::SessionExpired => Failure::SessionExpired,
+            Self::TimedOut(_) => Failure::TimedOut,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for WorkQueueError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::ItemGone { .. } => Failure::Changed,
+            Self::LeaseLost(_) => Failure::Lost,
+            Self::Unknown { .. } => Failure::Undecided,
+            Self::Takers(error) => error.failure(),
+            Self::Recipe(error) => error.failure(),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+
+    fn told(&self) -> Told {
+        match self {
+            Self::Full { .. } | Self::LeaseLost(_) => Told::NotApplied,
+            // An item that somebody else has deleted was not acknowledged by this caller.
+            _ => Told::Unknown,
+        }
+    }
+}
+
+impl Named for ValueError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Conflict | Self::Recreated { .. } => Failure::Changed,
+            Self::Undecided { .. } => Failure::Undecided,
+            Self::Recipe(error) => error.failure(),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+
+    fn told(&self) -> Told {
+        match self {
+            Self::Undecided { .. } | Self::Recreated { .. } => Told::Unknown,
+            _ => Told::NotApplied,
+        }
+    }
+}
+
+impl Named for MultiLockError {
+    fn failure(&self) -> Failure {
+        self.error.failure()
+    }
+}
+
+impl Named for MultiReleaseError {
+    fn failure(&self) -> Failure {
+        let first = self.failed.first();
+        first.map_or_else(|| Failure::Other(self.to_string()), Named::failure)
+    }
+}
+
+impl Named for GroupError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Recipe(error) => error.failure(),
+            Self::Ended(_) => Failure::Lost,
+            Self::IdTaken { .. } => Failure::Changed,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for CacheError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Closed => Failure::Closed,
+            Self::Client(error) => error.failure(),
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}

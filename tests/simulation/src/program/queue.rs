@@ -1,0 +1,109 @@
+//! Producers and consumers of a work queue.
+
+use std::future::IntoFuture as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use zk_recipes::{Leased, LockState, WorkQueue};
+
+use super::task::{TIMEOUT_MAX, Task};
+use crate::history::{Id, Share, Told, What};
+
+/// The directory of the queue.
+pub const QUEUE: &str = "/queue";
+
+/// Puts an item whose name no other item has.
+pub async fn put(task: &mut Task) {
+    let queue = queue(task);
+    let items: Vec<String> =
+        (0..task.draw.pick(&[1, 1, 1, 3])).map(|_| format!("item-{}", task.id())).collect();
+    let mut put = match items.as_slice() {
+        [item] => queue.put(item.clone()),
+        items => queue.put_batch(items.to_vec()),
+    };
+    if task.draw.chance(20) {
+        put = put.priority(task.draw.pick(&[0, 1, 100, 200, 999]));
+    }
+    let told = task.call("put", QUEUE, None, put.into_future()).await.told();
+    for item in items {
+        task.push(What::Put { queue: QUEUE.to_owned(), item, told });
+    }
+}
+
+/// Takes items, keeps them for a while, and acknowledges them or gives them back.
+pub async fn take(task: &mut Task) {
+    let queue = queue(task);
+    let timeout = task.draw.ms(1, u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(1));
+    let taken = match task.draw.between(0, 3) {
+        0 => {
+            let called = task.call("try_take", QUEUE, None, queue.try_take()).await;
+            called.done().flatten().into_iter().collect()
+        }
+        1 => {
+            let batch = queue.take_batch(3).timeout(timeout);
+            let called = task.call("take_batch", QUEUE, Some(timeout), batch.into_future()).await;
+            called.done().unwrap_or_default()
+        }
+        _ => {
+            let take = queue.take().timeout(timeout);
+            let called = task.call("take", QUEUE, Some(timeout), take.into_future()).await;
+            called.done().into_iter().collect::<Vec<_>>()
+        }
+    };
+    let kept: Vec<Kept> = taken.into_iter().map(|item| Kept::new(task, item)).collect();
+    task.hold().await;
+    for kept in kept {
+        let Some(item) = kept.take() else { continue };
+        if task.draw.chance(70) || task.is_calm() {
+            let told = task.call("ack", QUEUE, None, item.ack()).await.told();
+            task.push(kept.acked(told));
+        } else if task.draw.chance(50) {
+            task.call("give_back", QUEUE, None, item.give_back()).await;
+        } else {
+            drop(item);
+        }
+    }
+}
+
+fn queue(task: &mut Task) -> WorkQueue {
+    let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
+    let built =
+        WorkQueue::builder(&task.client, QUEUE).and_then(|it| it.watch_check(check).build());
+    let Ok(queue) = built else { unreachable!("the options are valid") };
+    queue
+}
+
+/// A leased item that its taker keeps, and that the registry asks about.
+struct Kept {
+    item: String,
+    lease: Id,
+    leased: Arc<Mutex<Option<Leased>>>,
+}
+
+impl Kept {
+    fn new(task: &Task, leased: Leased) -> Self {
+        let item = String::from_utf8_lossy(leased.data()).into_owned();
+        let (lease, token) = (task.id(), leased.fencing_token().get());
+        let is_held = leased.state() == LockState::Held;
+        let name = format!("{QUEUE} {item}");
+        let (queue, share) = (QUEUE.to_owned(), Share::Alone);
+        task.push(What::Taken { queue, item: item.clone(), lease, token });
+        let (lock, token) = (name.clone(), Some(token));
+        task.push(What::Granted { lock, guard: lease, share, token, is_held });
+        let leased = Arc::new(Mutex::new(Some(leased)));
+        let asked = Arc::clone(&leased);
+        task.world.registry.add(&name, lease, share, move || {
+            let leased = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            leased.as_ref().map(|leased| leased.state() == LockState::Held)
+        });
+        Self { item, lease, leased }
+    }
+
+    fn take(&self) -> Option<Leased> {
+        self.leased.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn acked(self, told: Told) -> What {
+        What::Acked { queue: QUEUE.to_owned(), item: self.item, lease: self.lease, told }
+    }
+}

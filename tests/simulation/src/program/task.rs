@@ -1,0 +1,159 @@
+//! A task of a client: what all its calls have in common.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zk_recipes::Client;
+use zk_tests::scene::poll_times;
+
+use super::named::Named;
+use crate::draw::Draw;
+use crate::history::{End, Failure, Id, Told, What, Who};
+use crate::world::World;
+
+/// The longest time for which a task keeps something once the faults have stopped.
+pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
+/// The longest timeout of a call that only another call can end.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(20);
+
+/// A task, its client, and what it draws.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "programs use its parts")]
+pub struct Task {
+    /// The world in which it runs.
+    pub world: Arc<World>,
+    /// The client that it uses.
+    pub client: Client,
+    /// Its name.
+    pub who: Who,
+    /// What it draws.
+    pub draw: Draw,
+    /// How often its calls are dropped, in percent.
+    pub drops: u64,
+}
+
+/// How a call has ended.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_enums, reason = "programs match it")]
+pub enum Called<T> {
+    /// With a value.
+    Done(T),
+    /// With an error, and what the caller knows about the effect.
+    Failed(Failure, Told),
+    /// By a drop.
+    Dropped,
+}
+
+impl<T> Called<T> {
+    /// Returns the value, if there is one.
+    pub fn done(self) -> Option<T> {
+        if let Self::Done(value) = self { Some(value) } else { None }
+    }
+
+    /// Returns what the caller knows about the effect of the call.
+    pub fn told(&self) -> Told {
+        match self {
+            Self::Done(_) => Told::Applied,
+            Self::Failed(_, told) => *told,
+            Self::Dropped => Told::Unknown,
+        }
+    }
+}
+
+impl Task {
+    /// Awaits a call of the library, or drops it after a drawn number of polls, and records how it
+    /// has ended.
+    pub async fn call<T, E: Named>(
+        &mut self,
+        name: &'static str,
+        on: &str,
+        timeout: Option<Duration>,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Called<T> {
+        let is_dropped = self.draw.chance(self.drops) && !self.is_calm();
+        let polls = if is_dropped { self.draw.size(0, 12) } else { usize::MAX };
+        self.call_until(name, on, timeout, polls, future).await
+    }
+
+    /// Awaits a call of the library and records how it has ended.
+    pub async fn call_to_end<T, E: Named>(
+        &self,
+        name: &'static str,
+        on: &str,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Called<T> {
+        self.call_until(name, on, None, usize::MAX, future).await
+    }
+
+    async fn call_until<T, E: Named>(
+        &self,
+        name: &'static str,
+        on: &str,
+        timeout: Option<Duration>,
+        polls: usize,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Called<T> {
+        let call = self.world.history.id();
+        self.push(What::Begun { call, name, on: on.to_owned(), timeout });
+        let called = match poll_times(future, polls, || ()).await {
+            Some(Ok(value)) => Called::Done(value),
+            Some(Err(error)) => Called::Failed(error.failure(), error.told()),
+            None => Called::Dropped,
+        };
+        let end = match &called {
+            Called::Done(_) => End::Done,
+            Called::Failed(failure, _) => End::Failed(failure.clone()),
+            Called::Dropped => End::Dropped,
+        };
+        self.push(What::Ended { call, end });
+        called
+    }
+
+    /// Draws whether a call has a timeout.
+    pub fn timeout(&mut self) -> Option<Duration> {
+        self.draw.chance(40).then(|| self.draw.ms(1, 20_000))
+    }
+
+    /// Keeps something for a drawn time.
+    pub async fn hold(&mut self) {
+        let longest = if self.draw.chance(10) { 40_000 } else { 3_000 };
+        let duration = self.draw.ms(1, longest);
+        self.hold_for(duration).await;
+    }
+
+    /// Keeps something for this time, or less once the faults have stopped.
+    pub async fn hold_for(&self, duration: Duration) {
+        let mut left = duration;
+        while !left.is_zero() {
+            left = if self.is_calm() { left.min(CALM_HOLD_MAX) } else { left };
+            let step = left.min(CALM_HOLD_MAX / 2);
+            self.world.sleep(step).await;
+            self.world.registry.look();
+            left -= step;
+        }
+    }
+
+    /// Does nothing for a drawn time.
+    pub async fn idle(&mut self) {
+        let longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
+        let pause = self.draw.ms(0, longest);
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        self.world.sleep(pause.min(left)).await;
+    }
+
+    /// Returns whether the faults have stopped. Tasks then finish what they have begun.
+    pub fn is_calm(&self) -> bool {
+        self.world.history.now() >= self.world.plan.calm_at
+    }
+
+    /// Returns the number of a new guard, lease or cache.
+    pub fn id(&self) -> Id {
+        self.world.history.id()
+    }
+
+    /// Records something that this task knows.
+    pub fn push(&self, what: What) {
+        self.world.history.push(self.who, what);
+    }
+}

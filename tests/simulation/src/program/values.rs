@@ -1,0 +1,82 @@
+//! Uses of a counter and of a shared value, and operations without a recipe.
+
+use zk_recipes::{Counter, CreateMode, SharedValue};
+
+use super::task::Task;
+use crate::history::What;
+
+/// The path of the counter.
+pub const COUNTER: &str = "/values/counter";
+const VALUE: &str = "/values/shared";
+/// The directory that caches follow.
+pub const TREE: &str = "/tree";
+
+/// Adds a number to the counter.
+pub async fn add(task: &mut Task) {
+    let timeout = task.timeout();
+    let built = Counter::builder(&task.client, COUNTER).and_then(|counter| match timeout {
+        Some(timeout) => counter.timeout(timeout).build(),
+        None => counter.build(),
+    });
+    let Ok(counter) = built else { unreachable!("the options are valid") };
+    let delta = i64::try_from(task.draw.between(1, 1_000)).unwrap_or(1);
+    let told = task.call("add", COUNTER, timeout, counter.add(delta)).await.told();
+    task.push(What::Added { counter: COUNTER.to_owned(), delta, told });
+}
+
+/// Reads, sets or updates the shared value.
+pub async fn share(task: &mut Task) {
+    let timeout = task.timeout();
+    let built = SharedValue::builder(&task.client, VALUE).and_then(|value| match timeout {
+        Some(timeout) => value.timeout(timeout).build(),
+        None => value.build(),
+    });
+    let Ok(value) = built else { unreachable!("the options are valid") };
+    match task.draw.between(0, 2) {
+        0 => drop(task.call("get", VALUE, timeout, value.get()).await),
+        1 => drop(task.call("set", VALUE, timeout, value.set("set")).await),
+        _ => {
+            let update = value.update(|bytes| [&**bytes, b"+"].concat().into());
+            drop(task.call("update", VALUE, timeout, update).await);
+        }
+    }
+}
+
+/// Creates a znode whose path no other call uses.
+pub async fn create(task: &mut Task) {
+    let path = format!("/plain-{}", task.id());
+    let timeout = task.timeout();
+    let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);
+    let mut create = task.client.create(&path, "created", mode);
+    if let Some(timeout) = timeout {
+        create = create.timeout(timeout);
+    }
+    let told = task.call("create", &path, timeout, create).await.told();
+    task.push(What::Wrote { path, told });
+}
+
+/// Changes something in the tree that caches follow.
+pub async fn change_tree(task: &mut Task) {
+    let timeout = task.timeout();
+    let client = timeout.map_or_else(|| task.client.clone(), |it| task.client.with_timeout(it));
+    let path = match task.draw.between(0, 4) {
+        0 => TREE.to_owned(),
+        1 => format!("{TREE}/1"),
+        2 => format!("{TREE}/1/{}", task.draw.between(1, 4)),
+        _ => format!("{TREE}/{}", task.draw.between(2, 6)),
+    };
+    match task.draw.between(0, 3) {
+        0 => {
+            let deletion = client.delete(&path, None);
+            task.call("delete", &path, timeout, deletion).await;
+        }
+        1 => {
+            let write = client.set_data(&path, "written", None);
+            task.call("set_data", &path, timeout, write).await;
+        }
+        _ => {
+            let create = client.create(&path, "created", CreateMode::Persistent);
+            task.call("create", &path, timeout, create).await;
+        }
+    }
+}
