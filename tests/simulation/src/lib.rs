@@ -7,5 +7,6 @@
 
 pub mod draw;
 pub mod history;
+pub mod judges;
 pub mod program;
 pub mod world;

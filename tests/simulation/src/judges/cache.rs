@@ -1,0 +1,168 @@
+//! What a cache shows of a znode is a path through the states that the znode had, and ends at the
+//! last one.
+
+use std::collections::BTreeMap;
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_testserver::CommitRecord;
+
+use crate::history::{Copied, Event, Id, What};
+
+/// The states of a znode: when each began, and its czxid and mzxid, or `None` if there was none.
+type States = Vec<(i64, Option<(i64, i64)>)>;
+
+/// What a cache has shown last of a znode: its newest state, and whether it was deleted since.
+type Last = ((i64, i64), bool);
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let real = replay(commits);
+    let nothing = States::new();
+    let mut last: BTreeMap<(Id, &str), Last> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Shown { cache, path, state } => {
+                let states = real.get(path.as_str()).unwrap_or(&nothing);
+                let before = last.get(&(*cache, path.as_str())).copied();
+                if let Some(broken) = check(states, before, *state) {
+                    violations.push(format!(
+                        "cache {cache} shows {path} as {state:?} at {:?}: {broken}",
+                        event.at
+                    ));
+                }
+                let newest = state.or(before.map(|(newest, _)| newest)).unwrap_or_default();
+                last.insert((*cache, path), (newest, state.is_none()));
+            }
+            What::Copied { cache, root, shown, real } if shown != real => {
+                let (more, less) = (difference(shown, real), difference(real, shown));
+                violations.push(format!(
+                    "cache {cache} of {root} is complete, and shows {more:?} instead of {less:?}"
+                ));
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+fn check(states: &States, before: Option<Last>, state: Option<(i64, i64)>) -> Option<&'static str> {
+    let Some(state) = state else {
+        let since = before.map_or(0, |((_, mzxid), _)| mzxid);
+        let was_deleted = states.iter().any(|(zxid, state)| *zxid > since && state.is_none());
+        return (!was_deleted).then_some("it was not deleted since the last state that was shown");
+    };
+    if !states.iter().any(|(_, real)| *real == Some(state)) {
+        return Some("it never was in this state");
+    }
+    match before {
+        Some((newest, _)) if state.1 < newest.1 => Some("it was shown in a newer state before"),
+        Some((newest, true)) if state.0 <= newest.1 => Some("it was shown as deleted since"),
+        _ => None,
+    }
+}
+
+/// Returns the states of all znodes that were ever created.
+fn replay(commits: &[CommitRecord]) -> BTreeMap<&str, States> {
+    let mut all: BTreeMap<&str, States> = BTreeMap::new();
+    for commit in commits.iter().filter(|commit| commit.error == ErrorCode::OK) {
+        let (Some(path), zxid) = (commit.path.as_deref(), commit.zxid.0) else { continue };
+        let states = all.entry(path).or_default();
+        let now = states.last().and_then(|(_, state)| *state);
+        match commit.op {
+            OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL => {
+                states.push((zxid, Some((zxid, zxid))));
+            }
+            OpCode::SET_DATA => states.push((zxid, now.map(|(czxid, _)| (czxid, zxid)))),
+            OpCode::DELETE | OpCode::DELETE_CONTAINER | OpCode::CLOSE_SESSION => {
+                states.push((zxid, None));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn difference(these: &[Copied], those: &[Copied]) -> Vec<Copied> {
+    these.iter().filter(|one| !those.contains(one)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use jute_codec::{SessionId, Zxid};
+    use zk_testserver::{ServerConfig, TestServer};
+
+    use super::*;
+    use crate::judges::tests::history;
+
+    /// `/a` is created, written, deleted and created again.
+    fn commits() -> (Vec<CommitRecord>, [i64; 4]) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let commits = runtime.block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            server.admin_create("/a", b"", None);
+            server.admin_set_data("/a", b"x");
+            server.admin_delete("/a");
+            server.admin_create("/a", b"", None);
+            server.commits()
+        });
+        let of_a: Vec<i64> = commits.iter().map(|commit| commit.zxid.0).collect();
+        assert!(commits.iter().all(|commit| commit.session == SessionId::NONE), "{commits:?}");
+        assert!(commits.iter().all(|commit| commit.zxid > Zxid(0)), "{commits:?}");
+        (commits, of_a.try_into().unwrap())
+    }
+
+    fn count(commits: &[CommitRecord], states: &[Option<(i64, i64)>]) -> usize {
+        let shown = |state: &Option<(i64, i64)>| What::Shown {
+            cache: 1,
+            path: "/a".to_owned(),
+            state: *state,
+        };
+        judge(&history(states.iter().map(shown).collect()), commits).len()
+    }
+
+    #[test]
+    fn a_path_through_the_history_may_skip_states() {
+        let (commits, [created, written, _, again]) = commits();
+        let all = [Some((created, created)), Some((created, written)), None, Some((again, again))];
+        assert_eq!(count(&commits, &all), 0);
+        assert_eq!(count(&commits, &[Some((created, created)), Some((again, again))]), 0);
+        assert_eq!(count(&commits, &[Some((created, written)), None]), 0);
+    }
+
+    #[test]
+    fn a_state_that_never_was_is_seen() {
+        let (commits, [created, _, deleted, _]) = commits();
+        assert_eq!(count(&commits, &[Some((created, deleted))]), 1);
+    }
+
+    #[test]
+    fn a_way_back_is_seen() {
+        let (commits, [created, written, ..]) = commits();
+        assert_eq!(count(&commits, &[Some((created, written)), Some((created, created))]), 1);
+        assert_eq!(count(&commits, &[Some((created, written)), None, Some((created, written))]), 1);
+    }
+
+    #[test]
+    fn a_removal_without_a_deletion_is_seen() {
+        let (commits, [_, _, _, again]) = commits();
+        assert_eq!(count(&commits, &[Some((again, again)), None]), 1);
+    }
+
+    #[test]
+    fn a_complete_cache_that_differs_is_seen() {
+        let copied = |shown: &[i64]| What::Copied {
+            cache: 1,
+            root: "/a".to_owned(),
+            shown: shown.iter().map(|zxid| ("/a".to_owned(), *zxid, *zxid)).collect(),
+            real: vec![("/a".to_owned(), 7, 7)],
+        };
+        assert_eq!(judge(&history(vec![copied(&[7])]), &[]).len(), 0);
+        assert_eq!(judge(&history(vec![copied(&[6])]), &[]).len(), 1);
+        assert_eq!(judge(&history(vec![copied(&[])]), &[]).len(), 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! No call ends with an error that its page does not name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jute_codec::ErrorCode;
+
+use crate::history::{End, Event, Failure, Id, What};
+use crate::world::plan::{FaultKind, Plan};
+
+/// The calls of operations without a recipe, which report what the connection does.
+const OPERATIONS: [&str; 4] = ["create", "delete", "set_data", "sync"];
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
+    let rules = Rules {
+        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle]),
+        are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
+    };
+    judge_by(events, rules)
+}
+
+fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
+    kinds.iter().any(|kind| plan.faults.contains(kind))
+}
+
+/// What may happen in a world.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rules {
+    /// Servers refuse requests although nothing is wrong with them.
+    are_refused: bool,
+    /// Strangers change what recipes use.
+    are_tampered: bool,
+}
+
+fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
+    let mut calls: BTreeMap<Id, (&str, bool, &Event)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for event in events {
+        match &event.what {
+            What::Begun { call, name, timeout, .. } => {
+                calls.insert(*call, (name, timeout.is_some(), event));
+            }
+            What::Ended { call, end: End::Failed(failure) } => {
+                let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
+                if !rules.allow(name, *has_timeout, failure) {
+                    violations.push(format!("a call has failed with {failure:?}: {begun}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+impl Rules {
+    fn allow(self, name: &str, has_timeout: bool, failure: &Failure) -> bool {
+        let is_operation = OPERATIONS.contains(&name);
+        match failure {
+            // A try has a timeout of its own.
+            Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
+            Failure::ConnectionLoss | Failure::SessionExpired => is_operation,
+            Failure::Refused(code) => {
+                let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
+                    .contains(&ErrorCode(*code));
+                (is_operation && is_answer) || self.are_refused || self.are_tampered
+            }
+            Failure::Lost => ["acquire", "validate", "release", "ack"].contains(&name),
+            Failure::NoLease => name == "acquire" || name == "try_acquire",
+            Failure::Undecided => {
+                // The session of the others may have ended before the outcome was known.
+                ["ack", "add", "set", "update"].contains(&name)
+                    || (name == "put" && self.are_refused)
+            }
+            Failure::Changed => self.are_tampered,
+            // No client is closed while calls are pending.
+            Failure::Closed | Failure::Other(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::judges::tests::history;
+
+    fn count(name: &'static str, timeout: Option<u64>, failure: Failure, rules: Rules) -> usize {
+        let timeout = timeout.map(Duration::from_secs);
+        let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout };
+        let ended = What::Ended { call: 1, end: End::Failed(failure) };
+        judge_by(&history(vec![begun, ended]), rules).len()
+    }
+
+    #[test]
+    fn errors_that_no_page_names_are_seen() {
+        let calm = Rules::default();
+        assert_eq!(count("acquire", None, Failure::TimedOut, calm), 1);
+        assert_eq!(count("acquire", Some(1), Failure::TimedOut, calm), 0);
+        assert_eq!(count("acquire", None, Failure::ConnectionLoss, calm), 1);
+        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 0);
+        assert_eq!(count("put", None, Failure::Undecided, calm), 1);
+        assert_eq!(count("add", None, Failure::Undecided, calm), 0);
+        assert_eq!(count("put", None, Failure::Closed, calm), 1);
+        assert_eq!(count("put", None, Failure::Lost, calm), 1);
+        assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);
+    }
+
+    #[test]
+    fn refusals_are_seen_unless_the_world_refuses() {
+        let throttled = Failure::Refused(ErrorCode::THROTTLED_OP.0);
+        let refusing = Rules { are_refused: true, ..Rules::default() };
+        assert_eq!(count("acquire", None, throttled.clone(), Rules::default()), 1);
+        assert_eq!(count("acquire", None, throttled, refusing), 0);
+    }
+
+    #[test]
+    fn changes_by_others_are_seen_unless_there_are_others() {
+        let tampered = Rules { are_tampered: true, ..Rules::default() };
+        assert_eq!(count("ack", None, Failure::Changed, Rules::default()), 1);
+        assert_eq!(count("ack", None, Failure::Changed, tampered), 0);
+    }
+}

@@ -1,0 +1,113 @@
+//! A lock is held by those that may hold it together, and the tokens of its guards grow.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::is_tampered;
+use crate::history::{Event, Id, Share, What};
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut tokens: BTreeMap<&str, (i64, Id)> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Held { lock, guards } if is_judged(lock, deleted) => {
+                if let Some(rule) = broken_rule(guards) {
+                    violations.push(format!("{lock} at {:?}: {rule}: {guards:?}", event.at));
+                }
+            }
+            // A guard that was not held when it was returned may be older than the last one.
+            What::Granted { lock, guard, token: Some(token), is_held: true, .. }
+                if is_judged(lock, deleted) =>
+            {
+                let last = tokens.insert(lock, (*token, *guard));
+                if let Some((greater, other)) = last.filter(|(last, _)| last >= token) {
+                    violations.push(format!(
+                        "{lock} at {:?}: guard {guard} has token {token}, and guard {other} before \
+                         it had {greater}",
+                        event.at
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+/// An administrator who deletes the znode of a holder lets the next one in before the holder knows.
+fn is_judged(lock: &str, deleted: &BTreeSet<String>) -> bool {
+    let path = lock.split(' ').next().unwrap_or(lock);
+    !is_tampered(deleted, path)
+}
+
+fn broken_rule(guards: &[(Id, Share)]) -> Option<&'static str> {
+    let alone = guards.iter().filter(|(_, share)| *share == Share::Alone).count();
+    let permits = guards.iter().find_map(|(_, share)| match share {
+        Share::Permit(permits) => Some(*permits),
+        Share::Alone | Share::Reader => None,
+    });
+    if alone > 1 {
+        return Some("two are held that exclude each other");
+    }
+    if alone == 1 && guards.len() > 1 {
+        return Some("a reader and a writer are held");
+    }
+    permits
+        .filter(|permits| guards.len() > *permits)
+        .map(|_| "more are held than there are permits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judges::tests::history;
+
+    fn held(guards: &[(Id, Share)]) -> What {
+        What::Held { lock: "/locks/a".to_owned(), guards: guards.to_vec() }
+    }
+
+    fn granted(guard: Id, token: i64, is_held: bool) -> What {
+        let (lock, share) = ("/locks/a".to_owned(), Share::Alone);
+        What::Granted { lock, guard, share, token: Some(token), is_held }
+    }
+
+    fn count(whats: Vec<What>) -> usize {
+        judge(&history(whats), &BTreeSet::new()).len()
+    }
+
+    #[test]
+    fn two_holders_are_seen() {
+        assert_eq!(count(vec![held(&[(1, Share::Alone)]), held(&[(2, Share::Alone)])]), 0);
+        assert_eq!(count(vec![held(&[(1, Share::Alone), (2, Share::Alone)])]), 1);
+    }
+
+    #[test]
+    fn a_writer_beside_a_reader_is_seen() {
+        assert_eq!(count(vec![held(&[(1, Share::Reader), (2, Share::Reader)])]), 0);
+        assert_eq!(count(vec![held(&[(1, Share::Reader), (2, Share::Alone)])]), 1);
+    }
+
+    #[test]
+    fn a_permit_too_many_is_seen() {
+        let permits =
+            |count: u64| held(&(0..count).map(|id| (id, Share::Permit(2))).collect::<Vec<_>>());
+        assert_eq!(count(vec![permits(2)]), 0);
+        assert_eq!(count(vec![permits(3)]), 1);
+    }
+
+    #[test]
+    fn a_token_that_does_not_grow_is_seen() {
+        assert_eq!(count(vec![granted(1, 7, true), granted(2, 9, true)]), 0);
+        assert_eq!(count(vec![granted(1, 7, true), granted(2, 7, true)]), 1);
+        assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, true)]), 1);
+        assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, false)]), 0);
+    }
+
+    #[test]
+    fn nothing_is_promised_after_an_administrator_has_deleted_a_contender() {
+        let events = history(vec![held(&[(1, Share::Alone), (2, Share::Alone)])]);
+        let deleted = BTreeSet::from(["/locks/a/lock-0000000001".to_owned()]);
+        assert_eq!(judge(&events, &deleted).len(), 0);
+    }
+}

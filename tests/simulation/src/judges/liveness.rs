@@ -1,0 +1,58 @@
+//! Once the faults have stopped, every call ends within a time that the world determines.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::history::{Event, Id, What};
+use crate::program::Program;
+use crate::program::task::{CALM_HOLD_MAX, TIMEOUT_MAX};
+use crate::world::plan::Plan;
+
+/// The longest session timeout that a client requests.
+const SESSION_TIMEOUT_MAX: Duration = Duration::from_secs(40);
+/// The longest pause of a client or a recipe before it tries again.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How many round trips a task may need from the end of one holder to its own.
+const ROUND_TRIPS_MAX: u32 = 20;
+
+/// Returns how long after the faults all calls have ended, whatever has happened before.
+///
+/// A client may have to notice that its connection is dead, and others wait for the end of a session
+/// whose client is gone: twice the session timeout. Then each task may wait for all others, one
+/// after the other.
+pub fn bound(plan: &Plan, program: &Program) -> Duration {
+    let tasks = program.clients.iter().map(Vec::len).sum::<usize>();
+    let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+    let turn =
+        2 * CALM_HOLD_MAX + ROUND_TRIPS_MAX * plan.round_trip_max() + plan.lag + plan.unapplied;
+    2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick) + 2 * PAUSE_MAX + TIMEOUT_MAX + tasks * turn
+}
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event]) -> Vec<String> {
+    let mut begun: BTreeMap<Id, &Event> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Begun { call, .. } => drop(begun.insert(*call, event)),
+            What::Ended { call, .. } => drop(begun.remove(call)),
+            _ => {}
+        }
+    }
+    begun.values().map(|event| format!("this call has not ended: {event}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::End;
+    use crate::judges::tests::history;
+
+    #[test]
+    fn a_call_that_does_not_end_is_seen() {
+        let begun =
+            |call| What::Begun { call, name: "acquire", on: "/a".to_owned(), timeout: None };
+        let ended = |call| What::Ended { call, end: End::Done };
+        assert_eq!(judge(&history(vec![begun(1), begun(2), ended(2), ended(1)])).len(), 0);
+        assert_eq!(judge(&history(vec![begun(1), begun(2), ended(2)])).len(), 1);
+    }
+}

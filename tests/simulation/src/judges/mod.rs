@@ -1,0 +1,127 @@
+//! Judges: one for each promise. They know only what the callers were told, and what the servers
+//! have received and committed.
+
+pub mod cache;
+pub mod calls;
+pub mod cost;
+pub mod counter;
+pub mod exclusion;
+pub mod leftovers;
+pub mod liveness;
+pub mod outcomes;
+pub mod work_queue;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use zk_testserver::{CommitRecord, RequestRecord};
+
+use crate::history::{Event, What};
+use crate::program::Program;
+use crate::world::plan::Plan;
+
+/// A run that has ended.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a run creates it")]
+pub struct Case<'a> {
+    /// The world.
+    pub plan: &'a Plan,
+    /// The program.
+    pub program: &'a Program,
+    /// What the callers were told.
+    pub events: &'a [Event],
+    /// What the servers have received.
+    pub requests: &'a [RequestRecord],
+    /// What they have committed.
+    pub commits: &'a [CommitRecord],
+    /// What an administrator has deleted.
+    pub deleted: &'a BTreeSet<String>,
+    /// A time in which no task runs.
+    pub quiet: Range<Duration>,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "a pair")]
+pub struct Violation {
+    /// The promise.
+    pub promise: &'static str,
+    /// How it was broken.
+    pub sentence: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise, self.sentence)
+    }
+}
+
+/// Returns all promises that a run has broken.
+pub fn judge(case: &Case<'_>) -> Vec<Violation> {
+    let Case { plan, program, events, requests, commits, deleted, quiet } = case;
+    let found = [
+        ("no task panics and no client spins", crashes(events)),
+        ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
+        ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
+        ("a counter is the sum of its additions", counter::judge(events, deleted)),
+        ("a cache follows the history to its end", cache::judge(events, commits)),
+        ("outcomes are honest", outcomes::judge(events, commits)),
+        ("calls go on once the faults have stopped", liveness::judge(events)),
+        ("calls end as their pages say", calls::judge(events, plan, deleted)),
+        ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
+        ("nothing is left after a close", leftovers::judge(events)),
+    ];
+    let violations = found.into_iter().flat_map(|(promise, sentences)| {
+        sentences.into_iter().map(move |sentence| Violation { promise, sentence })
+    });
+    violations.collect()
+}
+
+fn crashes(events: &[Event]) -> Vec<String> {
+    let crash = |event: &Event| match &event.what {
+        What::Panicked(message) => Some(format!("a task has panicked at {message}")),
+        What::Spinning => Some(format!("a client sends without end at {:?}", event.at)),
+        _ => None,
+    };
+    events.iter().filter_map(crash).collect()
+}
+
+/// Returns whether an administrator has deleted something at, above or below one of these paths.
+fn is_tampered(deleted: &BTreeSet<String>, path: &str) -> bool {
+    let is_below = |path: &str, other: &str| {
+        path.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    deleted.iter().any(|other| is_below(path, other) || is_below(other, path))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::history::Who;
+
+    /// Turns what has happened into events, a second apart.
+    pub(crate) fn history(whats: Vec<What>) -> Vec<Event> {
+        let who = Some(Who { client: 0, task: 0 });
+        let seconds = 0_u64..;
+        let events = seconds.zip(whats);
+        events.map(|(second, what)| Event { at: Duration::from_secs(second), who, what }).collect()
+    }
+
+    #[test]
+    fn panics_and_endless_loops_are_seen() {
+        let events = history(vec![What::Panicked("x.rs:1: no".to_owned()), What::Spinning]);
+        assert_eq!(crashes(&events).len(), 2);
+        assert_eq!(crashes(&history(vec![What::Calm])), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_is_tampered_with_above_and_below_it_but_not_beside_it() {
+        let deleted = BTreeSet::from(["/locks/a/x-1".to_owned()]);
+        assert!(is_tampered(&deleted, "/locks/a"));
+        assert!(is_tampered(&deleted, "/locks/a/x-1/y"));
+        assert!(!is_tampered(&deleted, "/locks/b"));
+        assert!(!is_tampered(&deleted, "/locks/a/x-10"));
+    }
+}

@@ -1,0 +1,150 @@
+//! Nothing is lost, forged or delivered after it was acknowledged. That two takers do not have an
+//! item at once is the promise of a lock, which `exclusion` judges.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::is_tampered;
+use crate::history::{Event, Told, What};
+
+/// What has happened to an item.
+#[derive(Debug, Default)]
+struct Item {
+    put: Option<Told>,
+    is_acked: bool,
+    may_be_acked: bool,
+    is_remaining: usize,
+}
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut items: BTreeMap<&str, Item> = BTreeMap::new();
+    let mut directory = None;
+    let mut is_drained = false;
+    for event in events {
+        match &event.what {
+            What::Put { item, told, .. } => items.entry(item).or_default().put = Some(*told),
+            What::Taken { queue, item, .. } => {
+                directory = Some(queue);
+                let known = items.entry(item).or_default();
+                if known.is_acked {
+                    violations.push(format!("{item} was taken after it was acknowledged"));
+                }
+            }
+            What::Acked { item, told, .. } => {
+                let known = items.entry(item).or_default();
+                known.is_acked |= *told == Told::Applied;
+                known.may_be_acked |= *told != Told::NotApplied;
+            }
+            What::Remaining { queue, item } => {
+                directory = Some(queue);
+                items.entry(item).or_default().is_remaining += 1;
+            }
+            What::Drained { queue } => {
+                directory = Some(queue);
+                is_drained = true;
+            }
+            _ => {}
+        }
+    }
+    // An administrator may have deleted items, leases, or the markers that tell producers that their
+    // puts succeeded.
+    let is_safe = directory.is_some_and(|directory| !is_tampered(deleted, directory));
+    if !is_safe {
+        return Vec::new();
+    }
+    for (name, item) in items {
+        let was_seen = item.is_remaining > 0 || item.is_acked;
+        if item.put == Some(Told::NotApplied) && was_seen {
+            violations.push(format!("{name} was put by a call that said it was not"));
+        }
+        if item.put.is_none() && was_seen {
+            violations.push(format!("{name} was put by nobody"));
+        }
+        if item.is_acked && item.is_remaining > 0 {
+            violations.push(format!("{name} is in the queue after it was acknowledged"));
+        }
+        if item.is_remaining > 1 {
+            violations.push(format!("{name} is in the queue {} times", item.is_remaining));
+        }
+        let is_gone = item.is_remaining == 0 && !item.may_be_acked;
+        if is_drained && item.put == Some(Told::Applied) && is_gone {
+            violations.push(format!("{name} was put, nobody has acknowledged it, and it is gone"));
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judges::tests::history;
+
+    fn put(told: Told) -> What {
+        What::Put { queue: "/queue".to_owned(), item: "a".to_owned(), told }
+    }
+
+    fn taken() -> What {
+        What::Taken { queue: "/queue".to_owned(), item: "a".to_owned(), lease: 1, token: 1 }
+    }
+
+    fn acked(told: Told) -> What {
+        What::Acked { queue: "/queue".to_owned(), item: "a".to_owned(), lease: 1, told }
+    }
+
+    fn remaining() -> What {
+        What::Remaining { queue: "/queue".to_owned(), item: "a".to_owned() }
+    }
+
+    fn drained() -> What {
+        What::Drained { queue: "/queue".to_owned() }
+    }
+
+    fn count(whats: Vec<What>) -> usize {
+        judge(&history(whats), &BTreeSet::new()).len()
+    }
+
+    #[test]
+    fn the_usual_life_of_an_item_breaks_nothing() {
+        let (applied, unknown) = (Told::Applied, Told::Unknown);
+        assert_eq!(count(vec![put(applied), taken(), acked(applied), drained()]), 0);
+        assert_eq!(count(vec![put(applied), taken(), acked(unknown), drained()]), 0);
+        assert_eq!(count(vec![put(applied), taken(), remaining(), drained()]), 0);
+        assert_eq!(count(vec![put(unknown), drained()]), 0);
+        assert_eq!(count(vec![put(Told::NotApplied), drained()]), 0);
+    }
+
+    #[test]
+    fn a_lost_item_is_seen() {
+        assert_eq!(count(vec![put(Told::Applied), drained()]), 1);
+        assert_eq!(count(vec![put(Told::Applied), taken(), acked(Told::NotApplied), drained()]), 1);
+    }
+
+    #[test]
+    fn a_second_delivery_after_an_acknowledgement_is_seen() {
+        assert_eq!(count(vec![put(Told::Applied), taken(), acked(Told::Applied), taken()]), 1);
+        assert_eq!(count(vec![put(Told::Applied), taken(), acked(Told::Applied), remaining()]), 1);
+    }
+
+    #[test]
+    fn a_forged_item_is_seen() {
+        assert_eq!(count(vec![remaining()]), 1);
+    }
+
+    #[test]
+    fn an_item_that_was_put_twice_is_seen() {
+        assert_eq!(count(vec![put(Told::Applied), remaining(), remaining(), drained()]), 1);
+    }
+
+    #[test]
+    fn a_put_that_was_applied_in_spite_of_its_outcome_is_seen() {
+        assert_eq!(count(vec![put(Told::NotApplied), remaining()]), 1);
+    }
+
+    #[test]
+    fn an_item_that_an_administrator_has_deleted_is_not_lost() {
+        let deleted = BTreeSet::from(["/queue/entries/entry-1".to_owned()]);
+        let events = history(vec![put(Told::Applied), drained()]);
+        assert_eq!(judge(&events, &deleted).len(), 0);
+    }
+}
