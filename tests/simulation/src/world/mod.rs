@@ -1,5 +1,6 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
+pub mod faults;
 pub mod link;
 pub mod plan;
 pub mod registry;

@@ -1,0 +1,202 @@
+//! What goes wrong in a world, and when.
+
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, OpCode, SessionId};
+use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
+
+use super::World;
+use super::link::Direction;
+use super::plan::FaultKind;
+use crate::draw::Draw;
+use crate::history::What;
+
+/// The codes with which servers refuse single requests. They say that the request was not applied,
+/// and that a later one may be.
+const REFUSALS: [ErrorCode; 3] =
+    [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
+
+/// Lets things go wrong until the time has come from which nothing may. Returns their number.
+pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
+    let mut count = 0;
+    loop {
+        let pause = u64::try_from(world.plan.fault_pause.as_millis()).unwrap_or(u64::MAX);
+        let pause = draw.ms(1, pause.saturating_mul(3));
+        let left = world.plan.calm_at.saturating_sub(world.history.now());
+        world.sleep(pause.min(left)).await;
+        if pause >= left || world.plan.faults.is_empty() {
+            world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
+            world.heal();
+            return count;
+        }
+        let kind = draw.pick(&world.plan.faults);
+        let text = inflict(world, &mut draw, kind);
+        world.history.note(What::Fault(format!("{kind:?}: {text}")));
+        count += 1;
+    }
+}
+
+fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
+    match kind {
+        FaultKind::Cut if draw.chance(30) => cut_link(world, draw),
+        FaultKind::Cut => {
+            let action = match draw.between(0, 3) {
+                0 => Action::CutBefore,
+                1 => Action::CutAfter,
+                2 => Action::CutAtReplyByte(draw.size(0, 60)),
+                _ => Action::Error(ErrorCode::CONNECTION_LOSS),
+            };
+            let action = match action {
+                // This one has a meaning for clients only, and stands for another cut.
+                Action::Error(_) => Action::CutAfter,
+                action => action,
+            };
+            inject(world, draw, action)
+        }
+        FaultKind::LateCommit => {
+            let until = match draw.between(0, 2) {
+                0 => Until::NextWrite,
+                1 => Until::Reads(draw.size(1, 3)),
+                _ => Until::After(draw.ms(1, 8_000)),
+            };
+            inject_at_request(world, draw, Action::LateCommit(until))
+        }
+        FaultKind::Delay => inject(world, &mut draw.clone(), Action::Delay(draw.ms(10, 15_000))),
+        FaultKind::Freeze => inject(world, draw, Action::Freeze),
+        FaultKind::BlackHole => {
+            let (up, down) = draw.pick(&[(true, true), (true, false), (false, true)]);
+            let duration = draw.ms(100, 30_000);
+            world.network.black_hole(up, down, duration);
+            format!("up {up}, down {down}, for {duration:?}")
+        }
+        FaultKind::SlowLinks => {
+            let (longer, duration) = (draw.ms(10, 3_000), draw.ms(500, 30_000));
+            world.network.slow_down(longer, duration);
+            format!("{longer:?} longer, for {duration:?}")
+        }
+        FaultKind::SlowCommits => {
+            let (longer, duration) = (draw.ms(10, 3_000), draw.ms(500, 30_000));
+            world.network.slow_down_commits(longer, duration);
+            format!("{longer:?} longer, for {duration:?}")
+        }
+        FaultKind::Pause => pause(world, draw),
+        FaultKind::Restart => {
+            let member = draw.size(0, world.plan.members - 1);
+            world.server.member(member).disconnect_member();
+            let duration = draw.ms(1, 5_000);
+            if draw.chance(30) {
+                world.server.refuse_for(duration);
+            }
+            format!("member {member}, at most {duration:?}")
+        }
+        FaultKind::Election => {
+            let duration = draw.ms(50, 8_000);
+            let reception = draw.pick(&[
+                Reception::Refused,
+                Reception::HangUp,
+                Reception::Silent,
+                Reception::BlackHole,
+            ]);
+            world.server.pause(duration);
+            world.server.disconnect_all();
+            world.server.set_reception_for(reception, duration);
+            format!("{reception:?} for {duration:?}")
+        }
+        FaultKind::CutOff => cut_off(world, draw),
+        FaultKind::Partition => {
+            let member = world.server.member(draw.size(0, world.plan.members - 1));
+            let is_partitioned = member.is_partitioned();
+            if is_partitioned {
+                member.heal()
+            } else {
+                member.partition()
+            }
+            format!("{member:?}, ended: {is_partitioned}")
+        }
+        FaultKind::Throttle => {
+            let duration = draw.ms(10, 10_000);
+            world.server.throttle_for(duration);
+            format!("for {duration:?}")
+        }
+        FaultKind::Refusal => {
+            let code = draw.pick(&REFUSALS);
+            inject_at_request(world, draw, Action::Error(code))
+        }
+        FaultKind::Deletion => world.strangers.delete(world, draw),
+        FaultKind::Stranger => world.strangers.create(world, draw),
+    }
+}
+
+fn cut_link(world: &World, draw: &mut Draw) -> String {
+    let direction = draw.pick(&[Direction::Up, Direction::Down]);
+    let bytes = draw.size(0, 500);
+    world.network.cut_after(direction, bytes);
+    format!("{direction:?} after {bytes} bytes")
+}
+
+fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
+    match draw.between(0, 5) {
+        0 => arm(world, draw, At::event(0), action),
+        1 => arm(world, draw, At::connect(0), action),
+        _ => inject_at_request(world, draw, action),
+    }
+}
+
+fn inject_at_request(world: &World, draw: &mut Draw, action: Action) -> String {
+    let ops = [
+        None,
+        None,
+        None,
+        Some(OpCode::CREATE2),
+        Some(OpCode::DELETE),
+        Some(OpCode::SET_DATA),
+        Some(OpCode::MULTI),
+        Some(OpCode::GET_CHILDREN2),
+        Some(OpCode::GET_DATA),
+        Some(OpCode::SYNC),
+    ];
+    let filter = Filter { op: draw.pick(&ops), ..Filter::default() };
+    let at = At::Request { nth: draw.size(0, 5), filter };
+    arm(world, draw, at, action)
+}
+
+fn arm(world: &World, draw: &mut Draw, at: At, action: Action) -> String {
+    let mut fault = Fault::new(at, action);
+    if draw.chance(30) {
+        fault = fault.refuse_for(draw.ms(10, 3_000));
+    }
+    let text = format!("{fault:?}");
+    world.server.inject(fault);
+    text
+}
+
+fn pause(world: &World, draw: &mut Draw) -> String {
+    let duration = draw.ms(100, 20_000);
+    match any_session(world, draw) {
+        Some(session) if draw.chance(60) => {
+            world.server.pause_connection(session, duration);
+            format!("the server of {session} for {duration:?}")
+        }
+        _ => {
+            world.server.pause(duration);
+            format!("all for {duration:?}")
+        }
+    }
+}
+
+fn cut_off(world: &World, draw: &mut Draw) -> String {
+    let Some(session) = any_session(world, draw) else { return "nobody".to_owned() };
+    let tick = u64::try_from(world.plan.tick.as_millis()).unwrap_or(1);
+    let cut_off = CutOff {
+        // `syncLimit` is five ticks in the sample configuration, and a tick passes until it counts.
+        notices_after: Duration::from_millis(draw.between(1, 5 * tick)),
+        unreported: Duration::from_millis(draw.between(0, tick / 2)),
+    };
+    world.server.cut_off(session, cut_off);
+    format!("{session}: {cut_off:?}")
+}
+
+fn any_session(world: &World, draw: &mut Draw) -> Option<SessionId> {
+    let sessions = world.server.sessions();
+    (!sessions.is_empty()).then(|| draw.pick(&sessions))
+}

@@ -1,0 +1,86 @@
+//! Runs seeds that have found something, a few that nobody has run before, and some twice.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use zk_simulation::run::{Report, run};
+
+/// Seeds with what they have found, one on each line.
+const CORPUS: &str = include_str!("corpus.txt");
+/// How many new seeds to run.
+const FRESH: u64 = 40;
+/// How many seeds to run twice.
+const REPEATED: u64 = 16;
+
+/// Returns the seeds of the corpus.
+fn corpus() -> Vec<u64> {
+    let seeds = CORPUS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let seeds = seeds.map(|line| {
+        let (seed, found) = line.split_once(' ').expect("a seed, and what it has found");
+        assert!(!found.trim().is_empty(), "{line}");
+        seed.parse().expect("a seed is a number")
+    });
+    seeds.collect()
+}
+
+fn assert_nothing_is_broken(report: &Report) {
+    let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    assert!(
+        violations.is_empty(),
+        "seed {seed}: {violations:#?}\nreplay it with `cargo run --release -p zk-simulation -- \
+         --seed {seed} --trace`",
+        seed = report.seed,
+    );
+}
+
+#[test]
+fn seeds_that_have_found_something_find_nothing() {
+    let seeds = corpus();
+    assert!(!seeds.is_empty(), "the corpus is missing");
+    for seed in seeds {
+        assert_nothing_is_broken(&run(seed));
+    }
+}
+
+#[test]
+fn new_seeds_find_nothing() {
+    #[expect(clippy::disallowed_methods, reason = "it decides only which seeds are run")]
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let first = now.expect("it is later than 1970").as_secs();
+    for seed in first..first + FRESH {
+        assert_nothing_is_broken(&run(seed));
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_on_a_busy_machine() {
+    let first: Vec<u64> = (1..=REPEATED).map(|seed| run(seed).hash).collect();
+    let is_over = AtomicBool::new(false);
+    let second: Vec<u64> = thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let hashes = (1..=REPEATED).map(|seed| run(seed).hash).collect();
+        is_over.store(true, Ordering::Relaxed);
+        hashes
+    });
+    assert_eq!(first, second);
+}
+
+#[test]
+fn runs_differ_from_seed_to_seed_and_do_something() {
+    let reports: Vec<Report> = (1..=REPEATED).map(run).collect();
+    let mut hashes: Vec<u64> = reports.iter().map(|report| report.hash).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), reports.len());
+    let (calls, faults): (u64, u64) = reports
+        .iter()
+        .fold((0, 0), |(calls, faults), one| (calls + one.operations, faults + one.faults));
+    assert!(calls > 300, "{calls} calls");
+    assert!(faults > 100, "{faults} faults");
+}
