@@ -138,7 +138,8 @@ mod tests {
 
     #[tokio::test]
     async fn readers_are_woken_in_the_order_in_which_they_began_to_wait() {
-        const READERS: usize = 100;
+        // The runtime begins with all of them before it polls the test again.
+        const READERS: usize = 30;
         let (writer, reader) = latest(0);
         let woken = Arc::new(Mutex::new(Vec::new()));
         let mut readers = tokio::task::JoinSet::new();
