@@ -184,11 +184,14 @@ impl AckMachine {
             | [_, Verdict::NotApplied | Verdict::Unknown] => self.pin(),
             [item, lease] => match (is_created_by(&lease, self.lease_czxid), has_item) {
                 (Err(error), _) => self.failed(FailedAction::Check, error),
+                // Only our multi can have deleted the item while it had our pin.
+                (Ok(_), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
                 (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
-                (Ok(true), false) => Step::Done(Ok(self.gone())),
+                (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
                 (Ok(true), true) => match is_created_by(&item, self.czxid) {
                     Err(error) => self.failed(FailedAction::Check, error),
-                    Ok(false) => Step::Done(Ok(self.gone())),
+                    Ok(false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+                    Ok(false) => Step::Done(Ok(Acked::ItemGone)),
                     Ok(true) => {
                         // The item exists, so no earlier multi was applied.
                         self.is_undecided = false;
@@ -197,12 +200,6 @@ impl AckMachine {
                 },
             },
         }
-    }
-
-    /// The lease is ours, and the item is not there. Only our multi can have deleted the item while it
-    /// had our pin.
-    fn gone(&self) -> Acked {
-        if self.is_undecided { Acked::Done } else { Acked::ItemGone }
     }
 
     /// Step 2.
