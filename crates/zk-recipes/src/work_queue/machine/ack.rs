@@ -23,11 +23,10 @@
 //!      deletes the pin. Otherwise somebody has deleted it by hand: continue with 1.
 //!    - The lease is missing: it is lost, and no earlier multi was applied.
 //!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
-//!      znode that is not ours. Repeat this step for some seconds, then fail.
-//!    - Not applied: repeat this step.
-//!    - The outcome is unknown: continue with 1, since the client may have lost the lease and deleted
-//!      it, and another taker may have one under the same name. If the lease is ours and the item is
-//!      gone then, this multi was applied.
+//!      znode that is not ours. Continue with 1 for some seconds, then fail.
+//!    - Not applied, or the outcome is unknown: continue with 1, since the client may have lost the
+//!      lease and deleted it, and another taker may have one under the same name. If the lease is ours
+//!      and the item is gone then, this multi was applied.
 //!    - The lease has a limit, which has passed: it is lost. The client deletes it then, and never
 //!      sends a multi after that, which would find the lease of another taker under the same name.
 //!    - The session is over, and so is the lease. Continue with 3 if an earlier multi may have been
@@ -185,11 +184,14 @@ impl AckMachine {
             | [_, Verdict::NotApplied | Verdict::Unknown] => self.pin(),
             [item, lease] => match (is_created_by(&lease, self.lease_czxid), has_item) {
                 (Err(error), _) => self.failed(FailedAction::Check, error),
+                // Only our multi can have deleted the item while it had our pin.
+                (Ok(_), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
                 (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
-                (Ok(true), false) => Step::Done(Ok(self.gone())),
+                (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
                 (Ok(true), true) => match is_created_by(&item, self.czxid) {
                     Err(error) => self.failed(FailedAction::Check, error),
-                    Ok(false) => Step::Done(Ok(self.gone())),
+                    Ok(false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+                    Ok(false) => Step::Done(Ok(Acked::ItemGone)),
                     Ok(true) => {
                         // The item exists, so no earlier multi was applied.
                         self.is_undecided = false;
@@ -198,12 +200,6 @@ impl AckMachine {
                 },
             },
         }
-    }
-
-    /// The lease is ours, and the item is not there. Only our multi can have deleted the item while it
-    /// had our pin.
-    fn gone(&self) -> Acked {
-        if self.is_undecided { Acked::Done } else { Acked::ItemGone }
     }
 
     /// Step 2.
@@ -245,13 +241,11 @@ impl AckMachine {
             Verdict::Refused(OpError::TimedOut { .. }) => self.lose(LostReason::HeldTooLong),
             Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
             Verdict::Later(error) => self.pause(view, error),
-            Verdict::NotApplied => self.delete(),
+            Verdict::NotApplied => self.pin(),
             Verdict::SessionOver => self.lose(LostReason::SessionExpired),
             Verdict::Unknown => {
                 self.is_undecided = true;
                 if is_connection_lost {
-                    // The client may have lost the lease and deleted it since. The multi would take
-                    // the lease of the next taker for ours.
                     return self.pin();
                 }
                 // Give a server that failed time to recover.
@@ -312,12 +306,12 @@ impl AckMachine {
         Step::Wait(self.pauses.begin(view))
     }
 
-    /// Repeats the step that is due.
+    /// Repeats the step that is due. Step 2 is never repeated without step 1: the client may have lost
+    /// the lease and deleted it since, and the multi would take the lease of the next taker for ours.
     fn go_on(&mut self) -> AckStep {
         match self.after_pause {
             State::Looking => self.look(),
-            State::Pinning => self.pin(),
-            State::Deleting | State::Pausing => self.delete(),
+            State::Pinning | State::Deleting | State::Pausing => self.pin(),
         }
     }
 
