@@ -150,6 +150,9 @@ impl ExclusiveAttempt {
                 self.grant(view, connection, created.stat.czxid)
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+                // The directory exists. Servers may remove it once the lock is free, however often
+                // another client takes the lock meanwhile.
+                self.directory.begin_again();
                 self.looked(view, connection, look)
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
