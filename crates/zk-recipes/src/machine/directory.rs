@@ -12,20 +12,25 @@
 //! contender, which has none, but not for a directory: nobody could use it, or ever delete it. Such
 //! directories have the client's default list.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{Acl, CreateMode, ErrorCode, Permissions, Response};
-use zk_session::OpError;
 use zk_session::recipe::{Operation, Reply};
+use zk_session::{OpError, Time};
 
 use super::failure::Failure;
 use super::operation::create;
 use super::verdict::{Verdict, replayable};
 use crate::action::FailedAction;
 
-/// Number of rounds that create the directory before a machine gives up. A machine reaches this
-/// number only if somebody deletes the directory after each round.
+/// Number of rounds in a row that create the directory before a machine gives up. A machine reaches
+/// this number only if somebody deletes the directory after each round.
 const ROUNDS_MAX: u32 = 5;
+/// Maximum time between two rounds in a row. Servers remove empty directories, so a machine that
+/// waits for long, or whose connections are lost again and again, may create its directory often.
+const ROW: Duration = Duration::from_millis(200);
 
 /// A directory that may have to be created during the life of an attempt.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +38,8 @@ pub(crate) struct Directory {
     /// The server does not support containers, or the caller does not want them.
     has_no_containers: bool,
     rounds: u32,
+    /// When the last round began.
+    last_round: Option<Time>,
 }
 
 /// The result of a round.
@@ -52,17 +59,22 @@ pub(crate) enum Round {
 impl Directory {
     /// Creates a directory that is created as a persistent znode, as are its ancestors.
     pub(crate) fn persistent() -> Self {
-        Self { has_no_containers: true, rounds: 0 }
+        Self { has_no_containers: true, ..Self::default() }
     }
 
     /// Returns the operations of a round, for the directory at this path. The directory gets this
     /// data; its ancestors get none. All of them get this access control list.
     pub(crate) fn create(
-        &self,
+        &mut self,
+        now: Time,
         path: &ByteString,
         data: &Bytes,
         acl: &[Acl],
     ) -> Result<Vec<Operation>, Failure> {
+        if self.last_round.is_none_or(|last| last + ROW < now) {
+            self.rounds = 0;
+        }
+        self.last_round = Some(now);
         // The root always exists. If a server still reports that the parent of one of its children
         // is missing, there is nothing left to create.
         if self.rounds == ROUNDS_MAX || path == "/" {
@@ -147,4 +159,38 @@ impl Directory {
 fn acl_of_directory(acl: &[Acl]) -> Vec<Acl> {
     let may = |permission| acl.iter().any(|entry| entry.perms.intersects(permission));
     if may(Permissions::CREATE) && may(Permissions::DELETE) { acl.to_vec() } else { Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates a directory that is removed again before it is used.
+    fn round(directory: &mut Directory, millis: u64) -> Result<(), Failure> {
+        let path = ByteString::from_static("/a");
+        let now = Time::from_start(Duration::from_millis(millis));
+        directory.create(now, &path, &Bytes::new(), &Acl::open())?;
+        let exists = Err(OpError::server(ErrorCode::NODE_EXISTS));
+        let reply = Reply { session: None, connection: 1, results: vec![exists], refused: None };
+        assert!(matches!(directory.created(&path, reply), Round::Retry));
+        Ok(())
+    }
+
+    #[test]
+    fn a_directory_that_is_removed_now_and_then_is_created_each_time() {
+        let mut directory = Directory::default();
+        for seconds in 0..100 {
+            round(&mut directory, seconds * 1_000).expect("no rounds follow each other");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_removed_after_each_round_is_given_up() {
+        let mut directory = Directory::default();
+        for number in 0..5 {
+            round(&mut directory, number * 100).expect("it is created up to five times");
+        }
+        let failure = round(&mut directory, 500).expect_err("it is removed each time");
+        assert!(failure.error.is_no_node(), "{failure:?}");
+    }
 }

@@ -66,8 +66,8 @@ impl Ensure {
         Self { path, leaf, acl, directory, pauses, state: State::Creating }
     }
 
-    fn create(&mut self) -> EnsureStep {
-        let Some(data) = self.leaf.clone() else { return self.make_directory() };
+    fn create(&mut self, view: SessionView) -> EnsureStep {
+        let Some(data) = self.leaf.clone() else { return self.make_directory(view) };
         self.state = State::Creating;
         let operation = create(self.path.clone(), data, self.acl.clone(), CreateMode::Persistent);
         Step::Submit(flight(None, vec![operation]))
@@ -81,18 +81,18 @@ impl Ensure {
                 Step::Done(Ok(()))
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                self.make_directory()
+                self.make_directory(view)
             }
             Verdict::Refused(error) => self.failed(error),
             Verdict::Later(error) => self.later(view, error),
             Verdict::SessionOver if view.has_stopped => self.stopped(),
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.create(),
+            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.create(view),
         }
     }
 
-    fn make_directory(&mut self) -> EnsureStep {
+    fn make_directory(&mut self, view: SessionView) -> EnsureStep {
         self.state = State::MakingDirectory;
-        match self.directory.create(&parent(&self.path), &Bytes::new(), &self.acl) {
+        match self.directory.create(view.now, &parent(&self.path), &Bytes::new(), &self.acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => Step::Done(Err(failure)),
         }
@@ -102,8 +102,8 @@ impl Ensure {
         match self.directory.created(&parent(&self.path), reply) {
             Round::Retry if self.leaf.is_none() => Step::Done(Ok(())),
             Round::SessionOver if view.has_stopped => self.stopped(),
-            Round::Retry | Round::SessionOver => self.create(),
-            Round::Repeat => self.make_directory(),
+            Round::Retry | Round::SessionOver => self.create(view),
+            Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
             Round::Later(error) => self.later(view, error),
         }
@@ -130,8 +130,8 @@ impl Ensure {
 impl Machine for Ensure {
     type Output = Result<(), Failure>;
 
-    fn start(&mut self, _: SessionView) -> EnsureStep {
-        self.create()
+    fn start(&mut self, view: SessionView) -> EnsureStep {
+        self.create(view)
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> EnsureStep {
@@ -140,7 +140,7 @@ impl Machine for Ensure {
             (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
             (State::Pausing, Input::Timer | Input::Suspended) => {
                 self.pauses.end();
-                self.create()
+                self.create(view)
             }
             (
                 _,

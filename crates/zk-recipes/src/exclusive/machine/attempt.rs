@@ -150,13 +150,10 @@ impl ExclusiveAttempt {
                 self.grant(view, connection, created.stat.czxid)
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
-                // The directory exists. Servers may remove it once the lock is free, however often
-                // another client takes the lock meanwhile.
-                self.directory.begin_again();
                 self.looked(view, connection, look)
             }
             Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                self.make_directory()
+                self.make_directory(view)
             }
             Verdict::Refused(error) => self.failed(FailedAction::Create, error),
             Verdict::Later(error) => self.later(view, error, FailedAction::Create),
@@ -274,8 +271,13 @@ impl ExclusiveAttempt {
         read(self.profile.path.clone(), Some(watch).filter(|_| self.may_wait))
     }
 
-    fn make_directory(&mut self) -> AttemptStep {
-        match self.directory.create(&parent(&self.profile.path), &Bytes::new(), &self.profile.acl) {
+    fn make_directory(&mut self, view: SessionView) -> AttemptStep {
+        match self.directory.create(
+            view.now,
+            &parent(&self.profile.path),
+            &Bytes::new(),
+            &self.profile.acl,
+        ) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))
@@ -287,7 +289,7 @@ impl ExclusiveAttempt {
     fn made_directory(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
         match self.directory.created(&parent(&self.profile.path), reply) {
             Round::Retry => self.create(),
-            Round::Repeat => self.make_directory(),
+            Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure.into())),
             Round::Later(error) => self.later(view, error, FailedAction::Create),
             Round::SessionOver => restart(Restart::SessionOver),

@@ -436,7 +436,12 @@ impl Presence {
     }
 
     fn make_directory(&mut self, view: SessionView) -> PresenceStep {
-        match self.directory.create(&parent(&self.profile.path), &Bytes::new(), &self.profile.acl) {
+        match self.directory.create(
+            view.now,
+            &parent(&self.profile.path),
+            &Bytes::new(),
+            &self.profile.acl,
+        ) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))

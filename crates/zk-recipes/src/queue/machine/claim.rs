@@ -324,7 +324,7 @@ impl Claim {
 
     fn make_directory(&mut self, view: SessionView) -> ClaimStep {
         let data = self.profile.permits.map(Permits::encode).unwrap_or_default();
-        match self.directory.create(&self.profile.directory, &data, &self.profile.acl) {
+        match self.directory.create(view.now, &self.profile.directory, &data, &self.profile.acl) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations))

@@ -106,7 +106,7 @@ impl Resize {
             (
                 Verdict::Done(_) | Verdict::Refused(_),
                 Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
-            ) => self.make_directory(),
+            ) => self.make_directory(view),
             (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
                 self.pause(view, error, FailedAction::Read)
             }
@@ -135,10 +135,10 @@ impl Resize {
         Step::Submit(flight(None, vec![Operation::new(Request::Multi(multi))]))
     }
 
-    fn make_directory(&mut self) -> ResizeStep {
+    fn make_directory(&mut self, view: SessionView) -> ResizeStep {
         self.state = State::MakingDirectory;
         let QueueProfile { directory, acl, .. } = &*self.profile;
-        match self.directory.create(directory, &self.permits().encode(), acl) {
+        match self.directory.create(view.now, directory, &self.permits().encode(), acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => Step::Done(Err(failure)),
         }
@@ -147,7 +147,7 @@ impl Resize {
     fn made_directory(&mut self, view: SessionView, reply: Reply) -> ResizeStep {
         match self.directory.created(&self.profile.directory, reply) {
             Round::Retry | Round::SessionOver => self.again(view),
-            Round::Repeat => self.make_directory(),
+            Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
             Round::Later(error) => self.pause(view, error, FailedAction::Create),
         }

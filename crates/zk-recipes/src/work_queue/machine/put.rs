@@ -235,8 +235,8 @@ impl PutMachine {
                     self.has_marker = true;
                     self.done()
                 }
-                Some((0, ErrorCode::NO_NODE)) => self.make_directory(State::MakingPuts),
-                Some((_, ErrorCode::NO_NODE)) => self.make_directory(State::MakingEntries),
+                Some((0, ErrorCode::NO_NODE)) => self.make_directory(view, State::MakingPuts),
+                Some((_, ErrorCode::NO_NODE)) => self.make_directory(view, State::MakingEntries),
                 Some((index, code)) => {
                     // The marker could have been created, so no earlier multi has created it.
                     self.is_undecided &= index == 0;
@@ -262,17 +262,17 @@ impl PutMachine {
         }
     }
 
-    fn make_directory(&mut self, state: State) -> PutStep {
+    fn make_directory(&mut self, view: SessionView, state: State) -> PutStep {
         if self.is_abandoned {
             return self.clear();
         }
         self.state = state;
         let (directory, path) = if state == State::MakingPuts {
-            (&self.puts_directory, &self.layout.puts)
+            (&mut self.puts_directory, &self.layout.puts)
         } else {
-            (&self.entries_directory, &self.layout.entries)
+            (&mut self.entries_directory, &self.layout.entries)
         };
-        match directory.create(path, &Bytes::new(), &self.layout.acl) {
+        match directory.create(view.now, path, &Bytes::new(), &self.layout.acl) {
             Ok(operations) => Step::Submit(flight(None, operations)),
             Err(failure) => self.fail(NotPut::Failed(failure)),
         }
@@ -286,7 +286,7 @@ impl PutMachine {
         };
         match round {
             Round::Retry | Round::SessionOver => self.again(view),
-            Round::Repeat => self.make_directory(self.state),
+            Round::Repeat => self.make_directory(view, self.state),
             Round::Failed(failure) => self.fail(NotPut::Failed(failure)),
             Round::Later(error) => self.pause(view, error, FailedAction::Create),
         }
