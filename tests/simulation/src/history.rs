@@ -98,8 +98,9 @@ pub enum What {
     Held { lock: String, guards: Vec<(Id, Share)> },
     /// A caller knows how its put has ended.
     Put { queue: String, item: String, told: Told },
-    /// A taker has an item.
-    Taken { queue: String, item: String, lease: Id, token: i64 },
+    /// A taker has an item. If its lease is not held, it was lost, or is at risk, while the taker was
+    /// cut off.
+    Taken { queue: String, item: String, lease: Id, token: i64, is_held: bool },
     /// A taker knows how its acknowledgement has ended.
     Acked { queue: String, item: String, lease: Id, told: Told },
     /// The item is in the queue at the end.

@@ -87,7 +87,7 @@ impl Kept {
         let is_held = leased.state() == LockState::Held;
         let name = format!("{QUEUE} {item}");
         let (queue, share) = (QUEUE.to_owned(), Share::Alone);
-        task.push(What::Taken { queue, item: item.clone(), lease, token });
+        task.push(What::Taken { queue, item: item.clone(), lease, token, is_held });
         let (lock, token) = (name.clone(), Some(token));
         task.push(What::Granted { lock, guard: lease, share, token, is_held });
         let leased = Arc::new(Mutex::new(Some(leased)));
