@@ -202,20 +202,24 @@ impl Lane {
         self.shared.clock.now()
     }
 
-    /// Runs `cleanup` with a new lane after the next reconnect of this session.
+    /// Runs `cleanup` with a new lane after the next reconnect of this session. The cleanup looks
+    /// for what a lost request has left at `path`, so the session is not handed over before.
     ///
     /// Waiting does not keep the client open. If the session ends first, the closure is dropped
     /// without being called. At most 1024 closures of a client wait at a time; further ones are
     /// dropped.
-    pub fn after_reconnect<F>(&self, cleanup: impl FnOnce(Self) -> F + Send + 'static)
-    where
+    pub fn after_reconnect<F>(
+        &self,
+        path: &ByteString,
+        cleanup: impl FnOnce(Self) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send + 'static,
     {
         let before = self.shared.status();
         let mut status = self.shared.ends.status.clone();
         // A strong reference would keep the client open until the reconnect.
         let shared = Arc::downgrade(&self.shared);
-        self.shared.janitor.defer(async move {
+        self.shared.janitor.defer_sweep(path.clone(), async move {
             let is_decided = |now: &Status| {
                 now.session != before.session
                     || (now.state == SessionState::Connected && now.connection > before.connection)

@@ -10,7 +10,7 @@ use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
 use zk_tests::scene::{hold, spawn};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::Action;
+use zk_testserver::{Action, Reception};
 
 use crate::at_op;
 use jute_codec::OpCode;
@@ -21,6 +21,8 @@ for_each_lock! {
         a_cancelled_acquire_blocks_nobody_after_a_hand_over,
         a_hand_over_names_a_lock_that_is_held_or_waited_for,
         a_removal_that_is_refused_prevents_a_hand_over_until_it_succeeds,
+        a_create_that_takes_effect_after_the_removal_blocks_nobody_after_a_hand_over,
+        a_sweep_that_cannot_be_made_prevents_a_hand_over,
     ]
 }
 
@@ -114,6 +116,65 @@ fn a_removal_that_is_refused_prevents_a_hand_over_until_it_succeeds<C: Case>() {
         // Both retries are over by then.
         sleep_ms(30_000).await;
         is_free_after_a_hand_over::<C>(&world, &client).await;
+    });
+}
+
+/// Holds a lock whose first create has lost its reply, drops the guard, and returns the znode that
+/// was deleted.
+async fn drop_a_tainted_guard<C: Case>(world: &World, client: &Client) -> (String, Vec<u8>) {
+    // Nobody else has created the directories.
+    drop(hold(&C::of(client)).await);
+    sleep_ms(1000).await;
+    for op in [OpCode::CREATE, OpCode::CREATE2] {
+        world.server.inject(at_op(op, Action::CutAfter));
+    }
+    let guard = hold(&C::of(client)).await;
+    let [(path, _)] = &world.server.ephemerals()[..] else { panic!("one znode holds the lock") };
+    let data = world.server.data(path).expect("it is there");
+    drop(guard);
+    sleep_ms(1000).await;
+    assert_eq!(world.server.ephemerals(), []);
+    (path.clone(), data.to_vec())
+}
+
+fn a_create_that_takes_effect_after_the_removal_blocks_nobody_after_a_hand_over<C: Case>() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let (path, data) = drop_a_tainted_guard::<C>(&world, &client).await;
+        // The removal of the guard has deleted the empty directory, and somebody needs it again.
+        let (directory, _) = path.rsplit_once('/').expect("it is a path");
+        for (end, _) in directory.match_indices('/').skip(1).chain([(directory.len(), "")]) {
+            if world.server.stat(&directory[..end]).is_none() {
+                world.server.admin_create(&directory[..end], b"", None);
+            }
+        }
+        world.server.admin_create(&path, &data, client.session_id());
+        is_free_after_a_hand_over::<C>(&world, &client).await;
+    });
+}
+
+fn a_sweep_that_cannot_be_made_prevents_a_hand_over<C: Case>() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        let (path, _) = drop_a_tainted_guard::<C>(&world, &client).await;
+        world.server.refuse_for(SESSION_TIMEOUT / 2);
+        world.server.disconnect_all();
+        sleep_ms(10).await;
+        let begun = client.now();
+        world.server.set_reception(Reception::Silent);
+        match client.hand_over().await {
+            Err(HandOverError::Unfinished { paths, .. }) => {
+                let [place] = &paths[..] else { panic!("{paths:?}") };
+                assert!(path.starts_with(place), "{path} is at or below {place}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(
+            client.now().saturating_since(begun) <= SESSION_TIMEOUT,
+            "it waits for a bounded time"
+        );
     });
 }
 

@@ -75,7 +75,8 @@ fn conclude<R: Removal>(feed: &Feed, mut removal: R, ended: &Ended, pause: Durat
     }
     let is_clean = matches!(ended, Ended::Released(Released::Released | Released::AlreadyGone));
     if is_clean && removal.is_tainted() {
-        feed.lane.after_reconnect(move |lane| {
+        let path = removal.place().clone();
+        feed.lane.after_reconnect(&path, move |lane| {
             let sweep = async move {
                 removal.sweep_again();
                 let ended = follow(&mut Feed::new(lane), &mut removal).await;

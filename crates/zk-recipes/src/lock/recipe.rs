@@ -118,6 +118,9 @@ pub trait Removal: Machine<Output = Result<Released, Refusal>> + Debug + Send + 
     /// open.
     fn replays(&self) -> u64;
 
+    /// Returns the path at or below which all znodes of this attempt are.
+    fn place(&self) -> &ByteString;
+
     /// Returns the path of a contender znode of this attempt.
     fn path_of(&self, znode: &Znode) -> ByteString;
 }

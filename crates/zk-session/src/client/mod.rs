@@ -371,8 +371,9 @@ impl Client {
     /// is no session, or the client was closed before.
     ///
     /// First, the client waits for what recipes have to remove: the znodes of guards that were
-    /// dropped, of acquires that were cancelled, of writes that were repeated. It waits for at most
-    /// one session timeout. Nobody could delete these znodes later, and they would block others for
+    /// dropped, of acquires that were cancelled, of writes that were repeated. If the reply to a
+    /// create of a lock was lost, the client reconnects once, and looks for what the create may have
+    /// left. It waits for at most one session timeout. Nobody could delete these znodes later, and they would block others for
     /// as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
     /// work items and passages of double barriers are not ended: if there are any, the hand-over is
     /// refused, and the client goes on. Release them first. New acquires wait meanwhile.
@@ -397,8 +398,15 @@ impl Client {
         let within = self.status().timeout;
         let deadline = self.now() + within;
         let idle = self.before(deadline, self.shared.janitor.idle()).await;
-        let paths = self.shared.janitor.duties();
         // A session that has ended has taken its znodes with it.
+        let is_open = !self.status().state.is_final() && self.status().session.is_some();
+        if is_open && idle.is_some() && !self.shared.janitor.sweeps().is_empty() {
+            // What a lost request has left shows after a reconnect.
+            self.shared.send(Command::Reconnect);
+            self.before(deadline, self.shared.janitor.swept()).await;
+        }
+        let mut paths = self.shared.janitor.duties();
+        paths.append(&mut self.shared.janitor.sweeps());
         let is_open = !self.status().state.is_final() && self.status().session.is_some();
         if is_open && (idle.is_none() || !paths.is_empty()) {
             let paths = paths.into_iter().collect();

@@ -26,6 +26,8 @@ pub(crate) enum Command {
     NeedLease(OwnerId, Option<u32>),
     /// Withdraws a flight if it was not sent.
     Recall(Token),
+    /// Ends the connection once no reply is missing, and connects again.
+    Reconnect,
     /// Replaces the list of servers, which is not empty.
     SetHosts(Vec<Host>),
     /// Sets the deadline of a flight, replacing any earlier one.

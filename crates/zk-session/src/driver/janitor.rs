@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytestring::ByteString;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tracing::{Instrument as _, Span, debug};
 
 /// Maximum number of cleanups of one client that wait for a reconnect, or for the end of a pause;
@@ -30,6 +30,8 @@ pub(crate) struct Janitor {
     deferred: Arc<Semaphore>,
     spawner: Arc<Spawner>,
     duties: Arc<Duties>,
+    /// What is looked at again after the next reconnect.
+    sweeps: Arc<Duties>,
     backlog: Arc<AtomicUsize>,
 }
 
@@ -39,7 +41,11 @@ pub struct Due(Arc<AtomicUsize>);
 
 /// The paths below which the janitor has to delete znodes, or may have to.
 #[derive(Default)]
-struct Duties(Mutex<BTreeMap<ByteString, Weak<Place>>>);
+struct Duties {
+    places: Mutex<BTreeMap<ByteString, Weak<Place>>>,
+    /// Told whenever a place is left.
+    ended: Notify,
+}
 
 /// A path about which there are duties. Thousands of waiters may have the same one, so they share
 /// it, and each needs only a pointer.
@@ -79,6 +85,7 @@ impl Janitor {
             deferred: Arc::new(Semaphore::new(DEFERRED_MAX)),
             spawner: Arc::new(Spawner { runtime, span }),
             duties: Arc::default(),
+            sweeps: Arc::default(),
             backlog: Arc::default(),
         }
     }
@@ -103,6 +110,37 @@ impl Janitor {
     /// tried again after a pause.
     pub(crate) fn duties(&self) -> BTreeSet<String> {
         self.duties.paths()
+    }
+
+    /// Returns the paths of which a sweep waits for the next reconnect, or runs.
+    pub(crate) fn sweeps(&self) -> BTreeSet<String> {
+        self.sweeps.paths()
+    }
+
+    /// Waits until no sweep waits or runs.
+    pub(crate) async fn swept(&self) {
+        loop {
+            // It counts from here on, so it misses no sweep that ends before it is awaited.
+            let ended = self.sweeps.ended.notified();
+            if self.sweeps.paths().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// Like [`defer`](Self::defer), for a cleanup after the next reconnect that looks below this
+    /// path for what a lost request has left.
+    pub(crate) fn defer_sweep(
+        &self,
+        path: ByteString,
+        cleanup: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let sweep = Duties::begin(&self.sweeps, path);
+        self.defer(async move {
+            let _sweep = sweep;
+            cleanup.await;
+        });
     }
 
     /// Like [`defer`](Self::defer), for a cleanup that deletes a znode at this path.
@@ -197,7 +235,7 @@ impl Duties {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ByteString, Weak<Place>>> {
         // No code that holds the lock can panic half-way through a change.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn paths(&self) -> BTreeSet<String> {
@@ -215,6 +253,8 @@ impl Drop for Place {
         if places.get(&self.path).is_some_and(|place| place.strong_count() == 0) {
             places.remove(&self.path);
         }
+        drop(places);
+        self.duties.ended.notify_waiters();
     }
 }
 

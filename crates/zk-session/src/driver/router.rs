@@ -118,6 +118,7 @@ impl Router {
             }
             Command::WakeLane(id, at) => self.lanes.set_alarm(id, at),
             Command::Recall(token) => machine.recall(now, token),
+            Command::Reconnect => machine.reconnect(now),
             Command::SetHosts(hosts) => {
                 self.log.set_server_count(hosts.len());
                 machine.set_hosts(now, hosts);

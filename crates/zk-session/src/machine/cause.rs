@@ -32,6 +32,12 @@ pub enum DisconnectCause {
     /// The peer sent an invalid frame.
     #[error("the peer does not speak the ZooKeeper protocol: {0}")]
     Frame(#[from] FrameError),
+    /// The client looks for what lost requests have left, before it hands over its session.
+    #[error(
+        "the session is about to be handed over, and the client looks for what lost requests have \
+         left"
+    )]
+    HandOver,
     /// The list of servers has changed, and the client moves to another one.
     #[error("the list of servers has changed, and the client moves to another one")]
     HostsChanged,
@@ -125,6 +131,7 @@ impl DisconnectCause {
         matches!(
             self,
             Self::ExpiryUnproven
+                | Self::HandOver
                 | Self::HostsChanged
                 | Self::ReadWriteServer
                 | Self::SessionExpired
@@ -155,7 +162,11 @@ impl DisconnectCause {
     pub(crate) fn is_failure(&self) -> bool {
         !matches!(
             self,
-            Self::HostsChanged | Self::ReadWriteServer | Self::StaleSessionEnded | Self::Stopped
+            Self::HandOver
+                | Self::HostsChanged
+                | Self::ReadWriteServer
+                | Self::StaleSessionEnded
+                | Self::Stopped
         )
     }
 }

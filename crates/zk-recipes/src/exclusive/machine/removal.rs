@@ -241,12 +241,14 @@ impl Removal for ExclusiveRemoval {
     }
 
     fn retry(&mut self) {
-        self.sweep_again();
+        self.is_certain = false;
+        self.is_doubted = true;
     }
 
     fn sweep_again(&mut self) {
-        self.is_certain = false;
-        self.is_doubted = true;
+        self.retry();
+        // The znode of that transaction is gone. A lost create takes effect in another one.
+        self.czxid = None;
     }
 
     fn is_tainted(&self) -> bool {
@@ -255,6 +257,10 @@ impl Removal for ExclusiveRemoval {
 
     fn replays(&self) -> u64 {
         self.replays
+    }
+
+    fn place(&self) -> &ByteString {
+        &self.path
     }
 
     fn path_of(&self, _: &Znode) -> ByteString {

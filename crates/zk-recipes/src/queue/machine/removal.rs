@@ -356,6 +356,10 @@ impl Removal for QueueRemoval {
         self.replays
     }
 
+    fn place(&self) -> &ByteString {
+        &self.profile.directory
+    }
+
     fn path_of(&self, znode: &Znode) -> ByteString {
         child(&self.profile.directory, &znode.name)
     }

@@ -132,6 +132,15 @@ impl SessionMachine {
         }
     }
 
+    /// Ends an established connection once no reply is missing, and connects again.
+    pub fn reconnect(&mut self, now: Time) {
+        self.advance(now);
+        if self.phase == Phase::Established && !self.is_closing {
+            self.leave(DisconnectCause::HandOver);
+        }
+        self.handle_timeout(now);
+    }
+
     /// Replaces the list of servers, which must not be empty. If the client has to move to another
     /// server, it does so when no reply is missing.
     pub fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
