@@ -109,9 +109,13 @@ fn a_participant_that_was_counted_is_inside_although_its_session_has_ended() {
         world.server.inject(Fault::new(At::Event { nth: 1, filter }, Action::Expire));
         let (mine, theirs) = (entered(&world, mine).await, entered(&world, theirs).await);
         assert_eq!(mine.round(), theirs.round(), "\n{}", world.trace());
+        assert_eq!((mine.has_left(), theirs.has_left()), (true, false));
         assert_ne!(version(), before);
         assert!(world.server.pending_faults().is_empty());
         assert!(!world.server.children(PATH).expect("it exists").contains(&name));
+        world.server.expire(session(&other));
+        sleep_ms(1_000).await;
+        assert!(theirs.has_left(), "its session has ended");
         let (mine, theirs) = (leave(mine), leave(theirs));
         left(&world, mine).await;
         left(&world, theirs).await;

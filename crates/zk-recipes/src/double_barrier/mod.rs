@@ -284,6 +284,17 @@ impl Inside {
         self.round.names.len()
     }
 
+    /// Returns whether this participant has left already, because its session has ended. The others
+    /// need not wait for it any more.
+    ///
+    /// The client learns of the end of a session from a server, so while it has no connection, it
+    /// may be late.
+    pub fn has_left(&self) -> bool {
+        let Some((_, participant)) = &self.participant else { return true };
+        let session = Session::of(&self.client).status().session;
+        session.is_none() || session != participant.state().0.session()
+    }
+
     /// Returns the number of the round, which all its participants have in common. It is the version
     /// of the directory's data.
     ///
