@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::time::Instant;
 
 /// The number of a call, of a guard or of a leased item.
@@ -92,7 +93,17 @@ pub enum What {
     /// A call has ended.
     Ended { call: Id, end: End },
     /// A caller has a lock. `is_held` says whether the guard said so at that moment.
-    Granted { lock: String, guard: Id, share: Share, token: Option<i64>, is_held: bool },
+    Granted {
+        lock: String,
+        guard: Id,
+        share: Share,
+        /// The path of its znode, if the caller can know it.
+        path: Option<String>,
+        token: Option<i64>,
+        is_held: bool,
+    },
+    /// A guard says *held* although its session has ended, and its client keeps a lease.
+    Outlived { lock: String, guard: Id, session: Option<SessionId> },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },

@@ -68,10 +68,10 @@ async fn run_world(seed: u64) -> Report {
     let plan = Plan::draw(&mut draw.fork());
     let program = Program::draw(&mut draw.fork());
     let text = format!("{plan:#?}\n{program:#?}");
-    let world = Arc::new(World::start(plan, &mut draw.fork()));
+    let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     let mut options = draw.fork();
     let clients: Vec<Client> =
-        program.clients.iter().filter_map(|_| world.client(&mut options).ok()).collect();
+        (0..program.clients.len()).filter_map(|it| world.client(it, &mut options).ok()).collect();
 
     let mut tasks = program.start(&world, &clients, &mut draw.fork());
     let mut observers = JoinSet::new();

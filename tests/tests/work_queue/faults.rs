@@ -315,3 +315,31 @@ fn a_put_ends_in_every_case_in_which_a_server_refuses_it_once_or_always() {
         }
     }
 }
+
+/// The error is that of the server, and the connection was not lost.
+#[test]
+fn a_server_that_goes_on_failing_is_named_by_the_ack() {
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        put_all(&queue(&client), &["a"]).await;
+        let leased = take(&queue(&client)).await;
+        let id = session(&client);
+        for _ in 0..100 {
+            world.server.inject(at_op(id, OpCode::CREATE2, Action::Error(ErrorCode::SYSTEM_ERROR)));
+        }
+        match leased.ack().await {
+            Err(WorkQueueError::Recipe(RecipeError::Refused { code, action, path })) => {
+                let expected = (ErrorCode::SYSTEM_ERROR, FailedAction::Create);
+                assert_eq!((code, action), expected);
+                assert!(path.starts_with(ENTRIES), "{path}");
+            }
+            other => panic!("{other:?}"),
+        }
+        world.server.clear_faults();
+        // Takers pass over an item that was not acknowledged for a second.
+        sleep_ms(2_000).await;
+        assert_eq!(drain(&queue(&client)).await, ["a"], "it was not acknowledged");
+        check_clean(&world, &[&client]).await;
+    });
+}

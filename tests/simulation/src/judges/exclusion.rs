@@ -9,10 +9,25 @@ use crate::history::{Event, Id, Share, What};
 pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
     let mut violations = Vec::new();
     let mut tokens: BTreeMap<&str, (i64, Id)> = BTreeMap::new();
+    let mut paths: BTreeMap<Id, &str> = BTreeMap::new();
     for event in events {
+        if let What::Granted { guard, path: Some(path), .. } = &event.what {
+            paths.insert(*guard, path);
+        }
         match &event.what {
-            What::Held { lock, guards } if is_judged(lock, deleted) => {
-                if let Some(rule) = broken_rule(guards) {
+            What::Outlived { lock, guard, session } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} is held, and its session {session:?} has ended",
+                event.at
+            )),
+            What::Held { lock, guards } => {
+                // An administrator who deletes the znode of a holder lets the next one in before
+                // the holder knows. The znodes of others change nothing.
+                let is_own = |(guard, _): &&(Id, Share)| match paths.get(guard) {
+                    Some(path) => !is_tampered(deleted, path),
+                    None => is_judged(lock, deleted),
+                };
+                let guards: Vec<(Id, Share)> = guards.iter().filter(is_own).copied().collect();
+                if let Some(rule) = broken_rule(&guards) {
                     violations.push(format!("{lock} at {:?}: {rule}: {guards:?}", event.at));
                 }
             }
@@ -35,7 +50,7 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
     violations
 }
 
-/// An administrator who deletes the znode of a holder lets the next one in before the holder knows.
+/// Where the znode of a guard is not known, nothing is promised after a deletion in the directory.
 fn is_judged(lock: &str, deleted: &BTreeSet<String>) -> bool {
     let path = lock.split(' ').next().unwrap_or(lock);
     !is_tampered(deleted, path)
@@ -60,6 +75,8 @@ fn broken_rule(guards: &[(Id, Share)]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use jute_codec::SessionId;
+
     use super::*;
     use crate::judges::tests::history;
 
@@ -69,7 +86,7 @@ mod tests {
 
     fn granted(guard: Id, token: i64, is_held: bool) -> What {
         let (lock, share) = ("/locks/a".to_owned(), Share::Alone);
-        What::Granted { lock, guard, share, token: Some(token), is_held }
+        What::Granted { lock, guard, share, path: None, token: Some(token), is_held }
     }
 
     fn count(whats: Vec<What>) -> usize {
@@ -102,6 +119,27 @@ mod tests {
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 7, true)]), 1);
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, true)]), 1);
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, false)]), 0);
+    }
+
+    #[test]
+    fn a_guard_that_outlives_its_session_is_seen() {
+        let lock = "/locks/a".to_owned();
+        let (guard, session) = (1, Some(SessionId(7)));
+        assert_eq!(count(vec![What::Outlived { lock, guard, session }]), 1);
+    }
+
+    #[test]
+    fn the_deletion_of_a_waiter_lets_nobody_in() {
+        let granted = |guard: Id| {
+            let (lock, share) = ("/locks/a".to_owned(), Share::Alone);
+            let path = Some(format!("/locks/a/lock-{guard}"));
+            What::Granted { lock, guard, share, path, token: None, is_held: true }
+        };
+        let both = held(&[(1, Share::Alone), (2, Share::Alone)]);
+        let events = history(vec![granted(1), granted(2), both]);
+        let violations = |path: &str| judge(&events, &BTreeSet::from([path.to_owned()])).len();
+        assert_eq!(violations("/locks/a/lock-3"), 1);
+        assert_eq!(violations("/locks/a/lock-1"), 0, "its holder cannot know");
     }
 
     #[test]

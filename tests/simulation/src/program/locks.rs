@@ -159,12 +159,11 @@ async fn take_with<K: Kind>(
     let Some(Some(guard)) = task.call(what, name, timeout, acquiring).await.done() else { return };
     let id = task.id();
     let is_held = guard.state() == LockState::Held;
-    let lock = name.to_owned();
-    task.push(What::Granted { lock, guard: id, share, token: token(&guard), is_held });
-    let status = guard.status();
-    task.world
-        .registry
-        .add(name, id, share, move || status.state().map(|state| state == LockState::Held));
+    let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
+    task.push(What::Granted { lock, guard: id, share, path, token: token(&guard), is_held });
+    let (status, session) = (guard.status(), task.leased(guard.session()));
+    let is_held = move || status.state().map(|state| state == LockState::Held);
+    task.world.registry.add(name, id, share, session, is_held);
     keep(task, name, &guard).await;
     if task.draw.chance(80) {
         task.call("release", name, None, guard.release()).await;
@@ -214,11 +213,16 @@ async fn use_both(task: &mut Task) {
             let guard = asked.lock().unwrap_or_else(PoisonError::into_inner);
             guard.as_ref().map(|guard: &zk_recipes::MultiGuard| guard.state() == LockState::Held)
         };
-        let lock = path.to_owned();
-        let is_held_now = is_held() == Some(true);
-        let share = Share::Alone;
-        task.push(What::Granted { lock, guard: id, share, token: None, is_held: is_held_now });
-        task.world.registry.add(path, id, share, is_held);
+        let (lock, share, is_held_now) = (path.to_owned(), Share::Alone, is_held() == Some(true));
+        task.push(What::Granted {
+            lock,
+            guard: id,
+            share,
+            path: None,
+            token: None,
+            is_held: is_held_now,
+        });
+        task.world.registry.add(path, id, share, None, is_held);
     }
     task.hold().await;
     let Some(guard) = take(&kept) else { return };

@@ -89,10 +89,10 @@ impl Kept {
         let (queue, share) = (QUEUE.to_owned(), Share::Alone);
         task.push(What::Taken { queue, item: item.clone(), lease, token, is_held });
         let (lock, token) = (name.clone(), Some(token));
-        task.push(What::Granted { lock, guard: lease, share, token, is_held });
+        task.push(What::Granted { lock, guard: lease, share, path: None, token, is_held });
         let leased = Arc::new(Mutex::new(Some(leased)));
         let asked = Arc::clone(&leased);
-        task.world.registry.add(&name, lease, share, move || {
+        task.world.registry.add(&name, lease, share, None, move || {
             let leased = asked.lock().unwrap_or_else(PoisonError::into_inner);
             leased.as_ref().map(|leased| leased.state() == LockState::Held)
         });

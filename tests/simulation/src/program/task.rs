@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use zk_recipes::Client;
 use zk_tests::scene::poll_times;
 
@@ -150,6 +151,11 @@ impl Task {
     /// Returns the number of a new guard, lease or cache.
     pub fn id(&self) -> Id {
         self.world.history.id()
+    }
+
+    /// Returns the session that a guard of this task relies on, if its client keeps a lease.
+    pub fn leased(&self, session: SessionId) -> Option<SessionId> {
+        self.world.has_lease(self.who.client).then_some(session)
     }
 
     /// Records something that this task knows.

@@ -6,7 +6,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 
 use super::World;
-use super::link::Direction;
+use super::link::{Direction, Trap};
 use super::plan::FaultKind;
 use crate::draw::Draw;
 use crate::history::What;
@@ -15,6 +15,20 @@ use crate::history::What;
 /// and that a later one may be.
 const REFUSALS: [ErrorCode; 3] =
     [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
+
+/// The kinds of requests at which faults strike. `None`: all.
+const OPS: [Option<OpCode>; 10] = [
+    None,
+    None,
+    None,
+    Some(OpCode::CREATE2),
+    Some(OpCode::DELETE),
+    Some(OpCode::SET_DATA),
+    Some(OpCode::MULTI),
+    Some(OpCode::GET_CHILDREN2),
+    Some(OpCode::GET_DATA),
+    Some(OpCode::SYNC),
+];
 
 /// Lets things go wrong until the time has come from which nothing may. Returns their number.
 pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
@@ -69,6 +83,21 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             world.network.black_hole(up, down, duration);
             format!("up {up}, down {down}, for {duration:?}")
         }
+        FaultKind::Isolate => {
+            let (client, duration) = (any_client(world, draw), outage(draw));
+            world.network.isolate(client, duration);
+            format!("client {client} for {duration:?}")
+        }
+        FaultKind::LostReply => {
+            let trap = Trap {
+                client: any_client(world, draw),
+                skipped: draw.size(0, 6),
+                duration: outage(draw),
+                is_cut: draw.chance(50),
+            };
+            world.network.set_trap(trap);
+            format!("{trap:?}")
+        }
         FaultKind::SlowLinks => {
             let (longer, duration) = (draw.ms(10, 3_000), draw.ms(500, 30_000));
             world.network.slow_down(longer, duration);
@@ -120,11 +149,21 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Refusal => {
             let code = draw.pick(&REFUSALS);
-            inject_at_request(world, draw, Action::Error(code))
+            refuse(world, draw, code)
         }
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
     }
+}
+
+/// Most outages are about as long as a session.
+fn outage(draw: &mut Draw) -> Duration {
+    let longest = draw.pick(&[2_000, 10_000, 20_000, 60_000]);
+    draw.ms(100, longest)
+}
+
+fn any_client(world: &World, draw: &mut Draw) -> usize {
+    draw.size(0, world.clients.saturating_sub(1))
 }
 
 fn cut_link(world: &World, draw: &mut Draw) -> String {
@@ -142,20 +181,19 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
     }
 }
 
+/// Refuses some requests of the same kind in a row.
+fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
+    let filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
+    let count = draw.pick(&[1, 1, 2, 5, 30]);
+    for _ in 0..count {
+        let at = At::Request { nth: 0, filter: filter.clone() };
+        world.server.inject(Fault::new(at, Action::Error(code)));
+    }
+    format!("{count} times {code:?} at {filter:?}")
+}
+
 fn inject_at_request(world: &World, draw: &mut Draw, action: Action) -> String {
-    let ops = [
-        None,
-        None,
-        None,
-        Some(OpCode::CREATE2),
-        Some(OpCode::DELETE),
-        Some(OpCode::SET_DATA),
-        Some(OpCode::MULTI),
-        Some(OpCode::GET_CHILDREN2),
-        Some(OpCode::GET_DATA),
-        Some(OpCode::SYNC),
-    ];
-    let filter = Filter { op: draw.pick(&ops), ..Filter::default() };
+    let filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let at = At::Request { nth: draw.size(0, 5), filter };
     arm(world, draw, at, action)
 }

@@ -1,6 +1,6 @@
 //! The links between clients and servers: they delay, hold back and cut what is sent.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -55,8 +55,32 @@ struct State {
     slow_commits: (Instant, Duration),
     /// After this many bytes in this direction, a link is cut.
     cut: Option<(Direction, usize)>,
+    /// Until when nothing of these clients arrives, in both directions.
+    isolated: BTreeMap<usize, Instant>,
+    trap: Option<Trap>,
     /// Packets at this moment.
     moment: (Instant, u64),
+}
+
+/// Isolates a client right after a write of it has arrived, so that the reply does not.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
+pub struct Trap {
+    /// The client.
+    pub client: usize,
+    /// How many writes pass before.
+    pub skipped: usize,
+    /// For how long it is isolated.
+    pub duration: Duration,
+    /// Whether its connection ends, or stays open and silent.
+    pub is_cut: bool,
+}
+
+/// A packet on its way.
+struct Packet {
+    due: Instant,
+    bytes: Vec<u8>,
+    is_write: bool,
 }
 
 impl Network {
@@ -72,6 +96,8 @@ impl Network {
             slow: nothing,
             slow_commits: nothing,
             cut: None,
+            isolated: BTreeMap::new(),
+            trap: None,
             moment: (now, 0),
         };
         Self {
@@ -108,6 +134,18 @@ impl Network {
         self.lock().slow_commits = (Instant::now() + duration, longer);
     }
 
+    /// Holds back what this client sends and receives for this long, while the others go on. It
+    /// arrives afterwards.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn isolate(&self, client: usize, duration: Duration) {
+        self.lock().isolated.insert(client, Instant::now() + duration);
+    }
+
+    /// Isolates a client after one of its next writes. There is at most one trap.
+    pub fn set_trap(&self, trap: Trap) {
+        self.lock().trap = Some(trap);
+    }
+
     /// Cuts the link on which the byte after so many others in this direction travels.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
         self.lock().cut = Some((direction, bytes));
@@ -122,6 +160,8 @@ impl Network {
         state.slow.0 = now;
         state.slow_commits.0 = now;
         state.cut = None;
+        state.isolated.clear();
+        state.trap = None;
     }
 
     /// Returns the number of packets so far.
@@ -129,60 +169,64 @@ impl Network {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Connects a client to a member.
+    /// Connects the client of this number to a member.
     ///
     /// # Errors
     ///
     /// As for [`TestServer::connect`].
-    pub async fn connect(self, member: usize) -> io::Result<DuplexStream> {
+    pub async fn connect(self, client: usize, member: usize) -> io::Result<DuplexStream> {
         if self.is_stopped.load(Ordering::Relaxed) {
             pending::<()>().await;
         }
         // A packet there, and one back.
-        let (there, back) = (self.due(Direction::Up, false), self.due(Direction::Down, false));
+        let there = self.due(client, Direction::Up, false);
+        let back = self.due(client, Direction::Down, false);
         wait_until(there.max(back)).await;
         let server = self.server.member(member).connect()?;
         let (near, far) = tokio::io::duplex(PIPE);
         #[expect(clippy::disallowed_methods, reason = "a link is a task of the world")]
-        drop(tokio::spawn(self.serve(far, server)));
+        drop(tokio::spawn(self.serve(client, far, server)));
         Ok(near)
     }
 
-    async fn serve(self, client: DuplexStream, server: DuplexStream) {
+    async fn serve(self, number: usize, client: DuplexStream, server: DuplexStream) {
         let (from_client, to_client) = tokio::io::split(client);
         let (from_server, to_server) = tokio::io::split(server);
         // A direction that has ended ends the link, and drops what travels in the other one.
         tokio::select! {
             biased;
-            () = self.pump(Direction::Up, from_client, to_server) => {}
-            () = self.pump(Direction::Down, from_server, to_client) => {}
+            () = self.pump(number, Direction::Up, from_client, to_server) => {}
+            () = self.pump(number, Direction::Down, from_server, to_client) => {}
         }
     }
 
     /// Passes on what is sent in one direction, each packet at its time, and nothing overtakes.
     async fn pump(
         &self,
+        client: usize,
         direction: Direction,
         mut from: ReadHalf<DuplexStream>,
         mut to: WriteHalf<DuplexStream>,
     ) {
-        let mut packets: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+        let mut packets: VecDeque<Packet> = VecDeque::new();
         let (mut frames, mut is_open, mut newest) = (Frames::default(), true, None);
         let mut buffer = vec![0; 16 * 1024];
         while is_open || !packets.is_empty() {
-            let first = packets.front().map(|(due, _)| *due);
+            let first = packets.front().map(|packet| packet.due);
             tokio::select! {
                 biased;
                 () = wait_for(first) => {
                     // The way may have been blocked since the packet was sent.
-                    let blocked_until = self.blocked_until(direction);
+                    let blocked_until = self.blocked_until(client, direction);
                     if first.is_some_and(|due| due < blocked_until) {
-                        packets.iter_mut().for_each(|(due, _)| *due = blocked_until.max(*due));
+                        for packet in &mut packets {
+                            packet.due = blocked_until.max(packet.due);
+                        }
                         newest = newest.max(Some(blocked_until));
                         continue;
                     }
-                    let Some((_, bytes)) = packets.pop_front() else { continue };
-                    let (bytes, is_cut) = self.pass(direction, bytes);
+                    let Some(packet) = packets.pop_front() else { continue };
+                    let (bytes, is_cut) = self.pass(client, direction, packet);
                     if to.write_all(&bytes).await.is_err() || is_cut {
                         return;
                     }
@@ -194,9 +238,9 @@ impl Network {
                     };
                     let bytes = buffer.get(..count).unwrap_or_default().to_vec();
                     let is_write = direction == Direction::Up && frames.has_write(&bytes);
-                    let due = newest.max(Some(self.due(direction, is_write)));
+                    let due = newest.max(Some(self.due(client, direction, is_write)));
                     newest = due;
-                    packets.extend(due.map(|due| (due, bytes)));
+                    packets.extend(due.map(|due| Packet { due, bytes, is_write }));
                 }
             }
         }
@@ -205,7 +249,7 @@ impl Network {
 
     /// Returns when a packet that is sent now arrives.
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
-    fn due(&self, direction: Direction, is_write: bool) -> Instant {
+    fn due(&self, client: usize, direction: Direction, is_write: bool) -> Instant {
         let now = Instant::now();
         let mut state = self.lock();
         let jitter = match self.jitter {
@@ -224,18 +268,18 @@ impl Network {
                 due += state.slow_commits.1;
             }
         }
-        due.max(if direction == Direction::Up { state.up_until } else { state.down_until })
+        due.max(state.blocked_until(client, direction))
     }
 
-    fn blocked_until(&self, direction: Direction) -> Instant {
-        let state = self.lock();
-        if direction == Direction::Up { state.up_until } else { state.down_until }
+    fn blocked_until(&self, client: usize, direction: Direction) -> Instant {
+        self.lock().blocked_until(client, direction)
     }
 
     /// Returns what arrives of a packet, and whether the link is cut there. Also notices clients
     /// that send without end.
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
-    fn pass(&self, direction: Direction, mut bytes: Vec<u8>) -> (Vec<u8>, bool) {
+    fn pass(&self, client: usize, direction: Direction, packet: Packet) -> (Vec<u8>, bool) {
+        let Packet { due: _, mut bytes, is_write } = packet;
         self.packets.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut state = self.lock();
@@ -260,11 +304,36 @@ impl Network {
             }
             _ => false,
         };
+        let is_cut = is_cut || (is_write && state.spring_trap(client, now));
         (bytes, is_cut || self.is_stopped.load(Ordering::Relaxed))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Returns when the way of this client in this direction is open.
+    fn blocked_until(&self, client: usize, direction: Direction) -> Instant {
+        let until = if direction == Direction::Up { self.up_until } else { self.down_until };
+        self.isolated.get(&client).map_or(until, |isolated| until.max(*isolated))
+    }
+
+    /// Isolates the client whose write arrives if that is the one to wait for. Returns whether its
+    /// connection ends.
+    fn spring_trap(&mut self, client: usize, now: Instant) -> bool {
+        let Some(trap) = self.trap.as_mut().filter(|trap| trap.client == client) else {
+            return false;
+        };
+        if trap.skipped > 0 {
+            trap.skipped -= 1;
+            return false;
+        }
+        let trap = *trap;
+        self.trap = None;
+        self.isolated.insert(client, now + trap.duration);
+        trap.is_cut
     }
 }
 

@@ -6,7 +6,9 @@ pub mod plan;
 pub mod registry;
 pub mod strangers;
 
+use std::collections::BTreeSet;
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
@@ -23,8 +25,23 @@ use self::registry::Registry;
 use self::strangers::Strangers;
 
 /// The directories of the recipes, where strangers may appear.
-pub const DIRECTORIES: [&str; 7] =
-    ["/locks/a", "/locks/b", "/queue/entries", "/queue/taken", "/queue", "/tree", "/tree/1"];
+pub const DIRECTORIES: [&str; 12] = [
+    "/locks/a",
+    "/locks/b",
+    "/rw",
+    "/semaphore",
+    "/election",
+    "/exclusive",
+    "/named",
+    "/queue/entries",
+    "/queue/taken",
+    "/queue",
+    "/tree",
+    "/tree/1",
+];
+
+/// The number of the client of the judges, whom no fault concerns.
+const OBSERVER: usize = usize::MAX;
 
 /// A running world.
 #[derive(Debug)]
@@ -34,6 +51,8 @@ pub struct World {
     pub plan: Plan,
     /// The servers, which judges may ask for what they have committed.
     pub server: TestServer,
+    /// The number of clients.
+    pub clients: usize,
     /// The links.
     pub network: Network,
     /// What the callers were told.
@@ -42,41 +61,62 @@ pub struct World {
     pub registry: Registry,
     /// What strangers have done.
     pub strangers: Strangers,
+    /// The clients that keep no lease.
+    without_lease: Mutex<BTreeSet<usize>>,
 }
 
 impl World {
     /// Starts the servers.
-    pub fn start(plan: Plan, draw: &mut Draw) -> Self {
+    pub fn start(plan: Plan, clients: usize, draw: &mut Draw) -> Self {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
-        let registry = Registry::new(history.clone());
-        Self { plan, server, network, history, registry, strangers: Strangers::default() }
+        let registry = Registry::new(history.clone(), server.clone());
+        Self {
+            plan,
+            server,
+            clients,
+            network,
+            history,
+            registry,
+            strangers: Strangers::default(),
+            without_lease: Mutex::default(),
+        }
     }
 
-    /// Starts a client whose options are drawn. It may have to wait for a connection.
+    /// Starts the client of this number, whose options are drawn. It may have to wait for a connection.
     ///
     /// # Errors
     ///
     /// Never: the options are valid.
-    pub fn client(&self, draw: &mut Draw) -> Result<Client, ConfigError> {
+    pub fn client(&self, number: usize, draw: &mut Draw) -> Result<Client, ConfigError> {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
-        let seconds = draw.pick(&[30, 30, 30, 30, 4, 6, 10, 15, 40]);
+        let seconds = draw.pick(&[30, 30, 30, 4, 4, 6, 6, 10, 15, 40]);
         let network = self.network.clone();
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(Duration::from_secs(seconds))
             .clock(Clock::tokio())
             .seed(draw.seed())
-            .transport(move |host: Host| connect(network.clone(), host));
+            .transport(move |host: Host| connect(network.clone(), number, host));
         if draw.chance(15) {
             builder = builder.lease(None::<Lease>);
+            self.lock().insert(number);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
         builder.start()
+    }
+
+    /// Returns whether the client of this number keeps a lease.
+    pub fn has_lease(&self, number: usize) -> bool {
+        !self.lock().contains(&number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<usize>> {
+        self.without_lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts a client of the judges, with all defaults.
@@ -89,7 +129,7 @@ impl World {
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
-            .transport(move |host: Host| connect(network.clone(), host))
+            .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
             .start()
     }
 
@@ -114,7 +154,7 @@ impl World {
     }
 }
 
-async fn connect(network: Network, host: Host) -> io::Result<DuplexStream> {
+async fn connect(network: Network, client: usize, host: Host) -> io::Result<DuplexStream> {
     let member = host.name.trim_start_matches('m').parse().unwrap_or(0);
-    network.connect(member).await
+    network.connect(client, member).await
 }

@@ -23,6 +23,10 @@ pub enum FaultKind {
     Freeze,
     /// Packets of one direction, or of both, arrive after a while.
     BlackHole,
+    /// Nothing of one client arrives for a while.
+    Isolate,
+    /// Nothing of one client arrives for a while, from the moment at which a write of it has.
+    LostReply,
     /// All links are slow for a while.
     SlowLinks,
     /// Commits are slow for a while.
@@ -48,12 +52,14 @@ pub enum FaultKind {
 }
 
 /// All kinds of faults.
-pub const FAULT_KINDS: [FaultKind; 16] = [
+pub const FAULT_KINDS: [FaultKind; 18] = [
     FaultKind::Cut,
     FaultKind::LateCommit,
     FaultKind::Delay,
     FaultKind::Freeze,
     FaultKind::BlackHole,
+    FaultKind::Isolate,
+    FaultKind::LostReply,
     FaultKind::SlowLinks,
     FaultKind::SlowCommits,
     FaultKind::Pause,
@@ -152,7 +158,7 @@ impl Plan {
         let mut faults = Vec::new();
         for kind in FAULT_KINDS {
             let is_possible = members > 1 || kind != FaultKind::Partition;
-            // These two hide what the judges of locks and queues would see, so they are rare.
+            // These two hide what the judges would see, so they are rare.
             let is_rare = matches!(kind, FaultKind::Deletion | FaultKind::Stranger);
             let is_drawn = draw.chance(if is_rare { percent / 3 } else { percent });
             if is_possible && is_drawn {

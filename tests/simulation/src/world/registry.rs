@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jute_codec::SessionId;
+use zk_testserver::TestServer;
+
 use crate::history::{History, Id, Share, What};
 
 /// Says whether a guard is held, or `None` if its caller has given it up.
@@ -15,19 +18,28 @@ type Asks = Box<dyn Fn() -> Option<bool> + Send>;
 #[derive(Clone)]
 pub struct Registry {
     history: History,
+    server: TestServer,
     inner: Arc<Mutex<BTreeMap<String, Lock>>>,
 }
 
 #[derive(Default)]
 struct Lock {
-    guards: Vec<(Id, Share, Asks)>,
+    guards: Vec<Entry>,
     last: Vec<(Id, Share)>,
 }
 
+struct Entry {
+    guard: Id,
+    share: Share,
+    /// The session that must live while the guard says *held*, if its client keeps a lease.
+    session: Option<SessionId>,
+    asks: Asks,
+}
+
 impl Registry {
-    /// Creates an empty registry.
-    pub fn new(history: History) -> Self {
-        Self { history, inner: Arc::default() }
+    /// Creates an empty registry of guards of sessions of this server.
+    pub fn new(history: History, server: TestServer) -> Self {
+        Self { history, server, inner: Arc::default() }
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -36,18 +48,20 @@ impl Registry {
         lock: &str,
         guard: Id,
         share: Share,
+        session: Option<SessionId>,
         is_held: impl Fn() -> Option<bool> + Send + 'static,
     ) {
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
-        entry.guards.push((guard, share, Box::new(is_held)));
-        entry.look(&self.history, lock);
+        entry.guards.push(Entry { guard, share, session, asks: Box::new(is_held) });
+        entry.look(&self.history, lock, &self.server.sessions());
     }
 
     /// Records for all locks which of their guards are held now.
     pub fn look(&self) {
+        let sessions = self.server.sessions();
         for (name, lock) in &mut *self.lock() {
-            lock.look(&self.history, name);
+            lock.look(&self.history, name, &sessions);
         }
     }
 
@@ -57,11 +71,15 @@ impl Registry {
 }
 
 impl Lock {
-    fn look(&mut self, history: &History, name: &str) {
+    fn look(&mut self, history: &History, name: &str, sessions: &[SessionId]) {
         let mut held = Vec::new();
-        self.guards.retain(|(guard, share, is_held)| match is_held() {
+        self.guards.retain_mut(|Entry { guard, share, session, asks }| match asks() {
             Some(is_held) => {
                 held.extend(is_held.then_some((*guard, *share)));
+                if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
+                    let (lock, session) = (name.to_owned(), session.take());
+                    history.note(What::Outlived { lock, guard: *guard, session });
+                }
                 true
             }
             None => false,

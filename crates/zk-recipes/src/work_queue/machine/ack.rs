@@ -47,7 +47,7 @@ use jute_codec::{
     CheckRequest, CreateMode, DeleteRequest, ErrorCode, MultiOp, Request, Response, Stat,
 };
 use zk_session::recipe::{Flight, Operation, Reply};
-use zk_session::{OpError, Outcome, SessionId, Time, Version, Zxid};
+use zk_session::{OpError, SessionId, Time, Version, Zxid};
 
 use crate::lock::error::LostReason;
 use crate::machine::{
@@ -154,7 +154,7 @@ impl AckMachine {
 
     fn pinned(&mut self, view: SessionView, reply: Reply) -> AckStep {
         let [created, item, lease] = take(reply);
-        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
+        let failure = created.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
         let has_item = match verdict(created) {
             Verdict::Done(_)
             | Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
@@ -168,11 +168,11 @@ impl AckMachine {
             Verdict::SessionOver => return self.lose(LostReason::SessionExpired),
             Verdict::Unknown => {
                 self.is_pinned = true;
-                if is_connection_lost {
-                    return self.pin();
-                }
                 // Give a server that failed time to recover.
-                return self.pause(view, OpError::connection_loss(Outcome::Unknown));
+                return match failure {
+                    Some(error) => self.pause(view, error),
+                    None => self.pin(),
+                };
             }
         };
         match [item, lease].map(replayable) {
@@ -218,7 +218,7 @@ impl AckMachine {
 
     fn deleted(&mut self, view: SessionView, reply: Reply) -> AckStep {
         let [deleted] = take(reply);
-        let is_connection_lost = matches!(&deleted, Err(error) if error.is_connection_loss());
+        let failure = deleted.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
         match verdict(deleted) {
             Verdict::Done(response) => match refused_operation(&response) {
                 None => self.done(),
@@ -245,11 +245,11 @@ impl AckMachine {
             Verdict::SessionOver => self.lose(LostReason::SessionExpired),
             Verdict::Unknown => {
                 self.is_undecided = true;
-                if is_connection_lost {
-                    return self.pin();
-                }
                 // Give a server that failed time to recover.
-                self.pause(view, OpError::connection_loss(Outcome::Unknown))
+                match failure {
+                    Some(error) => self.pause(view, error),
+                    None => self.pin(),
+                }
             }
         }
     }
@@ -298,6 +298,8 @@ impl AckMachine {
         if self.pauses.is_too_many(&error) {
             return if self.is_undecided {
                 Step::Done(Ok(Acked::Unknown))
+            } else if self.state == State::Pinning {
+                self.failed(FailedAction::Create, error)
             } else {
                 self.failed(FailedAction::Delete, error)
             };

@@ -226,7 +226,7 @@ impl PutMachine {
     fn was_put(&mut self, view: SessionView, reply: Reply) -> PutStep {
         self.state = State::Idle;
         let [put] = take(reply);
-        let is_connection_lost = matches!(&put, Err(error) if error.is_connection_loss());
+        let failure = put.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
         match verdict(put) {
             Verdict::Done(response) => match refused_operation(&response) {
                 // Of all multis of this put, the ensemble applies one.
@@ -253,11 +253,10 @@ impl PutMachine {
             Verdict::Unknown => {
                 self.is_undecided = true;
                 self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
-                if is_connection_lost {
-                    return self.again(view);
+                match failure {
+                    Some(error) => self.pause(view, error, FailedAction::Create),
+                    None => self.again(view),
                 }
-                let error = OpError::connection_loss(Outcome::Unknown);
-                self.pause(view, error, FailedAction::Create)
             }
         }
     }
