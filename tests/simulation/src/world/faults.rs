@@ -10,6 +10,7 @@ use super::link::{Direction, Trap};
 use super::plan::FaultKind;
 use crate::draw::Draw;
 use crate::history::What;
+use crate::program::values::TREE;
 
 /// The codes with which servers refuse single requests. They say that the request was not applied,
 /// and that a later one may be.
@@ -29,6 +30,9 @@ const OPS: [Option<OpCode>; 10] = [
     Some(OpCode::GET_DATA),
     Some(OpCode::SYNC),
 ];
+
+/// The requests with which a cache reads.
+const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
 
 /// Lets things go wrong until the time has come from which nothing may. Returns their number.
 pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
@@ -183,7 +187,14 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 
 /// Refuses some requests of the same kind in a row.
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
-    let filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
+    let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
+    let mut code = code;
+    if draw.chance(25) {
+        // Only caches read the tree, and only this code tells them that they may not.
+        code = ErrorCode::NO_AUTH;
+        filter.op = Some(draw.pick(&READS));
+        filter.path_prefix = Some(TREE.to_owned());
+    }
     let count = draw.pick(&[1, 1, 2, 5, 30]);
     for _ in 0..count {
         let at = At::Request { nth: 0, filter: filter.clone() };
@@ -225,9 +236,11 @@ fn pause(world: &World, draw: &mut Draw) -> String {
 fn cut_off(world: &World, draw: &mut Draw) -> String {
     let Some(session) = any_session(world, draw) else { return "nobody".to_owned() };
     let tick = u64::try_from(world.plan.tick.as_millis()).unwrap_or(1);
+    // Only a follower that notices late outlives a session.
+    let least = if draw.chance(50) { 4 * tick } else { 1 };
     let cut_off = CutOff {
         // `syncLimit` is five ticks in the sample configuration, and a tick passes until it counts.
-        notices_after: Duration::from_millis(draw.between(1, 5 * tick)),
+        notices_after: Duration::from_millis(draw.between(least, 5 * tick)),
         unreported: Duration::from_millis(draw.between(0, tick / 2)),
     };
     world.server.cut_off(session, cut_off);
@@ -235,6 +248,12 @@ fn cut_off(world: &World, draw: &mut Draw) -> String {
 }
 
 fn any_session(world: &World, draw: &mut Draw) -> Option<SessionId> {
+    // Whoever has a znode of its own has something to lose.
+    let owners: Vec<SessionId> =
+        world.server.ephemerals().into_iter().map(|(_, owner)| owner).collect();
+    if !owners.is_empty() && draw.chance(60) {
+        return Some(draw.pick(&owners));
+    }
     let sessions = world.server.sessions();
     (!sessions.is_empty()).then(|| draw.pick(&sessions))
 }
