@@ -128,6 +128,21 @@ pub enum What {
     Copied { cache: Id, root: String, shown: Vec<Copied>, real: Vec<Copied> },
     /// A caller knows how its write of a path that no other call writes has ended.
     Wrote { path: String, told: Told },
+    /// A call of a barrier has succeeded. The servers had committed these zxids when it began and when
+    /// it ended, and meanwhile the barrier was open, or closed.
+    Passed { name: &'static str, barrier: String, is_open: bool, from: i64, to: i64 },
+    /// A participant is inside a double barrier. `round` is what the servers know about the round.
+    Entered { number: i32, participants: usize, round: Option<Round> },
+    /// A participant has left together with the others, and these are still present.
+    Departed { round: Round, present: Vec<String> },
+    /// A watch of a group reports a member.
+    Reported { watch: Id, id: String, czxid: i64, is_joined: bool, is_left: bool },
+    /// All that a watch of a group has reported at the end, and what the servers have.
+    Gathered { watch: Id, shown: Vec<(String, i64)>, real: Vec<(String, i64)> },
+    /// A holder has a second level of a lock, or only one again. `is_same`: it is the same hold.
+    Nested { lock: String, is_same: bool },
+    /// The holder with this contender and this token creates this path in a transaction of its guard.
+    Fenced { path: String, contender: String, token: i64 },
     /// Whoever uses the world does something to it.
     Fault(String),
     /// From now on there are no faults.
@@ -140,6 +155,16 @@ pub enum What {
     Panicked(String),
     /// A client sends without end while no time passes.
     Spinning,
+}
+
+/// A round of a double barrier.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
+pub struct Round {
+    /// The transaction that formed it.
+    pub zxid: i64,
+    /// The names of its participants.
+    pub names: Vec<String>,
 }
 
 /// A znode, its czxid and its mzxid.

@@ -8,7 +8,7 @@ use crate::history::{End, Event, Failure, Id, What};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
-const OPERATIONS: [&str; 4] = ["create", "delete", "set_data", "sync"];
+const OPERATIONS: [&str; 5] = ["create", "delete", "set_data", "sync", "transaction"];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
@@ -58,20 +58,30 @@ impl Rules {
         match failure {
             // A try has a timeout of its own.
             Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
-            Failure::ConnectionLoss | Failure::SessionExpired => is_operation,
+            Failure::ConnectionLoss => is_operation,
+            Failure::SessionExpired => {
+                // Rounds and changes of a barrier whose outcome the next session cannot know.
+                is_operation || ["enter", "close_barrier", "open_barrier"].contains(&name)
+            }
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
                     .contains(&ErrorCode(*code));
                 (is_operation && is_answer) || self.are_refused || self.are_tampered
             }
-            Failure::Lost => ["acquire", "validate", "release", "ack"].contains(&name),
+            Failure::Lost => {
+                let of_guard =
+                    ["acquire", "validate", "release", "ack", "downgrade", "transaction"];
+                // Another session has taken the id while the member was absent.
+                of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
+            }
             Failure::NoLease => name == "acquire" || name == "try_acquire",
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
                 ["ack", "add", "set", "update"].contains(&name)
                     || (name == "put" && self.are_refused)
             }
-            Failure::Changed => self.are_tampered,
+            // Another member has the id.
+            Failure::Changed => self.are_tampered || name == "join",
             // No client is closed while calls are pending.
             Failure::Closed | Failure::Other(_) => false,
         }

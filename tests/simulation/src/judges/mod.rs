@@ -1,13 +1,17 @@
 //! Judges: one for each promise. They know only what the callers were told, and what the servers
 //! have received and committed.
 
+pub mod barrier;
 pub mod cache;
 pub mod calls;
 pub mod cost;
 pub mod counter;
 pub mod exclusion;
+pub mod fencing;
+pub mod group;
 pub mod leftovers;
 pub mod liveness;
+mod lives;
 pub mod outcomes;
 pub mod work_queue;
 
@@ -67,6 +71,9 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),
+        ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
+        ("a group shows its history to its end", group::judge(events, commits)),
+        ("only a holder commits", fencing::judge(events, commits)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),

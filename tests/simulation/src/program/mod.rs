@@ -1,6 +1,9 @@
 //! The program of a run: clients and tasks that use the recipes, drawn from the seed.
 
+pub mod barriers;
 mod caches;
+pub mod groups;
+mod guards;
 mod locks;
 mod named;
 pub mod queue;
@@ -18,6 +21,12 @@ use self::task::Task;
 use crate::draw::Draw;
 use crate::history::Who;
 use crate::world::World;
+
+/// How many seeds have programs with the recipes that were added last, in percent.
+const MORE_PERCENT: u64 = 40;
+/// Chosen so that these recipes did not change the programs of the seeds that were in
+/// `tests/corpus.txt` when they were added.
+const SALT: u64 = 44;
 
 /// What a task does again and again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,6 +48,16 @@ pub enum Job {
     Tree,
     /// Follows the tree with a cache.
     Cache,
+    /// Uses what the guards of locks can do.
+    Guard,
+    /// Closes, opens and passes the barrier.
+    Barrier,
+    /// Meets others at the double barrier.
+    Meeting,
+    /// Is a member of the group for a while.
+    Member,
+    /// Follows the group.
+    Group,
 }
 
 /// The tasks of a run, which have not started.
@@ -57,14 +76,39 @@ impl Program {
     /// Draws a program. Each seed leaves out a random part of the recipes.
     pub fn draw(draw: &mut Draw) -> Self {
         let jobs = Self::draw_jobs(draw);
-        let clients = (0..draw.size(1, 4))
+        let mut clients: Vec<Vec<Vec<Job>>> = (0..draw.size(1, 4))
             .map(|_| {
                 (0..draw.size(1, 4))
                     .map(|_| (0..draw.size(1, 3)).map(|_| draw.pick(&jobs)).collect())
                     .collect()
             })
             .collect();
-        Self { clients, steps: draw.between(2, 30), drops: draw.pick(&[0, 0, 5, 20]) }
+        let (steps, drops) = (draw.between(2, 30), draw.pick(&[0, 0, 5, 20]));
+        // Drawn last, so that the seeds without these recipes still mean the same worlds.
+        let mut draw = Draw::new(draw.seed() ^ SALT);
+        if draw.chance(MORE_PERCENT) {
+            let jobs = Self::draw_more_jobs(&mut draw);
+            for task in clients.iter_mut().flatten() {
+                if draw.chance(70) {
+                    *task = (0..draw.size(1, 3)).map(|_| draw.pick(&jobs)).collect();
+                }
+            }
+        }
+        Self { clients, steps, drops }
+    }
+
+    /// Draws the jobs that take the place of others in some worlds.
+    fn draw_more_jobs(draw: &mut Draw) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for _ in 0..draw.size(1, 2) {
+            match draw.between(0, 4) {
+                0 | 1 => jobs.push(Job::Guard),
+                2 => jobs.push(Job::Barrier),
+                3 => jobs.push(Job::Meeting),
+                _ => jobs.extend([Job::Member, Job::Member, Job::Group]),
+            }
+        }
+        jobs
     }
 
     /// Draws the jobs of which the tasks do some: a few recipes, each with all of its users.
@@ -91,13 +135,18 @@ impl Program {
                 let (world, client) = (Arc::clone(world), client.clone());
                 let mut task = Task { world, client, who, draw: draw.fork(), drops: self.drops };
                 let (jobs, steps) = (jobs.clone(), self.steps);
-                if jobs.contains(&Job::Cache) {
+                if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
+                    let is_cache = jobs.contains(&Job::Cache);
                     let (finish, finished) = oneshot::channel();
                     tasks.finish.push(finish);
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        caches::follow(&mut task, finished).await;
+                        if is_cache {
+                            caches::follow(&mut task, finished).await;
+                        } else {
+                            groups::follow(&mut task, finished).await;
+                        }
                     });
                 } else {
                     tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
@@ -134,7 +183,34 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Value => values::share(task).await,
             Job::Create => values::create(task).await,
             Job::Tree => values::change_tree(task).await,
-            Job::Cache => unreachable!("followers have this job"),
+            Job::Guard => guards::use_guard(task).await,
+            Job::Barrier => barriers::pass(task).await,
+            Job::Meeting => barriers::meet(task).await,
+            Job::Member => groups::join(task).await,
+            Job::Cache | Job::Group => unreachable!("followers have this job"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the program of a seed, as a run draws it.
+    fn program(seed: u64) -> Program {
+        let mut draw = Draw::new(seed);
+        draw.fork();
+        Program::draw(&mut draw.fork())
+    }
+
+    fn has_more(program: &Program) -> bool {
+        let more = [Job::Guard, Job::Barrier, Job::Meeting, Job::Member, Job::Group];
+        program.clients.iter().flatten().flatten().any(|job| more.contains(job))
+    }
+
+    #[test]
+    fn a_third_of_all_seeds_have_the_recipes_that_were_added_last() {
+        let count = (1..=1_000).filter(|seed| has_more(&program(*seed))).count();
+        assert!((250..=450).contains(&count), "{count} of 1,000");
     }
 }

@@ -1,8 +1,8 @@
 //! What the errors of the library mean to judges.
 
 use zk_recipes::{
-    CacheError, GroupError, LockError, MultiLockError, MultiReleaseError, OpError, Outcome,
-    RecipeError, ValueError, WorkQueueError,
+    CacheError, DowngradeError, GroupError, LockError, MultiLockError, MultiReleaseError, OpError,
+    Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
 };
 
 use crate::history::{Failure, Told};
@@ -98,6 +98,32 @@ impl Named for ValueError {
         match self {
             Self::Undecided { .. } | Self::Recreated { .. } => Told::Unknown,
             _ => Told::NotApplied,
+        }
+    }
+}
+
+impl Named for DowngradeError {
+    fn failure(&self) -> Failure {
+        self.error.failure()
+    }
+}
+
+impl Named for TransactionError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Lost(_) => Failure::Lost,
+            Self::Op(error) => error.failure(),
+            Self::CheckRefused { code, .. } | Self::Refused { code, .. } => {
+                Failure::Refused(code.0)
+            }
+            other => Failure::Other(other.to_string()),
+        }
+    }
+
+    fn told(&self) -> Told {
+        match self.outcome() {
+            Outcome::NotApplied => Told::NotApplied,
+            Outcome::Unknown => Told::Unknown,
         }
     }
 }

@@ -1,0 +1,60 @@
+//! A transaction of a guard is committed only while its contender exists, and all levels of a
+//! holder belong to one hold.
+
+use std::collections::BTreeMap;
+
+use zk_testserver::CommitRecord;
+
+use super::lives::{Life, lives};
+use crate::history::{Event, What};
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+    judge_lives(events, &lives(commits))
+}
+
+fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
+    let broken = |event: &Event| match &event.what {
+        What::Fenced { path, contender, token } => {
+            let (written, _) = lives.get(path.as_str())?.first()?;
+            let mut life = lives.get(contender.as_str()).into_iter().flatten();
+            let is_held = |(created, deleted): &Life| {
+                created == token && created < written && deleted.is_none_or(|it| it > *written)
+            };
+            (!life.any(is_held)).then(|| {
+                format!("{path} was committed as {written:#x}, and {contender} was not there")
+            })
+        }
+        What::Nested { is_same: false, .. } => Some(format!("the levels differ: {event}")),
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judges::tests::history;
+
+    fn count(written: Option<i64>, token: i64) -> usize {
+        let mut lives = BTreeMap::from([("/locks/a/x", vec![(3, Some(9))])]);
+        lives.extend(written.map(|zxid| ("/fenced", vec![(zxid, None)])));
+        let (path, contender) = ("/fenced".to_owned(), "/locks/a/x".to_owned());
+        judge_lives(&history(vec![What::Fenced { path, contender, token }]), &lives).len()
+    }
+
+    #[test]
+    fn a_commit_without_the_contender_is_seen() {
+        assert_eq!(count(None, 3), 0);
+        assert_eq!(count(Some(5), 3), 0);
+        assert_eq!(count(Some(10), 3), 1);
+        assert_eq!(count(Some(5), 4), 1);
+    }
+
+    #[test]
+    fn levels_of_different_holds_are_seen() {
+        let nested = |is_same| What::Nested { lock: "/locks/a".to_owned(), is_same };
+        let events = history(vec![nested(true), nested(false)]);
+        assert_eq!(judge_lives(&events, &BTreeMap::new()).len(), 1);
+    }
+}

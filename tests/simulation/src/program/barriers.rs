@@ -1,0 +1,84 @@
+//! Uses of a barrier and of a double barrier.
+
+use std::future::IntoFuture as _;
+
+use zk_recipes::{Barrier, DoubleBarrier, Inside};
+
+use super::task::{Called, Task};
+use crate::history::{Round, What};
+
+/// The path of the barrier.
+pub const BARRIER: &str = "/barriers/gate";
+/// The directory of the double barrier.
+pub const MEETING: &str = "/meeting";
+/// How many participants meet.
+const PARTICIPANTS: u32 = 2;
+
+/// Closes or opens the barrier, or waits until it is open.
+pub(super) async fn pass(task: &mut Task) {
+    let limit = task.timeout();
+    let built = Barrier::builder(&task.client, BARRIER).and_then(|barrier| match limit {
+        Some(limit) => barrier.timeout(limit).build(),
+        None => barrier.build(),
+    });
+    let Ok(barrier) = built else { unreachable!("the options are valid") };
+    let from = task.world.server.zxid().0;
+    let (name, is_open, called) = match task.draw.between(0, 3) {
+        0 => {
+            let close = barrier.close();
+            ("close_barrier", false, task.call("close_barrier", BARRIER, limit, close).await)
+        }
+        1 => {
+            let open = barrier.open();
+            ("open_barrier", true, task.call("open_barrier", BARRIER, limit, open).await)
+        }
+        _ => {
+            // Perhaps nobody opens the barrier any more.
+            let limit = task.draw.ms(1, 20_000);
+            let wait = barrier.wait().timeout(limit).into_future();
+            ("wait", true, task.call("wait", BARRIER, Some(limit), wait).await)
+        }
+    };
+    if let Called::Done(()) = called {
+        let to = task.world.server.zxid().0;
+        task.push(What::Passed { name, barrier: BARRIER.to_owned(), is_open, from, to });
+    }
+}
+
+/// Enters the double barrier, stays inside for a while, and leaves.
+pub(super) async fn meet(task: &mut Task) {
+    let built = DoubleBarrier::new(&task.client, MEETING, PARTICIPANTS);
+    let Ok(meeting) = built else { unreachable!("the options are valid") };
+    // Perhaps nobody else comes.
+    let limit = task.draw.ms(100, 20_000);
+    let enter = meeting.enter().timeout(limit).into_future();
+    let called = task.call("enter", MEETING, Some(limit), enter).await;
+    let Some(inside) = called.done() else { return };
+    let round = entered(task, &inside);
+    let what = (inside.round().0, inside.participants());
+    task.push(What::Entered { number: what.0, participants: what.1, round: round.clone() });
+    task.hold().await;
+    if task.draw.chance(10) {
+        return drop(inside);
+    }
+    let limit = task.draw.chance(30).then(|| task.draw.ms(1, 20_000));
+    let mut leave = inside.leave();
+    if let Some(limit) = limit {
+        leave = leave.timeout(limit);
+    }
+    let called = task.call("leave", MEETING, limit, leave.into_future()).await;
+    if let (Called::Done(()), Some(round)) = (called, round) {
+        let present = task.world.server.children(MEETING).unwrap_or_default();
+        task.push(What::Departed { round, present });
+    }
+}
+
+/// Returns what the servers know about the round of this participant, unless they know only a
+/// later one, or the znode of the participant is gone.
+fn entered(task: &Task, inside: &Inside) -> Option<Round> {
+    let stat = task.world.server.stat(MEETING)?;
+    let data = task.world.server.data(MEETING)?;
+    let is_same = stat.version == inside.round() && !inside.has_left();
+    let names = String::from_utf8_lossy(&data).lines().map(str::to_owned).collect();
+    is_same.then_some(Round { zxid: stat.mzxid.0, names })
+}

@@ -1,0 +1,107 @@
+//! Members of a group, and watches that follow it until the end of the run.
+
+use std::future::Future;
+use std::pin::pin;
+
+use zk_recipes::{Group, GroupChange};
+
+use super::task::{Called, Task};
+use crate::history::{Id, What};
+
+/// The directory of the group.
+pub const GROUP: &str = "/group";
+
+/// Joins the group, stays for a while, and leaves.
+pub(super) async fn join(task: &mut Task) {
+    let id = task.draw.pick(&["a", "b", "c", "d"]);
+    let limit = task.timeout();
+    // Whoever waits for another member needs a timeout: it may stay until the end.
+    let waits = limit.is_some() && task.draw.chance(30);
+    let built = Group::builder(&task.client, GROUP).and_then(|group| {
+        let group = if waits { group.wait_if_taken() } else { group };
+        match limit {
+            Some(limit) => group.timeout(limit).build(),
+            None => group.build(),
+        }
+    });
+    let Ok(group) = built else { unreachable!("the options are valid") };
+    if task.draw.chance(20) {
+        task.call("members", GROUP, limit, group.members()).await;
+        return;
+    }
+    let joining = group.join(id, task.id().to_string());
+    let Some(membership) = task.call("join", id, limit, joining).await.done() else { return };
+    task.hold().await;
+    if task.draw.chance(40) {
+        let data = task.id().to_string();
+        task.call("set_member", id, limit, membership.set_data(data)).await;
+        task.hold().await;
+    }
+    if task.draw.chance(80) {
+        task.call("leave_group", id, limit, membership.leave()).await;
+    } else {
+        drop(membership);
+    }
+}
+
+/// Follows the group, records what the watch reports, and in the end all of it.
+pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) {
+    let watches_data = task.draw.chance(70);
+    let built = Group::builder(&task.client, GROUP)
+        .and_then(|group| group.watch_data(watches_data).build());
+    let Ok(group) = built else { unreachable!("the options are valid") };
+    let (watch, mut changes) = (task.id(), group.watch());
+    let mut finished = pin!(finished);
+    let mut shown = std::collections::BTreeMap::new();
+    loop {
+        let change = tokio::select! {
+            biased;
+            () = &mut finished => break,
+            change = changes.next() => change,
+        };
+        match change {
+            Ok(change) => report(task, watch, &mut shown, change),
+            Err(error) => {
+                let called = task.call_to_end("next", GROUP, async { Err::<(), _>(error) }).await;
+                // After a refusal, the watch goes on.
+                if !matches!(called, Called::Failed(crate::history::Failure::Refused(_), _)) {
+                    return;
+                }
+            }
+        }
+    }
+    let plan = &task.world.plan;
+    let settled = plan.lag + plan.unapplied + 4 * plan.round_trip_max() + plan.tick;
+    while let Ok(Ok(change)) = tokio::time::timeout(settled, changes.next()).await {
+        report(task, watch, &mut shown, change);
+    }
+    let real = task.world.server.children(GROUP).unwrap_or_default();
+    let real = real.into_iter().filter_map(|id| {
+        let stat = task.world.server.stat(&format!("{GROUP}/{id}"))?;
+        Some((id, stat.czxid.0))
+    });
+    let mut real: Vec<(String, i64)> = real.collect();
+    real.sort();
+    task.push(What::Gathered { watch, shown: shown.into_iter().collect(), real });
+}
+
+fn report(
+    task: &Task,
+    watch: Id,
+    shown: &mut std::collections::BTreeMap<String, i64>,
+    change: GroupChange,
+) {
+    let (member, is_joined, is_left) = match change {
+        GroupChange::Joined(member) => (member, true, false),
+        GroupChange::Changed(member) => (member, false, false),
+        GroupChange::Left(member) => (member, false, true),
+        _ => return,
+    };
+    let (id, czxid) = (member.id, member.czxid.0);
+    if is_left {
+        shown.remove(&id);
+    } else {
+        shown.insert(id.clone(), czxid);
+    }
+    task.push(What::Reported { watch, id, czxid, is_joined, is_left });
+}

@@ -1,0 +1,115 @@
+//! What the holder of a lock can do with it: nested acquires, downgrades, fenced transactions.
+
+use std::future::IntoFuture as _;
+
+use zk_recipes::{
+    CreateMode, FairLock, Guard, Holder, LockState, Multi, RwLock, kind::Kind, request_revocation,
+};
+
+use super::task::Task;
+use crate::history::{Id, Share, What};
+
+/// The lock that programs of other kinds use too.
+const LOCK: &str = "/locks/a";
+const READ_WRITE: &str = "/rw";
+
+/// Takes a lock, and does something with its guard.
+pub(super) async fn use_guard(task: &mut Task) {
+    match task.draw.between(0, 3) {
+        0 => nest(task).await,
+        1 => downgrade(task).await,
+        _ => write_fenced(task).await,
+    }
+}
+
+/// Records a guard that its caller has.
+fn granted<K: Kind>(task: &Task, name: &str, share: Share, token: Option<i64>, guard: &Guard<K>) {
+    let (id, is_held): (Id, _) = (task.id(), guard.state() == LockState::Held);
+    let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
+    task.push(What::Granted { lock, guard: id, share, path, token, is_held });
+    let (status, session) = (guard.status(), task.leased(guard.session()));
+    let is_held = move || status.state().map(|state| state == LockState::Held);
+    task.world.registry.add(name, id, share, session, is_held);
+}
+
+/// Takes a lock twice, as one party, and gives both levels back in any order.
+async fn nest(task: &mut Task) {
+    let Ok(lock) = FairLock::new(&task.client, LOCK) else { unreachable!("the path is valid") };
+    let holder = Holder::new(&lock);
+    let limit = task.timeout();
+    let acquire = || match limit {
+        Some(limit) => holder.acquire().timeout(limit),
+        None => holder.acquire(),
+    };
+    let acquired = task.call("acquire", LOCK, limit, acquire().into_future()).await;
+    let Some(outer) = acquired.done() else { return };
+    granted(task, LOCK, Share::Alone, Some(outer.fencing_token().get()), &outer);
+    let token = outer.fencing_token();
+    task.hold().await;
+    let acquired = task.call("acquire", LOCK, limit, acquire().into_future()).await;
+    let Some(inner) = acquired.done() else { return };
+    let is_same = inner.fencing_token() == token && holder.levels() == 2;
+    task.push(What::Nested { lock: LOCK.to_owned(), is_same });
+    task.hold().await;
+    let (first, last) = if task.draw.chance(50) { (inner, outer) } else { (outer, inner) };
+    task.call("release", LOCK, None, first.release()).await;
+    task.push(What::Nested { lock: LOCK.to_owned(), is_same: last.fencing_token() == token });
+    task.hold().await;
+    task.call("release", LOCK, None, last.release()).await;
+    task.world.registry.look();
+}
+
+/// Takes the write lock, and turns it into a read lock.
+async fn downgrade(task: &mut Task) {
+    let Ok(lock) = RwLock::new(&task.client, READ_WRITE) else { unreachable!("the path is valid") };
+    let limit = task.timeout();
+    let mut write = lock.write();
+    if let Some(limit) = limit {
+        write = write.timeout(limit);
+    }
+    let acquired = task.call("acquire", READ_WRITE, limit, write.into_future()).await;
+    let Some(writer) = acquired.done() else { return };
+    let token = Some(writer.fencing_token().get());
+    granted(task, READ_WRITE, Share::Alone, token, &writer);
+    task.hold().await;
+    // The guard of the writer is gone from here on.
+    let reader = task.call("downgrade", READ_WRITE, None, writer.downgrade()).await.done();
+    task.world.registry.look();
+    let Some(reader) = reader else { return };
+    granted(task, READ_WRITE, Share::Reader, None, &reader);
+    task.hold().await;
+    task.call("release", READ_WRITE, None, reader.release()).await;
+    task.world.registry.look();
+}
+
+/// Takes a lock, and writes in transactions that only its holder may commit.
+async fn write_fenced(task: &mut Task) {
+    let Ok(lock) = FairLock::new(&task.client, LOCK) else { unreachable!("the path is valid") };
+    let limit = task.timeout();
+    let mut acquire = lock.acquire();
+    if let Some(limit) = limit {
+        acquire = acquire.timeout(limit);
+    }
+    let acquired = task.call("acquire", LOCK, limit, acquire.into_future()).await;
+    let Some(guard) = acquired.done() else { return };
+    granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
+    for _ in 0..task.draw.size(1, 3) {
+        task.hold().await;
+        let path = format!("/fenced-{}", task.id());
+        let multi = Multi::new().create(&path, "fenced", CreateMode::Persistent);
+        let (contender, token) = (guard.path().to_owned(), guard.fencing_token().get());
+        task.push(What::Fenced { path: path.clone(), contender, token });
+        let told = task.call("transaction", &path, None, guard.transaction(multi)).await.told();
+        task.push(What::Wrote { path, told });
+    }
+    if task.draw.chance(30) {
+        let (client, path) = (task.client.clone(), guard.path().to_owned());
+        let asking = request_revocation(&client, &path);
+        task.call("request_revocation", LOCK, None, asking).await;
+        // The holder need not notice it at once, and the znode may be gone.
+        let asked = std::pin::pin!(guard.revocation_requested());
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), asked).await;
+    }
+    task.call("release", LOCK, None, guard.release()).await;
+    task.world.registry.look();
+}
