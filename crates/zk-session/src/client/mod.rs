@@ -389,8 +389,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`HandOverError::Unfinished`] if recipes still use the session, with their paths. The client
-    /// goes on as before. [`HandOverError::NoSession`] if there is no session.
+    /// [`HandOverError::Unfinished`] with the paths of recipes, if they still use the session, or if
+    /// the client has to look for what a create may have left, and no server answers in time. The
+    /// client goes on as before. [`HandOverError::NoSession`] if there is no session.
     ///
     /// Not cancel safe: if the future is dropped, the client stops and the ticket is lost, so the
     /// session expires.
