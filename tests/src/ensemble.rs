@@ -274,15 +274,29 @@ impl Drop for Fault {
     }
 }
 
+/// Runs a command of the Docker client. Repeats one that the kernel has not carried out in time: a
+/// process that is busy in the kernel cannot be frozen at that moment, and the engine thaws the others
+/// again and reports an error.
 async fn docker(arguments: &[&str]) {
-    let command =
-        Command::new("docker").args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
-    let output = soon(&format!("docker {arguments:?}"), command).await;
-    let output = output.expect("the docker command is there: it has started the ensemble");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "docker {arguments:?}: {complaint}");
+    for attempt in 1.. {
+        let command =
+            Command::new("docker").args(arguments).stdin(Stdio::null()).kill_on_drop(true).output();
+        let output = soon(&format!("docker {arguments:?}"), command).await;
+        let output = output.expect("the docker command is there: it has started the ensemble");
+        if output.status.success() {
+            return;
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let may_repeat = complaint.contains(NOT_FROZEN) && attempt < FREEZES_MAX;
+        assert!(may_repeat, "docker {arguments:?}, attempt {attempt}: {complaint}");
+        sleep(LOOK_INTERVAL).await;
+    }
 }
 
+/// What the engine says if the kernel could not stop all processes of a container.
+const NOT_FROZEN: &str = "unable to freeze";
+/// Maximum number of attempts to stop them.
+const FREEZES_MAX: u32 = 20;
 const SAMPLE: [&str; 2] = ["tickTime=2000", "syncLimit=5"];
 /// Maximum wait for a reply. A paused server never replies. A server without a leader replies at
 /// once that it does not serve clients.
