@@ -184,6 +184,16 @@ impl Inflight {
         self.sizes.expected_bytes()
     }
 
+    /// Returns the estimated number of bytes of those replies to the operations that may be long.
+    pub(crate) fn long_reply_bytes(&self, ops: &mut dyn Iterator<Item = OpCode>) -> u64 {
+        self.sizes.long_reply_bytes(ops)
+    }
+
+    /// Returns true if replies that may be long are still to arrive.
+    pub(crate) fn expects_long_replies(&self) -> bool {
+        self.sizes.expects_long_replies()
+    }
+
     /// Returns the xid that the next reply must have.
     pub(crate) fn next_xid(&self) -> Option<i32> {
         self.queue.front().map(|pending| pending.xid)

@@ -50,6 +50,7 @@
 mod batches;
 pub(crate) mod cause;
 pub(crate) mod config;
+mod downlink;
 pub(crate) mod event;
 pub(crate) mod flight;
 mod heartbeat;

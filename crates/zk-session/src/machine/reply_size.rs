@@ -7,16 +7,15 @@
 //! a longer reply, and falls by an eighth of the difference with each shorter one. It applies to
 //! all reads in flight, including those that were sent before the estimate changed.
 //!
-//! While more than [`EXPECTED_MAX`] bytes are expected, further flights wait. If nothing is in
-//! flight, one flight is always sent, however large the estimate is.
+//! A flight with such reads waits, and others behind it, if more bytes would be expected with it than
+//! the link may carry at once. If no such read is in flight, one flight is always sent, however large
+//! the estimate is.
 
 use jute_codec::OpCode;
 
-/// Limit on the expected bytes of replies; above it, requests wait.
-pub(super) const EXPECTED_MAX: u64 = 4 * 1024 * 1024;
 /// First estimate for a read: the maximum length of a znode's data on a server with default
-/// settings. So the first burst requests no more than a slow link carries between two pings. If the
-/// replies turn out to be short, the limit allows hundreds of reads four round trips later.
+/// settings. If the replies turn out to be short, hundreds of reads may be sent after some tens of
+/// them.
 const FIRST_ESTIMATE: u64 = 1024 * 1024;
 /// Estimate for any other reply.
 const SHORT_REPLY: u64 = 128;
@@ -60,6 +59,21 @@ impl ReplySizes {
             let length = length as u64;
             reads.estimate = length.max(reads.estimate - reads.estimate.saturating_sub(length) / 8);
         }
+    }
+
+    /// Returns the estimated number of bytes of those replies to the operations that may be long.
+    pub(crate) fn long_reply_bytes(&self, ops: &mut dyn Iterator<Item = OpCode>) -> u64 {
+        ops.map(|op| match Kind::of(op) {
+            Kind::Children => self.children.estimate,
+            Kind::Data => self.data.estimate,
+            Kind::Other => 0,
+        })
+        .sum()
+    }
+
+    /// Returns true if replies that may be long are still to arrive.
+    pub(crate) fn expects_long_replies(&self) -> bool {
+        self.children.in_flight + self.data.in_flight > 0
     }
 
     /// Returns the estimated number of bytes of all replies that are still to arrive.

@@ -86,6 +86,11 @@ impl SharedLists {
         completed
     }
 
+    /// Returns true if [`next`](Self::next) may return a list.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Returns the next list to request and the operations that it will complete. A list is skipped
     /// if all flights that waited for it were cancelled.
     pub(crate) fn next(&mut self) -> Option<(ByteString, BTreeSet<Subscriber>)> {

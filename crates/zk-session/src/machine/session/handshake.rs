@@ -25,6 +25,7 @@ impl SessionMachine {
         assert_eq!(self.phase, Phase::Connecting, "the machine requested no connection");
         self.phase = Phase::Handshaking(now);
         self.heartbeat = Heartbeat::new(now);
+        self.downlink.connected();
         debug_assert!(
             self.stale.is_none() || self.identity.is_none(),
             "no session is opened before the one that was given up is gone"

@@ -23,6 +23,7 @@ impl SessionMachine {
     pub(super) fn note_bytes(&mut self, bytes: &BytesMut) {
         if !bytes.is_empty() {
             self.heartbeat.received(self.now);
+            self.downlink.received(self.now, bytes.len(), self.timeout);
         }
     }
 
@@ -35,6 +36,9 @@ impl SessionMachine {
     /// belongs to the next reply.
     pub(super) fn note_partial_frame(&mut self, bytes: &BytesMut) {
         let skipped = self.frames.skipping();
+        if skipped > 0 || !bytes.is_empty() {
+            self.downlink.part_received(self.now, bytes.len());
+        }
         let xid = bytes.get(4..).and_then(|payload| payload.first_chunk()).copied();
         if skipped > 0 {
             // The original length does not matter here, so the number of bytes left to skip

@@ -38,6 +38,7 @@ use self::chroot::Chroot;
 use self::read_only::ReadOnly;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
+use super::downlink::Downlink;
 use super::event::Event;
 use super::flight::{Flight, OpenFlight, Token};
 use super::heartbeat::Heartbeat;
@@ -166,6 +167,7 @@ pub struct SessionMachine {
     chroot: Chroot,
     samples: Samples,
     heartbeat: Heartbeat,
+    pub(super) downlink: Downlink,
     support: Support,
     is_closing: bool,
     /// The machine stops without ending its session.
@@ -243,6 +245,7 @@ impl SessionMachine {
             chroot: Chroot::default(),
             samples: Samples::default(),
             heartbeat: Heartbeat::new(now),
+            downlink: Downlink::new(),
             support: Support::default(),
             is_closing: false,
             is_handing_over: false,

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use bytestring::ByteString;
-use jute_codec::{ReadRequest, Record, Request, RequestHeader, encode_frame};
+use jute_codec::{OpCode, ReadRequest, Record, Request, RequestHeader, encode_frame};
 
 use super::{Phase, SessionMachine};
 use crate::error::OpError;
+use crate::machine::downlink::EXPECTED_MAX;
 use crate::machine::flight::{Flight, Operation, Token};
 use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose, RequestedWatch};
-use crate::machine::reply_size::EXPECTED_MAX;
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
 use crate::time::Time;
@@ -40,6 +40,10 @@ impl SessionMachine {
         while self.may_send() {
             // Send lists first: the flights that wait for them were submitted before those in the
             // queue.
+            let list = &mut std::iter::once(OpCode::GET_CHILDREN);
+            if self.lists.is_due() && !self.has_room_for(list) {
+                return;
+            }
             if let Some((path, subscribers)) = self.lists.next() {
                 self.send_list(path, subscribers);
             } else if let Some(place) = self.next_waiting()
@@ -68,7 +72,23 @@ impl SessionMachine {
 
     /// Returns true if the flight must wait until certain requests in flight are complete.
     fn must_wait(&self, flight: &Flight) -> bool {
-        self.must_wait_to_be_alone(flight) || self.must_wait_to_remove(flight)
+        self.must_wait_to_be_alone(flight)
+            || self.must_wait_to_remove(flight)
+            || self.must_wait_for_replies(flight)
+    }
+
+    /// Returns true if the link has enough replies on the way to delay those of this flight.
+    fn must_wait_for_replies(&self, flight: &Flight) -> bool {
+        let mut reads = flight.operations.iter().map(|it| it.request.op());
+        !self.has_room_for(&mut reads)
+    }
+
+    /// Returns true if the link has room for the replies to these operations.
+    fn has_room_for(&self, ops: &mut dyn Iterator<Item = OpCode>) -> bool {
+        let bytes = self.inflight.long_reply_bytes(ops);
+        bytes == 0
+            || self.inflight.expected_bytes() + bytes <= self.downlink.limit()
+            || !self.inflight.expects_long_replies()
     }
 
     /// Returns the place of the next flight that may be sent.

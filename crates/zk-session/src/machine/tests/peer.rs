@@ -11,6 +11,7 @@ use jute_codec::{
 
 use crate::error::{OpError, Outcome};
 use crate::host::Host;
+use crate::machine::downlink::Downlink;
 use crate::machine::{
     Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
     WatchNumber,
@@ -58,6 +59,8 @@ pub(super) struct Pair {
     pub(super) server_zxid: Zxid,
     /// Whether the transport accepts bytes at once if they are sent in response to received bytes.
     pub(super) takes_all: bool,
+    /// Whether the client knows of each connection that it carries many replies at once.
+    pub(super) is_known_as_fast: bool,
     /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,
     next_token: u64,
@@ -74,6 +77,7 @@ impl Pair {
             received: BytesMut::new(),
             server_zxid: Zxid(0),
             takes_all: true,
+            is_known_as_fast: true,
             input: BytesMut::new(),
             next_token: 1,
         }
@@ -138,6 +142,9 @@ impl Pair {
             self.drain();
             if self.take(|event| matches!(event, Event::Connect(_))).is_some() {
                 self.session.handle_connected(self.now);
+                if self.is_known_as_fast {
+                    self.session.downlink = Downlink::fast();
+                }
                 self.drain();
                 self.flush();
                 return;
