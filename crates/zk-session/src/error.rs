@@ -537,8 +537,9 @@ pub enum HandOverError {
     /// Recipes still use the session, so znodes would stay that nobody can delete. The client goes
     /// on as before.
     #[error(
-        "the session is not handed over, because after {within:?} recipes still use it at {}; \
-         release locks and leases, leave groups and barriers, and end what waits for them",
+        "the session is not handed over, because after {within:?} recipes still use it at {}, or \
+         have not yet found out there what a lost request has left; release locks and leases, leave \
+         groups and barriers, end what waits for them, and try again while a server answers",
         paths.join(", ")
     )]
     Unfinished {

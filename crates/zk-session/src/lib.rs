@@ -59,6 +59,7 @@ mod failure;
 mod host;
 #[cfg(all(test, feature = "tokio"))]
 mod messages;
+mod operations;
 mod random;
 mod sasl_failure;
 mod target;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 
 use crate::latency::Latencies;
+use crate::operations::Facts;
 
 /// A snapshot of what a client has done since it was built; see
 /// [`Client::stats`](crate::Client::stats).
@@ -62,7 +63,7 @@ impl Stats {
     }
 
     pub(crate) fn of(&mut self, op: OpCode) -> &mut RequestStats {
-        let operation = name(op);
+        let operation = Facts::of(op).name;
         // There are about twenty operations, and most clients use few of them.
         let known = self.requests.iter().position(|requests| requests.operation == operation);
         let index = known.unwrap_or_else(|| {
@@ -133,35 +134,5 @@ impl fmt::Debug for RequestStats {
             .field("p99", &self.latency(0.99))
             .field("longest", &self.longest_latency())
             .finish()
-    }
-}
-
-/// Returns the name of an operation in statistics and metrics.
-pub(crate) fn name(op: OpCode) -> &'static str {
-    match op {
-        OpCode::ADD_WATCH => "add_watch",
-        OpCode::CHECK_WATCHES => "check_watches",
-        OpCode::CLOSE_SESSION => "close",
-        OpCode::CREATE | OpCode::CREATE2 => "create",
-        OpCode::CREATE_CONTAINER => "create_container",
-        OpCode::CREATE_TTL => "create_ttl",
-        OpCode::DELETE => "delete",
-        OpCode::EXISTS => "exists",
-        OpCode::GET_ACL => "get_acl",
-        OpCode::GET_ALL_CHILDREN_NUMBER => "count_descendants",
-        OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "get_children",
-        OpCode::GET_DATA => "get_data",
-        OpCode::GET_EPHEMERALS => "get_ephemerals",
-        OpCode::MULTI => "multi",
-        OpCode::MULTI_READ => "multi_read",
-        OpCode::RECONFIG => "reconfig",
-        OpCode::SASL => "sasl",
-        OpCode::REMOVE_WATCHES => "remove_watches",
-        OpCode::SET_ACL => "set_acl",
-        OpCode::SET_DATA => "set_data",
-        OpCode::SET_WATCHES | OpCode::SET_WATCHES2 => "set_watches",
-        OpCode::SYNC => "sync",
-        OpCode::WHO_AM_I => "who_am_i",
-        _ => "other",
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, OpCode, Request};
 
+use crate::operations::Facts;
+
 /// The operation and the path that an [`OpError`](crate::OpError) is about.
 ///
 /// Its `Display` is what the client was asked to do, such as `create "/a"`. Without an operation, it
@@ -48,10 +50,7 @@ impl Target {
 
     /// Returns true if the operation creates a znode.
     pub(crate) fn is_create(&self) -> bool {
-        matches!(
-            self.operation,
-            Some(OpCode::CREATE | OpCode::CREATE2 | OpCode::CREATE_CONTAINER | OpCode::CREATE_TTL)
-        )
+        self.operation.is_some_and(|op| Facts::of(op).is_create)
     }
 }
 
@@ -60,8 +59,8 @@ impl fmt::Display for Target {
         let Some(operation) = self.operation else { return Ok(()) };
         match (operation, &*self.path) {
             (OpCode::MULTI, "") => f.write_str("commit the multi"),
-            (operation, "") => f.write_str(verb(operation)),
-            (operation, path) => write!(f, "{} {path:?}", verb(operation)),
+            (operation, "") => f.write_str(Facts::of(operation).verb),
+            (operation, path) => write!(f, "{} {path:?}", Facts::of(operation).verb),
         }
     }
 }
@@ -99,34 +98,6 @@ impl fmt::Display for Refusal<'_> {
             None => Ok(()),
             Some(hint) => write!(f, " ({hint})"),
         }
-    }
-}
-
-/// Returns the name of an operation in a sentence.
-fn verb(operation: OpCode) -> &'static str {
-    match operation {
-        OpCode::CHECK => "check",
-        OpCode::CREATE | OpCode::CREATE2 => "create",
-        OpCode::CREATE_CONTAINER => "create the container",
-        OpCode::CREATE_TTL => "create (with a TTL)",
-        OpCode::DELETE => "delete",
-        OpCode::EXISTS => "read the metadata of",
-        OpCode::GET_DATA => "read",
-        OpCode::SET_DATA => "write",
-        OpCode::GET_ACL => "read the access control list of",
-        OpCode::SET_ACL => "replace the access control list of",
-        OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 => "list the children of",
-        OpCode::SYNC => "sync",
-        OpCode::ADD_WATCH => "watch",
-        OpCode::CHECK_WATCHES => "find the watch on",
-        OpCode::REMOVE_WATCHES => "remove the watches of",
-        OpCode::GET_ALL_CHILDREN_NUMBER => "count the descendants of",
-        OpCode::GET_EPHEMERALS => "list the ephemeral znodes of the session",
-        OpCode::MULTI_READ => "read several znodes",
-        OpCode::RECONFIG => "change the servers of the ensemble",
-        OpCode::WHO_AM_I => "list the identities of the connection",
-        OpCode::MULTI => "commit the multi that begins with",
-        _ => "execute the operation on",
     }
 }
 

@@ -8,7 +8,7 @@ use super::round::Round;
 use crate::machine::sample::{Fate, Sample};
 use crate::machine::{SessionMachine, SessionState};
 use crate::metrics as names;
-use crate::stats::name;
+use crate::operations::Facts;
 
 /// The metrics of one client. All clients of a process share the same metrics, so a gauge is the
 /// sum over all clients.
@@ -132,7 +132,7 @@ impl Export {
             self.outage.record(*outage);
         }
         for Sample { op, fate, latency } in samples {
-            let operation = name(*op);
+            let operation = Facts::of(*op).name;
             let metrics =
                 self.requests.entry(operation).or_insert_with(|| RequestMetrics::new(operation));
             match fate {

@@ -13,6 +13,8 @@
 
 use jute_codec::OpCode;
 
+use crate::operations::{Facts, ReplyKind};
+
 /// First estimate for a read: the maximum length of a znode's data on a server with default
 /// settings. If the replies turn out to be short, hundreds of reads may be sent after some tens of
 /// them.
@@ -63,10 +65,10 @@ impl ReplySizes {
 
     /// Returns the estimated number of bytes of those replies to the operations that may be long.
     pub(crate) fn long_reply_bytes(&self, ops: &mut dyn Iterator<Item = OpCode>) -> u64 {
-        ops.map(|op| match Kind::of(op) {
-            Kind::Children => self.children.estimate,
-            Kind::Data => self.data.estimate,
-            Kind::Other => 0,
+        ops.map(|op| match Facts::of(op).reply {
+            ReplyKind::Names => self.children.estimate,
+            ReplyKind::Data => self.data.estimate,
+            ReplyKind::Short => 0,
         })
         .sum()
     }
@@ -83,36 +85,18 @@ impl ReplySizes {
     }
 
     fn in_flight(&mut self, op: OpCode) -> &mut u64 {
-        match Kind::of(op) {
-            Kind::Children => &mut self.children.in_flight,
-            Kind::Data => &mut self.data.in_flight,
-            Kind::Other => &mut self.others,
+        match Facts::of(op).reply {
+            ReplyKind::Names => &mut self.children.in_flight,
+            ReplyKind::Data => &mut self.data.in_flight,
+            ReplyKind::Short => &mut self.others,
         }
     }
 
     fn reads(&mut self, op: OpCode) -> Option<&mut Reads> {
-        match Kind::of(op) {
-            Kind::Children => Some(&mut self.children),
-            Kind::Data => Some(&mut self.data),
-            Kind::Other => None,
-        }
-    }
-}
-
-/// The kind of content in a reply.
-enum Kind {
-    Children,
-    Data,
-    /// Content whose length does not depend on what clients have stored.
-    Other,
-}
-
-impl Kind {
-    fn of(op: OpCode) -> Self {
-        match op {
-            OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2 | OpCode::GET_EPHEMERALS => Self::Children,
-            OpCode::GET_DATA | OpCode::MULTI_READ => Self::Data,
-            _ => Self::Other,
+        match Facts::of(op).reply {
+            ReplyKind::Names => Some(&mut self.children),
+            ReplyKind::Data => Some(&mut self.data),
+            ReplyKind::Short => None,
         }
     }
 }

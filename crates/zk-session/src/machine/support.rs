@@ -14,6 +14,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 
 use crate::host::Host;
+use crate::operations::Facts;
 use crate::time::Time;
 
 /// How long an operation counts as unknown to a server. The server may be upgraded, and a name may
@@ -61,7 +62,7 @@ impl Support {
 
     /// Returns true if the server may not know the operation, so that it must be sent alone.
     pub(super) fn must_be_alone(&self, op: OpCode) -> bool {
-        is_newer(op) && !self.proven.contains(&op)
+        Facts::of(op).is_newer && !self.proven.contains(&op)
     }
 
     /// Returns true if the server has refused the operation as unknown a short time ago.
@@ -99,19 +100,6 @@ impl Support {
         }
         self.refused.push(Refused { host, op, at: now });
     }
-}
-
-/// Returns true for the operations of clients that servers know only since 3.6 or later. The oldest
-/// supported servers know all others.
-fn is_newer(op: OpCode) -> bool {
-    matches!(
-        op,
-        OpCode::ADD_WATCH
-            | OpCode::GET_ALL_CHILDREN_NUMBER
-            | OpCode::GET_EPHEMERALS
-            | OpCode::MULTI_READ
-            | OpCode::WHO_AM_I
-    )
 }
 
 #[cfg(test)]

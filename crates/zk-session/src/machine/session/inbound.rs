@@ -16,6 +16,7 @@ use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
 use crate::machine::sample::{Fate, Sample};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::status::{Change, EndCause, SessionState};
+use crate::operations::Facts;
 use crate::target::Target;
 use crate::time::Time;
 use crate::types::Zxid;
@@ -266,7 +267,7 @@ impl SessionMachine {
                     let is_wanted = self.open.contains_key(&token);
                     refused_watch = self.set_watch(watch, pending.op, code, path, is_wanted);
                 }
-                if result.is_ok() && is_write(pending.op) {
+                if result.is_ok() && Facts::of(pending.op).is_write {
                     self.handle_committed_write(pending.sent);
                 } else if result.is_ok() && pending.op == OpCode::SYNC {
                     self.lease.synced(pending.sent, self.now);
@@ -380,21 +381,6 @@ impl SessionMachine {
 fn is_session_over(code: ErrorCode, result: &Result<Response, OpError>) -> bool {
     code == ErrorCode::SESSION_MOVED
         || matches!(result, Err(OpError::SessionExpired { .. } | OpError::ConnectionLoss { .. }))
-}
-
-/// Returns true for operations that succeed only after a quorum has committed them.
-fn is_write(op: OpCode) -> bool {
-    matches!(
-        op,
-        OpCode::CREATE
-            | OpCode::CREATE2
-            | OpCode::CREATE_CONTAINER
-            | OpCode::CREATE_TTL
-            | OpCode::DELETE
-            | OpCode::MULTI
-            | OpCode::SET_ACL
-            | OpCode::SET_DATA
-    )
 }
 
 /// Translates a reply into the result of an operation. The caller names the operation in errors.
