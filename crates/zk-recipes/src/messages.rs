@@ -239,10 +239,11 @@ fn others(out: &mut String) {
     let (session, path) = (SessionId(0x1f), || "/members/a".to_owned());
     messages!(
         out,
-        CacheError { Client, Closed, TooLarge, Unreadable, WatchRemoved },
+        CacheError { Client, Closed, Config, TooLarge, Unreadable, WatchRemoved },
         [
             CacheError::Client(queue_full()),
             CacheError::Closed,
+            CacheError::Config(config()),
             CacheError::TooLarge {
                 path: "/config".to_owned(),
                 nodes: 101,

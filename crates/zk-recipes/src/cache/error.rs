@@ -1,7 +1,7 @@
 //! Why a cache has ended.
 
 use thiserror::Error;
-use zk_session::OpError;
+use zk_session::{ConfigError, OpError};
 
 /// Why a [`Cache`](crate::Cache) has ended. What it contains stays as it was.
 ///
@@ -15,6 +15,9 @@ pub enum CacheError {
     /// The client was closed, or a server refused its credentials.
     #[error("the client is closed")]
     Closed,
+    /// An option is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// There is more to cache than the limits allow.
     #[error(
         "the cache of {path:?} has {nodes} znodes with {bytes} bytes, which is over its limit of \

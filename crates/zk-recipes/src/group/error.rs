@@ -1,7 +1,7 @@
 //! Why a process could not join a group, or what it asked of the group failed.
 
 use thiserror::Error;
-use zk_session::SessionId;
+use zk_session::{ConfigError, SessionId};
 
 use crate::error::RecipeError;
 use crate::timed_out::{MayTimeOut, TimedOut};
@@ -42,6 +42,12 @@ pub enum GroupError {
     /// A request failed, the deadline has passed, or the client has stopped.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+}
+
+impl From<ConfigError> for GroupError {
+    fn from(error: ConfigError) -> Self {
+        Self::Recipe(error.into())
+    }
 }
 
 impl MayTimeOut for GroupError {

@@ -1,6 +1,7 @@
 //! Errors of a multi-lock.
 
 use thiserror::Error;
+use zk_session::ConfigError;
 
 use crate::lock::error::LockError;
 use crate::lock::outcome::Released;
@@ -29,6 +30,13 @@ pub struct MultiReleaseError {
     pub failed: Vec<MultiLockError>,
     /// The other locks and how their releases ended, in the order of the releases.
     pub released: Vec<(String, Released)>,
+}
+
+/// For what the constructors of the locks return. The error itself names the option.
+impl From<ConfigError> for MultiLockError {
+    fn from(error: ConfigError) -> Self {
+        Self::new("", error.into())
+    }
 }
 
 impl MultiLockError {

@@ -1,6 +1,7 @@
 //! Why a work queue could not do what its caller asked for.
 
 use thiserror::Error;
+use zk_session::ConfigError;
 
 use super::aside::BlockReason;
 use crate::error::RecipeError;
@@ -105,6 +106,12 @@ pub enum WorkQueueError {
 impl MayTimeOut for WorkQueueError {
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::Recipe(error) = self { error.timed_out_mut() } else { None }
+    }
+}
+
+impl From<ConfigError> for WorkQueueError {
+    fn from(error: ConfigError) -> Self {
+        Self::Recipe(error.into())
     }
 }
 
