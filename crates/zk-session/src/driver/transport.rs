@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
@@ -26,6 +26,11 @@ pub(super) const MARGIN: Duration = Duration::from_millis(5);
 /// Maximum number of addresses of one name that are tried in one attempt. The next attempt starts
 /// with a different address.
 const RACED_MAX: usize = 4;
+
+/// Requested size of the send buffer of a socket; Linux doubles it. Pings and renewals wait behind the
+/// bytes in it. On a slow link, the default buffer grows to megabytes, which outlast a lease. This one
+/// still sends tens of megabytes per second to a server that is a few milliseconds away.
+const SEND_BUFFER: u32 = 64 * 1024;
 
 /// A byte stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -148,7 +153,7 @@ impl Transport for Tcp {
             })?;
             let addresses = order(addresses, attempt.number());
             let time = attempt.time().saturating_sub(begun.elapsed() + MARGIN);
-            let stream = dial(&addresses, time, TcpStream::connect).await?;
+            let stream = dial(&addresses, time, open).await?;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
@@ -162,6 +167,13 @@ impl Transport for Tcp {
             || name.eq_ignore_ascii_case("localhost");
         !is_local
     }
+}
+
+/// Opens a connection whose socket buffers few bytes.
+async fn open(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.connect(address).await
 }
 
 /// Returns the addresses of one attempt in the order in which to try them.
@@ -376,6 +388,31 @@ mod tests {
         assert_eq!(none, "the name has no address");
         let unknown = error(Tcp::with_resolver(|_| async { Err(io::Error::other("no")) })).await;
         assert_eq!(unknown, "the name cannot be resolved: no");
+    }
+
+    /// The client decides what is sent next only about bytes that no socket has taken.
+    #[tokio::test]
+    async fn requests_wait_in_the_client_and_not_in_the_socket() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(1).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let host = Host { name: "127.0.0.1".into(), port };
+        let mut stream = Tcp::new().connect(host, Attempt::new(0, SECOND * 5)).await.unwrap();
+        let chunk = vec![0; 16 * 1024];
+        let mut taken = 0;
+        poll_fn(|cx| {
+            while let Poll::Ready(written) = Pin::new(&mut stream).poll_write(cx, &chunk) {
+                taken += written.unwrap();
+                if taken > 16 * SEND_BUFFER as usize {
+                    break;
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        assert!((1..4 * SEND_BUFFER as usize).contains(&taken), "the socket took {taken} bytes");
     }
 
     #[test]
