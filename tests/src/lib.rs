@@ -14,6 +14,7 @@ pub mod lockstep;
 pub mod meter;
 pub mod outage;
 pub mod page;
+pub mod picture;
 pub mod proxy;
 pub mod random;
 pub mod referee;

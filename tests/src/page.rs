@@ -29,3 +29,18 @@ pub fn check(page: &str, name: &str, text: &str) {
         assert_eq!(shown, text, "{page} is outdated; UPDATE_PAGES=1 and this test update it");
     }
 }
+
+/// Checks that a generated file has this text, or updates it. `file` is a path below `docs`.
+///
+/// # Panics
+///
+/// If the file has another text and must not be updated.
+pub fn check_file(file: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file);
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(path, text).expect("the file can be written");
+    } else {
+        let shown = std::fs::read_to_string(&path).expect("the file exists");
+        assert_eq!(shown, text, "{file} is outdated; UPDATE_PAGES=1 and this test update it");
+    }
+}

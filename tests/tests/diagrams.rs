@@ -3,6 +3,7 @@
 
 use std::future::{IntoFuture as _, Ready, ready};
 use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jute_codec::OpCode;
@@ -15,6 +16,7 @@ use zk_recipes::{
 use zk_session::{CloseOutcome, Host, SessionState};
 use zk_tests::diagram::{self, Note};
 use zk_tests::page;
+use zk_tests::picture::{self, Change, Lane};
 use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
 use zk_tests::tap::{Ends, Tap, Tapped};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
@@ -317,6 +319,106 @@ fn a_lease_that_ends_in_an_outage() {
         let clients = [("one", session(&run.one)), ("two", session(&run.two))];
         run.draw_with(&clients, &notes, "guarantees.md", "a lost lease", "/locks/x");
         drop((guard, next));
+    });
+}
+
+/// What an instance of a service says about itself.
+type Said = Arc<Mutex<(picture::Kind, String)>>;
+
+fn say(said: &Said, kind: picture::Kind, text: impl Into<String>) {
+    *said.lock().expect("no test panics while it has the lock") = (kind, text.into());
+}
+
+/// An instance that works whenever it holds the lock.
+async fn serve(client: Client, said: Said) {
+    let lock = FairLock::new(&client, "/locks/x").expect("the path is valid");
+    loop {
+        say(&said, picture::Kind::Idle, "waits");
+        let guard = lock.acquire().await.expect("the client is not closed");
+        loop {
+            match guard.state() {
+                LockState::Held => {
+                    say(
+                        &said,
+                        picture::Kind::Good,
+                        format!("holds, token {}", guard.fencing_token()),
+                    );
+                }
+                LockState::AtRisk => say(&said, picture::Kind::Doubtful, "at risk"),
+                LockState::Lost(_) => break,
+            }
+            sleep_ms(10).await;
+        }
+        say(&said, picture::Kind::Bad, "lost, stops working");
+        let mut states = client.states();
+        while states.current().state != SessionState::Connected {
+            states.next().await.expect("the client is not closed");
+        }
+    }
+}
+
+/// The picture of the README. The server of the holder is cut off from the other two for longer than
+/// a session lives without it.
+#[test]
+fn a_failover() {
+    const CUT_OFF: u64 = 6_000;
+    const BACK: u64 = 20_000;
+    const END: u64 = 25_000;
+    run(async {
+        let world = World::with(ServerConfig::default().members(3)).leased();
+        for directory in ["/locks", "/locks/x"] {
+            world.server.admin_create(directory, b"", None);
+        }
+        let zk1 = world.server.member(0);
+        let mut said: Vec<Said> = vec![];
+        let mut first = None;
+        for (seed, member) in [(FIRST, zk1.clone()), (SECOND, world.server.member(1))] {
+            let transport = member.connector();
+            let client = world.client_with(seed, |builder| builder.transport(transport)).await;
+            first = first.or_else(|| Some(session(&client)));
+            said.push(Arc::new(Mutex::new((picture::Kind::Idle, String::new()))));
+            spawn(serve(client, Arc::clone(said.last().expect("it was just pushed"))));
+            sleep_ms(500).await;
+        }
+        let first = first.expect("there are two");
+        let names =
+            ["instance 1", "instance 2", "zk1, the server of instance 1", "session of instance 1"];
+        let mut lanes = names.map(|name| Lane { name: name.to_owned(), changes: vec![] });
+        for ms in (0..END).step_by(10) {
+            match ms {
+                CUT_OFF => zk1.partition(),
+                BACK => zk1.heal(),
+                _ => {}
+            }
+            let server = match zk1.is_partitioned() {
+                true => (picture::Kind::Bad, "cut off from zk2 and zk3".to_owned()),
+                false => (picture::Kind::Good, "serves".to_owned()),
+            };
+            let session = match world.server.sessions().contains(&first) {
+                true => (picture::Kind::Good, "lives".to_owned()),
+                false => (picture::Kind::Idle, "has expired".to_owned()),
+            };
+            let said = said.iter().map(|said| said.lock().expect("nobody panics").clone());
+            for (lane, (kind, text)) in lanes.iter_mut().zip(said.chain([server, session])) {
+                if lane.changes.last().is_none_or(|last| last.text != text) {
+                    lane.changes.push(Change { at: Duration::from_millis(ms), kind, text });
+                }
+            }
+            sleep_ms(10).await;
+        }
+        let at = |lane: usize, text: &str| {
+            let found = lanes[lane].changes.iter().find(|change| change.text.starts_with(text));
+            found.unwrap_or_else(|| panic!("no {text:?} in {lanes:?}")).at
+        };
+        let (lost, held) = (at(0, "lost"), at(1, "holds"));
+        assert!(lost < held, "{lanes:?}");
+        let ahead = (held - lost).as_secs_f64();
+        let below = format!(
+            "Instance 1 knows of its loss {ahead:.1} s before instance 2 can hold the lock."
+        );
+        let title = "A failover of a lock between two instances, over 25 seconds";
+        let end = Duration::from_millis(END);
+        page::check_file("failover.svg", &picture::draw(title, &lanes, end, &[below]));
     });
 }
 

@@ -1,53 +1,130 @@
-//! ZooKeeper recipes for Rust services: cancel-safe, with explicit replay after connection loss.
+//! ZooKeeper recipes for Rust services: locks, elections, queues and more, which survive lost
+//! connections, and whose futures can be dropped at any time.
 //!
 //! ```
-//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
-//! # let hosts = server.listen("127.0.0.1:0").await?;
+//! use std::error::Error;
 //! use std::time::Duration;
+//!
 //! use zk_recipes::{Client, FairLock};
+//! use zk_testserver::{ServerConfig, TestServer};
 //!
-//! let client = Client::connect(format!("{hosts}/app")).await?;
-//! let lock = FairLock::new(&client, "/locks/billing")?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn Error>> {
+//!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
+//!     let server = TestServer::start(ServerConfig::default());
+//!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);
 //!
-//! let guard = lock.acquire().timeout(Duration::from_secs(30)).await?;
-//! // The work is stopped at its next `.await` when the lock is lost.
-//! guard.run(async { println!("fencing token {}", guard.fencing_token()) }).await?;
-//! guard.release().await?;
-//! client.close().await;
-//! # Ok(()) }
+//!     let client = Client::connect(servers).await?;
+//!     let lock = FairLock::new(&client, "/locks/billing")?;
+//!     let guard = lock.acquire().timeout(Duration::from_secs(30)).await?;
+//!     // The work is stopped at its next `.await` when the lock is lost.
+//!     guard.run(async { println!("fencing token {}", guard.fencing_token()) }).await?;
+//!     guard.release().await?;
+//!     client.close().await;
+//!     Ok(())
+//! }
 //! ```
 //!
-//! Acquiring a lock returns a [`Guard`]. The most common types of the client are re-exported, so
-//! that one dependency is enough; the rest are in the crate `zk_session`, which is re-exported too.
+//! The example needs `tokio` with the features `macros` and `rt-multi-thread`, and `zk-testserver`,
+//! a ZooKeeper server in the process of your tests.
 //!
-//! # Recipes
+//! # Which recipe
 //!
-//! - [`FairLock`]: one holder at a time, in order of arrival
-//! - [`RwLock`]: many readers or one writer
-//! - [`Semaphore`]: a limited number of holders
-//! - [`ExclusiveLock`]: work that only the first client should do
-//! - [`Election`]: one leader among many candidates
-//! - [`Holder`]: nested acquires of one lock
-//! - [`MultiLock`]: several locks together
-//! - [`NamedLocks`]: one lock for each order, user or file
-//! - [`SharedValue`]: data that clients compare and set
-//! - [`Counter`]: a number to which each addition counts once
-//! - [`Barrier`]: tasks that wait until another one opens a barrier
-//! - [`DoubleBarrier`]: participants that enter and leave together
-//! - [`Group`]: knowing which processes take part
-//! - [`Cache`]: a copy of a znode, its children or a tree, which follows the servers
-//! - [`WorkQueue`]: items that consumers lease
-//! - [`Tree`]: creating missing paths, deleting subtrees
+//! | you want | recipe | you get |
+//! |---|---|---|
+//! | one holder at a time, in order of arrival | [`FairLock`] | [`Guard`] |
+//! | many readers or one writer | [`RwLock`] | [`ReadGuard`], [`WriteGuard`] |
+//! | a limited number of holders | [`Semaphore`] | [`PermitGuard`] |
+//! | work that only the first client does | [`ExclusiveLock`] | [`ExclusiveGuard`] |
+//! | one leader among many candidates | [`Election`] | [`Leadership`] |
+//! | nested acquires of one lock | [`Holder`] | [`Level`] |
+//! | several locks together | [`MultiLock`] | [`MultiGuard`] |
+//! | one lock for each order, user or file | [`NamedLocks`] | a [`FairLock`] |
+//! | items that consumers lease | [`WorkQueue`] | [`Leased`] |
+//! | to know which processes take part | [`Group`] | [`Membership`], [`GroupWatch`] |
+//! | tasks that wait until another one opens a barrier | [`Barrier`] | |
+//! | participants that enter and leave together | [`DoubleBarrier`] | [`Inside`] |
+//! | data that clients compare and set | [`SharedValue`] | [`Versioned`], [`ValueChanges`] |
+//! | a number to which each addition counts once | [`Counter`] | [`CounterChanges`] |
+//! | a copy of a znode, its children or a tree | [`Cache`] | [`CachedNode`], [`CacheEvent`] |
+//! | missing paths created, subtrees deleted | [`Tree`] | |
 //!
-//! # Items in the order in which you meet them
+//! # All items by topic
 //!
-//! 1. [`Client`] and [`ClientBuilder`] connect; [`ConnectError`] says why that failed.
-//! 2. [`LockBuilder`] has the options of a lock.
-//! 3. [`Acquire`] and [`TryAcquire`] are pending acquires, and [`Phases`] reports their progress.
-//! 4. [`Guard`] is a lock that is held, with its [`LockState`] and its [`FencingToken`].
-//! 5. [`LockError`] and [`LostReason`] say why a lock was not obtained, or is no longer held.
-//! 6. [`LockStats`] and [`Contender`] show what a lock is doing.
+//! ## Locks
+//!
+//! - A lock is built with its options by a [`LockBuilder`], and acquired with an [`Acquire`] or a
+//!   [`TryAcquire`]: set options, then `.await` it, or keep the future, an [`Acquiring`].
+//!   [`Phases`] reports each [`Phase`] on the way.
+//! - The [`Guard`] is the lock that is held, with its [`LockState`], its [`FencingToken`] and the
+//!   [`Run`] of a body of work; [`AtRiskPolicy`] says what *at risk* means to it. [`LockStatus`] is
+//!   a view of the guard for other code. What a guard can do depends on its kind: see [`kind`].
+//! - [`Contender`] and its [`Role`] show who holds and who waits, [`LockStats`] counts, and
+//!   [`request_revocation`] asks a contender to leave. [`Released`] says how a release ended.
+//! - [`Naming`], [`RwNaming`] and [`ElectionNaming`] choose the names of Curator or kazoo, and
+//!   [`PermitLimit`] the number of permits of a [`Semaphore`].
+//! - [`Holder`] is acquired with [`AcquireLevel`] or [`TryAcquireLevel`]. [`MultiLock`] has a
+//!   [`MultiLockBuilder`], takes each lock as a [`Side`], and is acquired with [`MultiAcquire`] or
+//!   [`MultiAcquiring`].
+//!
+//! ## Coordination
+//!
+//! - [`Election`]: observers follow the [`Leaders`], and each [`Leader`] has a token too.
+//! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: [`Put`], [`Take`] and [`TakeBatch`] are pending
+//!   calls. A [`BlockedItem`] cannot be delivered, for a [`BlockReason`].
+//! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
+//!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
+//! - [`Barrier`], built by a [`BarrierBuilder`]: [`BarrierWait`] and [`BarrierWaiting`] wait.
+//! - [`DoubleBarrier`], built by a [`DoubleBarrierBuilder`]: each [`BarrierStep`] enters or leaves.
+//!
+//! ## Data
+//!
+//! - [`SharedValue`], built by a [`SharedValueBuilder`]: a [`Versioned`] value, and its
+//!   [`ValueChanges`].
+//! - [`Counter`], built by a [`CounterBuilder`], stores its number in a [`CounterFormat`].
+//! - [`Cache`], built by a [`CacheBuilder`], counts its requests and gaps in [`CacheStats`].
+//! - [`Tree`] creates missing paths and deletes subtrees.
+//!
+//! ## The client
+//!
+//! The items of the client that most programs need are re-exported; the rest is in [`zk_session`].
+//!
+//! - [`Client`] connects and has the operations, and [`ClientBuilder`] has its options.
+//!   [`CloseOutcome`] says how [`Client::close`] ended.
+//! - Znodes: [`CreateMode`], [`CreateOptions`], [`Stat`], [`Version`]; their access control lists:
+//!   [`Acl`], [`Id`], [`Permissions`].
+//! - Transactions: [`Multi`] and [`MultiOutcome`].
+//! - The session: [`SessionId`], [`SessionState`] and [`StateStream`].
+//! - The lease, which decides for how long locks survive an outage: [`Lease`] and [`SlowCommits`].
+//! - Time: [`Clock`] and [`Time`].
+//! - Security: `Tls` and `TlsBuilder`, `Sasl` and `Gssapi`, which need [features](#features).
+//!
+//! ## Errors
+//!
+//! - [`LockError`] says why a lock was not obtained, or is no longer held, [`LostReason`] why it was
+//!   lost, and [`Stopped`] why a body was stopped. [`TransactionError`] and [`DowngradeError`] belong
+//!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.
+//! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
+//!   [`Predecessor`].
+//! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
+//!   [`CacheError`], [`GroupError`], [`ValueError`], [`WorkQueueError`]. A [`FailedAction`] is what
+//!   the servers were asked for.
+//! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of
+//!   a server, and a [`Target`]. [`ConnectError`] and [`ConnectionFailure`] say why there is no
+//!   connection, [`ConfigError`] which option is invalid, and [`HandOverError`] why a session was
+//!   not handed over.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `tokio` | yes | the recipes and the client; without it, there are only their state machines, which do no I/O |
+//! | `metrics` | no | metrics of locks and sessions, through the facade of the crate `metrics` |
+//! | `tls` | no | TLS and mutual TLS with rustls; the program chooses the crypto provider |
+//! | `tls-ring` | no | `tls`, with the crypto provider ring |
+//! | `tls-aws-lc` | no | `tls`, with the crypto provider AWS-LC |
+//! | `sasl-digest-md5` | no | SASL with a name and a password |
+//! | `sasl-gssapi` | no | SASL with Kerberos; needs libclang and the development files of MIT Kerberos to build |
 //!
 //! # Promises
 //!
@@ -60,6 +137,19 @@
 //! - No contender znode stays behind after a future or a guard was dropped, or after an error. The
 //!   session is responsible for the cleanup, not the caller.
 //! - The contenders of a queue are served in the order in which the ensemble created their znodes.
+//!
+//! # The guide
+//!
+//! The book in the folder `docs` of the repository explains the rest:
+//!
+//! - *Getting started* (`getting-started.md`) and *A service* (`service.md`), a complete program
+//! - *Which recipe* (`recipes/overview.md`), with a page for each recipe: its algorithm, its costs,
+//!   and what happens on each failure
+//! - *What a guard promises* (`guarantees.md`), *Connection loss* (`connection-loss.md`) and
+//!   *Fencing elsewhere* (`fencing.md`)
+//! - *Security* (`security.md`), *Health and logs* (`logs.md`), *Metrics* (`metrics.md`) and *Tests*
+//!   (`testing.md`)
+//! - *Coming from another library* (`migration.md`): Curator, kazoo and others, class by class
 //!
 //! # Layers
 //!

@@ -2,34 +2,81 @@
 //! whether it may have taken effect.
 //!
 //! ```
-//! # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
-//! # let address = server.listen("127.0.0.1:0").await?;
+//! use std::error::Error;
+//!
 //! use zk_session::{Client, CreateMode};
+//! use zk_testserver::{ServerConfig, TestServer};
 //!
-//! let client = Client::connect(format!("{address}/app")).await?;
-//! client.create("/config", "a=1", CreateMode::Persistent).await?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn Error>> {
+//!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
+//!     let server = TestServer::start(ServerConfig::default());
+//!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);
 //!
-//! let ((data, stat), mut watcher) = client.get_data_and_watch("/config").await?;
-//! assert_eq!(data, "a=1");
-//! client.set_data("/config", "a=2", Some(stat.version)).await?;
-//! let event = watcher.changed().await?;
-//! assert_eq!(event.path, "/config");
-//!
-//! client.close().await;
-//! # Ok(()) }
+//!     let client = Client::connect(servers).await?;
+//!     client.create("/config", "a=1", CreateMode::Persistent).await?;
+//!     let ((data, stat), mut watcher) = client.get_data_and_watch("/config").await?;
+//!     assert_eq!(data, "a=1");
+//!     client.set_data("/config", "a=2", Some(stat.version)).await?;
+//!     let event = watcher.changed().await?;
+//!     assert_eq!(event.path, "/config");
+//!     client.close().await;
+//!     Ok(())
+//! }
 //! ```
 //!
-//! # Items in the order in which you meet them
+//! Locks, elections, queues and other recipes are in the crate `zk-recipes`, which re-exports this
+//! one.
 //!
-//! 1. [`Client`] and [`ClientBuilder`] connect, and [`Client`] has the operations.
-//! 2. [`OpError`] and its [`Outcome`] say what is known about an operation that failed.
-//! 3. [`Watcher`] waits for one change of a znode, and [`WatchStream`] yields all changes of a znode
-//!    or a tree.
-//! 4. [`Multi`] commits several operations together, or none of them.
-//! 5. [`SessionState`] and [`StateStream`] follow the session; [`ConnectionFailure`] says why there
-//!    is no connection, and [`Health`] answers a probe; [`Stats`] counts.
-//! 6. [`Lease`] decides for how long locks survive an outage.
+//! # All items by topic
+//!
+//! - **The client:** [`Client`] has the operations, and each returns an [`Op`], which can be given a
+//!   time limit. [`ClientBuilder`] has the options, [`ConnectString`] and [`Host`] name the servers
+//!   ([`DEFAULT_PORT`] if a port is missing), and [`CloseOutcome`] says how a close ended. Defaults:
+//!   [`SESSION_TIMEOUT_DEFAULT`], [`REQUEST_LIMIT_DEFAULT`], [`RESPONSE_LIMIT_DEFAULT`].
+//! - **Znodes:** [`CreateMode`], [`Ttl`], [`CreateOptions`], [`Created`], [`Stat`], [`Version`],
+//!   [`Zxid`], and functions for paths in [`path`]. Access control lists: [`Acl`], [`Id`],
+//!   [`Permissions`]; [`Identity`] is who the servers think the client is.
+//! - **Several operations at once:** [`Multi`] commits all of them or none, with a [`MultiOutcome`] or
+//!   a [`MultiError`]; [`MultiRead`] reads, with a [`ReadOutcome`] for each.
+//! - **Watches:** a [`Watcher`] waits for one change of a znode. A [`WatchStream`] yields a
+//!   [`WatchItem`] for each change of a znode or a tree, and for each gap with its [`GapCause`];
+//!   [`WatchOptions`], [`WatchMode`], [`WatcherType`] and [`WATCH_CAPACITY_DEFAULT`] are its options.
+//!   A [`WatchedEvent`] has an [`EventType`].
+//! - **The session:** [`SessionId`], [`SessionState`], [`StateStream`] and [`Status`]; a
+//!   [`SessionTicket`] hands it over. [`DisconnectCause`] and [`EndCause`] say why a connection or
+//!   the session has ended. [`Health`] answers a probe; [`Stats`] and [`RequestStats`] count.
+//! - **The lease,** which decides for how long locks survive an outage: [`Lease`], [`LeaseDefect`],
+//!   [`SlowCommits`].
+//! - **The ensemble:** [`EnsembleConfig`], [`ConfigVersion`], [`Member`], [`MemberAddress`], [`Role`]
+//!   and [`MemberDefect`] describe it, and [`Reconfig`] changes it.
+//! - **Connections:** a [`Transport`] such as [`Tcp`] makes them, given an [`Attempt`], and returns a
+//!   [`Connecting`], which becomes a [`Stream`]; a [`HostSource`] finds servers, with a [`LookUp`]; a
+//!   [`Clock`] tells the [`Time`].
+//! - **Security:** `Tls`, `TlsBuilder` and `rustls`; `Sasl` and `Gssapi`. They need
+//!   [features](#features).
+//! - **Errors:** [`OpError`], with an [`Outcome`], an [`ErrorCode`], an [`OpCode`] and a [`Target`];
+//!   [`ConnectError`], [`HandOverError`], [`InvalidTicket`] and [`WatchEnded`]. A [`ConfigError`] has
+//!   a [`ChrootDefect`], [`HostDefect`], [`OptionDefect`] or [`PathDefect`]. A [`ConnectionFailure`]
+//!   says why there is no connection, with a [`FailureCause`]: [`TransportError`], [`TlsFailure`],
+//!   [`SaslFailure`].
+//! - **For authors of recipes:** [`recipe`].
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `tokio` | yes | the client; without it, there is only the session machine, which does no I/O |
+//! | `metrics` | no | metrics, through the facade of the crate `metrics` |
+//! | `tls` | no | TLS and mutual TLS with rustls; the program chooses the crypto provider |
+//! | `tls-ring` | no | `tls`, with the crypto provider ring |
+//! | `tls-aws-lc` | no | `tls`, with the crypto provider AWS-LC |
+//! | `sasl-digest-md5` | no | SASL with a name and a password |
+//! | `sasl-gssapi` | no | SASL with Kerberos; needs libclang and the development files of MIT Kerberos to build |
+//!
+//! In the folder `docs` of the repository, *Sessions* (`session.md`) explains how sessions, watches
+//! and limits work, *Connection loss* (`connection-loss.md`) what to do after an unknown outcome, and
+//! *Security* (`security.md`) TLS and SASL.
 //!
 //! # Outcomes
 //!

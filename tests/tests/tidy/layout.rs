@@ -3,6 +3,9 @@
 /// Crates that have state machines. A module named `machine` is pure, wherever it is in a crate.
 pub(crate) const MACHINE_CRATES: &[&str] = &["zk-recipes", "zk-session"];
 
+/// Crates whose page names all items and features, in an index that is written by hand.
+pub(crate) const INDEXED_CRATES: &[&str] = &["zk-recipes", "zk-session"];
+
 /// The minimum number of files in modules named `machine`. Lower it only when such files are
 /// removed: if they were renamed, the rules for machines would no longer apply to them.
 pub(crate) const MACHINE_FILES_MIN: usize = 64;

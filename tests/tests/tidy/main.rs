@@ -7,6 +7,7 @@
 
 mod cycles;
 mod file_rules;
+mod front_page;
 mod layout;
 mod text;
 mod tree_rules;

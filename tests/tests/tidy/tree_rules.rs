@@ -1,7 +1,7 @@
 //! Rules for the tree of all files.
 
 use super::{
-    File,
+    File, front_page,
     layout::{MACHINE_CRATES, SUMMARY, is_machine},
 };
 
@@ -14,6 +14,12 @@ pub(crate) struct TreeRule {
     /// A tree that the rule must accept.
     pub(crate) good: &'static [(&'static str, &'static str)],
 }
+
+const RECIPES_MANIFEST: (&str, &str) = (
+    "crates/zk-recipes/Cargo.toml",
+    "[features]\ndefault = [\"f\"]\nf = []\n\n[dependencies]\ng = \"1\"",
+);
+const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
     TreeRule {
@@ -37,6 +43,41 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         good: &[
             ("crates/zk-session/src/machine/mod.rs", ""),
             ("crates/zk-recipes/src/queue/machine/claim.rs", ""),
+        ],
+    },
+    TreeRule {
+        name: "crate pages name everything",
+        check: front_page::crate_pages_name_everything,
+        bad: &[
+            &[],
+            &[
+                RECIPES_MANIFEST,
+                SESSION,
+                ("crates/zk-recipes/src/lib.rs", "//! `f`\npub use a::B;"),
+            ],
+            &[
+                RECIPES_MANIFEST,
+                SESSION,
+                ("crates/zk-recipes/src/lib.rs", "//! `f` B\npub mod B {}"),
+            ],
+            &[
+                RECIPES_MANIFEST,
+                SESSION,
+                ("crates/zk-recipes/src/lib.rs", "//! `B`\npub use a::B;"),
+            ],
+            &[
+                RECIPES_MANIFEST,
+                SESSION,
+                ("crates/zk-recipes/src/lib.rs", "//! `f` `B`\npub use a::{B, c::D as E};"),
+            ],
+        ],
+        good: &[
+            RECIPES_MANIFEST,
+            SESSION,
+            (
+                "crates/zk-recipes/src/lib.rs",
+                "//! `f` [`B`] `E`\npub use a::{B, c::D as E};\nuse g::H;\n#[doc(hidden)]\npub mod i {}",
+            ),
         ],
     },
     TreeRule {
