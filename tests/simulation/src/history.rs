@@ -101,6 +101,8 @@ pub enum What {
         path: Option<String>,
         token: Option<i64>,
         is_held: bool,
+        /// What the servers have committed last.
+        zxid: i64,
     },
     /// A guard says *held* although its session has ended, and its client keeps a lease.
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
@@ -132,13 +134,21 @@ pub enum What {
     /// it ended, and meanwhile the barrier was open, or closed.
     Passed { name: &'static str, barrier: String, is_open: bool, from: i64, to: i64 },
     /// A participant is inside a double barrier. `round` is what the servers know about the round.
-    Entered { number: i32, participants: usize, round: Option<Round> },
+    /// They had committed these zxids when its call began and when it ended.
+    Entered { number: i32, participants: usize, round: Option<Round>, from: i64, to: i64 },
+    /// A participant that has entered a double barrier says whether it has left already. `is_alive`
+    /// says whether the session lives that its client has now, `is_same` whether the client had it
+    /// already before it entered, and `has_znode` whether a participant of this session is present.
+    Present { has_left: bool, is_alive: bool, is_same: bool, has_znode: bool },
     /// A participant has left together with the others, and these are still present.
     Departed { round: Round, present: Vec<String> },
+    /// A member of a group is about to say this about itself. Nobody else says the same.
+    Said { id: String, data: String },
     /// A watch of a group reports a member.
-    Reported { watch: Id, id: String, czxid: i64, is_joined: bool, is_left: bool },
-    /// All that a watch of a group has reported at the end, and what the servers have.
-    Gathered { watch: Id, shown: Vec<(String, i64)>, real: Vec<(String, i64)> },
+    Reported { watch: Id, id: String, czxid: i64, data: String, is_joined: bool, is_left: bool },
+    /// All that a watch of a group has reported at the end, and what the servers have. The data of
+    /// members are left out if the watch does not follow them.
+    Gathered { watch: Id, shown: Vec<Gathered>, real: Vec<Gathered> },
     /// A holder has a second level of a lock, or only one again. `is_same`: it is the same hold.
     Nested { lock: String, is_same: bool },
     /// The holder with this contender and this token creates this path in a transaction of its guard.
@@ -166,6 +176,9 @@ pub struct Round {
     /// The names of its participants.
     pub names: Vec<String>,
 }
+
+/// A member of a group, its czxid, and its data.
+pub type Gathered = (String, i64, Option<String>);
 
 /// A znode, its czxid and its mzxid.
 pub type Copied = (String, i64, i64);

@@ -1,7 +1,10 @@
 //! Participants that die or lose their session, administrators, and refusals.
 
+use std::future::IntoFuture as _;
+
+use jute_codec::OpCode;
 use zk_recipes::{ErrorCode, RecipeError};
-use zk_tests::scene::{CODES, FIRST, SECOND, THIRD, is_survived, session};
+use zk_tests::scene::{CODES, FIRST, SECOND, THIRD, at_op, is_survived, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
@@ -23,6 +26,35 @@ fn a_participant_that_dies_inside_has_left() {
         left(&world, leave(two)).await;
         check_clean(&world, &[&client, &other]).await;
     });
+}
+
+/// A participant that gives up after some refusals stays present, and the others wait for it for as
+/// long as its session lives.
+#[test]
+fn a_participant_whose_removal_is_refused_leaves_later() {
+    for code in [ErrorCode::SYSTEM_ERROR, ErrorCode::NO_AUTH] {
+        run(async {
+            let world = World::new();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let (one, two) = (enter(&client, 2), enter(&other, 2));
+            let (one, two) = (entered(&world, one).await, entered(&world, two).await);
+            let refusals = at_op(session(&client), OpCode::DELETE, Action::Error(code));
+            for _ in 0..1_000 {
+                world.server.inject(refusals.clone());
+            }
+            drop(one);
+            sleep_ms(1_000).await;
+            assert_eq!(present(&world), 2, "{code}\n{}", world.trace());
+            let leaving = spawn(two.leave().into_future());
+            sleep_ms(30_000).await;
+            assert!(!leaving.is_finished(), "{code}\n{}", world.trace());
+            world.server.clear_faults();
+            sleep_ms(65_000).await;
+            assert!(leaving.is_finished(), "{code}\n{}", world.trace());
+            left(&world, leaving).await;
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
 }
 
 #[test]

@@ -1,14 +1,21 @@
 //! Running a machine that may leave a znode, for a caller who may drop the future at any moment.
 
-use bytestring::ByteString;
-use tracing::debug;
-use zk_session::Client;
-use zk_session::Time;
-use zk_session::recipe::{Session, Slot};
+use std::time::Duration;
 
-use super::drive::{Caller, Unattended, drive};
+use bytestring::ByteString;
+use tracing::{debug, warn};
+use zk_session::Client;
+use zk_session::recipe::{Session, Slot};
+use zk_session::{OpError, Time};
+
+use super::drive::{Caller, ClientStopped, Unattended, drive};
 use super::feed::Feed;
-use crate::machine::{Interrupted, Leaving};
+use crate::machine::{Failure, Interrupted, Leaving, Remove};
+
+/// Pause after the first refusal of a removal.
+pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
+/// Longest pause between two retries.
+pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// A machine with a slot of the janitor. When it is dropped, whether the machine has ended or not,
 /// the janitor removes the znode that the machine may have left.
@@ -48,6 +55,39 @@ impl<M: Leaving> Drop for Attended<M> {
         slot.run(async move {
             let ended = drive(&mut feed, &mut removal, &mut Unattended).await;
             debug!(?ended, "removed what a recipe may have left");
+            if let Ok(Err(Failure { path, error, .. })) = &ended
+                && is_refusal(error)
+            {
+                warn!(%path, %error, "a server refuses to remove a znode of a recipe; retrying");
+            }
+            conclude(&feed, removal, ended, RETRY_FIRST);
         });
     }
+}
+
+/// Returns whether this refusal is an answer of a server. A client that has stopped refuses every
+/// request.
+fn is_refusal(error: &OpError) -> bool {
+    !error.is_session_over() && *error != OpError::AuthFailed
+}
+
+/// Retries a refused removal for as long as the session lives, because others may wait for the end
+/// of the znode. Keeps the session open only while a retry runs.
+fn conclude(
+    feed: &Feed,
+    mut removal: Remove,
+    ended: Result<Result<(), Failure>, ClientStopped>,
+    pause: Duration,
+) {
+    let Ok(Err(Failure { path, error, .. })) = ended else { return };
+    if !is_refusal(&error) {
+        return;
+    }
+    feed.lane.after_pause(pause, &path, move |lane| async move {
+        let mut feed = Feed::new(lane);
+        removal.retry();
+        let ended = drive(&mut feed, &mut removal, &mut Unattended).await;
+        debug!(?ended, "retried the removal of what a recipe may have left");
+        conclude(&feed, removal, ended, (pause * 2).min(RETRY_MAX));
+    });
 }

@@ -7,16 +7,12 @@ use bytestring::ByteString;
 use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
 
+use crate::engine::attended::{RETRY_FIRST, RETRY_MAX};
 use crate::engine::drive::{ClientStopped, Unattended, drive};
 use crate::engine::feed::Feed;
 use crate::lock::outcome::{Refusal, Released};
 use crate::lock::recipe::Removal;
 use crate::lock::stats::Counters;
-
-/// Pause after the first refusal of a removal.
-const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two retries.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// How a removal ended.
 #[derive(Debug)]

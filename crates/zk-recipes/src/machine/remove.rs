@@ -49,6 +49,11 @@ impl Remove {
         Self { path, session, may_exist, is_draining, pauses: Pauses::default() }
     }
 
+    /// Prepares another run after a refusal.
+    pub(crate) fn retry(&mut self) {
+        self.pauses.reset();
+    }
+
     fn drained(&mut self, mut reply: Reply) -> RemoveStep {
         self.is_draining = false;
         self.session = self.session.or(reply.session);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::CommitRecord;
 
 use super::is_tampered;
@@ -25,6 +26,8 @@ pub fn judge(
     let is_at_once = plan.members == 1;
     let mut violations = judge_barrier(events, lives.get(BARRIER), is_at_once);
     violations.extend(judge_meeting(events, &lives));
+    violations.extend(judge_numbers(events, &formed(commits)));
+    violations.extend(judge_presence(events));
     violations
 }
 
@@ -102,6 +105,71 @@ fn judge_meeting(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Str
     violations
 }
 
+/// Returns when each round was formed, and its number: the version of the directory's data, which
+/// begins again with each directory.
+fn formed(commits: &[CommitRecord]) -> Vec<(i64, i32)> {
+    let mut version = 0;
+    let mut rounds = Vec::new();
+    let is_meeting = |commit: &&CommitRecord| {
+        commit.error == ErrorCode::OK && commit.path.as_deref() == Some(MEETING)
+    };
+    for commit in commits.iter().filter(is_meeting) {
+        if commit.op == OpCode::SET_DATA {
+            version += 1;
+            rounds.push((commit.zxid.0, version));
+        } else if commit.op != OpCode::CHECK {
+            version = 0;
+        }
+    }
+    rounds
+}
+
+/// A participant is told the number of a round that was formed while it entered, and each number is
+/// told to no more callers than the round has participants. So those of a round agree, and numbers
+/// grow.
+fn judge_numbers(events: &[Event], rounds: &[(i64, i32)]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut told: BTreeMap<i64, usize> = BTreeMap::new();
+    for event in events {
+        let What::Entered { number, participants, from, to, .. } = &event.what else { continue };
+        let meant = rounds
+            .iter()
+            .filter(|(zxid, version)| version == number && (from + 1..=*to).contains(zxid));
+        // The same number may have been used in two directories meanwhile.
+        let meant: Vec<i64> = meant.map(|(zxid, _)| *zxid).collect();
+        if let [zxid] = meant.as_slice() {
+            *told.entry(*zxid).or_default() += 1;
+        }
+        let is_too_often =
+            meant.first().and_then(|zxid| told.get(zxid)).is_some_and(|told| told > participants);
+        if meant.is_empty() || is_too_often {
+            violations.push(format!(
+                "a participant has entered round {number} at {:?}, which was not formed between \
+                 {from:#x} and {to:#x}, or has other participants",
+                event.at
+            ));
+        }
+    }
+    violations
+}
+
+fn judge_presence(events: &[Event]) -> Vec<String> {
+    let broken = |event: &Event| match event.what {
+        // The session in which it has entered lives.
+        What::Present { has_left: true, is_alive: true, is_same: true, has_znode } => {
+            Some(format!("has left, in a session that lives, with a znode: {has_znode}"))
+        }
+        What::Present { has_left: false, is_alive: true, has_znode: false, .. } => {
+            Some("is inside, and none of its session is".to_owned())
+        }
+        _ => None,
+    };
+    let violations = events.iter().filter_map(|event| Some((event, broken(event)?)));
+    violations
+        .map(|(event, text)| format!("a participant says at {:?} that it {text}", event.at))
+        .collect()
+}
+
 /// Returns whether there was a moment before a round was formed at which all its participants were
 /// there. Some may have died between the list that showed them and the round.
 fn met(lives: &BTreeMap<&str, Vec<Life>>, round: &Round) -> bool {
@@ -116,6 +184,8 @@ fn met(lives: &BTreeMap<&str, Vec<Life>>, round: &Round) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use zk_testserver::{ServerConfig, TestServer};
+
     use super::*;
     use crate::judges::tests::history;
 
@@ -162,7 +232,11 @@ mod tests {
     }
 
     fn entered(zxid: i64) -> What {
-        What::Entered { number: 1, participants: 2, round: Some(round(zxid)) }
+        entered_as(1, Some(round(zxid)), 0, zxid)
+    }
+
+    fn entered_as(number: i32, round: Option<Round>, from: i64, to: i64) -> What {
+        What::Entered { number, participants: 2, round, from, to }
     }
 
     #[test]
@@ -174,7 +248,7 @@ mod tests {
         let with = |names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             let round = Some(Round { zxid: 10, names });
-            meeting(vec![What::Entered { number: 1, participants: 2, round }])
+            meeting(vec![entered_as(1, round, 0, 10)])
         };
         assert_eq!(with(&["b", "c"]), 0);
         assert_eq!(with(&["a", "c"]), 1);
@@ -185,6 +259,57 @@ mod tests {
     #[test]
     fn more_participants_than_a_round_has_are_seen() {
         assert_eq!(meeting(vec![entered(5), entered(5), entered(5)]), 1);
+    }
+
+    #[test]
+    fn a_number_of_another_round_is_seen() {
+        // The third round is the first one of another directory.
+        let rounds = [(5, 1), (8, 2), (20, 1)];
+        let count = |told: &[(i32, i64, i64)]| {
+            let told = told.iter().map(|(number, from, to)| entered_as(*number, None, *from, *to));
+            judge_numbers(&history(told.collect()), &rounds).len()
+        };
+        assert_eq!(count(&[(1, 2, 5), (1, 3, 9), (2, 5, 8), (2, 7, 30), (1, 10, 20)]), 0);
+        assert_eq!(count(&[(2, 2, 5)]), 1, "it was not formed yet");
+        assert_eq!(count(&[(1, 5, 9)]), 1, "it was formed before");
+        assert_eq!(count(&[(3, 2, 30)]), 1, "it was never formed");
+        assert_eq!(count(&[(2, 2, 9), (2, 2, 9), (2, 2, 9)]), 1, "one of them belongs to another");
+    }
+
+    #[test]
+    fn rounds_are_counted_from_the_creation_of_their_directory() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let commits = runtime.block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            for _ in 0..2 {
+                server.admin_create(MEETING, b"", None);
+                server.admin_set_data(MEETING, b"a");
+                server.admin_set_data(MEETING, b"b");
+                server.admin_delete(MEETING);
+            }
+            server.commits()
+        });
+        let versions: Vec<i32> = formed(&commits).into_iter().map(|(_, version)| version).collect();
+        assert_eq!(versions, [1, 2, 1, 2]);
+    }
+
+    #[test]
+    fn a_participant_that_does_not_know_whether_it_has_left_is_seen() {
+        let count = |has_left, is_alive, is_same, has_znode| {
+            let what = What::Present { has_left, is_alive, is_same, has_znode };
+            judge_presence(&history(vec![what])).len()
+        };
+        assert_eq!(count(false, true, true, true), 0);
+        assert_eq!(count(false, true, true, false), 1);
+        assert_eq!(count(false, true, false, false), 1);
+        assert_eq!(count(true, true, true, true), 1);
+        assert_eq!(count(true, true, false, false), 0);
+        // It does not know of the end of its session yet.
+        assert_eq!(count(false, false, true, false), 0);
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
 
     fn granted(guard: Id, token: i64, is_held: bool) -> What {
         let (lock, share) = ("/locks/a".to_owned(), Share::Alone);
-        What::Granted { lock, guard, share, path: None, token: Some(token), is_held }
+        What::Granted { lock, guard, share, path: None, token: Some(token), is_held, zxid: 0 }
     }
 
     fn count(whats: Vec<What>) -> usize {
@@ -133,7 +133,7 @@ mod tests {
         let granted = |guard: Id| {
             let (lock, share) = ("/locks/a".to_owned(), Share::Alone);
             let path = Some(format!("/locks/a/lock-{guard}"));
-            What::Granted { lock, guard, share, path, token: None, is_held: true }
+            What::Granted { lock, guard, share, path, token: None, is_held: true, zxid: 0 }
         };
         let both = held(&[(1, Share::Alone), (2, Share::Alone)]);
         let events = history(vec![granted(1), granted(2), both]);

@@ -13,6 +13,7 @@ pub mod leftovers;
 pub mod liveness;
 mod lives;
 pub mod outcomes;
+pub mod turns;
 pub mod work_queue;
 
 use std::collections::BTreeSet;
@@ -68,6 +69,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
     let found = [
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
+        ("a lock is granted in turn", turns::judge(events, commits)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),

@@ -2,6 +2,7 @@
 
 use std::future::IntoFuture as _;
 
+use jute_codec::SessionId;
 use zk_recipes::{Barrier, DoubleBarrier, Inside};
 
 use super::task::{Called, Task};
@@ -51,13 +52,16 @@ pub(super) async fn meet(task: &mut Task) {
     let Ok(meeting) = built else { unreachable!("the options are valid") };
     // Perhaps nobody else comes.
     let limit = task.draw.ms(100, 20_000);
+    let (from, before) = (task.zxid(), task.client.session_id());
     let enter = meeting.enter().timeout(limit).into_future();
     let called = task.call("enter", MEETING, Some(limit), enter).await;
     let Some(inside) = called.done() else { return };
     let round = entered(task, &inside);
-    let what = (inside.round().0, inside.participants());
-    task.push(What::Entered { number: what.0, participants: what.1, round: round.clone() });
+    let (number, participants, to) = (inside.round().0, inside.participants(), task.zxid());
+    task.push(What::Entered { number, participants, round: round.clone(), from, to });
+    present(task, &inside, before);
     task.hold().await;
+    present(task, &inside, before);
     if task.draw.chance(10) {
         return drop(inside);
     }
@@ -71,6 +75,19 @@ pub(super) async fn meet(task: &mut Task) {
         let present = task.world.server.children(MEETING).unwrap_or_default();
         task.push(What::Departed { round, present });
     }
+}
+
+/// Records whether a participant says that it has left already, and what the servers know about it.
+fn present(task: &Task, inside: &Inside, before: Option<SessionId>) {
+    let Some(now) = task.client.session_id() else { return };
+    let ephemerals = task.world.server.ephemerals();
+    let is_own = |(path, owner): &(String, SessionId)| *owner == now && path.starts_with(MEETING);
+    task.push(What::Present {
+        has_left: inside.has_left(),
+        is_alive: task.world.server.sessions().contains(&now),
+        is_same: before == Some(now),
+        has_znode: ephemerals.iter().any(is_own),
+    });
 }
 
 /// Returns what the servers know about the round of this participant, unless they know only a

@@ -1,15 +1,19 @@
 //! Members of a group, and watches that follow it until the end of the run.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 
 use zk_recipes::{Group, GroupChange};
 
 use super::task::{Called, Task};
-use crate::history::{Id, What};
+use crate::history::{Gathered, Id, What};
 
 /// The directory of the group.
 pub const GROUP: &str = "/group";
+
+/// What a watch has reported last: the czxid and the data of each member.
+type Shown = BTreeMap<String, (i64, String)>;
 
 /// Joins the group, stays for a while, and leaves.
 pub(super) async fn join(task: &mut Task) {
@@ -29,11 +33,14 @@ pub(super) async fn join(task: &mut Task) {
         task.call("members", GROUP, limit, group.members()).await;
         return;
     }
-    let joining = group.join(id, task.id().to_string());
+    let data = task.id().to_string();
+    task.push(What::Said { id: id.to_owned(), data: data.clone() });
+    let joining = group.join(id, data);
     let Some(membership) = task.call("join", id, limit, joining).await.done() else { return };
     task.hold().await;
     if task.draw.chance(40) {
         let data = task.id().to_string();
+        task.push(What::Said { id: id.to_owned(), data: data.clone() });
         task.call("set_member", id, limit, membership.set_data(data)).await;
         task.hold().await;
     }
@@ -52,7 +59,7 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
     let Ok(group) = built else { unreachable!("the options are valid") };
     let (watch, mut changes) = (task.id(), group.watch());
     let mut finished = pin!(finished);
-    let mut shown = std::collections::BTreeMap::new();
+    let mut shown = Shown::new();
     loop {
         let change = tokio::select! {
             biased;
@@ -77,31 +84,33 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
     }
     let real = task.world.server.children(GROUP).unwrap_or_default();
     let real = real.into_iter().filter_map(|id| {
-        let stat = task.world.server.stat(&format!("{GROUP}/{id}"))?;
-        Some((id, stat.czxid.0))
+        let path = format!("{GROUP}/{id}");
+        let (stat, data) = (task.world.server.stat(&path)?, task.world.server.data(&path)?);
+        Some((id, stat.czxid.0, watches_data.then(|| text(&data))))
     });
-    let mut real: Vec<(String, i64)> = real.collect();
+    let mut real: Vec<Gathered> = real.collect();
     real.sort();
-    task.push(What::Gathered { watch, shown: shown.into_iter().collect(), real });
+    let shown = shown.into_iter();
+    let shown = shown.map(|(id, (czxid, data))| (id, czxid, watches_data.then_some(data)));
+    task.push(What::Gathered { watch, shown: shown.collect(), real });
 }
 
-fn report(
-    task: &Task,
-    watch: Id,
-    shown: &mut std::collections::BTreeMap<String, i64>,
-    change: GroupChange,
-) {
+fn text(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).into_owned()
+}
+
+fn report(task: &Task, watch: Id, shown: &mut Shown, change: GroupChange) {
     let (member, is_joined, is_left) = match change {
         GroupChange::Joined(member) => (member, true, false),
         GroupChange::Changed(member) => (member, false, false),
         GroupChange::Left(member) => (member, false, true),
         _ => return,
     };
-    let (id, czxid) = (member.id, member.czxid.0);
+    let (id, czxid, data) = (member.id, member.czxid.0, text(&member.data));
     if is_left {
         shown.remove(&id);
     } else {
-        shown.insert(id.clone(), czxid);
+        shown.insert(id.clone(), (czxid, data.clone()));
     }
-    task.push(What::Reported { watch, id, czxid, is_joined, is_left });
+    task.push(What::Reported { watch, id, czxid, data, is_joined, is_left });
 }

@@ -26,7 +26,8 @@ pub(super) async fn use_guard(task: &mut Task) {
 fn granted<K: Kind>(task: &Task, name: &str, share: Share, token: Option<i64>, guard: &Guard<K>) {
     let (id, is_held): (Id, _) = (task.id(), guard.state() == LockState::Held);
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
-    task.push(What::Granted { lock, guard: id, share, path, token, is_held });
+    let zxid = task.zxid();
+    task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
     let (status, session) = (guard.status(), task.leased(guard.session()));
     let is_held = move || status.state().map(|state| state == LockState::Held);
     task.world.registry.add(name, id, share, session, is_held);

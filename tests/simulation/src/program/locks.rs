@@ -160,7 +160,8 @@ async fn take_with<K: Kind>(
     let id = task.id();
     let is_held = guard.state() == LockState::Held;
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
-    task.push(What::Granted { lock, guard: id, share, path, token: token(&guard), is_held });
+    let (token, zxid) = (token(&guard), task.zxid());
+    task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
     let (status, session) = (guard.status(), task.leased(guard.session()));
     let is_held = move || status.state().map(|state| state == LockState::Held);
     task.world.registry.add(name, id, share, session, is_held);
@@ -221,6 +222,7 @@ async fn use_both(task: &mut Task) {
             path: None,
             token: None,
             is_held: is_held_now,
+            zxid: task.zxid(),
         });
         task.world.registry.add(path, id, share, None, is_held);
     }

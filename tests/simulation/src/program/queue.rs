@@ -89,7 +89,8 @@ impl Kept {
         let (queue, share) = (QUEUE.to_owned(), Share::Alone);
         task.push(What::Taken { queue, item: item.clone(), lease, token, is_held });
         let (lock, token) = (name.clone(), Some(token));
-        task.push(What::Granted { lock, guard: lease, share, path: None, token, is_held });
+        let (path, zxid) = (None, task.zxid());
+        task.push(What::Granted { lock, guard: lease, share, path, token, is_held, zxid });
         let leased = Arc::new(Mutex::new(Some(leased)));
         let asked = Arc::clone(&leased);
         task.world.registry.add(&name, lease, share, None, move || {

@@ -153,6 +153,11 @@ impl Task {
         self.world.history.id()
     }
 
+    /// Returns the last transaction that the servers have committed.
+    pub fn zxid(&self) -> i64 {
+        self.world.server.zxid().0
+    }
+
     /// Returns the session that a guard of this task relies on, if its client keeps a lease.
     pub fn leased(&self, session: SessionId) -> Option<SessionId> {
         self.world.has_lease(self.who.client).then_some(session)

@@ -1,0 +1,169 @@
+//! Nobody is granted a lock before its turn: while its znode existed, and before it was granted,
+//! there was a moment at which no more contenders were ahead of it than it may share the lock with.
+//!
+//! This needs no second holder, and it also judges a guard whose znode an administrator has
+//! deleted: such a contender may be granted the lock only if its turn came before the deletion.
+
+use std::collections::BTreeMap;
+
+use zk_testserver::CommitRecord;
+
+use super::lives::{Life, lives};
+use crate::history::{Event, Share, What};
+
+/// The ends of the names of contenders, before their numbers.
+const MARKS: [&str; 5] = ["lock-", "latch-", "permit-", READER, "__WRIT__"];
+const READER: &str = "__READ__";
+/// How many digits a server appends.
+const DIGITS: usize = 10;
+
+/// A contender: its number, whether it is a reader, and when it existed.
+#[derive(Clone, Copy, Debug)]
+struct Contender {
+    number: u32,
+    is_reader: bool,
+    life: Life,
+}
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+    judge_lives(events, &lives(commits))
+}
+
+fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
+    let mut queues: BTreeMap<&str, Vec<Contender>> = BTreeMap::new();
+    for (path, lives) in lives {
+        let Some((directory, number, is_reader)) = parse(path) else { continue };
+        let all = lives.iter().map(|life| Contender { number, is_reader, life: *life });
+        queues.entry(directory).or_default().extend(all);
+    }
+    let broken = |event: &Event| match &event.what {
+        What::Granted { lock, guard, share, path: Some(path), zxid, .. } => {
+            let (directory, number, _) = parse(path)?;
+            let queue = queues.get(directory)?;
+            let mut own = lives.get(path.as_str())?.iter();
+            let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
+            (!is_due).then(|| {
+                format!(
+                    "{lock} at {:?}: guard {guard} was granted at {zxid:#x} or before, and it \
+                     never was the turn of {path}",
+                    event.at
+                )
+            })
+        }
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+/// Splits the path of a contender into its directory, its number, and whether it is a reader.
+fn parse(path: &str) -> Option<(&str, u32, bool)> {
+    let (directory, name) = path.rsplit_once('/')?;
+    let (form, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
+    let number = digits.parse().ok()?;
+    let is_contender = MARKS.iter().any(|mark| form.ends_with(mark));
+    is_contender.then_some((directory, number, form.ends_with(READER)))
+}
+
+/// Returns whether there was a moment of this life, at this transaction or before, at which few
+/// enough were ahead.
+fn had_turn(queue: &[Contender], number: u32, own: Life, share: Share, zxid: i64) -> bool {
+    let (created, deleted) = own;
+    let last = deleted.map_or(zxid, |deleted| zxid.min(deleted - 1));
+    let excludes =
+        |other: &&Contender| other.number < number && (share != Share::Reader || !other.is_reader);
+    let ahead: Vec<Life> = queue.iter().filter(excludes).map(|other| other.life).collect();
+    let allowed = match share {
+        Share::Alone | Share::Reader => 0,
+        Share::Permit(permits) => permits - 1,
+    };
+    let few_at = |moment: i64| {
+        let is_there = |(c, d): &&Life| *c <= moment && d.is_none_or(|deleted| deleted > moment);
+        ahead.iter().filter(is_there).count() <= allowed
+    };
+    // Only a deletion can make them few.
+    let moments = ahead.iter().filter_map(|(_, deleted)| *deleted).chain([created]);
+    moments.into_iter().any(|moment| (created..=last).contains(&moment) && few_at(moment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judges::tests::history;
+
+    const WRITERS: [(&str, Life); 3] = [
+        ("/a/1-lock-0000000001", (1, Some(5))),
+        ("/a/2-lock-0000000002", (2, Some(7))),
+        ("/a/3-lock-0000000003", (3, None)),
+    ];
+
+    fn count(lives: &[(&str, Life)], path: &str, share: Share, zxid: i64) -> usize {
+        let lives = lives.iter().map(|(path, life)| (*path, vec![*life])).collect();
+        let (lock, path) = ("/a".to_owned(), Some(path.to_owned()));
+        let granted =
+            What::Granted { lock, guard: 1, share, path, token: None, is_held: true, zxid };
+        judge_lives(&history(vec![granted]), &lives).len()
+    }
+
+    #[test]
+    fn a_grant_before_the_turn_is_seen() {
+        let [_, (second, _), (third, _)] = WRITERS;
+        assert_eq!(count(&WRITERS, second, Share::Alone, 5), 0);
+        assert_eq!(count(&WRITERS, second, Share::Alone, 4), 1);
+        assert_eq!(count(&WRITERS, third, Share::Alone, 7), 0);
+        assert_eq!(count(&WRITERS, third, Share::Alone, 6), 1);
+    }
+
+    #[test]
+    fn a_grant_of_a_contender_whose_turn_never_came_is_seen() {
+        let [first, (path, _), third] = WRITERS;
+        let count_with = |life| count(&[first, (path, life), third], path, Share::Alone, 9);
+        // It was deleted after its turn had come, and the news of the deletion are late.
+        assert_eq!(count_with((2, Some(6))), 0);
+        // It was deleted while another one was ahead of it.
+        assert_eq!(count_with((2, Some(4))), 1);
+    }
+
+    #[test]
+    fn readers_wait_for_writers_only_and_permits_are_counted() {
+        let lives = [
+            ("/a/1-__READ__0000000001", (1, None)),
+            ("/a/2-__READ__0000000002", (2, None)),
+            ("/a/3-__WRIT__0000000003", (3, Some(8))),
+            ("/a/4-__READ__0000000004", (4, None)),
+        ];
+        let [_, (second, _), (writer, _), (last, _)] = lives;
+        assert_eq!(count(&lives, second, Share::Reader, 2), 0);
+        assert_eq!(count(&lives, writer, Share::Alone, 7), 1);
+        assert_eq!(count(&lives, last, Share::Reader, 7), 1);
+        assert_eq!(count(&lives, last, Share::Reader, 8), 0);
+        let permits = lives.map(|(path, life)| (path.replace("__READ__", "permit-"), life));
+        let permits: Vec<(&str, Life)> =
+            permits.iter().map(|(path, life)| (path.as_str(), *life)).collect();
+        assert_eq!(count(&permits, "/a/4-permit-0000000004", Share::Permit(3), 7), 1);
+        assert_eq!(count(&permits, "/a/4-permit-0000000004", Share::Permit(3), 8), 0);
+    }
+
+    #[test]
+    fn a_writer_waits_for_the_reader_that_a_writer_has_become() {
+        let lives = [
+            ("/a/1-__WRIT__0000000001", (1, Some(5))),
+            ("/a/1-__READ__0000000001", (5, Some(9))),
+            ("/a/2-__WRIT__0000000002", (2, None)),
+        ];
+        let [_, (reader, _), (writer, _)] = lives;
+        assert_eq!(count(&lives, writer, Share::Alone, 8), 1);
+        assert_eq!(count(&lives, writer, Share::Alone, 9), 0);
+        assert_eq!(count(&lives, reader, Share::Reader, 5), 0);
+    }
+
+    #[test]
+    fn names_of_others_block_nobody() {
+        let lives = [
+            ("/a/x-0000000001", (1, None)),
+            ("/a/0000000001", (1, None)),
+            ("/a/2-lock-0000000002", (2, None)),
+        ];
+        assert_eq!(count(&lives, "/a/2-lock-0000000002", Share::Alone, 2), 0);
+    }
+}
