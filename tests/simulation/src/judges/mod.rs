@@ -13,6 +13,7 @@ pub mod leftovers;
 pub mod liveness;
 mod lives;
 pub mod outcomes;
+pub mod patience;
 pub mod turns;
 pub mod work_queue;
 

@@ -12,17 +12,18 @@ use super::lives::{Life, lives};
 use crate::history::{Event, Share, What};
 
 /// The ends of the names of contenders, before their numbers.
-const MARKS: [&str; 5] = ["lock-", "latch-", "permit-", READER, "__WRIT__"];
+const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];
+const PERMIT: &str = "permit-";
 const READER: &str = "__READ__";
 /// How many digits a server appends.
 const DIGITS: usize = 10;
 
-/// A contender: its number, whether it is a reader, and when it existed.
+/// What the name of a contender says.
 #[derive(Clone, Copy, Debug)]
-struct Contender {
-    number: u32,
-    is_reader: bool,
-    life: Life,
+pub(super) struct Contender {
+    pub(super) number: u32,
+    pub(super) is_reader: bool,
+    pub(super) is_permit: bool,
 }
 
 /// Returns how the promise was broken.
@@ -31,15 +32,15 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
 }
 
 fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
-    let mut queues: BTreeMap<&str, Vec<Contender>> = BTreeMap::new();
+    let mut queues: BTreeMap<&str, Vec<(Contender, Life)>> = BTreeMap::new();
     for (path, lives) in lives {
-        let Some((directory, number, is_reader)) = parse(path) else { continue };
-        let all = lives.iter().map(|life| Contender { number, is_reader, life: *life });
+        let Some((directory, contender)) = parse(path) else { continue };
+        let all = lives.iter().map(|life| (contender, *life));
         queues.entry(directory).or_default().extend(all);
     }
     let broken = |event: &Event| match &event.what {
         What::Granted { lock, guard, share, path: Some(path), zxid, .. } => {
-            let (directory, number, _) = parse(path)?;
+            let (directory, Contender { number, .. }) = parse(path)?;
             let queue = queues.get(directory)?;
             let mut own = lives.get(path.as_str())?.iter();
             let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
@@ -56,23 +57,25 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     events.iter().filter_map(broken).collect()
 }
 
-/// Splits the path of a contender into its directory, its number, and whether it is a reader.
-fn parse(path: &str) -> Option<(&str, u32, bool)> {
+/// Returns the directory of a contender, and what its name says.
+pub(super) fn parse(path: &str) -> Option<(&str, Contender)> {
     let (directory, name) = path.rsplit_once('/')?;
     let (form, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
     let number = digits.parse().ok()?;
     let is_contender = MARKS.iter().any(|mark| form.ends_with(mark));
-    is_contender.then_some((directory, number, form.ends_with(READER)))
+    let (is_reader, is_permit) = (form.ends_with(READER), form.ends_with(PERMIT));
+    is_contender.then_some((directory, Contender { number, is_reader, is_permit }))
 }
 
 /// Returns whether there was a moment of this life, at this transaction or before, at which few
 /// enough were ahead.
-fn had_turn(queue: &[Contender], number: u32, own: Life, share: Share, zxid: i64) -> bool {
+fn had_turn(queue: &[(Contender, Life)], number: u32, own: Life, share: Share, zxid: i64) -> bool {
     let (created, deleted) = own;
     let last = deleted.map_or(zxid, |deleted| zxid.min(deleted - 1));
-    let excludes =
-        |other: &&Contender| other.number < number && (share != Share::Reader || !other.is_reader);
-    let ahead: Vec<Life> = queue.iter().filter(excludes).map(|other| other.life).collect();
+    let excludes = |(other, _): &&(Contender, Life)| {
+        other.number < number && (share != Share::Reader || !other.is_reader)
+    };
+    let ahead: Vec<Life> = queue.iter().filter(excludes).map(|(_, life)| *life).collect();
     let allowed = match share {
         Share::Alone | Share::Reader => 0,
         Share::Permit(permits) => permits - 1,

@@ -1,6 +1,7 @@
 //! Others who use the znodes of recipes: an administrator who deletes, and clients of another kind
 //! that leave their own entries.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -23,12 +24,21 @@ impl Strangers {
     /// Deletes a znode below a directory of a recipe, or the directory.
     pub(super) fn delete(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
-        // Recorded before the deletion takes effect: promises end with it.
-        let is_deleted = world.server.admin_delete(&path);
-        if is_deleted {
-            self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        let siblings = if draw.clone().chance(30) { siblings(world, &path) } else { Vec::new() };
+        let is_deleted = self.delete_path(world, &path);
+        for sibling in &siblings {
+            self.delete_path(world, sibling);
         }
-        format!("{path}, deleted: {is_deleted}")
+        format!("{path}, deleted: {is_deleted}, then {siblings:?}")
+    }
+
+    /// Deletes a znode. Returns whether it was there and had no children.
+    pub fn delete_path(&self, world: &World, path: &str) -> bool {
+        let is_deleted = world.server.admin_delete(path);
+        if is_deleted {
+            self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        }
+        is_deleted
     }
 
     /// Creates a znode that belongs to no recipe in a directory of one.
@@ -42,6 +52,20 @@ impl Strangers {
         world.server.admin_create(&path, b"not yours", None);
         path
     }
+}
+
+/// Returns the paths of the znodes beside this one. Those that were created last come first, so that
+/// a waiter loses its znode before the one ahead.
+fn siblings(world: &World, path: &str) -> Vec<String> {
+    let Some((directory, _)) = path.rsplit_once('/') else { return Vec::new() };
+    if !super::DIRECTORIES.contains(&directory) {
+        return Vec::new();
+    }
+    let names = world.server.children(directory).unwrap_or_default();
+    let mut paths: Vec<String> = names.iter().map(|name| format!("{directory}/{name}")).collect();
+    paths.sort_by_key(|path| world.server.stat(path).map(|stat| Reverse(stat.czxid)));
+    paths.retain(|other| other != path);
+    paths
 }
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.
