@@ -2,15 +2,19 @@
 //! of a double barrier enter together and leave together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::CommitRecord;
 
 use super::is_tampered;
 use super::lives::{Life, lives};
-use crate::history::{Event, Id, Round, What};
+use crate::history::{End, Event, Id, Round, What};
 use crate::program::barriers::{BARRIER, MEETING};
 use crate::world::plan::Plan;
+
+/// How long after the end of a call its participant may appear or stay.
+const GHOST_MAX: Duration = Duration::from_secs(60);
 
 /// Returns how the promise was broken.
 pub fn judge(
@@ -167,12 +171,14 @@ fn created(commits: &[CommitRecord]) -> Vec<(String, SessionId, i64)> {
 
 /// A participant that a round has counted enters that round, or is told that it may have missed one.
 ///
-/// With two calls of one client at once, nobody knows which participant belongs to which.
+/// With two calls of one client at once, nobody knows which participant belongs to which. The
+/// participant of a call that has failed may appear a while later.
 fn judge_missed(events: &[Event], created: &[(String, SessionId, i64)]) -> Vec<String> {
     let mut violations = Vec::new();
     let mut rounds: Vec<(i32, &Round)> = Vec::new();
     let mut entering: BTreeMap<usize, Vec<Id>> = BTreeMap::new();
     let mut crowded: BTreeSet<usize> = BTreeSet::new();
+    let mut haunted_until: BTreeMap<usize, Duration> = BTreeMap::new();
     // The end of a call is recorded right before what it has returned.
     let mut was_alone = false;
     for event in events {
@@ -182,15 +188,19 @@ fn judge_missed(events: &[Event], created: &[(String, SessionId, i64)]) -> Vec<S
             What::Begun { name: "enter", call, .. } => {
                 let calls = entering.entry(client).or_default();
                 calls.push(*call);
-                if calls.len() > 1 {
+                let is_haunted = haunted_until.get(&client).is_some_and(|until| *until > event.at);
+                if calls.len() > 1 || is_haunted {
                     crowded.insert(client);
                 }
             }
-            What::Ended { call, .. } => {
+            What::Ended { call, end } => {
                 if let Some(calls) = entering.get_mut(&client)
                     && calls.contains(call)
                 {
                     calls.retain(|other| other != call);
+                    if *end != End::Done {
+                        haunted_until.insert(client, event.at + GHOST_MAX);
+                    }
                     was_alone = !crowded.contains(&client);
                     if calls.is_empty() {
                         crowded.remove(&client);
@@ -256,7 +266,7 @@ mod tests {
     use zk_testserver::{ServerConfig, TestServer};
 
     use super::*;
-    use crate::history::End;
+    use crate::history::Failure;
     use crate::judges::tests::history;
 
     fn passed(name: &'static str, is_open: bool, from: i64, to: i64) -> What {
@@ -364,6 +374,9 @@ mod tests {
         assert_eq!(count(7, vec![formed(4, 2), call(1), ended(1), told(5)]), 0, "it is older");
         let two = vec![call(1), call(2), formed(4, 6), ended(1), told(5), ended(2), told(4)];
         assert_eq!(count(7, two), 0, "the other call may have entered as a");
+        let failed = What::Ended { call: 9, end: End::Failed(Failure::TimedOut) };
+        let late = [call(9), failed].into_iter().chain(missed()).collect();
+        assert_eq!(count(7, late), 0, "the call before may have entered as a");
     }
 
     #[test]
