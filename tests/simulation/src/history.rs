@@ -106,6 +106,8 @@ pub enum What {
     },
     /// A guard says *held* although its session has ended, and its client keeps a lease.
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
+    /// A guard says *held* although its client, which keeps a lease, has none.
+    Unleased { lock: String, guard: Id },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -168,6 +170,8 @@ pub enum What {
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.
     Fault(String),
+    /// An administrator has deleted this znode.
+    Deleted { path: String },
     /// From now on there are no faults.
     Calm,
     /// A client begins to close.

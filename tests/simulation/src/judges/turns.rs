@@ -2,11 +2,14 @@
 //! there was a moment at which no more contenders were ahead of it than it may share the lock with.
 //!
 //! This needs no second holder, and it also judges a guard whose znode an administrator has
-//! deleted: such a contender may be granted the lock only if its turn came before the deletion.
+//! deleted: such a contender may be granted the lock only if its turn came before the deletion, and
+//! only until it has read that the znode is gone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use zk_testserver::CommitRecord;
+use jute_codec::{ErrorCode, OpCode};
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use super::lives::{Life, lives};
 use crate::history::{Event, Share, What};
@@ -27,8 +30,52 @@ pub(super) struct Contender {
 }
 
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
-    judge_lives(events, &lives(commits))
+pub fn judge(
+    events: &[Event],
+    commits: &[CommitRecord],
+    requests: &[RequestRecord],
+) -> Vec<String> {
+    let is_missing = |request: &&RequestRecord| {
+        matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS)
+            && request.outcome == Outcome::Applied(ErrorCode::NO_NODE)
+    };
+    let missing = requests.iter().filter(is_missing);
+    let missing: Vec<(&str, Duration)> =
+        missing.filter_map(|request| Some((request.path.as_deref()?, request.at))).collect();
+    let mut violations = judge_lives(events, &lives(commits));
+    violations.extend(judge_missing(events, &missing));
+    violations
+}
+
+/// An attempt waits for the reply of a read before it sends another request. So it knows of the end
+/// of its znode if it has read the znode after the deletion and before it was granted the lock.
+fn judge_missing(events: &[Event], missing: &[(&str, Duration)]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut deleted: BTreeMap<&str, Duration> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Deleted { path } => drop(deleted.insert(path, event.at)),
+            What::Granted { lock, guard, path: Some(path), .. } => {
+                // The path of an exclusive lock is used again.
+                let is_unique = parse(path).is_some();
+                let Some(since) = deleted.get(path.as_str()).filter(|_| is_unique) else {
+                    continue;
+                };
+                // A guard that exists already may read its znode at the same moment.
+                let knows =
+                    |(other, at): &(&str, Duration)| other == path && at >= since && *at < event.at;
+                if missing.iter().any(knows) {
+                    violations.push(format!(
+                        "{lock} at {:?}: guard {guard} was granted after it had read that {path} \
+                         is gone",
+                        event.at
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
 }
 
 fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
@@ -125,6 +172,30 @@ mod tests {
         assert_eq!(count_with((2, Some(6))), 0);
         // It was deleted while another one was ahead of it.
         assert_eq!(count_with((2, Some(4))), 1);
+    }
+
+    #[test]
+    fn a_grant_to_one_that_knows_of_the_end_of_its_znode_is_seen() {
+        let granted = |path: &str| {
+            let (lock, share, path) = ("/a".to_owned(), Share::Alone, Some(path.to_owned()));
+            What::Granted { lock, guard: 1, share, path, token: None, is_held: true, zxid: 9 }
+        };
+        // The znode is deleted after one second, and the lock is granted after two seconds.
+        let events = |path: &str| {
+            let deleted = What::Deleted { path: path.to_owned() };
+            history(vec![What::Calm, deleted, granted(path)])
+        };
+        let count = |events: &[Event], path, ms| {
+            judge_missing(events, &[(path, Duration::from_millis(ms))]).len()
+        };
+        let path = "/a/1-lock-0000000001";
+        assert_eq!(count(&events(path), path, 1_500), 1);
+        assert_eq!(count(&events(path), path, 500), 0, "a server lagged behind");
+        assert_eq!(count(&events(path), path, 2_500), 0, "it was granted before the read");
+        assert_eq!(count(&events(path), "/a/2-lock-0000000002", 1_500), 0);
+        assert_eq!(count(&events("/a/lock"), "/a/lock", 1_500), 0, "others use this path too");
+        let alive = history(vec![What::Calm, What::Calm, granted(path)]);
+        assert_eq!(count(&alive, path, 1_500), 0);
     }
 
     #[test]

@@ -192,9 +192,10 @@ impl Task {
         self.world.server.zxid().0
     }
 
-    /// Returns the session that a guard of this task relies on, if its client keeps a lease.
-    pub fn leased(&self, session: SessionId) -> Option<SessionId> {
-        self.world.has_lease(self.who.client).then_some(session)
+    /// Returns the session that a guard of this task relies on, and its client, if that keeps a
+    /// lease.
+    pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
+        self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
     }
 
     /// Records something that this task knows.

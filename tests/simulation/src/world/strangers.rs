@@ -1,12 +1,12 @@
 //! Others who use the znodes of recipes: an administrator who deletes, and clients of another kind
 //! that leave their own entries.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use super::World;
 use crate::draw::Draw;
+use crate::history::What;
 
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
@@ -24,12 +24,17 @@ impl Strangers {
     /// Deletes a znode below a directory of a recipe, or the directory.
     pub(super) fn delete(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
-        let siblings = if draw.clone().chance(30) { siblings(world, &path) } else { Vec::new() };
-        let is_deleted = self.delete_path(world, &path);
-        for sibling in &siblings {
-            self.delete_path(world, sibling);
+        let mut draw = draw.clone();
+        if draw.chance(30) {
+            let mut paths = siblings(world, &path);
+            if draw.chance(50) {
+                paths.reverse();
+            }
+            paths.retain(|path| self.delete_path(world, path));
+            return format!("{paths:?}, deleted");
         }
-        format!("{path}, deleted: {is_deleted}, then {siblings:?}")
+        let is_deleted = self.delete_path(world, &path);
+        format!("{path}, deleted: {is_deleted}")
     }
 
     /// Deletes a znode. Returns whether it was there and had no children.
@@ -37,6 +42,7 @@ impl Strangers {
         let is_deleted = world.server.admin_delete(path);
         if is_deleted {
             self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+            world.history.note(What::Deleted { path: path.to_owned() });
         }
         is_deleted
     }
@@ -54,8 +60,7 @@ impl Strangers {
     }
 }
 
-/// Returns the paths of the znodes beside this one. Those that were created last come first, so that
-/// a waiter loses its znode before the one ahead.
+/// Returns the paths of this znode and of those beside it, in the order of their creation.
 fn siblings(world: &World, path: &str) -> Vec<String> {
     let Some((directory, _)) = path.rsplit_once('/') else { return Vec::new() };
     if !super::DIRECTORIES.contains(&directory) {
@@ -63,8 +68,7 @@ fn siblings(world: &World, path: &str) -> Vec<String> {
     }
     let names = world.server.children(directory).unwrap_or_default();
     let mut paths: Vec<String> = names.iter().map(|name| format!("{directory}/{name}")).collect();
-    paths.sort_by_key(|path| world.server.stat(path).map(|stat| Reverse(stat.czxid)));
-    paths.retain(|other| other != path);
+    paths.sort_by_key(|path| world.server.stat(path).map(|stat| stat.czxid));
     paths
 }
 
