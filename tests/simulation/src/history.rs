@@ -106,6 +106,8 @@ pub enum What {
     },
     /// A guard says *held* although its session has ended, and its client keeps a lease.
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
+    /// A guard says *held* although its client, which keeps a lease, has none.
+    Unleased { lock: String, guard: Id },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -135,7 +137,17 @@ pub enum What {
     Passed { name: &'static str, barrier: String, is_open: bool, from: i64, to: i64 },
     /// A participant is inside a double barrier. `round` is what the servers know about the round.
     /// They had committed these zxids when its call began and when it ended.
-    Entered { number: i32, participants: usize, round: Option<Round>, from: i64, to: i64 },
+    /// `sessions` are those of its client at these moments.
+    Entered {
+        number: i32,
+        participants: usize,
+        round: Option<Round>,
+        from: i64,
+        to: i64,
+        sessions: Vec<SessionId>,
+    },
+    /// A round of the double barrier with this number was formed.
+    Formed { number: i32, round: Round },
     /// A participant that has entered a double barrier says whether it has left already. `is_alive`
     /// says whether the session lives that its client has now, `is_same` whether the client had it
     /// already before it entered, and `has_znode` whether a participant of this session is present.
@@ -150,11 +162,16 @@ pub enum What {
     /// members are left out if the watch does not follow them.
     Gathered { watch: Id, shown: Vec<Gathered>, real: Vec<Gathered> },
     /// A holder has a second level of a lock, or only one again. `is_same`: it is the same hold.
-    Nested { lock: String, is_same: bool },
+    /// `was_lost`: the holder knew that the lock was lost before it asked for this level.
+    Nested { lock: String, is_same: bool, was_lost: bool },
     /// The holder with this contender and this token creates this path in a transaction of its guard.
     Fenced { path: String, contender: String, token: i64 },
+    /// Somebody should have done this for a long time, and could.
+    Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.
     Fault(String),
+    /// An administrator has deleted this znode.
+    Deleted { path: String },
     /// From now on there are no faults.
     Calm,
     /// A client begins to close.

@@ -13,14 +13,17 @@ use zk_testserver::{CommitRecord, RequestRecord};
 
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
+use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
-use crate::program::{Program, queue, values};
+use crate::program::{Program, barriers, queue, values};
 use crate::world::World;
 use crate::world::faults::afflict;
 use crate::world::plan::Plan;
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// After how many of these looks somebody looks for what is overdue.
+const LOOKS: u32 = 10;
 /// How long nobody does anything before the clients close.
 const QUIET: Duration = Duration::from_secs(60);
 /// How long a client may take to close.
@@ -75,11 +78,24 @@ async fn run_world(seed: u64) -> Report {
 
     let mut tasks = program.start(&world, &clients, &mut draw.fork());
     let mut observers = JoinSet::new();
-    let watched = Arc::clone(&world);
+    let (watched, asked) = (Arc::clone(&world), clients.clone());
+    let patience = judges::liveness::patience(&world.plan);
+    let mut patience = Patience::new(patience, program.shared_directories());
     observers.spawn_local(async move {
+        let mut round = None;
         loop {
-            watched.sleep(LOOK_INTERVAL).await;
-            watched.registry.look();
+            for _ in 0..LOOKS {
+                watched.sleep(LOOK_INTERVAL).await;
+                watched.registry.look();
+                let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);
+                if now != round
+                    && let Some((number, round)) = now.clone()
+                {
+                    watched.history.note(What::Formed { number, round });
+                }
+                round = now;
+            }
+            watched.look_for_the_overdue(&asked, &mut patience);
         }
     });
     let (afflicted, faults) = (Arc::clone(&world), draw.fork());

@@ -2,15 +2,19 @@
 //! of a double barrier enter together and leave together.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::CommitRecord;
 
 use super::is_tampered;
 use super::lives::{Life, lives};
-use crate::history::{Event, Round, What};
+use crate::history::{End, Event, Id, Round, What};
 use crate::program::barriers::{BARRIER, MEETING};
 use crate::world::plan::Plan;
+
+/// How long after the end of a call its participant may appear or stay.
+const GHOST_MAX: Duration = Duration::from_secs(60);
 
 /// Returns how the promise was broken.
 pub fn judge(
@@ -28,6 +32,7 @@ pub fn judge(
     violations.extend(judge_meeting(events, &lives));
     violations.extend(judge_numbers(events, &formed(commits)));
     violations.extend(judge_presence(events));
+    violations.extend(judge_missed(events, &created(commits)));
     violations
 }
 
@@ -153,6 +158,80 @@ fn judge_numbers(events: &[Event], rounds: &[(i64, i32)]) -> Vec<String> {
     violations
 }
 
+/// Returns who has created each participant, and when.
+fn created(commits: &[CommitRecord]) -> Vec<(String, SessionId, i64)> {
+    let name = |commit: &CommitRecord| {
+        let name = commit.path.as_deref()?.strip_prefix(MEETING)?.strip_prefix('/')?;
+        let is_create = matches!(commit.op, OpCode::CREATE | OpCode::CREATE2);
+        let is_created = is_create && commit.error == ErrorCode::OK;
+        is_created.then(|| (name.to_owned(), commit.session, commit.zxid.0))
+    };
+    commits.iter().filter_map(name).collect()
+}
+
+/// A participant that a round has counted enters that round, or is told that it may have missed one.
+///
+/// With two calls of one client at once, nobody knows which participant belongs to which. The
+/// participant of a call that has failed may appear a while later.
+fn judge_missed(events: &[Event], created: &[(String, SessionId, i64)]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut rounds: Vec<(i32, &Round)> = Vec::new();
+    let mut entering: BTreeMap<usize, Vec<Id>> = BTreeMap::new();
+    let mut crowded: BTreeSet<usize> = BTreeSet::new();
+    let mut haunted_until: BTreeMap<usize, Duration> = BTreeMap::new();
+    // The end of a call is recorded right before what it has returned.
+    let mut was_alone = false;
+    for event in events {
+        let client = event.who.map_or(usize::MAX, |who| who.client);
+        match &event.what {
+            What::Formed { number, round } => rounds.push((*number, round)),
+            What::Begun { name: "enter", call, .. } => {
+                let calls = entering.entry(client).or_default();
+                calls.push(*call);
+                let is_haunted = haunted_until.get(&client).is_some_and(|until| *until > event.at);
+                if calls.len() > 1 || is_haunted {
+                    crowded.insert(client);
+                }
+            }
+            What::Ended { call, end } => {
+                if let Some(calls) = entering.get_mut(&client)
+                    && calls.contains(call)
+                {
+                    calls.retain(|other| other != call);
+                    if *end != End::Done {
+                        haunted_until.insert(client, event.at + GHOST_MAX);
+                    }
+                    was_alone = !crowded.contains(&client);
+                    if calls.is_empty() {
+                        crowded.remove(&client);
+                    }
+                }
+            }
+            What::Entered { number, from, to, sessions, .. } if was_alone => {
+                let is_own = |name: &String| {
+                    created.iter().any(|(other, session, zxid)| {
+                        other == name && sessions.contains(session) && zxid > from
+                    })
+                };
+                let missed = rounds.iter().find(|(other, round)| {
+                    (from + 1..=*to).contains(&round.zxid)
+                        && other != number
+                        && round.names.iter().any(is_own)
+                });
+                if let Some((other, round)) = missed {
+                    violations.push(format!(
+                        "a participant has entered round {number} at {:?}, and round {other} has \
+                         counted it before: {round:?}",
+                        event.at
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
 fn judge_presence(events: &[Event]) -> Vec<String> {
     let broken = |event: &Event| match event.what {
         // The session in which it has entered lives.
@@ -187,6 +266,7 @@ mod tests {
     use zk_testserver::{ServerConfig, TestServer};
 
     use super::*;
+    use crate::history::Failure;
     use crate::judges::tests::history;
 
     fn passed(name: &'static str, is_open: bool, from: i64, to: i64) -> What {
@@ -236,7 +316,7 @@ mod tests {
     }
 
     fn entered_as(number: i32, round: Option<Round>, from: i64, to: i64) -> What {
-        What::Entered { number, participants: 2, round, from, to }
+        What::Entered { number, participants: 2, round, from, to, sessions: vec![SessionId(7)] }
     }
 
     #[test]
@@ -274,6 +354,29 @@ mod tests {
         assert_eq!(count(&[(1, 5, 9)]), 1, "it was formed before");
         assert_eq!(count(&[(3, 2, 30)]), 1, "it was never formed");
         assert_eq!(count(&[(2, 2, 9), (2, 2, 9), (2, 2, 9)]), 1, "one of them belongs to another");
+    }
+
+    #[test]
+    fn a_round_that_a_participant_has_missed_is_seen() {
+        let call =
+            |call| What::Begun { call, name: "enter", on: MEETING.to_owned(), timeout: None };
+        let ended = |call| What::Ended { call, end: End::Done };
+        let formed = |number, zxid| What::Formed { number, round: round(zxid) };
+        let count = |owner, whats: Vec<What>| {
+            let created = [("a".to_owned(), SessionId(owner), 4)];
+            judge_missed(&history(whats), &created).len()
+        };
+        let told = |number| entered_as(number, None, 3, 9);
+        let missed = || vec![call(1), formed(4, 6), ended(1), told(5)];
+        assert_eq!(count(7, missed()), 1);
+        assert_eq!(count(8, missed()), 0, "another client has entered as a");
+        assert_eq!(count(7, vec![call(1), formed(4, 6), ended(1), told(4)]), 0);
+        assert_eq!(count(7, vec![formed(4, 2), call(1), ended(1), told(5)]), 0, "it is older");
+        let two = vec![call(1), call(2), formed(4, 6), ended(1), told(5), ended(2), told(4)];
+        assert_eq!(count(7, two), 0, "the other call may have entered as a");
+        let failed = What::Ended { call: 9, end: End::Failed(Failure::TimedOut) };
+        let late = [call(9), failed].into_iter().chain(missed()).collect();
+        assert_eq!(count(7, late), 0, "the call before may have entered as a");
     }
 
     #[test]

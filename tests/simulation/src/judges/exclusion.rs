@@ -19,6 +19,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: guard {guard} is held, and its session {session:?} has ended",
                 event.at
             )),
+            What::Unleased { lock, guard } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} is held, and its client has no lease",
+                event.at
+            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -126,6 +130,12 @@ mod tests {
         let lock = "/locks/a".to_owned();
         let (guard, session) = (1, Some(SessionId(7)));
         assert_eq!(count(vec![What::Outlived { lock, guard, session }]), 1);
+    }
+
+    #[test]
+    fn a_guard_without_a_lease_is_seen() {
+        let lock = "/locks/a".to_owned();
+        assert_eq!(count(vec![What::Unleased { lock, guard: 1 }]), 1);
     }
 
     #[test]

@@ -25,6 +25,9 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
                 format!("{path} was committed as {written:#x}, and {contender} was not there")
             })
         }
+        What::Nested { was_lost: true, .. } => {
+            Some(format!("a level of a lock that was lost before: {event}"))
+        }
         What::Nested { is_same: false, .. } => Some(format!("the levels differ: {event}")),
         _ => None,
     };
@@ -53,8 +56,11 @@ mod tests {
 
     #[test]
     fn levels_of_different_holds_are_seen() {
-        let nested = |is_same| What::Nested { lock: "/locks/a".to_owned(), is_same };
+        let lock = || "/locks/a".to_owned();
+        let nested = |is_same| What::Nested { lock: lock(), is_same, was_lost: false };
         let events = history(vec![nested(true), nested(false)]);
         assert_eq!(judge_lives(&events, &BTreeMap::new()).len(), 1);
+        let hidden = What::Nested { lock: lock(), is_same: true, was_lost: true };
+        assert_eq!(judge_lives(&history(vec![hidden]), &BTreeMap::new()).len(), 1);
     }
 }

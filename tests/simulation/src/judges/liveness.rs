@@ -1,4 +1,5 @@
-//! Once the faults have stopped, every call ends within a time that the world determines.
+//! Once the faults have stopped, every call ends within a time that the world determines. Also
+//! before, nobody waits for long who need not wait: `patience` finds out.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,6 +29,15 @@ pub fn bound(plan: &Plan, program: &Program) -> Duration {
     2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick) + 2 * PAUSE_MAX + TIMEOUT_MAX + tasks * turn
 }
 
+/// Returns how long something may be to do that a connected client should do, while there is no
+/// trouble.
+///
+/// A recipe that was refused pauses before it tries again.
+pub fn patience(plan: &Plan) -> Duration {
+    let pauses = if plan.faults.is_empty() { PAUSE_MAX / 2 } else { PAUSE_MAX * 3 / 2 };
+    pauses + 10 * plan.round_trip_max() + 3 * (plan.lag + plan.unapplied)
+}
+
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event]) -> Vec<String> {
     let mut begun: BTreeMap<Id, &Event> = BTreeMap::new();
@@ -38,7 +48,14 @@ pub fn judge(events: &[Event]) -> Vec<String> {
             _ => {}
         }
     }
-    begun.values().map(|event| format!("this call has not ended: {event}")).collect()
+    let overdue = events.iter().filter_map(|event| match &event.what {
+        What::Overdue { what, since } => {
+            Some(format!("{what} has been due from {since:?} to {:?}", event.at))
+        }
+        _ => None,
+    });
+    let pending = begun.values().map(|event| format!("this call has not ended: {event}"));
+    pending.chain(overdue).collect()
 }
 
 #[cfg(test)]
@@ -46,6 +63,12 @@ mod tests {
     use super::*;
     use crate::history::End;
     use crate::judges::tests::history;
+
+    #[test]
+    fn something_overdue_is_seen() {
+        let overdue = What::Overdue { what: "a turn".to_owned(), since: Duration::ZERO };
+        assert_eq!(judge(&history(vec![overdue])).len(), 1);
+    }
 
     #[test]
     fn a_call_that_does_not_end_is_seen() {

@@ -13,6 +13,7 @@ pub mod leftovers;
 pub mod liveness;
 mod lives;
 pub mod outcomes;
+pub mod patience;
 pub mod turns;
 pub mod work_queue;
 
@@ -69,7 +70,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
     let found = [
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
-        ("a lock is granted in turn", turns::judge(events, commits)),
+        ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),

@@ -2,44 +2,92 @@
 //! there was a moment at which no more contenders were ahead of it than it may share the lock with.
 //!
 //! This needs no second holder, and it also judges a guard whose znode an administrator has
-//! deleted: such a contender may be granted the lock only if its turn came before the deletion.
+//! deleted: such a contender may be granted the lock only if its turn came before the deletion, and
+//! only until it has read that the znode is gone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use zk_testserver::CommitRecord;
+use jute_codec::{ErrorCode, OpCode};
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use super::lives::{Life, lives};
 use crate::history::{Event, Share, What};
 
 /// The ends of the names of contenders, before their numbers.
-const MARKS: [&str; 5] = ["lock-", "latch-", "permit-", READER, "__WRIT__"];
+const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];
+const PERMIT: &str = "permit-";
 const READER: &str = "__READ__";
 /// How many digits a server appends.
 const DIGITS: usize = 10;
 
-/// A contender: its number, whether it is a reader, and when it existed.
+/// What the name of a contender says.
 #[derive(Clone, Copy, Debug)]
-struct Contender {
-    number: u32,
-    is_reader: bool,
-    life: Life,
+pub(super) struct Contender {
+    pub(super) number: u32,
+    pub(super) is_reader: bool,
+    pub(super) is_permit: bool,
 }
 
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
-    judge_lives(events, &lives(commits))
+pub fn judge(
+    events: &[Event],
+    commits: &[CommitRecord],
+    requests: &[RequestRecord],
+) -> Vec<String> {
+    let is_missing = |request: &&RequestRecord| {
+        matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS)
+            && request.outcome == Outcome::Applied(ErrorCode::NO_NODE)
+    };
+    let missing = requests.iter().filter(is_missing);
+    let missing: Vec<(&str, Duration)> =
+        missing.filter_map(|request| Some((request.path.as_deref()?, request.at))).collect();
+    let mut violations = judge_lives(events, &lives(commits));
+    violations.extend(judge_missing(events, &missing));
+    violations
+}
+
+/// An attempt waits for the reply of a read before it sends another request. So it knows of the end
+/// of its znode if it has read the znode after the deletion and before it was granted the lock.
+fn judge_missing(events: &[Event], missing: &[(&str, Duration)]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut deleted: BTreeMap<&str, Duration> = BTreeMap::new();
+    for event in events {
+        match &event.what {
+            What::Deleted { path } => drop(deleted.insert(path, event.at)),
+            What::Granted { lock, guard, path: Some(path), .. } => {
+                // The path of an exclusive lock is used again.
+                let is_unique = parse(path).is_some();
+                let Some(since) = deleted.get(path.as_str()).filter(|_| is_unique) else {
+                    continue;
+                };
+                // A guard that exists already may read its znode at the same moment.
+                let knows =
+                    |(other, at): &(&str, Duration)| other == path && at >= since && *at < event.at;
+                if missing.iter().any(knows) {
+                    violations.push(format!(
+                        "{lock} at {:?}: guard {guard} was granted after it had read that {path} \
+                         is gone",
+                        event.at
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
 }
 
 fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
-    let mut queues: BTreeMap<&str, Vec<Contender>> = BTreeMap::new();
+    let mut queues: BTreeMap<&str, Vec<(Contender, Life)>> = BTreeMap::new();
     for (path, lives) in lives {
-        let Some((directory, number, is_reader)) = parse(path) else { continue };
-        let all = lives.iter().map(|life| Contender { number, is_reader, life: *life });
+        let Some((directory, contender)) = parse(path) else { continue };
+        let all = lives.iter().map(|life| (contender, *life));
         queues.entry(directory).or_default().extend(all);
     }
     let broken = |event: &Event| match &event.what {
         What::Granted { lock, guard, share, path: Some(path), zxid, .. } => {
-            let (directory, number, _) = parse(path)?;
+            let (directory, Contender { number, .. }) = parse(path)?;
             let queue = queues.get(directory)?;
             let mut own = lives.get(path.as_str())?.iter();
             let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
@@ -56,23 +104,25 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     events.iter().filter_map(broken).collect()
 }
 
-/// Splits the path of a contender into its directory, its number, and whether it is a reader.
-fn parse(path: &str) -> Option<(&str, u32, bool)> {
+/// Returns the directory of a contender, and what its name says.
+pub(super) fn parse(path: &str) -> Option<(&str, Contender)> {
     let (directory, name) = path.rsplit_once('/')?;
     let (form, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
     let number = digits.parse().ok()?;
     let is_contender = MARKS.iter().any(|mark| form.ends_with(mark));
-    is_contender.then_some((directory, number, form.ends_with(READER)))
+    let (is_reader, is_permit) = (form.ends_with(READER), form.ends_with(PERMIT));
+    is_contender.then_some((directory, Contender { number, is_reader, is_permit }))
 }
 
 /// Returns whether there was a moment of this life, at this transaction or before, at which few
 /// enough were ahead.
-fn had_turn(queue: &[Contender], number: u32, own: Life, share: Share, zxid: i64) -> bool {
+fn had_turn(queue: &[(Contender, Life)], number: u32, own: Life, share: Share, zxid: i64) -> bool {
     let (created, deleted) = own;
     let last = deleted.map_or(zxid, |deleted| zxid.min(deleted - 1));
-    let excludes =
-        |other: &&Contender| other.number < number && (share != Share::Reader || !other.is_reader);
-    let ahead: Vec<Life> = queue.iter().filter(excludes).map(|other| other.life).collect();
+    let excludes = |(other, _): &&(Contender, Life)| {
+        other.number < number && (share != Share::Reader || !other.is_reader)
+    };
+    let ahead: Vec<Life> = queue.iter().filter(excludes).map(|(_, life)| *life).collect();
     let allowed = match share {
         Share::Alone | Share::Reader => 0,
         Share::Permit(permits) => permits - 1,
@@ -122,6 +172,30 @@ mod tests {
         assert_eq!(count_with((2, Some(6))), 0);
         // It was deleted while another one was ahead of it.
         assert_eq!(count_with((2, Some(4))), 1);
+    }
+
+    #[test]
+    fn a_grant_to_one_that_knows_of_the_end_of_its_znode_is_seen() {
+        let granted = |path: &str| {
+            let (lock, share, path) = ("/a".to_owned(), Share::Alone, Some(path.to_owned()));
+            What::Granted { lock, guard: 1, share, path, token: None, is_held: true, zxid: 9 }
+        };
+        // The znode is deleted after one second, and the lock is granted after two seconds.
+        let events = |path: &str| {
+            let deleted = What::Deleted { path: path.to_owned() };
+            history(vec![What::Calm, deleted, granted(path)])
+        };
+        let count = |events: &[Event], path, ms| {
+            judge_missing(events, &[(path, Duration::from_millis(ms))]).len()
+        };
+        let path = "/a/1-lock-0000000001";
+        assert_eq!(count(&events(path), path, 1_500), 1);
+        assert_eq!(count(&events(path), path, 500), 0, "a server lagged behind");
+        assert_eq!(count(&events(path), path, 2_500), 0, "it was granted before the read");
+        assert_eq!(count(&events(path), "/a/2-lock-0000000002", 1_500), 0);
+        assert_eq!(count(&events("/a/lock"), "/a/lock", 1_500), 0, "others use this path too");
+        let alive = history(vec![What::Calm, What::Calm, granted(path)]);
+        assert_eq!(count(&alive, path, 1_500), 0);
     }
 
     #[test]

@@ -7,13 +7,14 @@ use zk_recipes::{Barrier, DoubleBarrier, Inside};
 
 use super::task::{Called, Task};
 use crate::history::{Round, What};
+use crate::world::World;
 
 /// The path of the barrier.
 pub const BARRIER: &str = "/barriers/gate";
 /// The directory of the double barrier.
 pub const MEETING: &str = "/meeting";
 /// How many participants meet.
-const PARTICIPANTS: u32 = 2;
+pub const PARTICIPANTS: u32 = 2;
 
 /// Closes or opens the barrier, or waits until it is open.
 pub(super) async fn pass(task: &mut Task) {
@@ -35,7 +36,7 @@ pub(super) async fn pass(task: &mut Task) {
         }
         _ => {
             // Perhaps nobody opens the barrier any more.
-            let limit = task.draw.ms(1, 20_000);
+            let limit = task.long_timeout(1);
             let wait = barrier.wait().timeout(limit).into_future();
             ("wait", true, task.call("wait", BARRIER, Some(limit), wait).await)
         }
@@ -51,14 +52,16 @@ pub(super) async fn meet(task: &mut Task) {
     let built = DoubleBarrier::new(&task.client, MEETING, PARTICIPANTS);
     let Ok(meeting) = built else { unreachable!("the options are valid") };
     // Perhaps nobody else comes.
-    let limit = task.draw.ms(100, 20_000);
+    let limit = task.long_timeout(100);
     let (from, before) = (task.zxid(), task.client.session_id());
     let enter = meeting.enter().timeout(limit).into_future();
     let called = task.call("enter", MEETING, Some(limit), enter).await;
     let Some(inside) = called.done() else { return };
     let round = entered(task, &inside);
     let (number, participants, to) = (inside.round().0, inside.participants(), task.zxid());
-    task.push(What::Entered { number, participants, round: round.clone(), from, to });
+    let sessions = before.into_iter().chain(task.client.session_id()).collect();
+    let round_then = round.clone();
+    task.push(What::Entered { number, participants, round: round_then, from, to, sessions });
     present(task, &inside, before);
     task.hold().await;
     present(task, &inside, before);
@@ -93,9 +96,14 @@ fn present(task: &Task, inside: &Inside, before: Option<SessionId>) {
 /// Returns what the servers know about the round of this participant, unless they know only a
 /// later one, or the znode of the participant is gone.
 fn entered(task: &Task, inside: &Inside) -> Option<Round> {
-    let stat = task.world.server.stat(MEETING)?;
-    let data = task.world.server.data(MEETING)?;
-    let is_same = stat.version == inside.round() && !inside.has_left();
+    let (number, round) = last_round(&task.world)?;
+    let is_same = number == inside.round().0 && !inside.has_left();
+    is_same.then_some(round)
+}
+
+/// Returns the last round, and its number.
+pub fn last_round(world: &World) -> Option<(i32, Round)> {
+    let (stat, data) = (world.server.stat(MEETING)?, world.server.data(MEETING)?);
     let names = String::from_utf8_lossy(&data).lines().map(str::to_owned).collect();
-    is_same.then_some(Round { zxid: stat.mzxid.0, names })
+    Some((stat.version.0, Round { zxid: stat.mzxid.0, names }))
 }

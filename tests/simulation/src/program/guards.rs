@@ -8,6 +8,8 @@ use zk_recipes::{
 
 use super::task::Task;
 use crate::history::{Id, Share, What};
+use crate::world::plan::FaultKind;
+use crate::world::trouble::Kept;
 
 /// The lock that programs of other kinds use too.
 const LOCK: &str = "/locks/a";
@@ -22,8 +24,14 @@ pub(super) async fn use_guard(task: &mut Task) {
     }
 }
 
-/// Records a guard that its caller has.
-fn granted<K: Kind>(task: &Task, name: &str, share: Share, token: Option<i64>, guard: &Guard<K>) {
+/// Records a guard that its caller has until the value that is returned is dropped.
+fn granted<K: Kind>(
+    task: &Task,
+    name: &str,
+    share: Share,
+    token: Option<i64>,
+    guard: &Guard<K>,
+) -> Kept {
     let (id, is_held): (Id, _) = (task.id(), guard.state() == LockState::Held);
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
     let zxid = task.zxid();
@@ -31,6 +39,7 @@ fn granted<K: Kind>(task: &Task, name: &str, share: Share, token: Option<i64>, g
     let (status, session) = (guard.status(), task.leased(guard.session()));
     let is_held = move || status.state().map(|state| state == LockState::Held);
     task.world.registry.add(name, id, share, session, is_held);
+    task.world.trouble.keep(guard.path())
 }
 
 /// Takes a lock twice, as one party, and gives both levels back in any order.
@@ -44,17 +53,19 @@ async fn nest(task: &mut Task) {
     };
     let acquired = task.call("acquire", LOCK, limit, acquire().into_future()).await;
     let Some(outer) = acquired.done() else { return };
-    granted(task, LOCK, Share::Alone, Some(outer.fencing_token().get()), &outer);
+    let _kept = granted(task, LOCK, Share::Alone, Some(outer.fencing_token().get()), &outer);
     let token = outer.fencing_token();
-    task.hold().await;
+    task.hold_long().await;
+    let was_lost = matches!(outer.state(), LockState::Lost(_));
     let acquired = task.call("acquire", LOCK, limit, acquire().into_future()).await;
     let Some(inner) = acquired.done() else { return };
     let is_same = inner.fencing_token() == token && holder.levels() == 2;
-    task.push(What::Nested { lock: LOCK.to_owned(), is_same });
+    task.push(What::Nested { lock: LOCK.to_owned(), is_same, was_lost });
     task.hold().await;
     let (first, last) = if task.draw.chance(50) { (inner, outer) } else { (outer, inner) };
     task.call("release", LOCK, None, first.release()).await;
-    task.push(What::Nested { lock: LOCK.to_owned(), is_same: last.fencing_token() == token });
+    let is_same = last.fencing_token() == token;
+    task.push(What::Nested { lock: LOCK.to_owned(), is_same, was_lost: false });
     task.hold().await;
     task.call("release", LOCK, None, last.release()).await;
     task.world.registry.look();
@@ -71,13 +82,14 @@ async fn downgrade(task: &mut Task) {
     let acquired = task.call("acquire", READ_WRITE, limit, write.into_future()).await;
     let Some(writer) = acquired.done() else { return };
     let token = Some(writer.fencing_token().get());
-    granted(task, READ_WRITE, Share::Alone, token, &writer);
+    let kept = granted(task, READ_WRITE, Share::Alone, token, &writer);
     task.hold().await;
     // The guard of the writer is gone from here on.
     let reader = task.call("downgrade", READ_WRITE, None, writer.downgrade()).await.done();
     task.world.registry.look();
     let Some(reader) = reader else { return };
-    granted(task, READ_WRITE, Share::Reader, None, &reader);
+    drop(kept);
+    let _kept = granted(task, READ_WRITE, Share::Reader, None, &reader);
     task.hold().await;
     task.call("release", READ_WRITE, None, reader.release()).await;
     task.world.registry.look();
@@ -93,13 +105,17 @@ async fn write_fenced(task: &mut Task) {
     }
     let acquired = task.call("acquire", LOCK, limit, acquire.into_future()).await;
     let Some(guard) = acquired.done() else { return };
-    granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
+    let _kept = granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
     for _ in 0..task.draw.size(1, 3) {
         task.hold().await;
         let path = format!("/fenced-{}", task.id());
         let multi = Multi::new().create(&path, "fenced", CreateMode::Persistent);
         let (contender, token) = (guard.path().to_owned(), guard.fencing_token().get());
         task.push(What::Fenced { path: path.clone(), contender, token });
+        if task.draw.chance(20) && task.expects(FaultKind::Deletion) {
+            // The holder has had no time to notice it.
+            task.world.strangers.delete_path(&task.world, guard.path());
+        }
         let told = task.call("transaction", &path, None, guard.transaction(multi)).await.told();
         task.push(What::Wrote { path, told });
     }

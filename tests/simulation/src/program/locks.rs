@@ -15,7 +15,10 @@ use super::task::Task;
 use crate::history::{Share, What};
 
 /// The number of permits of the semaphore.
-const PERMITS: u32 = 2;
+pub const PERMITS: u32 = 2;
+
+/// The path of the exclusive lock.
+pub const EXCLUSIVE: &str = "/exclusive/lock";
 
 /// The kinds of locks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -66,7 +69,7 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             take(task, path, Share::Alone, || lock.acquire(), || lock.try_acquire()).await;
         }
         LockKind::Exclusive => {
-            let path = "/exclusive/lock";
+            let path = EXCLUSIVE;
             let built = ExclusiveLock::builder(&client, path)
                 .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
@@ -157,6 +160,7 @@ async fn take_with<K: Kind>(
         ("acquire", Box::pin(async move { acquiring.await.map(Some) }))
     };
     let Some(Some(guard)) = task.call(what, name, timeout, acquiring).await.done() else { return };
+    let _kept = task.world.trouble.keep(guard.path());
     let id = task.id();
     let is_held = guard.state() == LockState::Held;
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));

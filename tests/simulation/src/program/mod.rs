@@ -4,7 +4,7 @@ pub mod barriers;
 mod caches;
 pub mod groups;
 mod guards;
-mod locks;
+pub mod locks;
 mod named;
 pub mod queue;
 pub mod task;
@@ -124,6 +124,14 @@ impl Program {
             }
         }
         jobs
+    }
+
+    /// Returns the directories in which the first contender may have to wait for something else: a
+    /// multi-lock has one of its locks while it waits for the other.
+    pub fn shared_directories(&self) -> Vec<&'static str> {
+        let is_multi = |job: &Job| *job == Job::Lock(LockKind::Multi);
+        let has_multi = self.clients.iter().flatten().flatten().any(is_multi);
+        if has_multi { vec!["/locks/a", "/locks/b"] } else { Vec::new() }
     }
 
     /// Starts all tasks.

@@ -12,6 +12,7 @@ use super::named::Named;
 use crate::draw::Draw;
 use crate::history::{End, Failure, Id, Told, What, Who};
 use crate::world::World;
+use crate::world::plan::FaultKind;
 
 /// The longest time for which a task keeps something once the faults have stopped.
 pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
@@ -97,6 +98,7 @@ impl Task {
     ) -> Called<T> {
         let call = self.world.history.id();
         self.push(What::Begun { call, name, on: on.to_owned(), timeout });
+        self.world.trouble.begin(call, name, on, self.who.client);
         let called = match poll_times(future, polls, || ()).await {
             Some(Ok(value)) => Called::Done(value),
             Some(Err(error)) => Called::Failed(error.failure(), error.told()),
@@ -108,6 +110,7 @@ impl Task {
             Called::Dropped => End::Dropped,
         };
         self.push(What::Ended { call, end });
+        self.world.trouble.end(call);
         called
     }
 
@@ -123,11 +126,26 @@ impl Task {
         self.hold_for(duration).await;
     }
 
+    /// Keeps something for a drawn time, which is more often long enough for the end of a session.
+    pub async fn hold_long(&mut self) {
+        let longest = self.draw.pick(&[3_000, 3_000, 40_000]);
+        let duration = self.draw.ms(1, longest);
+        self.hold_for(duration).await;
+    }
+
     /// Keeps something for this time, or less once the faults have stopped.
     pub async fn hold_for(&self, duration: Duration) {
         let mut left = duration;
-        while !left.is_zero() {
-            left = if self.is_calm() { left.min(CALM_HOLD_MAX) } else { left };
+        loop {
+            left = if self.is_calm() {
+                left.min(CALM_HOLD_MAX)
+            } else {
+                // While a member is cut off, whoever holds something goes on.
+                left.max(self.world.trouble.linger(self.world.history.now()))
+            };
+            if left.is_zero() {
+                return;
+            }
             let step = left.min(CALM_HOLD_MAX / 2);
             self.world.sleep(step).await;
             self.world.registry.look();
@@ -141,6 +159,22 @@ impl Task {
         let pause = self.draw.ms(0, longest);
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
         self.world.sleep(pause.min(left)).await;
+    }
+
+    /// Draws the timeout of a call that perhaps nobody ends any more. Some are long enough for all
+    /// that may happen before the faults stop.
+    pub fn long_timeout(&mut self, least: u64) -> Duration {
+        let short = self.draw.ms(least, 20_000);
+        if self.draw.chance(60) {
+            return short;
+        }
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        self.draw.ms(20_000, 120_000).min(left + TIMEOUT_MAX)
+    }
+
+    /// Returns whether faults of this kind may happen now.
+    pub fn expects(&self, kind: FaultKind) -> bool {
+        self.world.plan.faults.contains(&kind) && !self.is_calm()
     }
 
     /// Returns whether the faults have stopped. Tasks then finish what they have begun.
@@ -158,9 +192,10 @@ impl Task {
         self.world.server.zxid().0
     }
 
-    /// Returns the session that a guard of this task relies on, if its client keeps a lease.
-    pub fn leased(&self, session: SessionId) -> Option<SessionId> {
-        self.world.has_lease(self.who.client).then_some(session)
+    /// Returns the session that a guard of this task relies on, and its client, if that keeps a
+    /// lease.
+    pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
+        self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
     }
 
     /// Records something that this task knows.

@@ -84,6 +84,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         FaultKind::BlackHole => {
             let (up, down) = draw.pick(&[(true, true), (true, false), (false, true)]);
             let duration = draw.ms(100, 30_000);
+            world.disturb(duration);
             world.network.black_hole(up, down, duration);
             format!("up {up}, down {down}, for {duration:?}")
         }
@@ -104,11 +105,13 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::SlowLinks => {
             let (longer, duration) = (draw.ms(10, 3_000), draw.ms(500, 30_000));
+            world.disturb(duration + longer);
             world.network.slow_down(longer, duration);
             format!("{longer:?} longer, for {duration:?}")
         }
         FaultKind::SlowCommits => {
             let (longer, duration) = (draw.ms(10, 3_000), draw.ms(500, 30_000));
+            world.disturb(duration + longer);
             world.network.slow_down_commits(longer, duration);
             format!("{longer:?} longer, for {duration:?}")
         }
@@ -117,6 +120,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             let member = draw.size(0, world.plan.members - 1);
             world.server.member(member).disconnect_member();
             let duration = draw.ms(1, 5_000);
+            world.disturb(duration);
             if draw.chance(30) {
                 world.server.refuse_for(duration);
             }
@@ -130,6 +134,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
                 Reception::Silent,
                 Reception::BlackHole,
             ]);
+            world.disturb(duration);
             world.server.pause(duration);
             world.server.disconnect_all();
             world.server.set_reception_for(reception, duration);
@@ -148,6 +153,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Throttle => {
             let duration = draw.ms(10, 10_000);
+            world.disturb(duration);
             world.server.throttle_for(duration);
             format!("for {duration:?}")
         }
@@ -221,6 +227,7 @@ fn arm(world: &World, draw: &mut Draw, at: At, action: Action) -> String {
 
 fn pause(world: &World, draw: &mut Draw) -> String {
     let duration = draw.ms(100, 20_000);
+    world.disturb(duration);
     match any_session(world, draw) {
         Some(session) if draw.chance(60) => {
             world.server.pause_connection(session, duration);
@@ -243,6 +250,11 @@ fn cut_off(world: &World, draw: &mut Draw) -> String {
         notices_after: Duration::from_millis(draw.between(least, 5 * tick)),
         unreported: Duration::from_millis(draw.between(0, tick / 2)),
     };
+    world.disturb(cut_off.notices_after);
+    // Most holders would give up before the session has ended, which nobody tells them.
+    if draw.clone().chance(50) {
+        world.trouble.linger_until(world.history.now() + cut_off.notices_after);
+    }
     world.server.cut_off(session, cut_off);
     format!("{session}: {cut_off:?}")
 }

@@ -58,6 +58,9 @@ struct State {
     /// Until when nothing of these clients arrives, in both directions.
     isolated: BTreeMap<usize, Instant>,
     trap: Option<Trap>,
+    /// Until when packets of these clients may be held back. A packet that waits already goes on to
+    /// wait when the fault ends or is replaced.
+    held_back: BTreeMap<usize, Instant>,
     /// Packets at this moment.
     moment: (Instant, u64),
 }
@@ -98,6 +101,7 @@ impl Network {
             cut: None,
             isolated: BTreeMap::new(),
             trap: None,
+            held_back: BTreeMap::new(),
             moment: (now, 0),
         };
         Self {
@@ -138,7 +142,13 @@ impl Network {
     /// arrives afterwards.
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     pub fn isolate(&self, client: usize, duration: Duration) {
-        self.lock().isolated.insert(client, Instant::now() + duration);
+        self.lock().isolate(client, Instant::now() + duration);
+    }
+
+    /// Returns whether packets of this client may be held back because it was isolated.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn is_isolated(&self, client: usize) -> bool {
+        self.lock().held_back.get(&client).is_some_and(|until| *until > Instant::now())
     }
 
     /// Isolates a client after one of its next writes. There is at most one trap.
@@ -320,6 +330,12 @@ impl State {
         self.isolated.get(&client).map_or(until, |isolated| until.max(*isolated))
     }
 
+    fn isolate(&mut self, client: usize, until: Instant) {
+        self.isolated.insert(client, until);
+        let held_back = self.held_back.entry(client).or_insert(until);
+        *held_back = until.max(*held_back);
+    }
+
     /// Isolates the client whose write arrives if that is the one to wait for. Returns whether its
     /// connection ends.
     fn spring_trap(&mut self, client: usize, now: Instant) -> bool {
@@ -332,7 +348,7 @@ impl State {
         }
         let trap = *trap;
         self.trap = None;
-        self.isolated.insert(client, now + trap.duration);
+        self.isolate(client, now + trap.duration);
         trap.is_cut
     }
 }

@@ -5,6 +5,7 @@ pub mod link;
 pub mod plan;
 pub mod registry;
 pub mod strangers;
+pub mod trouble;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,6 +24,7 @@ use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
 use self::strangers::Strangers;
+use self::trouble::Trouble;
 
 /// The directories of the recipes, where strangers may appear.
 pub const DIRECTORIES: [&str; 12] = [
@@ -61,6 +63,8 @@ pub struct World {
     pub registry: Registry,
     /// What strangers have done.
     pub strangers: Strangers,
+    /// What goes wrong, and who waits.
+    pub trouble: Trouble,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
 }
@@ -80,6 +84,7 @@ impl World {
             history,
             registry,
             strangers: Strangers::default(),
+            trouble: Trouble::default(),
             without_lease: Mutex::default(),
         }
     }
@@ -143,6 +148,11 @@ impl World {
         }
         self.network.heal();
         self.history.note(What::Calm);
+    }
+
+    /// Something goes wrong for this long from now on.
+    pub fn disturb(&self, duration: Duration) {
+        self.trouble.add(self.history.now() + duration);
     }
 
     /// Sleeps in virtual time.

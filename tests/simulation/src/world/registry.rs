@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jute_codec::SessionId;
+use zk_recipes::Client;
 use zk_testserver::TestServer;
 
 use crate::history::{History, Id, Share, What};
@@ -33,6 +34,8 @@ struct Entry {
     share: Share,
     /// The session that must live while the guard says *held*, if its client keeps a lease.
     session: Option<SessionId>,
+    /// The client that must have a lease then, if it keeps one.
+    client: Option<Client>,
     asks: Asks,
 }
 
@@ -48,12 +51,13 @@ impl Registry {
         lock: &str,
         guard: Id,
         share: Share,
-        session: Option<SessionId>,
+        leased: Option<(SessionId, Client)>,
         is_held: impl Fn() -> Option<bool> + Send + 'static,
     ) {
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
-        entry.guards.push(Entry { guard, share, session, asks: Box::new(is_held) });
+        let (session, client) = leased.unzip();
+        entry.guards.push(Entry { guard, share, session, client, asks: Box::new(is_held) });
         entry.look(&self.history, lock, &self.server.sessions());
     }
 
@@ -73,12 +77,16 @@ impl Registry {
 impl Lock {
     fn look(&mut self, history: &History, name: &str, sessions: &[SessionId]) {
         let mut held = Vec::new();
-        self.guards.retain_mut(|Entry { guard, share, session, asks }| match asks() {
+        self.guards.retain_mut(|Entry { guard, share, session, client, asks }| match asks() {
             Some(is_held) => {
                 held.extend(is_held.then_some((*guard, *share)));
                 if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
                     let (lock, session) = (name.to_owned(), session.take());
                     history.note(What::Outlived { lock, guard: *guard, session });
+                }
+                let has_none = |client: &mut Client| !client.status().is_leased(client.now());
+                if is_held && client.take_if(has_none).is_some() {
+                    history.note(What::Unleased { lock: name.to_owned(), guard: *guard });
                 }
                 true
             }

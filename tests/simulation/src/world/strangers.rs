@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::World;
 use crate::draw::Draw;
+use crate::history::What;
 
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
@@ -23,12 +24,27 @@ impl Strangers {
     /// Deletes a znode below a directory of a recipe, or the directory.
     pub(super) fn delete(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
-        // Recorded before the deletion takes effect: promises end with it.
-        let is_deleted = world.server.admin_delete(&path);
-        if is_deleted {
-            self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+        let mut draw = draw.clone();
+        if draw.chance(30) {
+            let mut paths = siblings(world, &path);
+            if draw.chance(50) {
+                paths.reverse();
+            }
+            paths.retain(|path| self.delete_path(world, path));
+            return format!("{paths:?}, deleted");
         }
+        let is_deleted = self.delete_path(world, &path);
         format!("{path}, deleted: {is_deleted}")
+    }
+
+    /// Deletes a znode. Returns whether it was there and had no children.
+    pub fn delete_path(&self, world: &World, path: &str) -> bool {
+        let is_deleted = world.server.admin_delete(path);
+        if is_deleted {
+            self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+            world.history.note(What::Deleted { path: path.to_owned() });
+        }
+        is_deleted
     }
 
     /// Creates a znode that belongs to no recipe in a directory of one.
@@ -42,6 +58,18 @@ impl Strangers {
         world.server.admin_create(&path, b"not yours", None);
         path
     }
+}
+
+/// Returns the paths of this znode and of those beside it, in the order of their creation.
+fn siblings(world: &World, path: &str) -> Vec<String> {
+    let Some((directory, _)) = path.rsplit_once('/') else { return Vec::new() };
+    if !super::DIRECTORIES.contains(&directory) {
+        return Vec::new();
+    }
+    let names = world.server.children(directory).unwrap_or_default();
+    let mut paths: Vec<String> = names.iter().map(|name| format!("{directory}/{name}")).collect();
+    paths.sort_by_key(|path| world.server.stat(path).map(|stat| stat.czxid));
+    paths
 }
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.

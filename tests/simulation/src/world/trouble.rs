@@ -1,0 +1,149 @@
+//! Until when something goes wrong, so that a judge knows when nothing does; who waits for what; and
+//! which znodes belong to guards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use zk_recipes::{Client, SessionState};
+
+use super::World;
+use super::plan::FaultKind;
+use crate::history::{Id, What};
+use crate::judges::patience::{Moment, Patience, Waiting};
+use crate::program::barriers::{BARRIER, MEETING};
+use crate::program::queue::QUEUE;
+
+/// How long it takes until a client has noticed that its connection is dead.
+const FROZEN: Duration = Duration::from_secs(45);
+/// For how long a fault that has struck a request has consequences otherwise.
+const STRUCK: Duration = Duration::from_secs(15);
+
+/// The trouble of a world.
+#[derive(Clone, Debug, Default)]
+pub struct Trouble(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    until: Duration,
+    /// Until then, nobody gives up what it holds.
+    linger_until: Duration,
+    /// The number of faults that have not struck yet.
+    armed: usize,
+    calls: BTreeMap<Id, (&'static str, String, usize)>,
+    kept: BTreeSet<String>,
+}
+
+/// Says that a caller has a guard with this znode, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the guard is kept until this is dropped"]
+pub struct Kept {
+    trouble: Trouble,
+    path: String,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.trouble.lock().kept.remove(&self.path);
+    }
+}
+
+impl Trouble {
+    /// Something goes wrong until then.
+    pub fn add(&self, until: Duration) {
+        let mut inner = self.lock();
+        inner.until = inner.until.max(until);
+    }
+
+    /// Nobody gives up what it holds until then.
+    pub fn linger_until(&self, until: Duration) {
+        self.lock().linger_until = until;
+    }
+
+    /// Returns for how long nobody gives up what it holds.
+    pub fn linger(&self, now: Duration) -> Duration {
+        self.lock().linger_until.saturating_sub(now)
+    }
+
+    /// A client has begun a call.
+    pub fn begin(&self, call: Id, name: &'static str, on: &str, client: usize) {
+        self.lock().calls.insert(call, (name, on.to_owned(), client));
+    }
+
+    /// A call has ended.
+    pub fn end(&self, call: Id) {
+        self.lock().calls.remove(&call);
+    }
+
+    /// A caller has a guard with this znode.
+    pub fn keep(&self, path: &str) -> Kept {
+        self.lock().kept.insert(path.to_owned());
+        Kept { trouble: self.clone(), path: path.to_owned() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl World {
+    /// Records what nobody has done for too long.
+    pub fn look_for_the_overdue(&self, clients: &[Client], patience: &mut Patience) {
+        let moment = self.moment(clients);
+        for (what, since) in patience.look(&moment) {
+            self.history.note(What::Overdue { what, since });
+        }
+    }
+
+    fn moment(&self, clients: &[Client]) -> Moment {
+        let now = self.history.now();
+        let is_calm = self.is_without_trouble(now);
+        let alive = self.server.sessions();
+        let mut prompt = BTreeSet::new();
+        for (number, client) in clients.iter().enumerate() {
+            if let Some(session) = client.session_id()
+                && is_calm
+                && client.state() == SessionState::Connected
+                && alive.contains(&session)
+                && !self.network.is_isolated(number)
+            {
+                prompt.insert(session);
+            }
+        }
+        let inner = self.trouble.lock();
+        let calls = inner.calls.iter().map(|(id, (name, on, client))| {
+            let session = clients.get(*client).and_then(Client::session_id);
+            (*id, Waiting { name, on: on.clone(), session })
+        });
+        let round = self.server.data(MEETING).unwrap_or_default();
+        let items = self.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
+        Moment {
+            now,
+            prompt,
+            ephemerals: self.server.ephemerals(),
+            kept: inner.kept.clone(),
+            calls: calls.collect(),
+            closed_by: self.server.stat(BARRIER).map(|stat| stat.czxid.0),
+            round: String::from_utf8_lossy(&round).lines().map(str::to_owned).collect(),
+            items: items.iter().filter(|name| name.starts_with("entry-")).count(),
+        }
+    }
+
+    fn is_without_trouble(&self, now: Duration) -> bool {
+        let is_partitioned =
+            (0..self.plan.members).any(|member| self.server.member(member).is_partitioned());
+        let mut inner = self.trouble.lock();
+        let armed = self.server.pending_faults().len();
+        let has_struck = armed < inner.armed;
+        inner.armed = armed;
+        if has_struck {
+            let kinds = [FaultKind::Freeze, FaultKind::Delay];
+            let may_freeze = kinds.iter().any(|kind| self.plan.faults.contains(kind));
+            inner.until = inner.until.max(now + if may_freeze { FROZEN } else { STRUCK });
+        }
+        if is_partitioned {
+            inner.until = inner.until.max(now + STRUCK);
+        }
+        inner.until <= now
+    }
+}
