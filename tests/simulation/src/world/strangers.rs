@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use super::World;
+use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
 
@@ -25,8 +25,10 @@ impl Strangers {
     pub(super) fn delete(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
         let mut draw = draw.clone();
-        if draw.chance(30) {
-            let mut paths = siblings(world, &path);
+        let crowds: Vec<Vec<String>> = DIRECTORIES.iter().map(|it| children(world, it)).collect();
+        let crowds: Vec<&Vec<String>> = crowds.iter().filter(|paths| paths.len() > 1).collect();
+        if !crowds.is_empty() && draw.chance(40) {
+            let mut paths = draw.pick(&crowds).clone();
             if draw.chance(50) {
                 paths.reverse();
             }
@@ -49,7 +51,7 @@ impl Strangers {
 
     /// Creates a znode that belongs to no recipe in a directory of one.
     pub(super) fn create(&self, world: &World, draw: &mut Draw) -> String {
-        let directory = draw.pick(&super::DIRECTORIES);
+        let directory = draw.pick(&DIRECTORIES);
         let name = draw.pick(&["config", "README", "x-0000000001", "lock-", "0000000000"]);
         let path = format!("{directory}/{name}");
         if world.server.stat(directory).is_none() || world.server.stat(&path).is_some() {
@@ -60,12 +62,8 @@ impl Strangers {
     }
 }
 
-/// Returns the paths of this znode and of those beside it, in the order of their creation.
-fn siblings(world: &World, path: &str) -> Vec<String> {
-    let Some((directory, _)) = path.rsplit_once('/') else { return Vec::new() };
-    if !super::DIRECTORIES.contains(&directory) {
-        return Vec::new();
-    }
+/// Returns the paths of the children of a znode, in the order of their creation.
+fn children(world: &World, directory: &str) -> Vec<String> {
     let names = world.server.children(directory).unwrap_or_default();
     let mut paths: Vec<String> = names.iter().map(|name| format!("{directory}/{name}")).collect();
     paths.sort_by_key(|path| world.server.stat(path).map(|stat| stat.czxid));
@@ -74,7 +72,7 @@ fn siblings(world: &World, path: &str) -> Vec<String> {
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.
 fn any_znode(world: &World, draw: &mut Draw) -> Option<String> {
-    let mut path = draw.pick(&super::DIRECTORIES).to_owned();
+    let mut path = draw.pick(&DIRECTORIES).to_owned();
     world.server.stat(&path)?;
     while draw.chance(80) {
         let names = world.server.children(&path).unwrap_or_default();
