@@ -11,7 +11,7 @@ use super::is_tampered;
 use super::lives::{Life, lives};
 use crate::history::{End, Event, Id, Round, What};
 use crate::program::barriers::{BARRIER, MEETING};
-use crate::world::plan::Plan;
+use crate::world::plan::{FaultKind, Plan};
 
 /// How long after the end of a call its participant may appear or stay.
 const GHOST_MAX: Duration = Duration::from_secs(60);
@@ -27,7 +27,8 @@ pub fn judge(
         return Vec::new();
     }
     let lives = lives(commits);
-    let is_at_once = plan.members == 1;
+    // A server that is cut off shows what was true before, even if there is no other.
+    let is_at_once = plan.members == 1 && !plan.faults.contains(&FaultKind::CutOff);
     let mut violations = judge_barrier(events, lives.get(BARRIER), is_at_once);
     violations.extend(judge_meeting(events, &lives));
     violations.extend(judge_numbers(events, &formed(commits)));

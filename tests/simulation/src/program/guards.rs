@@ -38,7 +38,7 @@ fn granted<K: Kind>(
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
     let (status, session) = (guard.status(), task.leased(guard.session()));
     let is_held = move || status.state().map(|state| state == LockState::Held);
-    task.world.registry.add(name, id, share, session, is_held);
+    task.register(name, id, share, session, is_held);
     task.world.trouble.keep(guard.path())
 }
 

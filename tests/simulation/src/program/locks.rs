@@ -168,7 +168,7 @@ async fn take_with<K: Kind>(
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
     let (status, session) = (guard.status(), task.leased(guard.session()));
     let is_held = move || status.state().map(|state| state == LockState::Held);
-    task.world.registry.add(name, id, share, session, is_held);
+    task.register(name, id, share, session, is_held);
     keep(task, name, &guard).await;
     if task.draw.chance(80) {
         task.call("release", name, None, guard.release()).await;
@@ -228,7 +228,7 @@ async fn use_both(task: &mut Task) {
             is_held: is_held_now,
             zxid: task.zxid(),
         });
-        task.world.registry.add(path, id, share, None, is_held);
+        task.register(path, id, share, None, is_held);
     }
     task.hold().await;
     let Some(guard) = take(&kept) else { return };

@@ -93,7 +93,7 @@ impl Kept {
         task.push(What::Granted { lock, guard: lease, share, path, token, is_held, zxid });
         let leased = Arc::new(Mutex::new(Some(leased)));
         let asked = Arc::clone(&leased);
-        task.world.registry.add(&name, lease, share, None, move || {
+        task.register(&name, lease, share, None, move || {
             let leased = asked.lock().unwrap_or_else(PoisonError::into_inner);
             leased.as_ref().map(|leased| leased.state() == LockState::Held)
         });

@@ -10,7 +10,7 @@ use zk_tests::scene::poll_times;
 
 use super::named::Named;
 use crate::draw::Draw;
-use crate::history::{End, Failure, Id, Told, What, Who};
+use crate::history::{End, Failure, Id, Share, Told, What, Who};
 use crate::world::World;
 use crate::world::plan::FaultKind;
 
@@ -196,6 +196,23 @@ impl Task {
     /// lease.
     pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
         self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
+    }
+
+    /// Lets the registry ask about a guard of this task. Without a lease, nothing is promised about
+    /// others while servers can be cut off from their leader: they acknowledge what the leader has
+    /// given to somebody else.
+    pub fn register(
+        &self,
+        lock: &str,
+        guard: Id,
+        share: Share,
+        leased: Option<(SessionId, Client)>,
+        is_held: impl Fn() -> Option<bool> + Send + 'static,
+    ) {
+        let world = &self.world;
+        if world.has_lease(self.who.client) || !world.plan.faults.contains(&FaultKind::CutOff) {
+            world.registry.add(lock, guard, share, leased, is_held);
+        }
     }
 
     /// Records something that this task knows.

@@ -136,10 +136,13 @@ impl World {
         let armed = self.server.pending_faults().len();
         let has_struck = armed < inner.armed;
         inner.armed = armed;
+        let kinds = [FaultKind::Freeze, FaultKind::Delay];
+        if kinds.iter().any(|kind| self.plan.faults.contains(kind)) && now < self.plan.calm_at {
+            // One may have struck and another one been armed since the last look.
+            inner.until = inner.until.max(now + FROZEN);
+        }
         if has_struck {
-            let kinds = [FaultKind::Freeze, FaultKind::Delay];
-            let may_freeze = kinds.iter().any(|kind| self.plan.faults.contains(kind));
-            inner.until = inner.until.max(now + if may_freeze { FROZEN } else { STRUCK });
+            inner.until = inner.until.max(now + STRUCK);
         }
         if is_partitioned {
             inner.until = inner.until.max(now + STRUCK);
