@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use super::lives::{Life, lives};
@@ -35,16 +35,31 @@ pub fn judge(
     commits: &[CommitRecord],
     requests: &[RequestRecord],
 ) -> Vec<String> {
+    let mut violations = judge_lives(events, &lives(commits));
+    violations.extend(judge_missing(events, &seen_missing(commits, requests)));
+    violations
+}
+
+/// Returns the reads that have told a contender that its own znode is gone. Those who wait behind it
+/// read its znode too.
+fn seen_missing<'a>(
+    commits: &'a [CommitRecord],
+    requests: &'a [RequestRecord],
+) -> Vec<(&'a str, Duration)> {
     let is_missing = |request: &&RequestRecord| {
         matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS)
             && request.outcome == Outcome::Applied(ErrorCode::NO_NODE)
     };
-    let missing = requests.iter().filter(is_missing);
-    let missing: Vec<(&str, Duration)> =
-        missing.filter_map(|request| Some((request.path.as_deref()?, request.at))).collect();
-    let mut violations = judge_lives(events, &lives(commits));
-    violations.extend(judge_missing(events, &missing));
-    violations
+    let creates = commits.iter().filter(|commit| {
+        commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
+    });
+    let owners: BTreeMap<&str, SessionId> =
+        creates.filter_map(|commit| Some((commit.path.as_deref()?, commit.session))).collect();
+    let own = requests.iter().filter(is_missing).filter_map(|request| {
+        let path = request.path.as_deref()?;
+        (owners.get(path) == Some(&request.session)).then_some((path, request.at))
+    });
+    own.collect()
 }
 
 /// An attempt waits for the reply of a read before it sends another request. So it knows of the end
