@@ -248,6 +248,27 @@ fn assert_own_is_read_again(mut machine: Repeating<QueueAttempt>, mut step: Atte
     assert!(matches!(step, Step::Done(Err(NotHeld::Restart(Restart::ZnodeGone)))), "{step:?}");
 }
 
+/// The nearest predecessor is gone when it is read, and an administrator creates it again before the
+/// list. Without a watch on it, its end would not be noticed.
+#[test]
+fn a_predecessor_that_was_gone_and_is_there_again_is_watched() {
+    let first = format!("{:032x}-lock-0000000000", 8);
+    let nearest = format!("{:032x}-lock-0000000001", 9);
+    let own = format!("{ID:032x}-lock-0000000002");
+    let names = [first, nearest, own];
+    let mut machine = contender();
+    let _ = machine.start(view(1));
+    let results = vec![created(&format!("/l/{}", names[2])), listed(&names)];
+    let step = machine.handle(view(1), reply(1, results));
+    assert_eq!(ops(&step), [OpCode::GET_DATA, OpCode::GET_DATA]);
+    let gone = vec![refused(ErrorCode::NO_NODE), found(OURS, CREATED)];
+    let step = machine.handle(view(1), reply(1, gone));
+    assert_eq!(ops(&step), [OpCode::GET_CHILDREN]);
+    let step = machine.handle(view(1), reply(1, vec![listed(&names)]));
+    let reads = [OpCode::GET_DATA, OpCode::GET_DATA];
+    assert_eq!(ops(&step), reads, "the predecessor is read and watched, and so is our own znode");
+}
+
 /// A server that fails gets time to recover. Without a pause, the client would send requests as
 /// fast as the network permits.
 #[test]
