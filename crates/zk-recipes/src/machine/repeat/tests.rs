@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, Response};
-use zk_session::{SessionId, Time};
+use zk_session::{OpError, SessionId};
 
 use super::super::operation::{delete, flight};
 use super::*;
