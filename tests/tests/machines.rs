@@ -10,7 +10,7 @@ use std::time::Duration;
 use jute_codec::{
     Create2Reply, DataReply, ErrorCode, EventType, NameList, OpCode, Response, Stat, Zxid,
 };
-use zk_recipes::machine::{Input, Machine as _, SessionView, Step, WatchNumber};
+use zk_recipes::machine::{Input, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
     Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, NameForm, NotHeld, Permits,
     QueueAttempt, QueueNames, QueueProfile, Removal as _, Resize, Restart,
@@ -94,7 +94,7 @@ fn other_name() -> String {
 
 /// Returns the opcodes of the flight that a step submits.
 fn ops<T: std::fmt::Debug>(step: &Step<T>) -> Vec<OpCode> {
-    let Step::Submit(flight) = step else { panic!("no flight: {step:?}") };
+    let Step::Submit(flight, _) = step else { panic!("no flight: {step:?}") };
     ops_of(flight)
 }
 
@@ -102,18 +102,18 @@ fn ops_of(flight: &Flight) -> Vec<OpCode> {
     flight.operations.iter().map(|operation| operation.request.op()).collect()
 }
 
-fn exclusive() -> ExclusiveAttempt {
+fn exclusive() -> Repeating<ExclusiveAttempt> {
     let profile = ExclusiveProfile {
         path: "/a/l".into(),
         acl: Acl::open(),
         identity: "".into(),
         watch_check: None,
     };
-    ExclusiveAttempt::new(profile, ID, true)
+    Repeating::new(ExclusiveAttempt::new(profile, ID, true))
 }
 
 /// Returns an attempt at an exclusive lock that was granted on connection 1.
-fn exclusive_granted() -> ExclusiveAttempt {
+fn exclusive_granted() -> Repeating<ExclusiveAttempt> {
     let mut machine = exclusive();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_DATA]);
     let results = vec![created("/a/l"), found(OURS, CREATED)];
@@ -122,8 +122,8 @@ fn exclusive_granted() -> ExclusiveAttempt {
     machine
 }
 
-fn contender() -> QueueAttempt {
-    QueueAttempt::new(queue(None), ID, true)
+fn contender() -> Repeating<QueueAttempt> {
+    Repeating::new(QueueAttempt::new(queue(None), ID, true))
 }
 
 fn queue(permits: Option<Permits>) -> Arc<QueueProfile> {
@@ -140,7 +140,7 @@ fn queue(permits: Option<Permits>) -> Arc<QueueProfile> {
 
 /// Returns an attempt that has received the reply to its claim on connection 1, with these znodes
 /// in the queue.
-fn claimed(names: &[String]) -> (QueueAttempt, AttemptStep) {
+fn claimed(names: &[String]) -> (Repeating<QueueAttempt>, AttemptStep) {
     let mut machine = contender();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
     let results = vec![created(&format!("/l/{}", own_name())), listed(names)];
@@ -232,9 +232,15 @@ fn a_watch_on_a_znode_of_somebody_else_does_not_stand_for_the_own_one() {
 }
 
 /// Asserts that the attempt reads its own znode after the next list, and acts on the result.
-fn assert_own_is_read_again(mut machine: QueueAttempt, mut step: AttemptStep) {
-    if matches!(step, Step::Wait(Some(_))) {
-        step = machine.handle(view(1), Input::Timer);
+fn assert_own_is_read_again(mut machine: Repeating<QueueAttempt>, mut step: AttemptStep) {
+    if let Step::Wait(Some(until)) = step {
+        // The whole flight is issued again.
+        let now = SessionView { now: until, ..view(1) };
+        step = machine.handle(now, Input::Timer);
+        if ops(&step) == [OpCode::GET_DATA, OpCode::GET_DATA] {
+            let results = vec![refused(ErrorCode::NO_NODE), found(THEIRS, Zxid(9))];
+            step = machine.handle(now, reply(1, results));
+        }
     }
     assert_eq!(ops(&step), [OpCode::GET_CHILDREN, OpCode::GET_DATA]);
     let results = vec![listed(&[own_name()]), found(THEIRS, Zxid(9))];
@@ -242,17 +248,39 @@ fn assert_own_is_read_again(mut machine: QueueAttempt, mut step: AttemptStep) {
     assert!(matches!(step, Step::Done(Err(NotHeld::Restart(Restart::ZnodeGone)))), "{step:?}");
 }
 
+/// The nearest predecessor is gone when it is read, and an administrator creates it again before the
+/// list. Without a watch on it, its end would not be noticed.
+#[test]
+fn a_predecessor_that_was_gone_and_is_there_again_is_watched() {
+    let first = format!("{:032x}-lock-0000000000", 8);
+    let nearest = format!("{:032x}-lock-0000000001", 9);
+    let own = format!("{ID:032x}-lock-0000000002");
+    let names = [first, nearest, own];
+    let mut machine = contender();
+    let _ = machine.start(view(1));
+    let results = vec![created(&format!("/l/{}", names[2])), listed(&names)];
+    let step = machine.handle(view(1), reply(1, results));
+    assert_eq!(ops(&step), [OpCode::GET_DATA, OpCode::GET_DATA]);
+    let gone = vec![refused(ErrorCode::NO_NODE), found(OURS, CREATED)];
+    let step = machine.handle(view(1), reply(1, gone));
+    assert_eq!(ops(&step), [OpCode::GET_CHILDREN]);
+    let step = machine.handle(view(1), reply(1, vec![listed(&names)]));
+    let reads = [OpCode::GET_DATA, OpCode::GET_DATA];
+    assert_eq!(ops(&step), reads, "the predecessor is read and watched, and so is our own znode");
+}
+
 /// A server that fails gets time to recover. Without a pause, the client would send requests as
 /// fast as the network permits.
 #[test]
 fn an_exclusive_release_pauses_when_a_server_fails() {
     for code in [ErrorCode::SYSTEM_ERROR, ErrorCode(-999), ErrorCode::THROTTLED_OP] {
-        let (mut release, is_creating) = exclusive_granted().abandon();
+        let (release, is_creating) = exclusive_granted().machine.abandon();
+        let mut release = Repeating::new(release);
         assert!(!is_creating);
         let mut step = release.start(view(1));
         let mut now = 0;
         for _ in 0..10 {
-            let Step::Submit(flight) = step else { panic!("{code}: {step:?}") };
+            let Step::Submit(flight, _) = step else { panic!("{code}: {step:?}") };
             step = if ops_of(&flight) == [OpCode::DELETE] {
                 release.handle(view(1), reply(1, vec![refused(code)]))
             } else {
@@ -287,12 +315,14 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
             ),
             ("exclusive", &mut other_step, &mut |input| other.handle(view(1), input)),
         ] {
-            assert_eq!(ops(step)[0], OpCode::CREATE2, "{name}, round {round}");
-            *step = handle(reply(1, missing()));
+            if round == 0 {
+                assert_eq!(ops(step)[0], OpCode::CREATE2, "{name}");
+                *step = handle(reply(1, missing()));
+            }
             assert_eq!(ops(step), [OpCode::CREATE_CONTAINER], "{name}, round {round}");
             *step = handle(reply(1, busy()));
             assert!(matches!(step, Step::Wait(Some(_))), "{name}, round {round}: {step:?}");
-            *step = handle(Input::Timer);
+            *step = handle(Input::Suspended);
         }
     }
     // If the directory is deleted after each create, the attempt gives up.
@@ -316,15 +346,16 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
 fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
     let mut machine = contender();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
-    let (mut release, is_creating) = machine.abandon();
+    let (release, is_creating) = machine.machine.abandon();
+    let mut release = Repeating::new(release);
     assert!(is_creating);
-    release.expect_create();
+    release.machine.expect_create();
     assert!(matches!(release.start(view(2)), Step::Wait(None)));
     let step = release.handle(view(2), Input::Ended(THEIRS));
     assert!(matches!(step, Step::Wait(_)), "{step:?}");
     let results = vec![created(&format!("/l/{}", own_name())), listed(&[])];
     let step = release.handle(view(2), reply(2, results));
-    assert!(matches!(step, Step::Submit(_)), "{step:?}");
+    assert!(matches!(step, Step::Submit(..)), "{step:?}");
 }
 
 /// A lost write may be applied late. Without a barrier before the next look, it would overwrite a
@@ -333,7 +364,8 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
 #[test]
 fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
     let look = [OpCode::MULTI, OpCode::GET_DATA, OpCode::EXISTS];
-    let mut machine = Resize::new(queue(Some(Permits { count: 2, accepts_stored: false })));
+    let permits = Permits { count: 2, accepts_stored: false };
+    let mut machine = Repeating::new(Resize::new(queue(Some(permits))));
     assert_eq!(ops(&machine.start(view(1))), look);
     let data = DataReply { data: Some("1".into()), stat: Stat::default() };
     let found = || {
@@ -344,25 +376,40 @@ fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
     assert_eq!(ops(&step), [OpCode::MULTI]);
     let lost = Err(OpError::connection_loss(Outcome::Unknown));
     let step = machine.handle(view(1), reply(1, vec![lost]));
-    assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
-    let step = machine.handle(view(2), Input::Timer);
     assert_eq!(ops(&step), look);
     let step = machine.handle(view(2), reply(2, found()));
     assert_eq!(ops(&step), [OpCode::MULTI]);
 }
 
-type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Returns the calls of [`failing_calls`], which all have to succeed.
+async fn calls(client: &Client) -> Vec<(&'static str, Call<()>)> {
+    let must_succeed = |(name, call): (&'static str, Call<Result<(), String>>)| {
+        let call = async move { call.await.unwrap_or_else(|error| panic!("{name}: {error}")) };
+        (name, Box::pin(call) as Call<()>)
+    };
+    failing_calls(client).await.into_iter().map(must_succeed).collect()
+}
+
+fn call_names() -> Vec<&'static str> {
+    run(async {
+        let world = World::new().pace(Pace::of(20));
+        let client = world.client(FIRST).await;
+        failing_calls(&client).await.iter().map(|(name, _)| *name).collect()
+    })
+}
 
 /// Calls whose requests the machines of all recipes send, on an idle client. Each completes without
 /// another client.
-async fn calls(client: &Client) -> Vec<(&'static str, Call)> {
+async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), String>>)> {
     fn call<T, E: std::fmt::Debug>(
         name: &'static str,
         future: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> (&'static str, Call) {
+    ) -> (&'static str, Call<Result<(), String>>) {
         (
             name,
-            Box::pin(async move { drop(future.await.unwrap_or_else(|e| panic!("{name}: {e:?}"))) }),
+            Box::pin(async move { future.await.map(drop).map_err(|error| format!("{error:?}")) }),
         )
     }
     let fair = FairLock::new(client, "/p/fair").expect("legal");
@@ -416,13 +463,8 @@ async fn calls(client: &Client) -> Vec<(&'static str, Call)> {
 /// of a long pause. The next server may accept the request at once, and others may wait for it.
 #[test]
 fn every_pause_ends_with_the_connection() {
-    let names = run(async {
-        let world = World::new().pace(Pace::of(20));
-        let client = world.client(FIRST).await;
-        calls(&client).await.iter().map(|(name, _)| *name).collect::<Vec<_>>()
-    });
     let mut late = Vec::new();
-    for (index, name) in names.into_iter().enumerate() {
+    for (index, name) in call_names().into_iter().enumerate() {
         run(async {
             let world = World::new().pace(Pace::of(20));
             let client = world.client(FIRST).await;
@@ -449,6 +491,67 @@ fn every_pause_ends_with_the_connection() {
     assert_eq!(late, [] as [&str; 0], "they sleep on a connection that is gone");
 }
 
+/// A server answers each request of a client with an error that leaves open whether it will pass. Each
+/// call ends with that error after about 20 s, and asks seldom until then. Those that remove what
+/// blocks others go on until they succeed.
+#[test]
+fn a_server_that_fails_for_ever_is_asked_seldom_and_reported_in_the_end() {
+    const CODE: ErrorCode = ErrorCode::SYSTEM_ERROR;
+    let go_on = ["release a fair lock", "release an exclusive lock", "downgrade"];
+    for index in 0..call_names().len() {
+        run(async {
+            let world = World::new().pace(Pace::of(20));
+            let client = world.client(FIRST).await;
+            let (name, call) = failing_calls(&client).await.swap_remove(index);
+            sleep_ms(1_000).await;
+            let before = world.server.requests().len();
+            for _ in 0..10_000 {
+                let at = At::Request { nth: 0, filter: Filter::default() };
+                world.server.inject(Fault::new(at, Action::Error(CODE)));
+            }
+            let call = spawn(call);
+            sleep_ms(60_000).await;
+            let is_heartbeat = |op| matches!(op, OpCode::PING);
+            let requests = world.server.requests().split_off(before);
+            let sent = requests.iter().filter(|request| !is_heartbeat(request.op)).count();
+            assert!(sent <= 120, "{name}: {sent} requests in a minute\n{}", world.trace());
+            let has_ended = call.is_finished();
+            assert_eq!(has_ended, !go_on.contains(&name), "{name}\n{}", world.trace());
+            world.server.clear_faults();
+            let ended = call.await.expect("it does not panic");
+            assert_eq!(ended.is_err(), has_ended, "{name}: {ended:?}\n{}", world.trace());
+        });
+    }
+}
+
+/// A client is closed while a server refuses all of its requests. No session follows, so nobody waits
+/// for the end of a pause.
+#[test]
+fn a_client_that_is_closed_during_a_pause_ends_each_call() {
+    for index in 0..call_names().len() {
+        run(async {
+            let world = World::new().pace(Pace::of(20));
+            let client = world.client(FIRST).await;
+            let (name, call) = failing_calls(&client).await.swap_remove(index);
+            sleep_ms(1_000).await;
+            for _ in 0..10_000 {
+                let at = At::Request { nth: 0, filter: Filter::default() };
+                world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
+            }
+            let call = spawn(call);
+            // The pause of 3.2 s has begun.
+            sleep_ms(4_000).await;
+            assert!(!call.is_finished(), "{name}\n{}", world.trace());
+            let closing = spawn(async move { client.close().await });
+            sleep_ms(100).await;
+            world.server.clear_faults();
+            sleep_ms(15_000).await;
+            assert!(call.is_finished(), "{name}\n{}", world.trace());
+            closing.await.expect("it ends");
+        });
+    }
+}
+
 /// A thousand attempts that a server refuses at the same moment do not come back at one moment.
 #[test]
 fn attempts_that_are_refused_together_come_back_apart() {
@@ -464,7 +567,8 @@ fn attempts_that_are_refused_together_come_back_apart() {
         let mut other = exclusive();
         let _ = other.start(view(number));
         let other = other.handle(view(number), reply(1, refuse()));
-        let (mut release, _) = exclusive_granted().abandon();
+        let (release, _) = exclusive_granted().machine.abandon();
+        let mut release = Repeating::new(release);
         let _ = release.start(view(number));
         let vec = vec![refused(ErrorCode::THROTTLED_OP)];
         let Step::Wait(release) = release.handle(view(number), reply(1, vec)) else { panic!() };

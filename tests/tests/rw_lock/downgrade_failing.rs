@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jute_codec::{EventType, OpCode, Request, Response, Stat, Zxid};
-use zk_recipes::machine::{Input, Machine as _, SessionView, Step, WatchNumber};
+use zk_recipes::machine::{Input, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
     Changed, Downgrade, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
 };
@@ -481,10 +481,11 @@ fn profile() -> QueueProfile {
 fn an_undecided_downgrade_is_removed_by_the_writers_name_first() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);
     let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: Zxid(5) };
-    let mut downgrade = Downgrade::new(profile(), SessionId(1), writer).expect("a writer");
-    let Step::Submit(flight) = downgrade.start(view()) else { panic!("it is sent") };
+    let mut downgrade =
+        Repeating::new(Downgrade::new(profile(), SessionId(1), writer).expect("a writer"));
+    let Step::Submit(flight, _) = downgrade.start(view()) else { panic!("it is sent") };
     assert!(matches!(flight.operations[0].request, Request::Multi(_)));
-    let names = downgrade.names();
+    let names = downgrade.machine.names();
     assert_eq!(names[0], name.as_str());
     assert_eq!(names[1], name.replace(Write.mark(), Read.mark()).as_str());
 }
@@ -495,7 +496,8 @@ fn only_a_reply_or_the_end_of_the_session_decides_a_downgrade() {
     let name = format!("{:032x}-__WRIT__0000000003", 7);
     let writer = Znode { name: name.as_str().into(), sequence: 3, czxid: Zxid(5) };
     let view = view();
-    let mut downgrade = Downgrade::new(profile(), SessionId(1), writer).expect("a writer");
+    let mut downgrade =
+        Repeating::new(Downgrade::new(profile(), SessionId(1), writer).expect("a writer"));
     let _ = downgrade.start(view);
     for input in [
         Input::Watch { watch: WatchNumber::new(1).unwrap(), kind: EventType::NODE_DELETED },
@@ -510,10 +512,10 @@ fn only_a_reply_or_the_end_of_the_session_decides_a_downgrade() {
     let reply =
         |results| Reply { session: Some(SessionId(1)), connection: 2, results, refused: None };
     let step = downgrade.handle(view, Input::Reply(reply(vec![lost])));
-    assert!(matches!(step, Step::Submit(_)), "{step:?}");
+    assert!(matches!(step, Step::Submit(..)), "{step:?}");
     let exists = Err(OpError::server(ErrorCode::NODE_EXISTS));
     let step = downgrade.handle(view, Input::Reply(reply(vec![exists])));
-    let Step::Submit(flight) = step else { panic!("{step:?}") };
+    let Step::Submit(flight, _) = step else { panic!("{step:?}") };
     assert!(matches!(flight.operations[0].request, Request::GetData(_)));
     let stat = Stat { ephemeral_owner: SessionId(1), ..Stat::default() };
     let found = Response::GetData(jute_codec::DataReply { data: None, stat });

@@ -52,6 +52,17 @@ pub(crate) const FILE_RULES: &[FileRule] = &[
         good: &[("crates/a/src/lib.rs", "//! Doc.\n")],
     },
     FileRule {
+        name: "pauses",
+        applies: |path| is_rust(path) && path.starts_with("crates/zk-recipes/src/"),
+        check: pauses_belong_to_repeating,
+        met_min: 100,
+        bad: &[("crates/zk-recipes/src/fair/machine.rs", "struct A { pauses: Pauses }")],
+        good: &[
+            ("crates/zk-recipes/src/fair/machine.rs", "let needs = Needs::All;"),
+            ("crates/zk-recipes/src/machine/repeat/mod.rs", "pauses: Pauses,"),
+        ],
+    },
+    FileRule {
         name: "unfinished",
         applies: is_rust,
         check: nothing_is_unfinished,
@@ -308,3 +319,32 @@ const LINES_1024: &str = {
     }
     times_32!(times_32!("//\n"))
 };
+
+/// The files that pause, although `Repeating` does that for machines.
+const PAUSING: [&str; 10] = [
+    "machine/mod.rs",
+    "machine/pause.rs",
+    "machine/repeat/mod.rs",
+    // Callers that are no machines.
+    "engine/drive.rs",
+    "engine/persistent.rs",
+    "election/mod.rs",
+    "election/term.rs",
+    // The keeper is no machine.
+    "guard/keeper.rs",
+    // Nothing is repeated: somebody deletes the znode of a member again and again.
+    "group/machine/presence.rs",
+    // Nothing is repeated: a caller who ignores errors must not send requests without end.
+    "group/machine/roster.rs",
+];
+
+fn pauses_belong_to_repeating(path: &str, text: &str) -> Vec<String> {
+    if PAUSING.iter().any(|name| path == format!("crates/zk-recipes/src/{name}")) {
+        return Vec::new();
+    }
+    let is_pausing = |(_, line): &(usize, &str)| line.contains("Pauses");
+    let lines = text.lines().enumerate().filter(is_pausing);
+    lines
+        .map(|(at, _)| format!("line {}: let `Repeating` pause, or say why not here", at + 1))
+        .collect()
+}

@@ -20,7 +20,7 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
 use crate::lock::stats::Counters;
-use crate::machine::{Input, Interrupted, PAUSE, ReadAll, Step};
+use crate::machine::{Input, Interrupted, PAUSE, ReadAll, Repeating, Step};
 use crate::timed_out::{LastSeen, TimedOut};
 
 /// Number of attempts that may lose their znode before the acquire gives up.
@@ -144,7 +144,7 @@ struct RunningAttempt<K: Recipe> {
 }
 
 struct AttemptParts<K: Recipe> {
-    machine: K::Attempt,
+    machine: Repeating<K::Attempt>,
     feed: Feed,
     slot: Slot,
 }
@@ -155,7 +155,7 @@ impl<K: Kind> RunningAttempt<K> {
         let id = Session::of(client).unique_id();
         let path = K::path(&request.profile);
         let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
-        let machine = K::attempt(&request.profile, id, may_wait);
+        let machine = Repeating::new(K::attempt(&request.profile, id, may_wait));
         let parts =
             Some(AttemptParts { machine, feed: Feed::new(Session::of(client).lane()), slot });
         Self { parts, counters: Arc::clone(&request.terms.counters), span }
@@ -168,7 +168,9 @@ impl<K: Kind> RunningAttempt<K> {
             Waiting { request, span: &self.span, changes: None, has_warned: false };
         drive(feed, machine, &mut supervisor).await.unwrap_or_else(|interrupted| {
             Err(NotHeld::Failed(match interrupted {
-                Interrupted::TimedOut => LockError::TimedOut(TimedOut::after(last_seen(machine))),
+                Interrupted::TimedOut => {
+                    LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
+                }
                 stopped @ (Interrupted::AuthFailed
                 | Interrupted::Closed
                 | Interrupted::Rejected(_)) => stopped.into(),
@@ -178,7 +180,7 @@ impl<K: Kind> RunningAttempt<K> {
 
     fn into_guard(mut self, request: &AcquireRequest<K>, held: Held) -> Guard<K> {
         let parts = self.parts.take().expect("the lock was just granted");
-        let (removal, _) = parts.machine.abandon();
+        let (removal, _) = parts.machine.machine.abandon();
         let span = self.span.clone();
         let terms = request.terms.clone();
         Guard::new(start_keeper::<K>(terms, parts.feed, parts.slot, removal, held, span))
@@ -189,7 +191,7 @@ impl<K: Kind> RunningAttempt<K> {
 impl<K: Recipe> Drop for RunningAttempt<K> {
     fn drop(&mut self) {
         let Some(AttemptParts { machine, feed, slot }) = self.parts.take() else { return };
-        let (removal, is_creating) = machine.abandon();
+        let (removal, is_creating) = machine.machine.abandon();
         let span = self.span.clone();
         let counters = Arc::clone(&self.counters);
         let duty = removal_duty(feed, removal, is_creating, counters, span.clone());

@@ -10,7 +10,7 @@ use zk_session::{OpError, Time};
 
 use super::drive::{Caller, ClientStopped, Unattended, drive};
 use super::feed::Feed;
-use crate::machine::{Failure, Interrupted, Leaving, Remove};
+use crate::machine::{Failure, Interrupted, Leaving, Remove, Repeating};
 
 /// Pause after the first refusal of a removal.
 pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
 /// the janitor removes the znode that the machine may have left.
 pub(crate) struct Attended<M: Leaving> {
     /// `None` after the drop.
-    parts: Option<(M, Feed, Slot)>,
+    parts: Option<(Repeating<M>, Feed, Slot)>,
 }
 
 impl<M: Leaving> Attended<M> {
@@ -29,7 +29,8 @@ impl<M: Leaving> Attended<M> {
     pub(crate) async fn new(client: &Client, machine: M, path: &ByteString) -> Self {
         let session = Session::of(client);
         let slot = session.reserve_slot(path).await;
-        Self { parts: Some((machine, Feed::new(session.lane()), slot)) }
+        let feed = Feed::new(session.lane());
+        Self { parts: Some((Repeating::new(machine), feed, slot)) }
     }
 
     pub(crate) async fn run(&mut self, deadline: Option<Time>) -> Result<M::Output, Interrupted> {
@@ -40,14 +41,15 @@ impl<M: Leaving> Attended<M> {
     /// Returns the machine, and whether its flight is pending.
     pub(crate) fn state(&self) -> (&M, bool) {
         let (machine, feed, _) = self.parts.as_ref().expect("it has not been dropped");
-        (machine, feed.pending.is_some())
+        (&machine.machine, feed.pending.is_some())
     }
 }
 
 impl<M: Leaving> Drop for Attended<M> {
     fn drop(&mut self) {
         let Some((machine, mut feed, slot)) = self.parts.take() else { return };
-        let Some(mut removal) = machine.abandon(feed.pending.is_some()) else { return };
+        let removal = machine.machine.abandon(feed.pending.is_some());
+        let Some(mut removal) = removal.map(Repeating::new) else { return };
         if let Some(token) = feed.pending {
             // If the request has not been sent yet, there is no need to send it.
             feed.lane.recall(token);
@@ -75,7 +77,7 @@ fn is_refusal(error: &OpError) -> bool {
 /// of the znode. Keeps the session open only while a retry runs.
 fn conclude(
     feed: &Feed,
-    mut removal: Remove,
+    mut removal: Repeating<Remove>,
     ended: Result<Result<(), Failure>, ClientStopped>,
     pause: Duration,
 ) {
@@ -85,7 +87,6 @@ fn conclude(
     }
     feed.lane.after_pause(pause, &path, move |lane| async move {
         let mut feed = Feed::new(lane);
-        removal.retry();
         let ended = drive(&mut feed, &mut removal, &mut Unattended).await;
         debug!(?ended, "retried the removal of what a recipe may have left");
         conclude(&feed, removal, ended, (pause * 2).min(RETRY_MAX));

@@ -9,7 +9,7 @@ use zk_session::recipe::Session;
 use zk_session::{Client, OpError, Time};
 
 use super::feed::{Feed, FeedEvent};
-use crate::machine::{Input, Interrupted, Machine, Pauses, Step};
+use crate::machine::{Input, Interrupted, Machine, Pauses, Repeating, Step};
 
 /// Decides which events of the session reach a machine, and when to stop the machine.
 pub(crate) trait Supervisor<M: Machine> {
@@ -62,7 +62,7 @@ pub(crate) trait Supervisor<M: Machine> {
 /// across the await.
 pub(crate) async fn drive<M: Machine, S: Supervisor<M>>(
     feed: &mut Feed,
-    machine: &mut M,
+    machine: &mut Repeating<M>,
     supervisor: &mut S,
 ) -> Result<M::Output, S::Stop> {
     let step = machine.start(feed.view());
@@ -82,7 +82,7 @@ enum Next<T> {
 /// Follows a step, and the steps after it, until the machine waits or has finished.
 fn advance<M: Machine, S: Supervisor<M>>(
     feed: &mut Feed,
-    machine: &mut M,
+    machine: &mut Repeating<M>,
     supervisor: &mut S,
     mut step: Step<M::Output>,
 ) -> Result<Next<M::Output>, S::Stop> {
@@ -99,13 +99,13 @@ fn advance<M: Machine, S: Supervisor<M>>(
                 };
                 continue;
             }
-            Step::Submit(flight) => {
+            Step::Submit(flight, _) | Step::SubmitLater(flight, _) => {
                 feed.submit(flight).map_err(|error| supervisor.rejected(error))?;
                 None
             }
             Step::Wait(until) => until,
         };
-        supervisor.before_wait(machine, feed);
+        supervisor.before_wait(&machine.machine, feed);
         return Ok(Next::Wait(until));
     }
 }
@@ -115,7 +115,7 @@ fn advance<M: Machine, S: Supervisor<M>>(
 fn poll_inputs<M: Machine, S: Supervisor<M>>(
     cx: &mut Context<'_>,
     feed: &mut Feed,
-    machine: &mut M,
+    machine: &mut Repeating<M>,
     supervisor: &mut S,
     until: &mut Option<Time>,
 ) -> Poll<Result<M::Output, S::Stop>> {
@@ -123,15 +123,16 @@ fn poll_inputs<M: Machine, S: Supervisor<M>>(
         if let Poll::Ready(stop) = supervisor.poll_stop(cx) {
             return Poll::Ready(Err(stop));
         }
-        let step = if let Poll::Ready(step) = supervisor.poll_aside(cx, machine, feed) {
-            step
+        let step = if let Poll::Ready(step) = supervisor.poll_aside(cx, &mut machine.machine, feed)
+        {
+            machine.take_over(feed.view(), step)
         } else {
             let at = until.iter().copied().chain(supervisor.deadline()).min();
             let event = ready!(feed.poll_next(cx, at));
             let Some(input) = supervisor.translate(feed, event)? else { continue };
             machine.handle(feed.view(), input)
         };
-        supervisor.after_input(machine);
+        supervisor.after_input(&mut machine.machine);
         match advance(feed, machine, supervisor, step)? {
             Next::Done(output) => return Poll::Ready(Ok(output)),
             Next::Wait(next) => *until = next,
@@ -197,7 +198,7 @@ pub(crate) async fn run<M: Machine>(
     deadline: Option<Time>,
 ) -> Result<M::Output, Interrupted> {
     let mut feed = Feed::new(Session::of(client).lane());
-    drive(&mut feed, machine, &mut Caller { deadline }).await
+    drive(&mut feed, &mut Repeating::new(machine), &mut Caller { deadline }).await
 }
 
 /// Waits for a future until the deadline passes or the client stops.
@@ -241,14 +242,13 @@ pub(crate) async fn pause(client: &Client, length: Duration) {
 pub(crate) async fn rest(client: &Client, pauses: &mut Pauses) {
     let session = Session::of(client);
     let mut feed = Feed::new(session.lane());
-    let until = pauses.begin_at(feed.lane.now(), session.unique_id() as u64);
+    let until = Some(pauses.begin(feed.lane.now(), session.unique_id() as u64));
     while !matches!(
         feed.next(until).await,
         FeedEvent::Input(Input::Timer | Input::Suspended)
             | FeedEvent::AuthFailed
             | FeedEvent::Closed
     ) {}
-    pauses.end();
 }
 
 /// Returns a random part of the pause.

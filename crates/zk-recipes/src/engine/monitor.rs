@@ -8,18 +8,18 @@ use zk_session::{Client, Time};
 use super::drive::{Caller, drive};
 use super::feed::Feed;
 use crate::error::RecipeError;
-use crate::machine::{Aspect, Monitor};
+use crate::machine::{Aspect, Monitor, Repeating};
 
 /// A znode that is followed through its changes. It keeps the client's session open.
 #[derive(Debug)]
 pub(crate) struct Monitored {
     feed: Feed,
-    machine: Monitor,
+    machine: Repeating<Monitor>,
 }
 
 impl Monitored {
     pub(crate) fn new(client: &Client, path: &ByteString, aspect: Aspect) -> Self {
-        let machine = Monitor::new(path.clone(), aspect);
+        let machine = Repeating::new(Monitor::new(path.clone(), aspect));
         Self { feed: Feed::new(Session::of(client).lane()), machine }
     }
 

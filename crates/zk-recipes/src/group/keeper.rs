@@ -16,7 +16,7 @@ use crate::engine::feed::{Feed, FeedEvent};
 use crate::error::RecipeError;
 use crate::guard::{RemovalEnded, after_removal, run_removal};
 use crate::lock::outcome::Released;
-use crate::machine::{Failure, Input};
+use crate::machine::{Failure, Input, Repeating};
 
 /// The data that the owner of a membership wants. When the sender is dropped, the member leaves.
 #[derive(Clone, Debug)]
@@ -51,9 +51,9 @@ pub(super) fn start(
     data: Bytes,
 ) -> (watch::Sender<Wanted>, watch::Receiver<News>) {
     let session = Session::of(client);
-    let presence = Presence::new(Arc::clone(profile), data.clone());
+    let presence = Repeating::new(Presence::new(Arc::clone(profile), data.clone()));
     let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
-    let (news, received) = watch::channel(News::Present(presence.report()));
+    let (news, received) = watch::channel(News::Present(presence.machine.report()));
     let span = debug_span!("member", path = %profile.path);
     slot.keep(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
     (owner, received)
@@ -61,7 +61,7 @@ pub(super) fn start(
 
 async fn keep(
     mut feed: Feed,
-    mut presence: Presence,
+    mut presence: Repeating<Presence>,
     mut wanted: watch::Receiver<Wanted>,
     news: watch::Sender<News>,
 ) {
@@ -78,14 +78,14 @@ async fn keep(
             break None;
         }
         let Wanted { data, generation } = wanted.borrow_and_update().clone();
-        presence.want(data, generation);
+        presence.machine.want(data, generation);
     };
     let has_left = fate.is_none();
     if let Some(fate) = fate {
         news.send_replace(News::Over(Over::Fate(fate)));
     }
     let _due = feed.lane.due();
-    let (mut removal, is_creating) = presence.abandon();
+    let (mut removal, is_creating) = presence.machine.abandon();
     let ended = run_removal(&mut feed, &mut removal, is_creating).await;
     after_removal(&feed, removal, &ended, tracing::Span::current());
     if has_left {

@@ -17,7 +17,7 @@ use crate::engine::feed::Feed;
 use crate::engine::limited::limited;
 use crate::engine::persistent::PersistentWatch;
 use crate::error::RecipeError;
-use crate::machine::News;
+use crate::machine::{News, Repeating};
 
 /// The changes of a group, beginning with a [`Joined`](GroupChange::Joined) for each present
 /// member.
@@ -44,7 +44,7 @@ pub struct GroupWatch {
     feed: Feed,
     /// Names the members that join.
     names: PersistentWatch,
-    roster: Roster,
+    roster: Repeating<Roster>,
 }
 
 /// Waits for a future until there is news, which is returned as the error.
@@ -75,7 +75,7 @@ fn tell(roster: &mut Roster, news: &News) {
 impl GroupWatch {
     pub(super) fn new(client: &Client, directory: &ByteString, watches_data: bool) -> Self {
         let feed = Feed::new(Session::of(client).lane());
-        let roster = Roster::new(directory.clone(), watches_data);
+        let roster = Repeating::new(Roster::new(directory.clone(), watches_data));
         let names = PersistentWatch::new(client, directory, WatchMode::Recursive);
         Self { client: client.clone(), feed, names, roster }
     }
@@ -108,7 +108,7 @@ impl GroupWatch {
 
     async fn next_before(&mut self, deadline: Option<Time>) -> Result<GroupChange, RecipeError> {
         let client = self.client.clone();
-        let directory = self.roster.directory().clone();
+        let directory = self.roster.machine.directory().clone();
         let next = self.follow(deadline);
         limited(&client, &directory, deadline, RecipeError::timed_out, next).await
     }
@@ -122,7 +122,7 @@ impl GroupWatch {
             let change = drive(feed, roster, &mut caller);
             match before(names, change).await {
                 Ok(change) => return Ok(change??),
-                Err(news) => tell(roster, &news),
+                Err(news) => tell(&mut roster.machine, &news),
             }
         }
     }
@@ -130,6 +130,6 @@ impl GroupWatch {
 
 impl fmt::Debug for GroupWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupWatch").field("roster", &self.roster).finish_non_exhaustive()
+        f.debug_struct("GroupWatch").field("roster", &self.roster.machine).finish_non_exhaustive()
     }
 }

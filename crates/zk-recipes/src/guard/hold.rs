@@ -21,7 +21,7 @@ use crate::lock::phase::{Observer, Phase};
 use crate::lock::recipe::Recipe;
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::lock::stats::Counters;
-use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read, replayable};
+use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read};
 
 /// The parts of an acquire that the obtained lock takes over.
 #[derive(Clone, Debug)]
@@ -272,8 +272,7 @@ impl Hold {
     }
 
     /// Evaluates the results of [`proof`](Self::proof).
-    pub(crate) fn proven<K: Recipe>(&self, results: Vec<Result<Response, OpError>>) -> Proof {
-        let mut verdicts = results.into_iter().map(replayable);
+    pub(crate) fn proven<K: Recipe>(&self, mut verdicts: impl Iterator<Item = Verdict>) -> Proof {
         let by_check = match verdicts.next() {
             Some(Verdict::Done(response)) => match multi_refusal(&response) {
                 None => Proof::Held,

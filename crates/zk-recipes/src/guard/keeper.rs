@@ -25,8 +25,8 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Change, ChangeRequest, Recipe, Removal};
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, PAUSE, Pauses, WatchNumber, WatchNumbers, flight, read,
-    replayable,
+    FailedAction, Failure, Input, Machine, PAUSE, Pauses, Repeating, WatchNumber, WatchNumbers,
+    flight, read, replayable,
 };
 
 /// Time between a grant without waiting and the keeper's watch on our own znode. Most locks are
@@ -265,7 +265,9 @@ impl<K: Recipe> Keeper<K> {
                 event @ (FeedEvent::AuthFailed
                 | FeedEvent::Closed
                 | FeedEvent::Connected(_)
-                | FeedEvent::Input(Input::Ended(_) | Input::Suspended)
+                | FeedEvent::Input(
+                    Input::Answered(_) | Input::Ended(_) | Input::Suspended,
+                )
                 | FeedEvent::Lapsed) => lose_if_over(&self.hold, &event),
             }
             notice(&self.hold, self.feed.lane.now(), &mut self.at_risk_since);
@@ -352,7 +354,7 @@ impl<K: Recipe> Keeper<K> {
         self.knows_data |= reply.results.last().is_some_and(|read| self.hold.note_data(read));
         let seen = self.hold.seen(reply.results.last().cloned().map(replayable));
         if is_proof {
-            let proof = self.hold.proven::<K>(reply.results);
+            let proof = self.hold.proven::<K>(reply.results.into_iter().map(replayable));
             if proof == Proof::Held {
                 self.needs_proof = false;
                 self.hold.prove(reply.connection);
@@ -382,7 +384,7 @@ impl<K: Recipe> Keeper<K> {
     /// has reconnected, so those that are refused together must come back apart. The keeper never
     /// gives up: only a proof ends the risk, even if it comes late.
     fn pause(&mut self) {
-        self.watch_at = self.pauses.begin_at(self.feed.lane.now(), self.feed.lane.seed());
+        self.watch_at = Some(self.pauses.begin(self.feed.lane.now(), self.feed.lane.seed()));
     }
 
     /// Changes the lock, and replies to its owner. Whatever the result, a command follows: the
@@ -417,7 +419,8 @@ impl<K: Recipe> Keeper<K> {
             return Err(LockError::Lost(reason));
         }
         let znode = hold.znode.clone();
-        let mut change = K::Change::begin(request, &mut self.removal, hold.session, znode);
+        let change = K::Change::begin(request, &mut self.removal, hold.session, znode);
+        let mut change = Repeating::new(change);
         let mut supervisor = Changing {
             hold: Arc::clone(&hold),
             loss: Box::pin(wait_for_loss(Arc::clone(&hold))),
@@ -426,7 +429,7 @@ impl<K: Recipe> Keeper<K> {
         let changed = drive(&mut self.feed, &mut change, &mut supervisor).await?;
         match changed {
             Ok(Changed { znode, connection }) => {
-                hold.terms.counters.replays(change.replays());
+                hold.terms.counters.replays(change.machine.replays());
                 K::Change::settle(&mut self.removal, &znode);
                 // The watch was on the old znode, which is gone.
                 self.own_watch = None;

@@ -20,13 +20,13 @@ use tokio::sync::oneshot;
 use zk_session::{Multi, MultiOutcome, SessionId, Time};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
-use crate::engine::drive::{rest, run};
+use crate::engine::drive::run;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
 use crate::lock::outcome::{Refusal, Released};
 use crate::lock::recipe::ChangeRequest;
 use crate::lock::state::LockState;
-use crate::machine::{FailedAction, Failure, Pauses, Replay};
+use crate::machine::{FailedAction, Failure, Issue, Verdict};
 
 pub use self::revocation::request_revocation;
 pub use self::run::Run;
@@ -202,25 +202,23 @@ impl<K: Kind> Guard<K> {
     pub async fn validate(&self) -> Result<(), LockError> {
         let hold = &self.hold;
         let refused = |error| Failure::new(FailedAction::Check, hold.path.clone(), error).into();
-        let mut pauses = Pauses::default();
         loop {
             if let LockState::Lost(reason) = self.state() {
                 return Err(LockError::Lost(reason));
             }
-            let mut replay = Replay::new(hold.session, hold.proof::<K>(None));
-            let reply = run(hold.client(), &mut replay, None).await?;
-            match hold.proven::<K>(reply.results) {
+            let mut issue = Issue::new(hold.session, hold.proof::<K>(None));
+            let answers = run(hold.client(), &mut issue, None).await?;
+            let connection = answers.connection;
+            match hold.proven::<K>(answers.results.into_iter().map(Verdict::from)) {
                 Proof::Held => {
-                    hold.prove(reply.connection);
+                    hold.prove(connection);
                     break;
                 }
                 Proof::Lost(reason) => {
                     hold.lose(reason);
                 }
-                Proof::Later(error) if pauses.is_too_many(&error) => return Err(refused(error)),
-                Proof::Later(_) => rest(hold.client(), &mut pauses).await,
                 Proof::Open => {}
-                Proof::Refused(error) => return Err(refused(error)),
+                Proof::Later(error) | Proof::Refused(error) => return Err(refused(error)),
             }
         }
         match self.state() {

@@ -13,6 +13,7 @@ use crate::engine::feed::Feed;
 use crate::lock::outcome::{Refusal, Released};
 use crate::lock::recipe::Removal;
 use crate::lock::stats::Counters;
+use crate::machine::Repeating;
 
 /// How a removal ended.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ fn retry<R: Removal>(feed: &Feed, mut removal: R, path: &ByteString, pause: Dura
 }
 
 async fn follow<R: Removal>(feed: &mut Feed, removal: &mut R) -> Ended {
-    match drive(feed, removal, &mut Unattended).await {
+    match drive(feed, &mut Repeating::new(removal), &mut Unattended).await {
         Ok(Ok(released)) => Ended::Released(released),
         // A client that has stopped refuses every request.
         Ok(Err(Refusal { error, .. }))

@@ -103,6 +103,13 @@ pub struct Tally {
     pub watches_missed: u32,
 }
 
+impl Tally {
+    /// Counts flights that were issued again.
+    pub(crate) fn replayed(&mut self, times: u64) {
+        self.replays = self.replays.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
+    }
+}
+
 impl From<Failure> for NotHeld {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure.into())

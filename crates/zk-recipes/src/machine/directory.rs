@@ -16,18 +16,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, Permissions, Response};
-use zk_session::recipe::{Operation, Reply};
+use jute_codec::{Acl, CreateMode, ErrorCode, Permissions};
+use zk_session::recipe::Operation;
 use zk_session::{OpError, Time};
 
+use super::answer::{Answer, Answers};
 use super::failure::Failure;
 use super::operation::create;
-use super::verdict::{Verdict, replayable};
 use crate::action::FailedAction;
 
 /// Number of rounds in a row that create the directory before a machine gives up. A machine reaches
 /// this number only if somebody deletes the directory after each round.
 const ROUNDS_MAX: u32 = 5;
+/// Number of times that the rounds may begin again.
+const RESTARTS_MAX: u8 = 8;
 /// Maximum time between two rounds in a row. Servers remove empty directories, so a machine that
 /// waits for long, or whose connections are lost again and again, may create its directory often.
 const ROW: Duration = Duration::from_millis(200);
@@ -38,6 +40,8 @@ pub(crate) struct Directory {
     /// The server does not support containers, or the caller does not want them.
     has_no_containers: bool,
     rounds: u32,
+    /// Number of times that the rounds began again.
+    restarts: u8,
     /// When the last round began.
     last_round: Option<Time>,
 }
@@ -51,8 +55,6 @@ pub(crate) enum Round {
     /// The server does not support containers: create the directory once more.
     Repeat,
     Failed(Failure),
-    /// The server is overloaded, or failed in a way that may be temporary.
-    Later(OpError),
     SessionOver,
 }
 
@@ -100,58 +102,63 @@ impl Directory {
 
     /// Evaluates the result of [`create_last`](Self::create_last). Whether the directory exists
     /// shows when it is used.
-    pub(crate) fn created_last(&mut self, result: &Result<Response, OpError>) {
-        self.has_no_containers |= matches!(result, Err(OpError::Unsupported { .. }));
+    pub(crate) fn created_last(&mut self, result: &Answer) {
+        self.has_no_containers |= is_unsupported(result);
     }
 
-    /// Allows as many rounds as at the beginning.
-    pub(crate) fn begin_again(&mut self) {
+    /// Allows as many rounds as at the beginning, unless that was allowed too often. Returns whether
+    /// it does.
+    pub(crate) fn begin_again(&mut self) -> bool {
         self.rounds = 0;
+        self.restarts += 1;
+        self.restarts <= RESTARTS_MAX
     }
 
     fn mode(&self) -> CreateMode {
         if self.has_no_containers { CreateMode::Persistent } else { CreateMode::Container }
     }
 
-    /// Evaluates the reply to a round.
+    /// Evaluates the results of a round.
     ///
     /// The result for the directory itself decides, because an ancestor may already exist even if
     /// we lack the permission to create it. If the directory could not be created because an
     /// ancestor is missing, the result for that ancestor decides.
-    pub(crate) fn created(&mut self, path: &str, mut reply: Reply) -> Round {
-        let is_unsupported =
-            |result: &Result<_, OpError>| matches!(result, Err(OpError::Unsupported { .. }));
-        if reply.results.iter().any(is_unsupported) {
+    pub(crate) fn created(&mut self, path: &str, answers: Answers) -> Round {
+        let mut results = answers.results;
+        if results.iter().any(is_unsupported) {
             self.has_no_containers = true;
             return Round::Repeat;
         }
         let mut path = path.to_owned();
-        let mut deciding = reply.results.pop();
-        if matches!(&deciding, Some(Err(error)) if error.is_no_node()) {
-            let exists = |result: &Result<_, OpError>| {
-                matches!(result, Ok(_) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }))
+        let mut deciding = results.pop();
+        if deciding.as_ref().is_some_and(Answer::is_no_node) {
+            let exists = |result: &Answer| {
+                matches!(result, Answer::Done(_)) || result.is_refused_with(ErrorCode::NODE_EXISTS)
             };
-            if let Some(depth) = reply.results.iter().position(|result| !exists(result)) {
-                deciding = Some(reply.results.swap_remove(depth));
+            if let Some(depth) = results.iter().position(|result| !exists(result)) {
+                deciding = Some(results.swap_remove(depth));
                 path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
             }
         }
-        let round = match deciding.map(replayable) {
+        let round = match deciding {
             // Another contender was faster, or somebody deletes what we create.
-            Some(Verdict::Refused(OpError::Server {
+            Some(Answer::Refused(OpError::Server {
                 code: ErrorCode::NODE_EXISTS | ErrorCode::NO_NODE,
                 ..
             })) => Round::Retry,
-            Some(Verdict::Refused(error)) => {
+            Some(Answer::Refused(error)) => {
                 Round::Failed(Failure::new(FailedAction::Create, path, error))
             }
-            Some(Verdict::Later(error)) => Round::Later(error),
-            Some(Verdict::SessionOver) => Round::SessionOver,
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) | None => Round::Retry,
+            Some(Answer::SessionOver) => Round::SessionOver,
+            Some(Answer::Done(_) | Answer::Unknown { .. }) | None => Round::Retry,
         };
         self.rounds += u32::from(matches!(round, Round::Retry));
         round
     }
+}
+
+fn is_unsupported(result: &Answer) -> bool {
+    matches!(result, Answer::Refused(OpError::Unsupported { .. }))
 }
 
 /// Returns the list of a directory whose contents have this list. An empty one means the default of
@@ -163,6 +170,8 @@ fn acl_of_directory(acl: &[Acl]) -> Vec<Acl> {
 
 #[cfg(test)]
 mod tests {
+    use zk_session::recipe::Reply;
+
     use super::*;
 
     /// Creates a directory that is removed again before it is used.
@@ -172,7 +181,7 @@ mod tests {
         directory.create(now, &path, &Bytes::new(), &Acl::open())?;
         let exists = Err(OpError::server(ErrorCode::NODE_EXISTS));
         let reply = Reply { session: None, connection: 1, results: vec![exists], refused: None };
-        assert!(matches!(directory.created(&path, reply), Round::Retry));
+        assert!(matches!(directory.created(&path, reply.into()), Round::Retry));
         Ok(())
     }
 

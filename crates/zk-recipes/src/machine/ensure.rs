@@ -9,15 +9,13 @@
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{Acl, CreateMode, ErrorCode};
-use zk_session::recipe::Reply;
 use zk_session::{OpError, Outcome};
 
+use super::answer::{Answer, Answers, Needs};
 use super::directory::{Directory, Round};
 use super::failure::Failure;
 use super::operation::{create, flight, parent};
-use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
-use super::verdict::{Verdict, replayable, take};
 use crate::action::FailedAction;
 
 type EnsureStep = Step<Result<(), Failure>>;
@@ -31,7 +29,6 @@ pub(crate) struct Ensure {
     /// The access control list of everything that is created.
     acl: Vec<Acl>,
     directory: Directory,
-    pauses: Pauses,
     state: State,
 }
 
@@ -41,8 +38,6 @@ enum State {
     Creating,
     /// Step 2 is in flight.
     MakingDirectory,
-    /// A server is overloaded; continue with 1 after a pause.
-    Pausing,
 }
 
 impl Ensure {
@@ -62,59 +57,47 @@ impl Ensure {
     }
 
     fn new(path: ByteString, leaf: Option<Bytes>, acl: Vec<Acl>) -> Self {
-        let (directory, pauses) = (Directory::default(), Pauses::default());
-        Self { path, leaf, acl, directory, pauses, state: State::Creating }
+        Self { path, leaf, acl, directory: Directory::default(), state: State::Creating }
     }
 
     fn create(&mut self, view: SessionView) -> EnsureStep {
         let Some(data) = self.leaf.clone() else { return self.make_directory(view) };
         self.state = State::Creating;
         let operation = create(self.path.clone(), data, self.acl.clone(), CreateMode::Persistent);
-        Step::Submit(flight(None, vec![operation]))
+        Step::Submit(flight(None, vec![operation]), Needs::All)
     }
 
-    fn created(&mut self, view: SessionView, reply: Reply) -> EnsureStep {
-        let [result] = take(reply).map(replayable);
-        match result {
-            Verdict::Done(_)
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+    fn created(&mut self, view: SessionView, answers: Answers) -> EnsureStep {
+        let [created] = answers.take();
+        match created {
+            Answer::Done(_)
+            | Answer::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 Step::Done(Ok(()))
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.make_directory(view)
             }
-            Verdict::Refused(error) => self.failed(error),
-            Verdict::Later(error) => self.later(view, error),
-            Verdict::SessionOver if view.has_stopped => self.stopped(),
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.create(view),
+            Answer::Refused(error) | Answer::Unknown { error, .. } => self.failed(error),
+            Answer::SessionOver => self.stopped(),
         }
     }
 
     fn make_directory(&mut self, view: SessionView) -> EnsureStep {
         self.state = State::MakingDirectory;
         match self.directory.create(view.now, &parent(&self.path), &Bytes::new(), &self.acl) {
-            Ok(operations) => Step::Submit(flight(None, operations)),
+            Ok(operations) => Step::Submit(flight(None, operations), Needs::All),
             Err(failure) => Step::Done(Err(failure)),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> EnsureStep {
-        match self.directory.created(&parent(&self.path), reply) {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> EnsureStep {
+        match self.directory.created(&parent(&self.path), answers) {
             Round::Retry if self.leaf.is_none() => Step::Done(Ok(())),
-            Round::SessionOver if view.has_stopped => self.stopped(),
-            Round::Retry | Round::SessionOver => self.create(view),
+            Round::Retry => self.create(view),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
-            Round::Later(error) => self.later(view, error),
+            Round::SessionOver => self.stopped(),
         }
-    }
-
-    fn later(&mut self, view: SessionView, error: OpError) -> EnsureStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(error);
-        }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
     }
 
     /// Fails because no session follows, so every later flight would fail at once.
@@ -136,20 +119,11 @@ impl Machine for Ensure {
 
     fn handle(&mut self, view: SessionView, input: Input) -> EnsureStep {
         match (self.state, input) {
-            (State::Creating, Input::Reply(reply)) => self.created(view, reply),
-            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.create(view)
+            (State::Creating, Input::Answered(answers)) => self.created(view, answers),
+            (State::MakingDirectory, Input::Answered(answers)) => {
+                self.made_directory(view, answers)
             }
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+            (_, _) => Step::Wait(None),
         }
     }
 }

@@ -8,10 +8,13 @@
 //! The machines themselves live in the folders of their recipes. They are public for tests only,
 //! and semantic versioning does not cover them.
 
+mod answer;
 pub(crate) mod directory;
 #[cfg(feature = "tokio")]
 mod ensure;
 mod failure;
+#[cfg(feature = "tokio")]
+mod issue;
 #[cfg(feature = "tokio")]
 mod monitor;
 mod news;
@@ -23,14 +26,15 @@ mod pause;
 mod read_all;
 #[cfg(feature = "tokio")]
 mod remove;
-#[cfg(feature = "tokio")]
-mod replay;
+mod repeat;
 mod step;
 mod verdict;
 mod watch;
 
+pub use self::answer::{Answer, Answers, Needs};
 pub use self::failure::Failure;
 pub use self::news::News;
+pub use self::repeat::Repeating;
 pub use self::step::{Input, Machine, SessionView, Step};
 pub use self::watch::WatchNumber;
 pub use crate::action::FailedAction;
@@ -38,6 +42,8 @@ pub use crate::action::FailedAction;
 #[cfg(feature = "tokio")]
 pub(crate) use self::ensure::Ensure;
 pub(crate) use self::failure::Interrupted;
+#[cfg(feature = "tokio")]
+pub(crate) use self::issue::Issue;
 #[cfg(feature = "tokio")]
 pub(crate) use self::monitor::{Aspect, Monitor};
 #[cfg(feature = "tokio")]
@@ -48,14 +54,13 @@ pub(crate) use self::operation::{
     barrier, child, create, delete, exists, flight, list, multi_refusal, name_of, owned_copy,
     parent, read, refused_operation, write,
 };
+pub(crate) use self::pause::spread;
 #[cfg(feature = "tokio")]
-pub(crate) use self::pause::PAUSE;
-pub(crate) use self::pause::{Pauses, spread};
+pub(crate) use self::pause::{PAUSE, Pauses};
 #[cfg(feature = "tokio")]
 pub(crate) use self::read_all::ReadAll;
 #[cfg(feature = "tokio")]
 pub(crate) use self::remove::{Leaving, Remove};
 #[cfg(feature = "tokio")]
-pub(crate) use self::replay::Replay;
-pub(crate) use self::verdict::{Setback, Verdict, replayable, setback, take, verdict};
+pub(crate) use self::verdict::{Verdict, replayable};
 pub(crate) use self::watch::WatchNumbers;

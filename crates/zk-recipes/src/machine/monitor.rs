@@ -13,15 +13,13 @@
 //! most one request per reply, however fast the znode changes.
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, Outcome, SessionId};
+use jute_codec::Response;
+use zk_session::{OpError, SessionId};
 
+use super::answer::{Answers, Needs};
 use super::failure::Failure;
 use super::operation::{flight, list, read, watch_existence};
-use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
-use super::verdict::{Verdict, replayable, take};
 use super::watch::{WatchNumber, WatchNumbers};
 use crate::action::FailedAction;
 
@@ -48,7 +46,6 @@ pub(crate) struct Monitor {
     path: ByteString,
     aspect: Aspect,
     watches: WatchNumbers,
-    pauses: Pauses,
     state: State,
 }
 
@@ -60,14 +57,11 @@ enum State {
     Reading { watch: WatchNumber, tests_existence: bool },
     /// Step 3: this watch of this session reports the next change.
     Watching { watch: WatchNumber, session: Option<SessionId> },
-    /// A server is overloaded; continue with 1 after a pause.
-    Pausing,
 }
 
 impl Monitor {
     pub(crate) fn new(path: ByteString, aspect: Aspect) -> Self {
-        let (watches, pauses) = (WatchNumbers::default(), Pauses::default());
-        Self { path, aspect, watches, pauses, state: State::Changed }
+        Self { path, aspect, watches: WatchNumbers::default(), state: State::Changed }
     }
 
     /// Returns a watch number for another operation on the same lane.
@@ -107,46 +101,29 @@ impl Monitor {
             Aspect::Data | Aspect::Lifetime if !tests_existence => read(path, Some(watch)),
             Aspect::Children | Aspect::Data | Aspect::Lifetime => watch_existence(path, watch),
         };
-        Step::Submit(flight(None, vec![operation]))
+        Step::Submit(flight(None, vec![operation]), Needs::All)
     }
 
     fn was_read(
         &mut self,
-        view: SessionView,
-        reply: Reply,
+        answers: Answers,
         watch: WatchNumber,
         tests_existence: bool,
     ) -> MonitorStep {
-        let session = reply.session;
-        let [result] = take(reply).map(replayable);
-        match result {
-            Verdict::Done(_) if tests_existence => self.read(false),
-            Verdict::Done(response) => self.report(watch, session, Some(response)),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })
-                if tests_existence =>
-            {
+        let session = answers.session;
+        let [result] = answers.take();
+        match result.response() {
+            Ok(_) if tests_existence => self.read(false),
+            Ok(response) => self.report(watch, session, Some(response)),
+            Err(error) if error.is_no_node() && tests_existence => {
                 self.report(watch, session, None)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })
-                if self.aspect == Aspect::Lifetime =>
-            {
-                self.pauses.reset();
+            Err(error) if error.is_no_node() && self.aspect == Aspect::Lifetime => {
                 self.state = State::Changed;
                 Step::Done(Ok(None))
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.read(true),
-            Verdict::Refused(error) => self.failed(error),
-            Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
-            Verdict::Later(_) => {
-                self.state = State::Pausing;
-                Step::Wait(self.pauses.begin(view))
-            }
-            // There will be no other session, so every later flight would fail at once.
-            Verdict::SessionOver if view.has_stopped => {
-                self.failed(OpError::session_expired(Outcome::NotApplied))
-            }
-            // The next flight waits for the next connection, or the next session.
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.read(false),
+            Err(error) if error.is_no_node() => self.read(true),
+            Err(error) => self.failed(error),
         }
     }
 
@@ -156,14 +133,12 @@ impl Monitor {
         session: Option<SessionId>,
         seen: Option<Response>,
     ) -> MonitorStep {
-        self.pauses.reset();
         self.state = State::Watching { watch, session };
         Step::Done(Ok(seen))
     }
 
     /// Reports a failure. If the machine is driven again, it tries again.
     fn failed(&mut self, error: OpError) -> MonitorStep {
-        self.pauses.reset();
         self.state = State::Changed;
         let action = match self.aspect {
             Aspect::Children => FailedAction::List,
@@ -180,39 +155,31 @@ impl Machine for Monitor {
         match self.state {
             State::Changed => self.read(false),
             State::Reading { .. } | State::Watching { .. } => Step::Wait(None),
-            State::Pausing => Step::Wait(self.pauses.until()),
         }
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> MonitorStep {
+    fn handle(&mut self, _: SessionView, input: Input) -> MonitorStep {
         self.note(&input);
         match (self.state, input) {
             (State::Changed, _) => self.read(false),
-            (State::Reading { watch, tests_existence }, Input::Reply(reply)) => {
-                self.was_read(view, reply, watch, tests_existence)
+            (State::Reading { watch, tests_existence }, Input::Answered(answers)) => {
+                self.was_read(answers, watch, tests_existence)
             }
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.read(false)
-            }
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+            (_, _) => Step::Wait(None),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use jute_codec::{DataReply, EventType, Stat};
+    use jute_codec::{DataReply, ErrorCode, EventType, Stat};
     use zk_session::Time;
 
+    use zk_session::Outcome;
+    use zk_session::recipe::Reply;
+
     use super::*;
+    use crate::machine::Repeating;
 
     fn view(ms: u64) -> SessionView {
         let now = Time::default() + std::time::Duration::from_millis(ms);
@@ -257,14 +224,14 @@ mod tests {
         Input::Watch { watch, kind: EventType::NODE_DATA_CHANGED }
     }
 
-    fn monitor() -> Monitor {
-        Monitor::new("/a".into(), Aspect::Data)
+    fn monitor() -> Repeating<Monitor> {
+        Repeating::new(Monitor::new("/a".into(), Aspect::Data))
     }
 
     /// The watch of the one request of a flight, and whether it tests the existence.
     #[track_caller]
     fn submitted(step: MonitorStep) -> (WatchNumber, bool) {
-        let Step::Submit(mut flight) = step else { panic!("no flight: {step:?}") };
+        let Step::Submit(mut flight, _) = step else { panic!("no flight: {step:?}") };
         assert_eq!((flight.operations.len(), flight.session), (1, None));
         let operation = flight.operations.pop().expect("one operation");
         let watch = operation.watch.expect("a read of a monitor sets a watch");
@@ -272,7 +239,7 @@ mod tests {
     }
 
     /// Reads a znode that exists. Returns its watch.
-    fn watching(machine: &mut Monitor) -> WatchNumber {
+    fn watching(machine: &mut Repeating<Monitor>) -> WatchNumber {
         let (watch, _) = submitted(machine.start(view(0)));
         assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
         watch
@@ -322,7 +289,7 @@ mod tests {
     #[test]
     fn a_lifetime_is_one_request_whatever_its_result() {
         for (result, is_there) in [(reply(found()), true), (missing(), false)] {
-            let mut machine = Monitor::new("/a".into(), Aspect::Lifetime);
+            let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Lifetime));
             let (_, tests) = submitted(machine.start(view(0)));
             assert!(!tests);
             let step = machine.handle(view(0), result);
@@ -353,7 +320,7 @@ mod tests {
         let (mut watch, _) = submitted(machine.start(view(0)));
         for loss in losses {
             let (next, tests) = submitted(machine.handle(view(0), failed(loss)));
-            assert!(next != watch && !tests);
+            assert!(next == watch && !tests);
             watch = next;
         }
         // A watch that was lost with its reply is none of ours.
@@ -403,12 +370,12 @@ mod tests {
         let mut machine = monitor();
         let mut step = machine.start(view(0));
         let mut asked = 0;
-        while let Step::Submit(_) = step {
+        while let Step::Submit(..) = step {
             asked += 1;
             assert!(asked < 100, "without end");
             step = machine.handle(view(0), failed(OpError::server(ErrorCode::SYSTEM_ERROR)));
             if let Step::Wait(_) = step {
-                step = machine.handle(view(0), Input::Timer);
+                step = machine.handle(view(0), Input::Suspended);
             }
         }
         assert!(matches!(step, Step::Done(Err(_))), "{step:?}");
@@ -429,7 +396,7 @@ mod tests {
         assert!(matches!(machine.start(view(0)), Step::Wait(None)));
         let _ = submitted(machine.handle(view(0), fired(watch)));
         assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        assert!(matches!(machine.handle(view(0), missing()), Step::Submit(_)));
+        assert!(matches!(machine.handle(view(0), missing()), Step::Submit(..)));
         assert!(matches!(machine.start(view(0)), Step::Wait(None)));
         assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
     }
@@ -440,12 +407,12 @@ mod tests {
         for is_event in [true, false] {
             let mut machine = monitor();
             let watch = watching(&mut machine);
-            assert!(!machine.is_due());
-            assert!(!machine.note(&fired(watch.next())));
-            assert!(!machine.is_due());
+            assert!(!machine.machine.is_due());
+            assert!(!machine.machine.note(&fired(watch.next())));
+            assert!(!machine.machine.is_due());
             let input = if is_event { fired(watch) } else { Input::Ended(SESSION) };
-            assert_eq!(machine.note(&input), is_event);
-            assert!(machine.is_due());
+            assert_eq!(machine.machine.note(&input), is_event);
+            assert!(machine.machine.is_due());
             let _ = submitted(machine.start(view(0)));
         }
     }

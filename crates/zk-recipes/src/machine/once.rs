@@ -32,15 +32,14 @@ use bytestring::ByteString;
 use jute_codec::{
     Acl, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Request, Response,
 };
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::Operation;
 use zk_session::{OpError, Outcome, SessionId};
 
+use super::answer::{Answer, Answers, Needs};
 use super::failure::Failure;
 use super::operation::{flight, refused_operation};
-use super::pause::Pauses;
 use super::remove::{Leaving, Remove};
 use super::step::{Input, Machine, SessionView, Step};
-use super::verdict::{Verdict, take, verdict};
 use crate::action::FailedAction;
 
 /// How a transaction ended.
@@ -68,8 +67,6 @@ pub(crate) struct Once {
     is_in_doubt: bool,
     /// The marker exists, or may exist.
     is_marked: bool,
-    is_pausing: bool,
-    pauses: Pauses,
 }
 
 impl Once {
@@ -89,8 +86,6 @@ impl Once {
             session: None,
             is_in_doubt: false,
             is_marked: false,
-            is_pausing: false,
-            pauses: Pauses::default(),
         }
     }
 
@@ -104,39 +99,29 @@ impl Once {
         self.session
     }
 
-    fn send(&mut self) -> OnceStep {
-        self.is_pausing = false;
-        Step::Submit(flight(self.session, vec![self.operation.clone()]))
+    fn send(&self) -> OnceStep {
+        Step::Submit(flight(self.session, vec![self.operation.clone()]), Needs::Once(0))
     }
 
-    fn replied(&mut self, view: SessionView, reply: Reply) -> OnceStep {
-        self.session = self.session.or(reply.session);
-        let [result] = take(reply);
-        let error = result.as_ref().err().cloned();
-        match verdict(result) {
-            Verdict::Done(response) => self.executed(response),
-            Verdict::NotApplied => self.send(),
-            Verdict::Later(error) => self.later(view, error),
-            Verdict::Refused(error) if self.is_in_doubt => self.undecided(error),
-            Verdict::Refused(error) => self.failed(error),
-            Verdict::SessionOver if self.is_in_doubt || view.has_stopped => {
+    fn replied(&mut self, view: SessionView, answers: Answers) -> OnceStep {
+        self.session = self.session.or(answers.session);
+        let [result] = answers.take();
+        match result {
+            Answer::Done(response) => self.executed(response),
+            Answer::Refused(error) if self.is_in_doubt => self.undecided(error),
+            Answer::Refused(error) => self.failed(error),
+            Answer::SessionOver if self.is_in_doubt || view.has_stopped => {
                 let error = OpError::session_expired(Outcome::NotApplied);
                 if self.is_in_doubt { self.undecided(error) } else { self.failed(error) }
             }
-            Verdict::SessionOver => {
+            Answer::SessionOver => {
                 self.session = None;
                 self.send()
             }
-            Verdict::Unknown => {
+            Answer::Unknown { error, is_final } => {
                 (self.is_in_doubt, self.is_marked) = (true, true);
-                match error {
-                    // The marker could not be found in another session.
-                    Some(error) if self.session.is_none() => self.undecided(error),
-                    // Give a server that failed time to recover. After a lost connection, the
-                    // flight waits for the next connection anyway.
-                    Some(error) if !error.is_connection_loss() => self.later(view, error),
-                    Some(_) | None => self.send(),
-                }
+                // Without a session, the marker could not be found in another one.
+                if is_final || self.session.is_none() { self.undecided(error) } else { self.send() }
             }
         }
     }
@@ -166,14 +151,6 @@ impl Once {
         Step::Done(Ok(settled))
     }
 
-    fn later(&mut self, view: SessionView, error: OpError) -> OnceStep {
-        if self.pauses.is_too_many(&error) {
-            return if self.is_in_doubt { self.undecided(error) } else { self.failed(error) };
-        }
-        self.is_pausing = true;
-        Step::Wait(self.pauses.begin(view))
-    }
-
     fn undecided(&self, error: OpError) -> OnceStep {
         Step::Done(Ok(Settled::Undecided(error)))
     }
@@ -191,17 +168,8 @@ impl Machine for Once {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> OnceStep {
-        match input {
-            Input::Reply(reply) => self.replied(view, reply),
-            // The next server may immediately accept the request that this one was too busy for.
-            Input::Timer | Input::Suspended if self.is_pausing => {
-                self.pauses.end();
-                self.send()
-            }
-            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
-                Step::Wait(self.pauses.until())
-            }
-        }
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        self.replied(view, answers)
     }
 }
 

@@ -13,8 +13,6 @@ use std::time::Duration;
 use jute_codec::ErrorCode;
 use zk_session::{OpError, Time};
 
-use super::step::{Input, SessionView};
-
 /// First pause.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
 /// Longest pause.
@@ -22,10 +20,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Number of refusals of unclear meaning that a machine tolerates. It gives up after about 20 s.
 const DOUBTS_MAX: u8 = 8;
 
-/// The pauses of one machine.
+/// How often one machine has paused, and why.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pauses {
-    until: Option<Time>,
     /// Number of pauses since the machine last made progress.
     pauses: u8,
     /// Number of refusals of unclear meaning since the machine last made progress.
@@ -33,38 +30,14 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// Begins the next pause. Returns its end, in the form that `Step::Wait` needs.
+    /// Begins the next pause. Returns its end.
     ///
-    /// Each pause is longer than the last one, and its length depends on the machine's lane: many
-    /// machines that were refused at the same time must not retry at the same time.
-    pub(crate) fn begin(&mut self, view: SessionView) -> Option<Time> {
-        self.begin_at(view.now, view.seed)
-    }
-
-    /// Begins the next pause of a caller who is no machine.
-    pub(crate) fn begin_at(&mut self, now: Time, seed: u64) -> Option<Time> {
+    /// Each pause is longer than the last one, and its length depends on the seed: many machines that
+    /// were refused at the same time must not retry at the same time.
+    pub(crate) fn begin(&mut self, now: Time, seed: u64) -> Time {
         // Machines of the same seed that pause again and again take another place each time.
         let seed = seed.rotate_right(8 * u32::from(self.pauses % 8));
-        let length = spread(self.next_length(), u128::from(seed));
-        self.until = Some(now + length);
-        self.until
-    }
-
-    /// Returns whether this input ends the pause, and if so, ends it. Besides the timer, that is the
-    /// end of the connection: the next server may immediately accept the request that this one was
-    /// too busy for, and others may be waiting for this machine.
-    pub(crate) fn end_with(&mut self, input: &Input) -> bool {
-        matches!(input, Input::Timer | Input::Suspended) && self.end()
-    }
-
-    /// Returns the end of the pause, or `None` if there is no pause.
-    pub(crate) fn until(&self) -> Option<Time> {
-        self.until
-    }
-
-    /// Ends the pause. Returns whether there was one.
-    pub(crate) fn end(&mut self) -> bool {
-        self.until.take().is_some()
+        now + spread(self.next_length(), u128::from(seed))
     }
 
     /// Counts a refusal. Returns whether the machine has to give up.
@@ -103,15 +76,13 @@ mod tests {
     fn pauses_double_up_to_a_limit() {
         let mut pauses = Pauses::default();
         let now = Time::default();
-        let begin = |pauses: &mut Pauses| pauses.begin_at(now, 0);
-        let mut next = || begin(&mut pauses).expect("a pause has begun").saturating_since(now);
+        let begin = |pauses: &mut Pauses| pauses.begin(now, 0);
+        let mut next = || begin(&mut pauses).saturating_since(now);
         let lengths: Vec<_> = (0..300).map(|_| next().as_millis()).collect();
         assert_eq!(lengths[..6], [200, 400, 800, 1600, 3200, 5000]);
         assert!(lengths[6..].iter().all(|length| *length == 5000));
-        assert!(pauses.end());
-        assert!(!pauses.end());
         pauses.reset();
-        assert_eq!(begin(&mut pauses), Some(now + PAUSE));
+        assert_eq!(begin(&mut pauses), now + PAUSE);
     }
 
     #[test]
@@ -122,7 +93,7 @@ mod tests {
             let mut pauses = Pauses::default();
             let seed = seed.wrapping_mul(0x0101_0101_0101_0101);
             for base in [200, 400, 800] {
-                let until = pauses.begin_at(now, seed).expect("a pause has begun");
+                let until = pauses.begin(now, seed);
                 let length = until.saturating_since(now).as_millis();
                 assert!((base..=base * 5 / 4).contains(&length), "{length} ms");
                 last.insert(length);

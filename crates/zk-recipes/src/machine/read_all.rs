@@ -1,14 +1,13 @@
 //! Reading several znodes until each read has a definite result.
 
 use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::{Operation, Reply};
-use zk_session::{OpError, Outcome};
+use zk_session::OpError;
+use zk_session::recipe::Operation;
 
+use super::answer::{Answers, Needs};
 use super::failure::Failure;
 use super::operation::flight;
-use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
-use super::verdict::{Verdict, replayable};
 use crate::action::FailedAction;
 
 /// Maximum number of reads in one flight.
@@ -23,7 +22,6 @@ pub(crate) struct ReadAll {
     path: bytestring::ByteString,
     /// Results so far, in the order of the operations.
     results: Vec<Option<Response>>,
-    pauses: Pauses,
 }
 
 impl ReadAll {
@@ -33,7 +31,7 @@ impl ReadAll {
         path: &bytestring::ByteString,
     ) -> Self {
         let results = Vec::with_capacity(operations.len());
-        Self { operations, action, path: path.clone(), results, pauses: Pauses::default() }
+        Self { operations, action, path: path.clone(), results }
     }
 
     fn next(&mut self) -> Step<<Self as Machine>::Output> {
@@ -42,39 +40,16 @@ impl ReadAll {
         if batch.is_empty() {
             return Step::Done(Ok(std::mem::take(&mut self.results)));
         }
-        Step::Submit(flight(None, batch))
+        Step::Submit(flight(None, batch), Needs::Each)
     }
 
-    fn read(&mut self, view: SessionView, reply: Reply) -> Step<<Self as Machine>::Output> {
-        let had = self.results.len();
-        let mut is_later = false;
-        for result in reply.results {
-            match replayable(result) {
-                Verdict::Done(response) => self.results.push(Some(response)),
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                    self.results.push(None)
-                }
-                Verdict::Refused(error) => return self.failed(error),
-                Verdict::Later(error) if self.pauses.is_too_many(&error) => {
-                    return self.failed(error);
-                }
-                // There will be no other session, so the next flight would fail at once, and so
-                // would every later flight.
-                Verdict::SessionOver if view.has_stopped => {
-                    return self.failed(OpError::session_expired(Outcome::NotApplied));
-                }
-                Verdict::Later(_) => {
-                    is_later = true;
-                    break;
-                }
-                // The next flight waits for the next connection, or the next session.
-                Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => break,
+    fn read(&mut self, answers: Answers) -> Step<<Self as Machine>::Output> {
+        for answer in answers.results {
+            match answer.response() {
+                Ok(response) => self.results.push(Some(response)),
+                Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.results.push(None),
+                Err(error) => return self.failed(error),
             }
-        }
-        if self.results.len() > had {
-            self.pauses.reset();
-        } else if is_later {
-            return Step::Wait(self.pauses.begin(view));
         }
         self.next()
     }
@@ -93,15 +68,9 @@ impl Machine for ReadAll {
         self.next()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output> {
-        match input {
-            Input::Reply(reply) => self.read(view, reply),
-            Input::Timer | Input::Suspended if self.pauses.end() => self.next(),
-            // The reply to the pending flight will show its outcome.
-            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
-                Step::Wait(self.pauses.until())
-            }
-        }
+    fn handle(&mut self, _: SessionView, input: Input) -> Step<Self::Output> {
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        self.read(answers)
     }
 }
 
@@ -109,9 +78,11 @@ impl Machine for ReadAll {
 mod tests {
     use bytes::Bytes;
     use jute_codec::{DataReply, Stat};
-    use zk_session::{SessionId, Time};
+    use zk_session::recipe::Reply;
+    use zk_session::{Outcome, SessionId, Time};
 
     use super::*;
+    use crate::machine::Repeating;
     use crate::machine::operation::read;
 
     fn view(has_stopped: bool) -> SessionView {
@@ -119,9 +90,9 @@ mod tests {
         SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped, seed: 0 }
     }
 
-    fn reading(count: usize) -> ReadAll {
+    fn reading(count: usize) -> Repeating<ReadAll> {
         let operations = (0..count).map(|n| read(format!("/a/{n}").into(), None)).collect();
-        ReadAll::new(operations, FailedAction::ReadChild, &"/a".into())
+        Repeating::new(ReadAll::new(operations, FailedAction::ReadChild, &"/a".into()))
     }
 
     fn found(data: &str) -> Result<Response, OpError> {
@@ -135,7 +106,7 @@ mod tests {
 
     #[track_caller]
     fn flight_length<T: std::fmt::Debug>(step: &Step<T>) -> usize {
-        let Step::Submit(flight) = step else { panic!("no flight: {step:?}") };
+        let Step::Submit(flight, _) = step else { panic!("no flight: {step:?}") };
         flight.operations.len()
     }
 
@@ -147,16 +118,17 @@ mod tests {
         let mut results: Vec<_> = (0..40).map(|_| found("x")).collect();
         results.resize_with(BATCH, lost);
         let step = machine.handle(view(false), reply(results));
-        assert_eq!(flight_length(&step), BATCH, "the next flight begins with the 41st");
-        let step = machine.handle(view(false), reply((0..BATCH).map(|_| found("y")).collect()));
+        assert_eq!(flight_length(&step), BATCH - 40, "the next flight begins with the 41st");
+        let left = (40..BATCH).map(|_| found("y")).collect();
+        let step = machine.handle(view(false), reply(left));
         assert_eq!(flight_length(&step), BATCH);
         let step = machine.handle(view(false), reply((0..BATCH).map(|_| found("z")).collect()));
-        assert_eq!(flight_length(&step), 10);
+        assert_eq!(flight_length(&step), 50);
         let missing = || Err(OpError::server(ErrorCode::NO_NODE));
-        let step = machine.handle(view(false), reply((0..10).map(|_| missing()).collect()));
+        let step = machine.handle(view(false), reply((0..50).map(|_| missing()).collect()));
         let Step::Done(Ok(read)) = step else { panic!("{step:?}") };
         assert_eq!(read.len(), 250);
-        assert_eq!(read.iter().filter(|result| result.is_none()).count(), 10);
+        assert_eq!(read.iter().filter(|result| result.is_none()).count(), 50);
     }
 
     #[test]
@@ -167,13 +139,13 @@ mod tests {
         for _ in 0..100 {
             let step = machine.handle(view(false), throttled());
             assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
-            assert_eq!(flight_length(&machine.handle(view(false), Input::Timer)), 1);
+            assert_eq!(flight_length(&machine.handle(view(false), Input::Suspended)), 1);
         }
         let failing = || reply(vec![Err(OpError::server(ErrorCode::SYSTEM_ERROR))]);
         let mut step = machine.handle(view(false), failing());
         for _ in 0..100 {
             if let Step::Wait(_) = step {
-                let _ = machine.handle(view(false), Input::Timer);
+                let _ = machine.handle(view(false), Input::Suspended);
                 step = machine.handle(view(false), failing());
             }
         }

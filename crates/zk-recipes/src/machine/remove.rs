@@ -8,14 +8,12 @@
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::Reply;
 use zk_session::{OpError, Outcome, SessionId};
 
+use super::answer::{Answer, Answers, Needs};
 use super::failure::Failure;
 use super::operation::{delete, flight, multi_refusal};
-use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
-use super::verdict::{Verdict, replayable, take};
 use crate::action::FailedAction;
 
 /// A machine that may leave an ephemeral znode with a unique name.
@@ -36,7 +34,6 @@ pub(crate) struct Remove {
     may_exist: bool,
     /// Step 1: the reply is pending.
     is_draining: bool,
-    pauses: Pauses,
 }
 
 impl Remove {
@@ -46,23 +43,18 @@ impl Remove {
         may_exist: bool,
         is_draining: bool,
     ) -> Self {
-        Self { path, session, may_exist, is_draining, pauses: Pauses::default() }
+        Self { path, session, may_exist, is_draining }
     }
 
-    /// Prepares another run after a refusal.
-    pub(crate) fn retry(&mut self) {
-        self.pauses.reset();
-    }
-
-    fn drained(&mut self, mut reply: Reply) -> RemoveStep {
+    fn drained(&mut self, answers: Answers) -> RemoveStep {
         self.is_draining = false;
-        self.session = self.session.or(reply.session);
-        self.may_exist |= match reply.results.drain(..).next() {
+        self.session = self.session.or(answers.session);
+        self.may_exist |= match answers.results.into_iter().next() {
             // A multi that was refused has created nothing.
-            Some(Ok(response @ Response::Multi(_))) => multi_refusal(&response).is_none(),
-            Some(Ok(_)) => true,
-            Some(Err(error)) => error.outcome() == Outcome::Unknown,
-            None => false,
+            Some(Answer::Done(response @ Response::Multi(_))) => multi_refusal(&response).is_none(),
+            Some(Answer::Done(_)) => true,
+            Some(Answer::Unknown { error, .. }) => error.outcome() == Outcome::Unknown,
+            Some(Answer::Refused(_) | Answer::SessionOver) | None => false,
         };
         self.delete()
     }
@@ -71,21 +63,19 @@ impl Remove {
         if !self.may_exist || self.session.is_none() {
             return Step::Done(Ok(()));
         }
-        Step::Submit(flight(self.session, vec![delete(self.path.clone())]))
+        let operations = vec![delete(self.path.clone())];
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
-    fn deleted(&mut self, view: SessionView, reply: Reply) -> RemoveStep {
-        let [result] = take(reply).map(replayable);
-        match result {
-            Verdict::Done(_)
-            | Verdict::SessionOver
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+    fn deleted(&self, answers: Answers) -> RemoveStep {
+        let [deleted] = answers.take();
+        match deleted {
+            Answer::Done(_)
+            | Answer::SessionOver
+            | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 Step::Done(Ok(()))
             }
-            Verdict::Refused(error) => self.failed(error),
-            Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(error),
-            Verdict::Later(_) => Step::Wait(self.pauses.begin(view)),
-            Verdict::NotApplied | Verdict::Unknown => self.delete(),
+            Answer::Refused(error) | Answer::Unknown { error, .. } => self.failed(error),
         }
     }
 
@@ -101,14 +91,8 @@ impl Machine for Remove {
         if self.is_draining { Step::Wait(None) } else { self.delete() }
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> RemoveStep {
-        match input {
-            Input::Reply(reply) if self.is_draining => self.drained(reply),
-            Input::Reply(reply) => self.deleted(view, reply),
-            Input::Timer | Input::Suspended if self.pauses.end() => self.delete(),
-            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
-                Step::Wait(self.pauses.until())
-            }
-        }
+    fn handle(&mut self, _: SessionView, input: Input) -> RemoveStep {
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        if self.is_draining { self.drained(answers) } else { self.deleted(answers) }
     }
 }

@@ -4,6 +4,7 @@ use jute_codec::EventType;
 use zk_session::recipe::{Flight, Reply};
 use zk_session::{SessionId, Time};
 
+use super::answer::{Answers, Needs};
 use super::watch::WatchNumber;
 
 /// A decision procedure that talks to ZooKeeper through steps and inputs.
@@ -11,11 +12,29 @@ pub trait Machine {
     /// What the machine finds out or achieves.
     type Output;
 
+    /// Whether the machine receives a failure of a server as a refusal after it has occurred too
+    /// often. Otherwise its flights are repeated for as long as it lives.
+    const GIVES_UP: bool = true;
+
     /// Returns the first step, before any input.
     fn start(&mut self, view: SessionView) -> Step<Self::Output>;
 
     /// Advances by one input.
     fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output>;
+}
+
+impl<M: Machine> Machine for &mut M {
+    type Output = M::Output;
+
+    const GIVES_UP: bool = M::GIVES_UP;
+
+    fn start(&mut self, view: SessionView) -> Step<Self::Output> {
+        (**self).start(view)
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> Step<Self::Output> {
+        (**self).handle(view, input)
+    }
 }
 
 /// What a machine requests.
@@ -25,8 +44,10 @@ pub enum Step<T> {
     /// The machine has finished. A machine whose output is provisional, such as a grant, accepts
     /// more input, and repeats or revises its output.
     Done(T),
-    /// Submit this flight, and hand in its reply.
-    Submit(Flight),
+    /// Submit this flight until it has the results that the machine needs, and hand them in.
+    Submit(Flight, Needs),
+    /// The same after a pause, which is longer than the last one.
+    SubmitLater(Flight, Needs),
     /// Wait for the next input, at most until this time.
     Wait(Option<Time>),
 }
@@ -34,8 +55,10 @@ pub enum Step<T> {
 /// What happened to a machine.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The reply to the machine's flight.
+    /// The reply to a flight. A machine receives what it needs of it, as `Answered`.
     Reply(Reply),
+    /// The results of a flight.
+    Answered(Answers),
     /// The connection ended.
     Suspended,
     /// This session ended.

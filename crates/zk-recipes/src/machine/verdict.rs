@@ -1,7 +1,6 @@
 //! What the outcome of an operation means for a recipe.
 
 use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::Reply;
 use zk_session::{OpError, Outcome};
 
 /// What the outcome of an operation means for a recipe.
@@ -22,7 +21,7 @@ pub(crate) enum Verdict {
 }
 
 /// Classifies an outcome. [`OpError::outcome`] decides which replies prove that nothing happened.
-pub(crate) fn verdict(result: Result<Response, OpError>) -> Verdict {
+pub(super) fn verdict(result: Result<Response, OpError>) -> Verdict {
     match result {
         Ok(response) => Verdict::Done(response),
         Err(OpError::SessionExpired { .. }) => Verdict::SessionOver,
@@ -60,7 +59,7 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
 }
 
 /// Why a flight of reads has to be issued again, or was in vain.
-pub(crate) enum Setback {
+pub(super) enum Setback {
     SessionOver,
     /// A server or the client cannot accept an operation at present.
     Later(OpError),
@@ -70,19 +69,11 @@ pub(crate) enum Setback {
 
 /// Returns the first setback among the verdicts of a flight. Without one, each operation was
 /// executed or refused.
-pub(crate) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Setback> {
+pub(super) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Setback> {
     verdicts.into_iter().find_map(|verdict| match verdict {
         Verdict::SessionOver => Some(Setback::SessionOver),
         Verdict::Later(error) => Some(Setback::Later(error.clone())),
         Verdict::NotApplied | Verdict::Unknown => Some(Setback::Lost),
         Verdict::Done(_) | Verdict::Refused(_) => None,
     })
-}
-
-/// Takes the results of a flight in the order of its operations. A result that is missing counts as
-/// a lost connection.
-pub(crate) fn take<const N: usize>(reply: Reply) -> [Result<Response, OpError>; N] {
-    debug_assert_eq!(reply.results.len(), N, "a reply has a result for each operation");
-    let mut results = reply.results.into_iter();
-    [(); N].map(|()| results.next().unwrap_or(Err(OpError::connection_loss(Outcome::Unknown))))
 }

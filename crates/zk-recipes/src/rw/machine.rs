@@ -19,15 +19,15 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp, Request, Response};
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Version};
 
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::{Changed, NotChanged, Znode};
 use crate::lock::recipe::Change;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, child, flight,
-    multi_refusal, read, replayable, take, verdict,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, child,
+    flight, multi_refusal, read,
 };
 use crate::queue::machine::removal::QueueRemoval;
 use crate::queue::profile::QueueProfile;
@@ -42,7 +42,6 @@ pub struct Downgrade {
     /// The multi may have been applied without our knowledge.
     is_tainted: bool,
     replays: u64,
-    pauses: Pauses,
     state: State,
 }
 
@@ -56,8 +55,6 @@ enum State {
     Committing,
     /// Step 3 is in flight, after this refusal.
     Deciding(ErrorCode),
-    /// A server is overloaded; continue with step 1 after a pause.
-    Pausing,
 }
 
 type ChangeStep = Step<Result<Changed, NotChanged>>;
@@ -79,7 +76,6 @@ impl Downgrade {
             reader,
             is_tainted: false,
             replays: 0,
-            pauses: Pauses::default(),
             state: State::Committing,
         })
     }
@@ -93,6 +89,11 @@ impl Downgrade {
 
     /// Performs step 1.
     fn commit(&mut self) -> ChangeStep {
+        let (flight, needs) = self.committing();
+        Step::Submit(flight, needs)
+    }
+
+    fn committing(&mut self) -> (Flight, Needs) {
         self.state = State::Committing;
         let QueueProfile { directory, identity, acl, .. } = &*self.profile;
         let create = CreateRequest {
@@ -105,34 +106,27 @@ impl Downgrade {
         let path = child(directory, &self.writer.name);
         let delete = DeleteRequest { path, version: Version::ANY };
         let multi = Request::Multi(vec![MultiOp::Create(create), MultiOp::Delete(delete)]);
-        Step::Submit(flight(Some(self.session), vec![Operation::new(multi)]))
+        (flight(Some(self.session), vec![Operation::new(multi)]), Needs::Once(0))
     }
 
-    fn committed(&mut self, view: SessionView, reply: Reply) -> ChangeStep {
-        let connection = reply.connection;
-        let [committed] = take(reply);
-        let is_connection_lost = matches!(&committed, Err(error) if error.is_connection_loss());
-        match verdict(committed) {
-            Verdict::Done(response) => match multi_refusal(&response) {
+    fn committed(&mut self, answers: Answers) -> ChangeStep {
+        let connection = answers.connection;
+        self.replays += answers.replays;
+        let [committed] = answers.take();
+        match committed {
+            Answer::Done(response) => match multi_refusal(&response) {
                 None => self.done(connection),
                 Some(code) => self.refused(code),
             },
-            Verdict::SessionOver => session_over(),
-            Verdict::Later(_) => self.pause(view),
-            Verdict::NotApplied => {
-                self.replays += 1;
-                self.commit()
-            }
-            Verdict::Refused(error) => match error.server_code() {
+            Answer::SessionOver => session_over(),
+            Answer::Refused(error) => match error.server_code() {
                 Some(code) => self.refused(code),
                 None => self.give_up(error),
             },
-            Verdict::Unknown => {
+            Answer::Unknown { .. } => {
                 self.replays += 1;
                 self.is_tainted = true;
-                // Give a server that failed time to recover. After a lost connection, the flight
-                // waits for the next connection anyway.
-                if is_connection_lost { self.commit() } else { self.pause(view) }
+                self.commit()
             }
         }
     }
@@ -149,31 +143,34 @@ impl Downgrade {
     fn decide(&mut self, code: ErrorCode) -> ChangeStep {
         self.state = State::Deciding(code);
         let path = child(&self.profile.directory, &self.reader);
-        Step::Submit(flight(Some(self.session), vec![read(path, None)]))
+        // On the next connection, a read is conclusive only after the multi was sent again.
+        Step::Submit(flight(Some(self.session), vec![read(path, None)]), Needs::OneTry)
     }
 
-    fn decided(&mut self, view: SessionView, code: ErrorCode, reply: Reply) -> ChangeStep {
-        let connection = reply.connection;
-        let [reader] = take(reply).map(replayable);
+    fn decided(&mut self, code: ErrorCode, answers: Answers) -> ChangeStep {
+        let connection = answers.connection;
+        let [reader] = answers.take();
         match reader {
-            Verdict::Done(Response::GetData(data)) if data.stat.ephemeral_owner == self.session => {
+            Answer::Done(Response::GetData(data)) if data.stat.ephemeral_owner == self.session => {
                 self.done(connection)
             }
-            Verdict::Done(_) => self.conclude(code),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                self.conclude(code)
-            }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })
-                if self.is_tainted && code == ErrorCode::NODE_EXISTS =>
+            Answer::Done(_) => self.conclude(code),
+            reader if reader.is_no_node() => self.conclude(code),
+            reader
+                if reader.is_refused_with(ErrorCode::NO_AUTH)
+                    && self.is_tainted
+                    && code == ErrorCode::NODE_EXISTS =>
             {
                 self.done(connection)
             }
             // Without permission to read the znode, the outcome is still unknown. Repeat the multi
             // until it is known.
-            Verdict::Refused(_) | Verdict::Later(_) => self.pause(view),
-            Verdict::SessionOver => session_over(),
-            // On the next connection, a read is conclusive only after the multi was sent again.
-            Verdict::NotApplied | Verdict::Unknown => {
+            Answer::Refused(_) => {
+                let (flight, needs) = self.committing();
+                Step::SubmitLater(flight, needs)
+            }
+            Answer::SessionOver => session_over(),
+            Answer::Unknown { .. } => {
                 self.replays += 1;
                 self.commit()
             }
@@ -201,30 +198,24 @@ impl Downgrade {
         let znode = Znode { name: self.reader.clone(), ..self.writer.clone() };
         Step::Done(Ok(Changed { znode, connection }))
     }
-
-    fn pause(&mut self, view: SessionView) -> ChangeStep {
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
-    }
 }
 
 impl Machine for Downgrade {
     type Output = Result<Changed, NotChanged>;
 
+    const GIVES_UP: bool = false;
+
     fn start(&mut self, _: SessionView) -> ChangeStep {
         self.commit()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> ChangeStep {
-        let is_pause_over = self.pauses.end_with(&input);
+    fn handle(&mut self, _: SessionView, input: Input) -> ChangeStep {
         match (self.state.clone(), input) {
             (_, Input::Ended(session)) if session == self.session => session_over(),
-            (State::Committing, Input::Reply(reply)) => self.committed(view, reply),
-            (State::Deciding(code), Input::Reply(reply)) => self.decided(view, code, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.commit(),
+            (State::Committing, Input::Answered(answers)) => self.committed(answers),
+            (State::Deciding(code), Input::Answered(answers)) => self.decided(code, answers),
             // The multi deletes our own znode, so an event of its watch decides nothing.
-            (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
-            | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
+            (_, _) => Step::Wait(None),
         }
     }
 }

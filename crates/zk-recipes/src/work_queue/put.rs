@@ -19,6 +19,7 @@ use super::sweep;
 use crate::engine::drive::{Caller, drive};
 use crate::engine::feed::Feed;
 use crate::error::RecipeError;
+use crate::machine::Repeating;
 
 /// The priority of an item if none is set.
 const PRIORITY: u16 = 100;
@@ -76,6 +77,7 @@ impl Put {
         let span =
             debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
         let feed = Feed::new(session.lane());
+        let machine = Repeating::new(machine);
         let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
         let mut running = RunningPut { parts: Some(parts), span };
         let put = running.run().await;
@@ -149,7 +151,7 @@ struct RunningPut {
 }
 
 struct PutParts {
-    machine: PutMachine,
+    machine: Repeating<PutMachine>,
     feed: Feed,
     slot: Slot,
     core: Arc<Core>,
@@ -168,9 +170,10 @@ impl RunningPut {
 
 impl Drop for RunningPut {
     fn drop(&mut self) {
-        let Some(PutParts { mut machine, mut feed, slot, core, id }) = self.parts.take() else {
+        let Some(PutParts { machine, mut feed, slot, core, id }) = self.parts.take() else {
             return;
         };
+        let mut machine = machine.machine;
         let needs_reply = machine.abandon();
         match feed.pending {
             // If the multi has not been sent yet, there is no need to send it.
@@ -190,6 +193,7 @@ impl Drop for RunningPut {
                 Some((core, marker)) => core.client.exists(marker).await.ok().flatten(),
                 None => None,
             };
+            let mut machine = Repeating::new(machine);
             if let Ok(Err(not_put)) =
                 drive(&mut feed, &mut machine, &mut Caller { deadline: None }).await
             {

@@ -11,13 +11,12 @@
 use std::collections::HashSet;
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, NameList, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, Outcome, SessionId};
+use jute_codec::{NameList, Response};
+use zk_session::{OpError, SessionId};
 
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, child, flight, list, replayable, take, watch_existence,
+    Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
+    WatchNumbers, child, flight, list, watch_existence,
 };
 
 type DepartStep = Step<Result<(), Failure>>;
@@ -33,7 +32,6 @@ pub(crate) struct Depart {
     /// Decides which participant is watched.
     choice: u128,
     watches: WatchNumbers,
-    pauses: Pauses,
     state: State,
 }
 
@@ -45,8 +43,6 @@ enum State {
     Testing { watch: WatchNumber, has_fired: bool },
     /// The watch of step 2 was set in this session.
     Waiting { watch: WatchNumber, session: Option<SessionId> },
-    /// A server is overloaded; continue with 1 after a pause.
-    Pausing,
 }
 
 impl Depart {
@@ -57,25 +53,25 @@ impl Depart {
         choice: u128,
     ) -> Self {
         let round = round.iter().cloned().collect();
-        let (watches, pauses) = (WatchNumbers::default(), Pauses::default());
-        Self { directory, round, own, choice, watches, pauses, state: State::Listing }
+        let watches = WatchNumbers::default();
+        Self { directory, round, own, choice, watches, state: State::Listing }
     }
 
     fn list(&mut self) -> DepartStep {
         self.state = State::Listing;
-        Step::Submit(flight(None, vec![list(&self.directory, None)]))
+        Step::Submit(flight(None, vec![list(&self.directory, None)]), Needs::All)
     }
 
-    fn listed(&mut self, view: SessionView, reply: Reply) -> DepartStep {
-        let [names] = take(reply).map(replayable);
-        if let Verdict::Done(Response::GetChildren(names)) = &names {
-            return self.choose(names);
+    fn listed(&mut self, answers: Answers) -> DepartStep {
+        let [names] = answers.take();
+        match names.response() {
+            Ok(Response::GetChildren(names)) => self.choose(&names),
+            Ok(_) => self.list(),
+            Err(error) => self.missing(FailedAction::List, error),
         }
-        self.set_back(view, FailedAction::List, names)
     }
 
     fn choose(&mut self, names: &NameList) -> DepartStep {
-        self.pauses.reset();
         let mut left: Vec<&str> = names.iter().filter(|name| self.round.contains(*name)).collect();
         if left.len() > 1 {
             left.retain(|name| self.own.as_deref() != Some(name));
@@ -86,63 +82,33 @@ impl Depart {
         let watch = self.watches.issue();
         let operation = watch_existence(child(&self.directory, name), watch);
         self.state = State::Testing { watch, has_fired: false };
-        Step::Submit(flight(None, vec![operation]))
+        Step::Submit(flight(None, vec![operation]), Needs::All)
     }
 
-    fn tested(
-        &mut self,
-        view: SessionView,
-        reply: Reply,
-        watch: WatchNumber,
-        has_fired: bool,
-    ) -> DepartStep {
-        let session = reply.session;
-        let [tested] = take(reply).map(replayable);
-        if matches!(&tested, Verdict::Done(_)) && !has_fired {
-            self.pauses.reset();
-            self.state = State::Waiting { watch, session };
-            return Step::Wait(None);
+    fn tested(&mut self, answers: Answers, watch: WatchNumber, has_fired: bool) -> DepartStep {
+        let session = answers.session;
+        let [tested] = answers.take();
+        match tested.response() {
+            Ok(_) if !has_fired => {
+                self.state = State::Waiting { watch, session };
+                Step::Wait(None)
+            }
+            Ok(_) => self.list(),
+            Err(error) if error.is_no_node() => self.list(),
+            Err(error) => self.missing(FailedAction::Check, error),
         }
-        if matches!(&tested, Verdict::Refused(error) if error.is_no_node()) {
-            return self.list();
-        }
-        self.set_back(view, FailedAction::Check, tested)
     }
 
-    fn set_back(
-        &mut self,
-        view: SessionView,
-        action: FailedAction,
-        verdict: Verdict,
-    ) -> DepartStep {
-        match verdict {
-            // The directory is missing, so nobody is inside.
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                Step::Done(Ok(()))
-            }
-            Verdict::Refused(error) => self.failed(action, error),
-            Verdict::Later(error) if self.pauses.is_too_many(&error) => self.failed(action, error),
-            Verdict::Later(_) => {
-                self.state = State::Pausing;
-                Step::Wait(self.pauses.begin(view))
-            }
-            // There will be no other session, so every later flight would fail at once.
-            Verdict::SessionOver if view.has_stopped => {
-                self.failed(action, OpError::session_expired(Outcome::NotApplied))
-            }
-            // The next flight waits for the next connection, or the next session.
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                self.list()
-            }
+    /// If the directory is missing, nobody is inside.
+    fn missing(&self, action: FailedAction, error: OpError) -> DepartStep {
+        if error.is_no_node() {
+            return Step::Done(Ok(()));
         }
+        self.failed(action, error)
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> DepartStep {
         Step::Done(Err(Failure::new(action, self.directory.clone(), error)))
-    }
-
-    fn wait(&self) -> DepartStep {
-        Step::Wait(self.pauses.until())
     }
 }
 
@@ -153,15 +119,15 @@ impl Machine for Depart {
         self.list()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> DepartStep {
+    fn handle(&mut self, _: SessionView, input: Input) -> DepartStep {
         match (self.state, input) {
-            (State::Listing, Input::Reply(reply)) => self.listed(view, reply),
-            (State::Testing { watch, has_fired, .. }, Input::Reply(reply)) => {
-                self.tested(view, reply, watch, has_fired)
+            (State::Listing, Input::Answered(answers)) => self.listed(answers),
+            (State::Testing { watch, has_fired, .. }, Input::Answered(answers)) => {
+                self.tested(answers, watch, has_fired)
             }
             (State::Testing { watch, .. }, Input::Watch { watch: fired, .. }) if fired == watch => {
                 self.state = State::Testing { watch, has_fired: true };
-                self.wait()
+                Step::Wait(None)
             }
             (State::Waiting { watch, .. }, Input::Watch { watch: fired, .. }) if fired == watch => {
                 self.list()
@@ -169,18 +135,7 @@ impl Machine for Depart {
             (State::Waiting { session, .. }, Input::Ended(ended)) if session == Some(ended) => {
                 self.list()
             }
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.list()
-            }
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => self.wait(),
+            (_, _) => Step::Wait(None),
         }
     }
 }

@@ -35,13 +35,12 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, NameList, Response};
-use zk_session::recipe::Reply;
 use zk_session::{OpError, SessionId, Version};
 
 use super::past::{Fate, Past, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, child, flight, list, read, replayable, take, verdict, watch_existence, write,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
+    WatchNumbers, child, flight, list, read, watch_existence, write,
 };
 
 /// How the names of participants begin.
@@ -80,7 +79,6 @@ pub(crate) struct Meet {
     next_watch: Option<WatchNumber>,
     own_watch: Option<WatchNumber>,
     watches: WatchNumbers,
-    pauses: Pauses,
     state: State,
 }
 
@@ -96,8 +94,6 @@ enum State {
     Behind,
     /// Steps 4 and 6.
     First,
-    /// A server is overloaded; continue with 1 after a pause.
-    Pausing,
 }
 
 impl Meet {
@@ -120,7 +116,6 @@ impl Meet {
             next_watch: None,
             own_watch: None,
             watches: WatchNumbers::default(),
-            pauses: Pauses::default(),
             state: State::Looking,
         }
     }
@@ -139,31 +134,20 @@ impl Meet {
             read(self.directory.clone(), Some(data_watch)),
             list(&self.directory, Some(list_watch)),
         ];
-        Step::Submit(flight(Some(self.session), operations))
+        Step::Submit(flight(Some(self.session), operations), Needs::All)
     }
 
-    fn looked(&mut self, view: SessionView, reply: Reply) -> MeetStep {
-        let [data, names] = take(reply).map(replayable);
+    fn looked(&mut self, answers: Answers) -> MeetStep {
+        let [data, names] = answers.take();
         match (data, names) {
-            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => {
-                Step::Done(Ok(Met::SessionOver))
-            }
-            (
-                Verdict::Done(Response::GetData(data)),
-                Verdict::Done(Response::GetChildren(names)),
-            ) => {
-                self.pauses.reset();
+            (Answer::SessionOver, _) | (_, Answer::SessionOver) => Step::Done(Ok(Met::SessionOver)),
+            (Answer::Done(Response::GetData(data)), Answer::Done(Response::GetChildren(names))) => {
                 self.seen(&data, &names)
             }
-            (Verdict::Later(error), _) => self.later(view, error, FailedAction::Read),
-            (_, Verdict::Later(error)) => self.later(view, error, FailedAction::List),
-            (Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }), _)
-            | (_, Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
-                Step::Done(Ok(Met::Gone))
-            }
-            (Verdict::Refused(error), _) => self.failed(FailedAction::Read, error),
-            (_, Verdict::Refused(error)) => self.failed(FailedAction::List, error),
-            _ => self.look(),
+            (data, names) if data.is_no_node() || names.is_no_node() => Step::Done(Ok(Met::Gone)),
+            (Answer::Refused(error), _) => self.failed(FailedAction::Read, error),
+            (_, Answer::Refused(error)) => self.failed(FailedAction::List, error),
+            (_, _) => self.look(),
         }
     }
 
@@ -212,17 +196,14 @@ impl Meet {
         (self.next_watch, self.own_watch) = (Some(next_watch), Some(own_watch));
         let operations = [(next, next_watch), (&*self.own, own_watch)]
             .map(|(name, watch)| watch_existence(child(&self.directory, name), watch));
-        Step::Submit(flight(Some(self.session), operations.into()))
+        Step::Submit(flight(Some(self.session), operations.into()), Needs::All)
     }
 
-    fn followed(&mut self, view: SessionView, reply: Reply) -> MeetStep {
-        let [next, own] = take(reply).map(replayable);
+    fn followed(&mut self, answers: Answers) -> MeetStep {
+        let [next, own] = answers.take();
         match (next, own) {
-            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => {
-                Step::Done(Ok(Met::SessionOver))
-            }
-            (Verdict::Done(_), Verdict::Done(_)) => {
-                self.pauses.reset();
+            (Answer::SessionOver, _) | (_, Answer::SessionOver) => Step::Done(Ok(Met::SessionOver)),
+            (Answer::Done(_), Answer::Done(_)) => {
                 let watches = [self.data_watch, self.next_watch, self.own_watch];
                 if watches.contains(&None) {
                     // A watch fired before this reply was evaluated.
@@ -231,51 +212,34 @@ impl Meet {
                 self.state = State::Behind;
                 Step::Wait(None)
             }
-            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
-                self.later(view, error, FailedAction::Check)
-            }
-            (Verdict::Refused(error), _) | (_, Verdict::Refused(error)) if !error.is_no_node() => {
+            (Answer::Refused(error), _) | (_, Answer::Refused(error)) if !error.is_no_node() => {
                 self.failed(FailedAction::Check, error)
             }
-            // One of them is gone, or a connection was lost.
-            _ => self.look(),
+            // One of them is gone.
+            (_, _) => self.look(),
         }
     }
 
     fn form(&mut self, data: Bytes, version: Version) -> MeetStep {
         self.state = State::Writing;
         let operation = write(self.directory.clone(), data, version);
-        Step::Submit(flight(Some(self.session), vec![operation]))
+        Step::Submit(flight(Some(self.session), vec![operation]), Needs::Once(0))
     }
 
-    fn formed(&mut self, view: SessionView, reply: Reply) -> MeetStep {
-        let [written] = take(reply);
-        let error = written.as_ref().err().cloned();
-        match (verdict(written), error) {
-            (Verdict::SessionOver, _) => Step::Done(Ok(Met::SessionOver)),
-            (Verdict::Later(error), _) => self.later(view, error, FailedAction::Write),
-            (
-                Verdict::Refused(OpError::Server {
-                    code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
-                    ..
-                }),
-                _,
-            ) => self.look(),
-            (Verdict::Refused(error), _) => self.failed(FailedAction::Write, error),
-            // Give a server that failed time to recover.
-            (Verdict::Unknown, Some(error)) if !error.is_connection_loss() => {
-                self.later(view, error, FailedAction::Write)
+    fn formed(&mut self, answers: Answers) -> MeetStep {
+        let [written] = answers.take();
+        match written {
+            Answer::SessionOver => Step::Done(Ok(Met::SessionOver)),
+            Answer::Refused(OpError::Server {
+                code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
+                ..
+            })
+            | Answer::Done(_)
+            | Answer::Unknown { is_final: false, .. } => self.look(),
+            Answer::Refused(error) | Answer::Unknown { error, .. } => {
+                self.failed(FailedAction::Write, error)
             }
-            (Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown, _) => self.look(),
         }
-    }
-
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> MeetStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(action, error);
-        }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> MeetStep {
@@ -291,12 +255,9 @@ impl Meet {
         match self.state {
             State::First if is_data | is_list => self.look(),
             State::Behind if is_data | is_behind => self.look(),
-            State::Looking
-            | State::Following
-            | State::Writing
-            | State::Behind
-            | State::First
-            | State::Pausing => Step::Wait(self.pauses.until()),
+            State::Looking | State::Following | State::Writing | State::Behind | State::First => {
+                Step::Wait(None)
+            }
         }
     }
 }
@@ -308,22 +269,16 @@ impl Machine for Meet {
         self.look()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> MeetStep {
+    fn handle(&mut self, _: SessionView, input: Input) -> MeetStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if session == self.session => {
                 Step::Done(Ok(Met::SessionOver))
             }
-            (State::Looking, Input::Reply(reply)) => self.looked(view, reply),
-            (State::Following, Input::Reply(reply)) => self.followed(view, reply),
-            (State::Writing, Input::Reply(reply)) => self.formed(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.look()
-            }
+            (State::Looking, Input::Answered(answers)) => self.looked(answers),
+            (State::Following, Input::Answered(answers)) => self.followed(answers),
+            (State::Writing, Input::Answered(answers)) => self.formed(answers),
             (_, Input::Watch { watch, .. }) => self.fired(watch),
-            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => {
-                Step::Wait(self.pauses.until())
-            }
+            (_, _) => Step::Wait(None),
         }
     }
 }

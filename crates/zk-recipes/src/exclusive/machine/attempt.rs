@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{CreateMode, ErrorCode, EventType, Response};
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Zxid};
 
 use super::id::{AttemptId, identity_in};
@@ -31,9 +31,8 @@ use crate::lock::outcome::{Held, NotHeld, Restart, Tally, Znode};
 use crate::lock::recipe::{Attempt, Removal as _};
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, barrier, create, flight, name_of, parent, read, replayable, spread, take,
-    verdict,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
+    WatchNumbers, barrier, create, flight, name_of, parent, read, spread,
 };
 use crate::timed_out::{Predecessor, short_identity};
 
@@ -56,7 +55,6 @@ pub struct ExclusiveAttempt {
     /// The read in flight is a check for missed watches.
     is_check: bool,
     tally: Tally,
-    pauses: Pauses,
     /// The interval of the check for missed watches. It differs between attempts, so that waiters
     /// do not check at the same time.
     check_interval: Option<Duration>,
@@ -81,8 +79,6 @@ enum State {
     Looking,
     /// Step 3: waiting.
     Waiting,
-    /// A server is overloaded; continue with step 1 or 5 after a pause.
-    Pausing,
     /// The lock is granted on this connection, but the grant may still be revoked by input that has
     /// already arrived.
     Granted(u64),
@@ -109,7 +105,6 @@ impl ExclusiveAttempt {
             watches: WatchNumbers::default(),
             is_check: false,
             tally: Tally::default(),
-            pauses: Pauses::default(),
             check_at: None,
             is_waiting: false,
             holder: (SessionId::NONE, Box::default()),
@@ -124,71 +119,53 @@ impl ExclusiveAttempt {
         let data = self.id.data(&self.profile.identity);
         let create = create(path, data, self.profile.acl.clone(), CreateMode::Ephemeral);
         let operations = vec![create, self.watched_read()];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::Once(0))
     }
 
-    fn created(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
-        let session = reply.session;
-        let connection = reply.connection;
-        let [created, look] = take(reply);
-        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
-        let refusal = created.as_ref().err().cloned();
+    fn created(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
+        let session = answers.session;
+        let connection = answers.connection;
+        self.tally.replayed(answers.replays);
+        let [created, look] = answers.take();
         self.session = self.session.or(session);
-        match verdict(created) {
-            Verdict::Done(Response::Create2(created)) => {
+        match created {
+            Answer::Done(Response::Create2(created)) => {
                 match look {
-                    Ok(Response::GetData(found)) if found.stat.czxid == created.stat.czxid => {}
+                    Answer::Done(Response::GetData(found))
+                        if found.stat.czxid == created.stat.czxid => {}
                     // Another client has deleted the znode between the create and the read.
-                    Ok(Response::GetData(_))
-                    | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                        return restart(Restart::ZnodeGone);
-                    }
+                    Answer::Done(Response::GetData(_)) => return restart(Restart::ZnodeGone),
+                    look if look.is_no_node() => return restart(Restart::ZnodeGone),
                     // The read failed, so it set no watch.
-                    Ok(_) | Err(_) => self.watch = None,
+                    _ => self.watch = None,
                 }
                 self.session = session;
                 self.grant(view, connection, created.stat.czxid)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 self.looked(view, connection, look)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.make_directory(view)
             }
-            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
-            Verdict::NotApplied => {
-                self.tally.replays += 1;
-                self.create()
-            }
-            Verdict::SessionOver => restart(Restart::SessionOver),
-            Verdict::Unknown | Verdict::Done(_) => {
-                self.tally.replays += 1;
+            Answer::Refused(error) => self.failed(FailedAction::Create, error),
+            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::Done(_) => self.probe(),
+            Answer::Unknown { error, is_final } => {
+                self.tally.replayed(1);
                 self.is_tainted = true;
                 self.is_undecided = true;
                 self.session = session;
-                match refusal {
-                    // Give a server that failed time to recover. After a lost connection, the
-                    // flight waits for the next connection anyway.
-                    Some(error) if !is_connection_lost => {
-                        self.later(view, error, FailedAction::Create)
-                    }
-                    Some(_) | None => self.probe(),
-                }
+                if is_final { self.failed(FailedAction::Create, error) } else { self.probe() }
             }
         }
     }
 
     /// Evaluates a read of the znode.
-    fn looked(
-        &mut self,
-        view: SessionView,
-        connection: u64,
-        look: Result<Response, OpError>,
-    ) -> AttemptStep {
+    fn looked(&mut self, view: SessionView, connection: u64, look: Answer) -> AttemptStep {
         let is_check = std::mem::take(&mut self.is_check);
-        match replayable(look) {
-            Verdict::Done(Response::GetData(found)) => {
+        match look {
+            Answer::Done(Response::GetData(found)) => {
                 if self.session.is_some_and(|own| self.id.is_in(own, &found)) {
                     return self.grant(view, connection, found.stat.czxid);
                 }
@@ -208,19 +185,19 @@ impl ExclusiveAttempt {
                     return self.create();
                 }
                 self.state = State::Waiting;
-                self.pauses.reset();
                 self.check_at = self.check_interval.map(|interval| view.now + interval);
                 self.wait(view)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            look if look.is_no_node() => {
                 self.tally.watches_missed += u32::from(is_check);
                 self.create()
             }
-            Verdict::Refused(error) => self.failed(FailedAction::Read, error),
-            Verdict::SessionOver => restart(Restart::SessionOver),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Read),
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {
-                self.tally.replays += 1;
+            Answer::Refused(error) => self.failed(FailedAction::Read, error),
+            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::Unknown { error, is_final: true } => self.failed(FailedAction::Read, error),
+            // The read was lost behind the create.
+            Answer::Done(_) | Answer::Unknown { .. } => {
+                self.tally.replayed(1);
                 self.go_on()
             }
         }
@@ -228,39 +205,35 @@ impl ExclusiveAttempt {
 
     /// Performs step 5.
     fn probe(&mut self) -> AttemptStep {
-        self.state = State::Probing;
-        let operations = vec![barrier(self.profile.path.clone()), self.watched_read()];
-        Step::Submit(flight(self.session, operations))
+        let (flight, needs) = self.probing();
+        Step::Submit(flight, needs)
     }
 
-    fn probed(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
-        let connection = reply.connection;
-        let [barrier, look] = take(reply);
-        match replayable(barrier) {
-            // Even a barrier that was refused has been executed.
-            Verdict::Done(_) | Verdict::Refused(_) => {
-                let is_gone = matches!(&look, Err(error) if error.is_no_node());
-                if is_gone && self.znode.take().is_some() {
-                    return restart(Restart::ZnodeGone);
-                }
-                if !matches!(&look, Err(error) if error.is_connection_loss()) {
-                    self.is_undecided = false;
-                }
-                self.looked(view, connection, look)
-            }
-            Verdict::SessionOver => restart(Restart::SessionOver),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Read),
-            Verdict::NotApplied | Verdict::Unknown => {
-                self.tally.replays += 1;
-                self.probe()
-            }
+    fn probing(&mut self) -> (Flight, Needs) {
+        self.state = State::Probing;
+        let operations = vec![barrier(self.profile.path.clone()), self.watched_read()];
+        (flight(self.session, operations), Needs::All)
+    }
+
+    fn probed(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
+        let connection = answers.connection;
+        self.tally.replayed(answers.replays);
+        let [barrier, look] = answers.take();
+        if matches!(barrier, Answer::SessionOver) {
+            return restart(Restart::SessionOver);
         }
+        // Even a barrier that was refused has been executed.
+        if look.is_no_node() && self.znode.take().is_some() {
+            return restart(Restart::ZnodeGone);
+        }
+        self.is_undecided = false;
+        self.looked(view, connection, look)
     }
 
     fn look(&mut self) -> AttemptStep {
         self.state = State::Looking;
         let operations = vec![self.watched_read()];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
     /// Returns the read of the znode. An attempt that does not wait needs no watch. A pending watch
@@ -280,18 +253,17 @@ impl ExclusiveAttempt {
         ) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
-                Step::Submit(flight(self.session, operations))
+                Step::Submit(flight(self.session, operations), Needs::All)
             }
             Err(failure) => Step::Done(Err(failure.into())),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
-        match self.directory.created(&parent(&self.profile.path), reply) {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
+        match self.directory.created(&parent(&self.profile.path), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure.into())),
-            Round::Later(error) => self.later(view, error, FailedAction::Create),
             Round::SessionOver => restart(Restart::SessionOver),
         }
     }
@@ -313,7 +285,6 @@ impl ExclusiveAttempt {
             | State::MakingDirectory
             | State::Probing
             | State::Looking
-            | State::Pausing
             | State::Granted(_) => self.wait(view),
         }
     }
@@ -327,7 +298,11 @@ impl ExclusiveAttempt {
             // write has created no lease, the session gives up the connection, and repeating step 5
             // at once would change nothing.
             let is_in_vain = self.state == State::Probing && view.connection == Some(connection);
-            return if is_in_vain { self.pause(view) } else { self.probe() };
+            if is_in_vain {
+                let (flight, needs) = self.probing();
+                return Step::SubmitLater(flight, needs);
+            }
+            return self.probe();
         }
         self.state = State::Granted(connection);
         Step::Done(Ok(Held {
@@ -344,22 +319,9 @@ impl ExclusiveAttempt {
         if self.is_undecided || self.znode.is_some() { self.probe() } else { self.create() }
     }
 
-    /// Retries after a pause, or gives up.
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(action, error);
-        }
-        self.pause(view)
-    }
-
     fn failed(&self, action: FailedAction, error: OpError) -> AttemptStep {
         let failure = Failure::new(action, self.profile.path.clone(), error);
         Step::Done(Err(failure.into()))
-    }
-
-    fn pause(&mut self, view: SessionView) -> AttemptStep {
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
     }
 
     /// Continues as before. A grant is repeated, unless its connection has ended or its deadline
@@ -374,11 +336,9 @@ impl ExclusiveAttempt {
                 Some(_) | None => self.probe(),
             },
             State::Waiting => Step::Wait(self.check_at),
-            State::Creating
-            | State::MakingDirectory
-            | State::Probing
-            | State::Looking
-            | State::Pausing => Step::Wait(self.pauses.until()),
+            State::Creating | State::MakingDirectory | State::Probing | State::Looking => {
+                Step::Wait(None)
+            }
         }
     }
 }
@@ -391,37 +351,29 @@ impl Machine for ExclusiveAttempt {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
-        if matches!(input, Input::Timer) {
-            self.pauses.end();
-        }
         match (self.state, input) {
             (_, Input::Ended(session)) if self.session == Some(session) => {
                 restart(Restart::SessionOver)
             }
-            (State::Creating, Input::Reply(reply)) => self.created(view, reply),
-            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
-            (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
-            (State::Looking, Input::Reply(reply)) => {
-                let connection = reply.connection;
-                let [look] = take(reply);
+            (State::Creating, Input::Answered(answers)) => self.created(view, answers),
+            (State::MakingDirectory, Input::Answered(answers)) => {
+                self.made_directory(view, answers)
+            }
+            (State::Probing, Input::Answered(answers)) => self.probed(view, answers),
+            (State::Looking, Input::Answered(answers)) => {
+                let connection = answers.connection;
+                self.tally.replayed(answers.replays);
+                let [look] = answers.take();
                 self.looked(view, connection, look)
             }
             (State::Waiting, Input::Timer) => {
                 self.is_check = true;
                 self.look()
             }
-            (State::Pausing, Input::Timer) => self.go_on(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             // A decision that was made on a connection that has ended has to be made again.
             (State::Granted(_), Input::Suspended) => self.probe(),
-            // The next server may immediately accept the request that this one was too busy for.
-            (State::Pausing, Input::Suspended) => {
-                self.pauses.end();
-                self.go_on()
-            }
-            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => {
-                self.wait(view)
-            }
+            (_, _) => self.wait(view),
         }
     }
 }

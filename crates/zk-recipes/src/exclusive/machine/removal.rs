@@ -14,15 +14,13 @@
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, SessionId, Zxid};
+use zk_session::{OpError, Outcome, SessionId, Zxid};
 
 use super::id::AttemptId;
 use crate::lock::outcome::{Refusal, Released, Znode, is_created_by};
 use crate::lock::recipe::Removal;
 use crate::machine::{
-    Input, Machine, Pauses, SessionView, Step, Verdict, barrier, delete, flight, read, replayable,
-    take, verdict,
+    Answer, Answers, Input, Machine, Needs, SessionView, Step, barrier, delete, flight, read,
 };
 
 /// The removal of the znode that an attempt may have left.
@@ -40,7 +38,6 @@ pub struct ExclusiveRemoval {
     /// A create may still take effect, or may have taken effect without our knowledge.
     is_tainted: bool,
     has_sent_delete: bool,
-    pauses: Pauses,
     replays: u64,
     state: State,
 }
@@ -55,8 +52,6 @@ enum State {
     Deleting,
     /// Step 3 is in flight.
     Probing,
-    /// A server is overloaded; continue with step 3 after a pause.
-    Pausing,
 }
 
 type RemovalStep = Step<Result<Released, Refusal>>;
@@ -78,7 +73,6 @@ impl ExclusiveRemoval {
             is_doubted: false,
             is_tainted,
             has_sent_delete: false,
-            pauses: Pauses::default(),
             replays: 0,
             state: State::Idle,
         }
@@ -94,17 +88,19 @@ impl ExclusiveRemoval {
         self.done()
     }
 
-    fn created(&mut self, reply: Reply) -> RemovalStep {
-        self.session = self.session.or(reply.session);
-        let [created, _look] = take(reply);
-        match verdict(created) {
-            Verdict::Done(Response::Create2(created)) => {
+    fn created(&mut self, answers: Answers) -> RemovalStep {
+        self.session = self.session.or(answers.session);
+        let [created, _look] = answers.take();
+        match created {
+            Answer::Done(Response::Create2(created)) => {
                 self.czxid = Some(created.stat.czxid);
                 self.is_certain = true;
             }
-            Verdict::SessionOver => return ended_with_session(),
-            Verdict::Unknown => self.is_tainted = true,
-            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Refused(_) => {}
+            Answer::SessionOver => return ended_with_session(),
+            Answer::Unknown { error, .. } => {
+                self.is_tainted |= error.outcome() == Outcome::Unknown;
+            }
+            Answer::Done(_) | Answer::Refused(_) => {}
         }
         self.proceed()
     }
@@ -113,31 +109,23 @@ impl ExclusiveRemoval {
         // A second delete could hit the znode of the next holder, so a read must precede it.
         self.is_certain = false;
         self.state = State::Deleting;
-        Step::Submit(flight(self.session, vec![delete(self.path.clone())]))
+        Step::Submit(flight(self.session, vec![delete(self.path.clone())]), Needs::OneTry)
     }
 
-    fn deleted(&mut self, view: SessionView, reply: Reply) -> RemovalStep {
-        let [deleted] = take(reply);
-        let is_connection_lost = matches!(&deleted, Err(error) if error.is_connection_loss());
-        match verdict(deleted) {
-            Verdict::Done(_) => {
+    fn deleted(&mut self, answers: Answers) -> RemovalStep {
+        let [deleted] = answers.take();
+        match deleted {
+            Answer::Done(_) => {
                 self.has_sent_delete = true;
                 self.done()
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.done(),
-            Verdict::Refused(error) => self.refused(error),
-            Verdict::SessionOver => ended_with_session(),
-            Verdict::Later(_) => self.pause(view),
-            Verdict::NotApplied => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.done(),
+            Answer::Refused(error) => self.refused(error),
+            Answer::SessionOver => ended_with_session(),
+            Answer::Unknown { error, .. } => {
+                self.has_sent_delete |= error.outcome() == Outcome::Unknown;
                 self.replays += 1;
                 self.probe()
-            }
-            Verdict::Unknown => {
-                self.has_sent_delete = true;
-                self.replays += 1;
-                // Give a server that failed time to recover. After a lost connection, the flight
-                // waits for the next connection anyway.
-                if is_connection_lost { self.probe() } else { self.pause(view) }
             }
         }
     }
@@ -145,33 +133,20 @@ impl ExclusiveRemoval {
     fn probe(&mut self) -> RemovalStep {
         self.state = State::Probing;
         let operations = vec![barrier(self.path.clone()), read(self.path.clone(), None)];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
-    fn probed(&mut self, view: SessionView, reply: Reply) -> RemovalStep {
-        self.session = self.session.or(reply.session);
-        let [barrier, look] = take(reply).map(replayable);
+    fn probed(&mut self, answers: Answers) -> RemovalStep {
+        self.session = self.session.or(answers.session);
+        self.replays += answers.replays;
+        let [barrier, look] = answers.take();
         match (barrier, look) {
-            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => ended_with_session(),
-            (Verdict::Later(_), _) | (_, Verdict::Later(_)) => self.pause(view),
+            (Answer::SessionOver, _) | (_, Answer::SessionOver) => ended_with_session(),
             // Any definite result shows that the barrier was passed.
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Done(Response::GetData(found))) => {
-                if self.is_own(&found) {
-                    self.delete()
-                } else {
-                    self.done()
-                }
-            }
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error.is_no_node() {
-                    return self.done();
-                }
-                self.refused(error)
-            }
-            _ => {
-                self.replays += 1;
-                self.probe()
-            }
+            (_, Answer::Done(Response::GetData(found))) if self.is_own(&found) => self.delete(),
+            (_, Answer::Refused(error)) if !error.is_no_node() => self.refused(error),
+            (_, Answer::Done(_) | Answer::Refused(_)) => self.done(),
+            (_, Answer::Unknown { .. }) => self.probe(),
         }
     }
 
@@ -197,15 +172,12 @@ impl ExclusiveRemoval {
     fn refused(&self, error: OpError) -> RemovalStep {
         Step::Done(Err(Refusal { path: self.path.clone(), error }))
     }
-
-    fn pause(&mut self, view: SessionView) -> RemovalStep {
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
-    }
 }
 
 impl Machine for ExclusiveRemoval {
     type Output = Result<Released, Refusal>;
+
+    const GIVES_UP: bool = false;
 
     fn start(&mut self, _: SessionView) -> RemovalStep {
         if self.state == State::Draining {
@@ -214,19 +186,16 @@ impl Machine for ExclusiveRemoval {
         self.proceed()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> RemovalStep {
-        let is_pause_over = self.pauses.end_with(&input);
+    fn handle(&mut self, _: SessionView, input: Input) -> RemovalStep {
         match (self.state, input) {
             // While draining, the end of any session proves nothing: only the reply to the create
             // shows in which session it was sent.
-            (State::Draining, Input::Reply(reply)) => self.created(reply),
+            (State::Draining, Input::Answered(answers)) => self.created(answers),
             (State::Draining, _) => Step::Wait(None),
             (_, Input::Ended(session)) if self.session == Some(session) => ended_with_session(),
-            (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
-            (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.probe(),
-            (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
-            | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
+            (State::Deleting, Input::Answered(answers)) => self.deleted(answers),
+            (State::Probing, Input::Answered(answers)) => self.probed(answers),
+            (_, _) => Step::Wait(None),
         }
     }
 }

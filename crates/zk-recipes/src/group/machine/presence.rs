@@ -22,7 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{Acl, CreateMode, ErrorCode, EventType, Response, Stat};
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Version, Zxid};
 
 use crate::action::FailedAction;
@@ -33,8 +33,8 @@ use crate::group::state::{Absence, MembershipState};
 use crate::lock::recipe::Removal as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber, WatchNumbers,
-    barrier, create, flight, parent, replayable, take, verdict, watch_existence, write,
+    Answer, Answers, Failure, Input, Machine, Needs, Pauses, SessionView, Step, WatchNumber,
+    WatchNumbers, barrier, create, flight, parent, watch_existence, write,
 };
 
 /// A membership that has lasted for this long begins with the shortest pause when its znode is
@@ -111,8 +111,6 @@ pub(crate) struct Presence {
     joined_at: Time,
     absence: Absence,
     directory: Directory,
-    /// Pauses because of a server that refuses or is overloaded.
-    pauses: Pauses,
     /// Pauses because the znode was deleted.
     rejoins: Pauses,
     state: State,
@@ -136,8 +134,8 @@ enum State {
     Looking,
     /// Step 5 is in flight.
     Probing,
-    /// Continue at this time.
-    Pausing(Option<Time>),
+    /// The znode was deleted. Continue with step 1 at this time.
+    Rejoining(Option<Time>),
 }
 
 type PresenceStep = Step<Fate>;
@@ -164,7 +162,6 @@ impl Presence {
             joined_at: Time::default(),
             absence: Absence::SessionEnded,
             directory: Directory::default(),
-            pauses: Pauses::default(),
             rejoins: Pauses::default(),
             state: State::Idle,
         }
@@ -202,6 +199,11 @@ impl Presence {
 
     /// Performs step 1.
     fn create(&mut self) -> PresenceStep {
+        let (flight, needs) = self.creating();
+        Step::Submit(flight, needs)
+    }
+
+    fn creating(&mut self) -> (Flight, Needs) {
         self.state = State::Creating;
         self.sent = self.generation;
         // The create fires a watch that is pending, so the test needs a watch of its own.
@@ -210,73 +212,68 @@ impl Presence {
         let acl = self.profile.acl.clone();
         let create = create(path, self.wanted.clone(), acl, CreateMode::Ephemeral);
         let operations = vec![create, self.watched()];
-        Step::Submit(flight(self.session, operations))
+        (flight(self.session, operations), Needs::Once(0))
     }
 
-    fn created(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
-        self.session = self.session.or(reply.session);
-        let [created, look] = take(reply);
-        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
-        let refusal = created.as_ref().err().cloned();
-        match verdict(created) {
-            Verdict::Done(Response::Create2(created)) => {
+    fn created(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+        self.session = self.session.or(answers.session);
+        let [created, look] = answers.take();
+        match created {
+            Answer::Done(Response::Create2(created)) => {
                 self.joined_at = view.now;
                 self.czxid = Some(created.stat.czxid);
                 self.stored = Some(self.sent);
                 match look {
-                    Ok(Response::Exists(stat)) if stat.czxid == created.stat.czxid => {}
+                    Answer::Done(Response::Exists(stat)) if stat.czxid == created.stat.czxid => {}
                     // Another client has deleted the znode between the create and the test.
-                    Ok(Response::Exists(_))
-                    | Err(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                        return self.was_deleted(view);
-                    }
+                    Answer::Done(Response::Exists(_)) => return self.was_deleted(view),
+                    look if look.is_no_node() => return self.was_deleted(view),
                     // The test failed, so it set no watch.
-                    Ok(_) | Err(_) => self.watch = None,
+                    _ => self.watch = None,
                 }
                 self.joined(&created.stat)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 self.looked(view, look)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.make_directory(view)
             }
-            Verdict::Refused(error @ OpError::RequestTooLarge { .. }) if self.is_unsettled() => {
+            Answer::Refused(error @ OpError::RequestTooLarge { .. }) if self.is_unsettled() => {
                 self.refuse_data(error);
                 self.create()
             }
-            Verdict::Refused(error) => {
-                self.refused(view, self.failure(FailedAction::Create, error))
-            }
-            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
-            Verdict::NotApplied => self.create(),
-            Verdict::SessionOver => self.session_over(view),
-            Verdict::Unknown | Verdict::Done(_) => {
+            Answer::Refused(error) => self.refused(self.failure(FailedAction::Create, error)),
+            Answer::SessionOver => self.session_over(view),
+            Answer::Done(_) => self.probe(),
+            Answer::Unknown { error, is_final } => {
                 self.is_tainted = true;
                 self.is_undecided = true;
-                match refusal {
-                    // Give a server that failed time to recover. After a lost connection, the
-                    // flight waits for the next connection anyway.
-                    Some(error) if !is_connection_lost => {
-                        self.later(view, error, FailedAction::Create)
-                    }
-                    Some(_) | None => self.probe(),
+                if is_final {
+                    return self.refused(self.failure(FailedAction::Create, error));
                 }
+                self.probe()
             }
         }
     }
 
     /// Evaluates a test of the znode.
-    fn looked(&mut self, view: SessionView, look: Result<Response, OpError>) -> PresenceStep {
-        match replayable(look) {
-            Verdict::Done(Response::Exists(stat)) => self.found(view, &stat),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                if self.czxid.is_some() { self.was_deleted(view) } else { self.create() }
+    fn looked(&mut self, view: SessionView, look: Answer) -> PresenceStep {
+        match look {
+            Answer::Done(Response::Exists(stat)) => self.found(view, &stat),
+            look if look.is_no_node() => {
+                if self.czxid.is_some() {
+                    self.was_deleted(view)
+                } else {
+                    self.create()
+                }
             }
-            Verdict::Refused(error) => self.refused(view, self.failure(FailedAction::Check, error)),
-            Verdict::SessionOver => self.session_over(view),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Check),
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => self.go_on(),
+            Answer::Refused(error) => self.refused(self.failure(FailedAction::Check, error)),
+            Answer::SessionOver => self.session_over(view),
+            Answer::Unknown { error, is_final: true } => {
+                self.refused(self.failure(FailedAction::Check, error))
+            }
+            Answer::Done(_) | Answer::Unknown { .. } => self.go_on(),
         }
     }
 
@@ -316,7 +313,6 @@ impl Presence {
             // The watch fired before this reply was evaluated.
             return self.create();
         }
-        self.pauses.reset();
         self.state = State::Waiting;
         Step::Wait(None)
     }
@@ -327,7 +323,6 @@ impl Presence {
         self.is_undecided = false;
         self.has_joined = true;
         self.directory = Directory::default();
-        self.pauses.reset();
         self.settle()
     }
 
@@ -367,64 +362,58 @@ impl Presence {
         self.watch = None;
         let write = write(self.profile.path.clone(), self.wanted.clone(), self.version);
         let operations = vec![write, self.watched()];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::Once(0))
     }
 
-    fn written(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
-        let [written, look] = take(reply);
-        match verdict(written) {
-            Verdict::Done(_) => {
+    fn written(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+        let [written, look] = answers.take();
+        match written {
+            Answer::Done(_) => {
                 self.stored = Some(self.sent);
                 self.looked(view, look)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                self.was_deleted(view)
-            }
+            written if written.is_no_node() => self.was_deleted(view),
             // Another client has written the data. Theirs may follow ours as often as they like,
             // but not faster than the pauses allow.
-            Verdict::Refused(OpError::Server { code: ErrorCode::BAD_VERSION, .. }) => {
-                self.pause(view)
-            }
-            Verdict::Refused(error) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::BAD_VERSION, .. }) => self.pause(),
+            Answer::Refused(error) => {
                 self.refuse_data(error);
                 // The znode has the data that were accepted last, as far as this client knows.
                 self.stored = Some(self.generation);
                 self.watch = None;
                 self.settle()
             }
-            Verdict::Later(error) => self.later(view, error, FailedAction::Write),
-            Verdict::SessionOver => self.session_over(view),
-            Verdict::NotApplied | Verdict::Unknown => self.probe(),
+            Answer::SessionOver => self.session_over(view),
+            Answer::Unknown { .. } => self.probe(),
         }
     }
 
     fn look(&mut self) -> PresenceStep {
         self.state = State::Looking;
         let operations = vec![self.watched()];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
     /// Performs step 5.
     fn probe(&mut self) -> PresenceStep {
-        self.state = State::Probing;
-        let operations = vec![barrier(self.profile.path.clone()), self.watched()];
-        Step::Submit(flight(self.session, operations))
+        let (flight, needs) = self.probing();
+        Step::Submit(flight, needs)
     }
 
-    fn probed(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
-        let [barrier, look] = take(reply);
-        match replayable(barrier) {
-            // Even a barrier that was refused has been executed.
-            Verdict::Done(_) | Verdict::Refused(_) => {
-                if matches!(look, Err(OpError::Server { code: ErrorCode::NO_NODE, .. })) {
-                    self.is_undecided = false;
-                }
-                self.looked(view, look)
-            }
-            Verdict::SessionOver => self.session_over(view),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Check),
-            Verdict::NotApplied | Verdict::Unknown => self.probe(),
+    fn probing(&mut self) -> (Flight, Needs) {
+        self.state = State::Probing;
+        let operations = vec![barrier(self.profile.path.clone()), self.watched()];
+        (flight(self.session, operations), Needs::All)
+    }
+
+    fn probed(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+        let [barrier, look] = answers.take();
+        // Even a barrier that was refused has been executed.
+        if look.is_no_node() {
+            self.is_undecided = false;
         }
+        let answer = if matches!(barrier, Answer::SessionOver) { barrier } else { look };
+        self.looked(view, answer)
     }
 
     /// Returns the test of the znode. A pending watch keeps its number, so that the registry does
@@ -444,18 +433,17 @@ impl Presence {
         ) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
-                Step::Submit(flight(self.session, operations))
+                Step::Submit(flight(self.session, operations), Needs::All)
             }
-            Err(failure) => self.refused(view, failure),
+            Err(failure) => self.refused(failure),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> PresenceStep {
-        match self.directory.created(&parent(&self.profile.path), reply) {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+        match self.directory.created(&parent(&self.profile.path), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
-            Round::Failed(failure) => self.refused(view, failure),
-            Round::Later(error) => self.later(view, error, FailedAction::Create),
+            Round::Failed(failure) => self.refused(failure),
             Round::SessionOver => self.session_over(view),
         }
     }
@@ -477,7 +465,7 @@ impl Presence {
             | State::Writing
             | State::Looking
             | State::Probing
-            | State::Pausing(_) => self.wait(),
+            | State::Rejoining(_) => self.wait(),
         }
     }
 
@@ -487,7 +475,7 @@ impl Presence {
             self.rejoins.reset();
         }
         self.gone(Absence::ZnodeDeleted);
-        self.state = State::Pausing(self.rejoins.begin(view));
+        self.state = State::Rejoining(Some(self.rejoins.begin(view.now, view.seed)));
         self.wait()
     }
 
@@ -514,7 +502,7 @@ impl Presence {
     }
 
     /// Ends the first join; a later one is tried again, because permissions can be corrected.
-    fn refused(&mut self, view: SessionView, failure: Failure) -> PresenceStep {
+    fn refused(&mut self, failure: Failure) -> PresenceStep {
         if !self.has_joined {
             return Step::Done(Fate::Failed(failure));
         }
@@ -522,35 +510,31 @@ impl Presence {
         if self.czxid.is_none() {
             self.absence = Absence::Refused(failure.into());
         }
-        self.pause(view)
-    }
-
-    /// Retries after a pause, or gives up.
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> PresenceStep {
-        if self.pauses.is_too_many(&error) {
-            let failure = self.failure(action, error);
-            return self.refused(view, failure);
-        }
-        self.pause(view)
+        self.pause()
     }
 
     fn failure(&self, action: FailedAction, error: OpError) -> Failure {
         Failure::new(action, self.profile.path.clone(), error)
     }
 
-    fn pause(&mut self, view: SessionView) -> PresenceStep {
-        self.state = State::Pausing(self.pauses.begin(view));
-        self.wait()
+    /// Continues after a pause.
+    fn pause(&mut self) -> PresenceStep {
+        let (flight, needs) = if self.may_exist() { self.probing() } else { self.creating() };
+        Step::SubmitLater(flight, needs)
     }
 
     /// Continues with step 5 if the znode may exist, otherwise with step 1.
     fn go_on(&mut self) -> PresenceStep {
-        if self.is_undecided || self.czxid.is_some() { self.probe() } else { self.create() }
+        if self.may_exist() { self.probe() } else { self.create() }
+    }
+
+    fn may_exist(&self) -> bool {
+        self.is_undecided || self.czxid.is_some()
     }
 
     fn wait(&self) -> PresenceStep {
         Step::Wait(match self.state {
-            State::Pausing(until) => until,
+            State::Rejoining(until) => until,
             State::Idle
             | State::Creating
             | State::MakingDirectory
@@ -577,24 +561,26 @@ impl Machine for Presence {
             | State::Writing
             | State::Looking
             | State::Probing
-            | State::Pausing(_) => self.wait(),
+            | State::Rejoining(_) => self.wait(),
         }
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> PresenceStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if self.session == Some(session) => self.session_over(view),
-            (State::Creating, Input::Reply(reply)) => self.created(view, reply),
-            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
-            (State::Writing, Input::Reply(reply)) => self.written(view, reply),
-            (State::Looking, Input::Reply(reply)) => {
-                let [look] = take(reply);
+            (State::Creating, Input::Answered(answers)) => self.created(view, answers),
+            (State::MakingDirectory, Input::Answered(answers)) => {
+                self.made_directory(view, answers)
+            }
+            (State::Writing, Input::Answered(answers)) => self.written(view, answers),
+            (State::Looking, Input::Answered(answers)) => {
+                let [look] = answers.take();
                 self.looked(view, look)
             }
-            (State::Probing, Input::Reply(reply)) => self.probed(view, reply),
-            (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(),
+            (State::Probing, Input::Answered(answers)) => self.probed(view, answers),
+            (State::Rejoining(_), Input::Timer | Input::Suspended) => self.go_on(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
-            (_, Input::Reply(_) | Input::Timer | Input::Suspended | Input::Ended(_)) => self.wait(),
+            (_, _) => self.wait(),
         }
     }
 }

@@ -23,16 +23,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytestring::ByteString;
-use jute_codec::{DataReply, ErrorCode, EventType, NameList, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, Outcome, Time};
+use jute_codec::{DataReply, EventType, NameList, Response};
+use zk_session::{OpError, Time};
 
 use crate::action::FailedAction;
 use crate::group::change::GroupChange;
 use crate::group::member::Member;
 use crate::machine::{
-    Aspect, Failure, Input, Machine, Monitor, Pauses, SessionView, Step, Verdict, WatchNumber,
-    barrier, child, flight, list, owned_copy, read, replayable, take,
+    Answer, Answers, Aspect, Failure, Input, Machine, Monitor, Needs, Pauses, SessionView, Step,
+    WatchNumber, barrier, child, flight, list, owned_copy, read,
 };
 
 /// Maximum number of reads in one flight.
@@ -64,6 +63,7 @@ pub(crate) struct Roster {
     batch: Vec<(ByteString, Option<WatchNumber>)>,
     /// A session has ended since the last barrier.
     needs_barrier: bool,
+    /// Between failures that were reported.
     pauses: Pauses,
     state: State,
 }
@@ -95,7 +95,7 @@ enum State {
     Naming,
     /// Reads are in flight.
     Reading,
-    /// Continue at this time.
+    /// A failure was reported. Continue at this time.
     Pausing(Option<Time>),
 }
 
@@ -165,7 +165,8 @@ impl Roster {
         }
         if self.needs_barrier {
             self.state = State::Passing;
-            return Step::Submit(flight(None, vec![barrier(self.directory.clone())]));
+            let operations = vec![barrier(self.directory.clone())];
+            return Step::Submit(flight(None, operations), Needs::All);
         }
         match self.source {
             // A list would miss the members that join before there is a watch.
@@ -177,7 +178,8 @@ impl Roster {
             Some(Source::Names) if self.needs_list => {
                 self.state = State::Naming;
                 self.needs_list = false;
-                return Step::Submit(flight(None, vec![list(&self.directory, None)]));
+                let operations = vec![list(&self.directory, None)];
+                return Step::Submit(flight(None, operations), Needs::All);
             }
             Some(Source::List | Source::Names) => {}
         }
@@ -185,52 +187,37 @@ impl Roster {
         if self.due.is_empty() { Step::Wait(None) } else { self.read() }
     }
 
-    fn passed(&mut self, view: SessionView, reply: Reply) -> RosterStep {
-        let [passed] = take(reply).map(replayable);
+    fn passed(&mut self, view: SessionView, answers: Answers) -> RosterStep {
+        let [passed] = answers.take();
         match passed {
             // Even a barrier that was refused has been executed.
-            Verdict::Done(_) | Verdict::Refused(OpError::Server { .. }) => {
+            Answer::Done(_) | Answer::Refused(OpError::Server { .. }) => {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
-            verdict @ (Verdict::Refused(_)
-            | Verdict::Later(_)
-            | Verdict::NotApplied
-            | Verdict::Unknown
-            | Verdict::SessionOver) => self.try_again(view, verdict),
+            other => self.refused(view, other),
         }
     }
 
     /// Follows the reply to a list without a watch.
-    fn were_named(&mut self, view: SessionView, reply: Reply) -> RosterStep {
-        let [listed] = take(reply).map(replayable);
+    fn were_named(&mut self, view: SessionView, answers: Answers) -> RosterStep {
+        let [listed] = answers.take();
         match listed {
-            Verdict::Done(Response::GetChildren(names)) => self.listed(names),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
-                self.listed(NameList::default());
-            }
-            verdict @ (Verdict::Done(_)
-            | Verdict::Refused(_)
-            | Verdict::Later(_)
-            | Verdict::NotApplied
-            | Verdict::Unknown
-            | Verdict::SessionOver) => {
+            Answer::Done(Response::GetChildren(names)) => self.listed(names),
+            listed if listed.is_no_node() => self.listed(NameList::default()),
+            other => {
                 self.needs_list = true;
-                return self.try_again(view, verdict);
+                return self.refused(view, other);
             }
         }
         self.go_on(view)
     }
 
-    /// Reports why a request was in vain, or issues it again.
-    fn try_again(&mut self, view: SessionView, verdict: Verdict) -> RosterStep {
-        match verdict {
-            Verdict::Refused(error) => self.failed(view, self.failure(error)),
-            Verdict::Later(error) => self.later(view, error),
-            Verdict::SessionOver if view.has_stopped => self.stopped(view),
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                self.go_on(view)
-            }
+    /// Reports why a request was in vain.
+    fn refused(&mut self, view: SessionView, answer: Answer) -> RosterStep {
+        match answer.response() {
+            Ok(_) => self.go_on(view),
+            Err(error) => self.failed(view, self.failure(error)),
         }
     }
 
@@ -242,7 +229,8 @@ impl Roster {
     ) -> RosterStep {
         self.state = State::Listing;
         match step {
-            Step::Submit(flight) => Step::Submit(flight),
+            Step::Submit(flight, needs) => Step::Submit(flight, needs),
+            Step::SubmitLater(flight, needs) => Step::SubmitLater(flight, needs),
             Step::Wait(until) => Step::Wait(until),
             Step::Done(Err(failure)) => self.failed(view, failure),
             Step::Done(Ok(seen)) => {
@@ -280,43 +268,33 @@ impl Roster {
         *batch = numbered.take(BATCH).collect();
         let path = |name| child(&self.directory, name);
         let reads = self.batch.iter().map(|(name, watch)| read(path(name), *watch)).collect();
-        Step::Submit(flight(None, reads))
+        Step::Submit(flight(None, reads), Needs::Each)
     }
 
-    fn were_read(&mut self, view: SessionView, reply: Reply) -> RosterStep {
+    fn were_read(&mut self, view: SessionView, answers: Answers) -> RosterStep {
         if self.needs_barrier {
             // The next session has served these reads, and its server may lag behind.
             return self.go_on(view);
         }
         let mut failure = None;
-        let mut refusal = None;
-        let mut is_stopped = false;
         let batch = std::mem::take(&mut self.batch);
-        for ((name, watch), result) in batch.into_iter().zip(reply.results) {
-            match replayable(result) {
-                Verdict::Done(Response::GetData(found)) => self.seen(name, watch, found),
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+        for ((name, watch), answer) in batch.into_iter().zip(answers.results) {
+            match answer.response() {
+                Ok(Response::GetData(found)) => self.seen(name, watch, found),
+                Err(error) if error.is_no_node() => {
                     self.due.remove(&name);
                     self.left(&name);
                 }
-                Verdict::Refused(error) => {
+                Err(error) => {
                     let path = child(&self.directory, &name);
-                    refusal = Some(Failure::new(FailedAction::ReadChild, path, error));
+                    failure = Some(Failure::new(FailedAction::ReadChild, path, error));
                 }
-                Verdict::Later(error) => failure = Some(error),
-                Verdict::SessionOver => is_stopped = view.has_stopped,
-                // The next flight waits for the next connection, or the next session.
-                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {}
+                Ok(_) => {}
             }
         }
-        if !self.changes.is_empty() {
-            return self.go_on(view);
-        }
-        match (refusal, failure) {
-            (Some(refusal), _) => self.failed(view, refusal),
-            (None, Some(error)) => self.later(view, error),
-            (None, None) if is_stopped => self.stopped(view),
-            (None, None) => self.go_on(view),
+        match failure {
+            Some(failure) if self.changes.is_empty() => self.failed(view, failure),
+            Some(_) | None => self.go_on(view),
         }
     }
 
@@ -376,26 +354,11 @@ impl Roster {
         self.monitor.read_again();
     }
 
-    fn later(&mut self, view: SessionView, error: OpError) -> RosterStep {
-        if self.pauses.is_too_many(&error) {
-            let failure = self.failure(error);
-            return self.failed(view, failure);
-        }
-        self.state = State::Pausing(self.pauses.begin(view));
-        self.wait()
-    }
-
     /// Reports a failure. If the machine is driven again, it tries again after a pause, so that a
     /// caller who ignores errors does not send requests without end.
     fn failed(&mut self, view: SessionView, failure: Failure) -> RosterStep {
-        self.state = State::Pausing(self.pauses.begin(view));
+        self.state = State::Pausing(Some(self.pauses.begin(view.now, view.seed)));
         Step::Done(Err(failure))
-    }
-
-    /// Reports that the client has stopped: there will be no other session.
-    fn stopped(&mut self, view: SessionView) -> RosterStep {
-        let failure = self.failure(OpError::session_expired(Outcome::NotApplied));
-        self.failed(view, failure)
     }
 
     fn failure(&self, error: OpError) -> Failure {
@@ -426,9 +389,9 @@ impl Machine for Roster {
 
     fn handle(&mut self, view: SessionView, input: Input) -> RosterStep {
         match (self.state, input) {
-            (State::Passing, Input::Reply(reply)) => self.passed(view, reply),
-            (State::Naming, Input::Reply(reply)) => self.were_named(view, reply),
-            (State::Reading, Input::Reply(reply)) => self.were_read(view, reply),
+            (State::Passing, Input::Answered(answers)) => self.passed(view, answers),
+            (State::Naming, Input::Answered(answers)) => self.were_named(view, answers),
+            (State::Reading, Input::Answered(answers)) => self.were_read(view, answers),
             (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(view),
             (state, input) => {
                 match &input {
@@ -443,7 +406,11 @@ impl Machine for Roster {
                     Input::Watch { watch, kind } if !self.monitor.note(&input) => {
                         self.event(*watch, *kind);
                     }
-                    Input::Reply(_) | Input::Suspended | Input::Timer | Input::Watch { .. } => {}
+                    Input::Reply(_)
+                    | Input::Answered(_)
+                    | Input::Suspended
+                    | Input::Timer
+                    | Input::Watch { .. } => {}
                 }
                 match state {
                     State::Idle => self.go_on(view),

@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use jute_codec::{CreateMode, DataReply, ErrorCode, NameList, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, SessionId, Time, Zxid};
+use zk_session::recipe::Flight;
+use zk_session::{OpError, SessionId, Zxid};
 
 use super::removal::QueueRemoval;
 use super::standing::with_prefix;
@@ -37,8 +37,8 @@ use crate::lock::error::LockError;
 use crate::lock::outcome::{NotHeld, Restart, Tally, Znode};
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, child,
-    create, delete, flight, list, name_of, owned_copy, read, replayable, take, verdict,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, barrier,
+    child, create, delete, flight, list, name_of, owned_copy, read,
 };
 use crate::queue::naming::{SEQUENCE_MAX, Sibling};
 use crate::queue::profile::{Permits, QueueProfile};
@@ -72,8 +72,6 @@ pub(crate) struct Claim {
     strangers: Box<[ByteString]>,
     /// Counts of the claim and of its attempt.
     pub(crate) tally: Tally,
-    /// Pauses of the claim and of its attempt, which never pause together.
-    pub(crate) pauses: Pauses,
     state: State,
 }
 
@@ -89,8 +87,6 @@ enum State {
     Reading(Vec<(u32, ByteString)>),
     /// Step 4: the deletes of duplicates are in flight.
     Reducing,
-    /// The server is overloaded; continue with step 1 or 3 after a pause.
-    Pausing,
 }
 
 impl Claim {
@@ -104,13 +100,17 @@ impl Claim {
             directory: Directory::default(),
             strangers: Box::default(),
             tally: Tally::default(),
-            pauses: Pauses::default(),
             state: State::Creating,
         }
     }
 
     /// Performs step 1.
     fn create(&mut self) -> ClaimStep {
+        let (flight, needs) = self.creating();
+        Step::Submit(flight, needs)
+    }
+
+    fn creating(&mut self) -> (Flight, Needs) {
         self.state = State::Creating;
         let directory = &self.profile.directory;
         let claim = create(
@@ -128,7 +128,8 @@ impl Claim {
         if self.profile.permits.is_some() {
             operations.push(read(directory.clone(), None));
         }
-        Step::Submit(flight(self.session, operations))
+        let needs = Needs::Once(usize::from(self.profile.removes_directory));
+        (flight(self.session, operations), needs)
     }
 
     /// Performs step 4 for a list that contains other znodes with our id. Returns `None` if it
@@ -190,54 +191,33 @@ impl Claim {
         std::mem::take(&mut self.tally)
     }
 
-    /// Returns until when the attempt has to pause after this error, or the reason to give up.
-    /// Attempts that were refused at the same time retry at different times.
-    pub(crate) fn pause_after(
-        &mut self,
-        view: SessionView,
-        error: OpError,
-        action: FailedAction,
-    ) -> Result<Option<Time>, Failure> {
-        if self.pauses.is_too_many(&error) {
-            return Err(Failure::new(action, self.profile.directory.clone(), error));
-        }
-        Ok(self.pause(view))
-    }
-
-    /// Returns until when the attempt has to pause.
-    pub(crate) fn pause(&mut self, view: SessionView) -> Option<Time> {
-        self.pauses.begin(view)
-    }
-
-    fn replied(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
+    fn replied(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
         if self.session.is_none() {
-            self.session = reply.session;
+            self.session = answers.session;
         }
-        match std::mem::replace(&mut self.state, State::Pausing) {
-            State::Creating => self.created(view, reply),
-            State::MakingDirectory => self.made_directory(view, reply),
-            State::Probing => self.probed(view, reply),
-            State::Reading(found) => self.owners_read(view, found, reply),
-            State::Reducing => self.reduced(view, reply),
-            State::Pausing => Step::Wait(self.pauses.until()),
+        self.tally.replayed(answers.replays);
+        match std::mem::replace(&mut self.state, State::Probing) {
+            State::Creating => self.created(view, answers),
+            State::MakingDirectory => self.made_directory(view, answers),
+            State::Probing => self.probed(view, answers),
+            State::Reading(found) => self.owners_read(found, answers),
+            State::Reducing => self.reduced(answers),
         }
     }
 
-    fn created(&mut self, view: SessionView, mut reply: Reply) -> ClaimStep {
-        let session = reply.session;
-        let connection = reply.connection;
-        let directory = match self.profile.permits.and_then(|_| reply.results.pop()) {
-            Some(Ok(Response::GetData(directory))) => Some(directory),
+    fn created(&mut self, view: SessionView, mut answers: Answers) -> ClaimStep {
+        let session = answers.session;
+        let connection = answers.connection;
+        let directory = match self.profile.permits.and_then(|_| answers.results.pop()) {
+            Some(Answer::Done(Response::GetData(directory))) => Some(directory),
             _ => None,
         };
-        if self.profile.removes_directory && !reply.results.is_empty() {
-            self.directory.created_last(&reply.results.remove(0));
+        if self.profile.removes_directory && !answers.results.is_empty() {
+            self.directory.created_last(&answers.results.remove(0));
         }
-        let [created, listed] = take(reply);
-        let is_connection_lost = matches!(&created, Err(error) if error.is_connection_loss());
-        let refusal = created.as_ref().err().cloned();
-        match verdict(created) {
-            Verdict::Done(Response::Create2(created)) => {
+        let [created, listed] = answers.take();
+        match created {
+            Answer::Done(Response::Create2(created)) => {
                 let name = name_of(&created.path).map(|name| owned_copy(&name)).unwrap_or_default();
                 let sequence = match self.profile.names.sibling(&name) {
                     Sibling::Contender(sequence, _) if sequence < SEQUENCE_MAX => sequence,
@@ -251,43 +231,39 @@ impl Claim {
                 self.session = session;
                 // The list is useful but not necessary: the attempt can list again.
                 let list = match listed {
-                    Ok(Response::GetChildren(names)) => Some((names, connection)),
+                    Answer::Done(Response::GetChildren(names)) => Some((names, connection)),
                     _ => None,
                 };
                 self.claimed(list, directory)
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.make_directory(view)
             }
             // The directory is ephemeral, so it is the znode of an exclusive lock.
-            Verdict::Refused(OpError::Server {
+            Answer::Refused(OpError::Server {
                 code: ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,
                 ..
             }) => {
                 let name = self.profile.directory.to_string();
                 Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })))
             }
-            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Create),
-            Verdict::NotApplied => {
-                self.tally.replays += 1;
-                self.create()
-            }
-            Verdict::SessionOver => session_over(),
-            Verdict::Unknown | Verdict::Done(_) => {
-                self.tally.replays += 1;
+            Answer::Refused(error) => self.failed(FailedAction::Create, error),
+            Answer::SessionOver => session_over(),
+            Answer::Done(_) => self.in_doubt(session),
+            Answer::Unknown { error, is_final: true } => {
                 self.is_tainted = true;
-                self.session = session;
-                match refusal {
-                    // Give a server that failed time to recover. After a lost connection, the
-                    // flight waits for the next connection anyway.
-                    Some(error) if !is_connection_lost => {
-                        self.later(view, error, FailedAction::Create)
-                    }
-                    Some(_) | None => self.probe(),
-                }
+                self.failed(FailedAction::Create, error)
             }
+            Answer::Unknown { .. } => self.in_doubt(session),
         }
+    }
+
+    /// Finds out what has become of a create.
+    fn in_doubt(&mut self, session: Option<SessionId>) -> ClaimStep {
+        self.tally.replayed(1);
+        self.is_tainted = true;
+        self.session = session;
+        self.probe()
     }
 
     /// Fails because the server appended a number that defines no order. The znode has to be
@@ -303,18 +279,8 @@ impl Claim {
         list: Option<(NameList, u64)>,
         directory: Option<DataReply>,
     ) -> ClaimStep {
-        self.pauses.reset();
         let session = self.session.expect("a create is executed in a session");
         Step::Done(Ok(Claimed { session, list, directory }))
-    }
-
-    /// Retries after a pause, or gives up.
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> ClaimStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(action, error);
-        }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
@@ -327,24 +293,23 @@ impl Claim {
         match self.directory.create(view.now, &self.profile.directory, &data, &self.profile.acl) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
-                Step::Submit(flight(self.session, operations))
+                Step::Submit(flight(self.session, operations), Needs::All)
             }
             // Other contenders remove the directory as fast as this one creates it. Each time, one of
             // them has held the lock, so the next rounds are likely to succeed.
-            Err(failure) if self.profile.removes_directory => {
-                self.directory.begin_again();
-                self.later(view, failure.error, failure.action)
+            Err(_) if self.profile.removes_directory && self.directory.begin_again() => {
+                let (flight, needs) = self.creating();
+                Step::SubmitLater(flight, needs)
             }
             Err(failure) => Step::Done(Err(failure.into())),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
-        match self.directory.created(&self.profile.directory, reply) {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
+        match self.directory.created(&self.profile.directory, answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure.into())),
-            Round::Later(error) => self.later(view, error, FailedAction::Create),
             Round::SessionOver => session_over(),
         }
     }
@@ -353,21 +318,15 @@ impl Claim {
         self.state = State::Probing;
         let directory = &self.profile.directory;
         let operations = vec![barrier(directory.clone()), list(directory, None)];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
-    fn probed(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
-        let [barrier, listed] = take(reply).map(replayable);
+    fn probed(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
+        let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => session_over(),
-            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
-                self.later(view, error, FailedAction::List)
-            }
+            (Answer::SessionOver, _) | (_, Answer::SessionOver) => session_over(),
             // Even a barrier that was refused has been executed.
-            (
-                Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Done(Response::GetChildren(names)),
-            ) => {
+            (_, Answer::Done(Response::GetChildren(names))) => {
                 let found = self.unknown(&names);
                 if found.is_empty() {
                     self.znode = None;
@@ -375,32 +334,24 @@ impl Claim {
                 }
                 self.read_owners(found)
             }
-            (
-                Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
-            ) => self.make_directory(view),
-            (_, Verdict::Refused(error)) => self.failed(FailedAction::List, error),
-            _ => self.probe(),
+            (_, listed) if listed.is_no_node() => self.make_directory(view),
+            (_, Answer::Refused(error)) => self.failed(FailedAction::List, error),
+            (_, Answer::Done(_) | Answer::Unknown { .. }) => self.probe(),
         }
     }
 
-    /// Evaluates the reply to the deletes. The next list shows which deletes succeeded, but a
+    /// Evaluates the results of the deletes. The next list shows which deletes succeeded, but a
     /// delete that is refused must not be repeated endlessly.
-    fn reduced(&mut self, view: SessionView, reply: Reply) -> ClaimStep {
-        let mut later = None;
-        for result in reply.results {
-            match replayable(result) {
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
-                Verdict::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
-                Verdict::SessionOver => return session_over(),
-                Verdict::Later(error) => later = Some(error),
-                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => {}
+    fn reduced(&mut self, answers: Answers) -> ClaimStep {
+        for answer in answers.results {
+            match answer {
+                Answer::SessionOver => return session_over(),
+                answer if answer.is_no_node() => {}
+                Answer::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
+                Answer::Done(_) | Answer::Unknown { .. } => {}
             }
         }
-        match later {
-            Some(error) => self.later(view, error, FailedAction::DeleteChild),
-            None => self.probe(),
-        }
+        self.probe()
     }
 
     fn prefix(&self) -> String {
@@ -418,19 +369,14 @@ impl Claim {
         let directory = &self.profile.directory;
         let reads = found.iter().map(|(_, name)| read(child(directory, name), None)).collect();
         self.state = State::Reading(found);
-        Step::Submit(flight(self.session, reads))
+        Step::Submit(flight(self.session, reads), Needs::Each)
     }
 
-    fn owners_read(
-        &mut self,
-        view: SessionView,
-        found: Vec<(u32, ByteString)>,
-        reply: Reply,
-    ) -> ClaimStep {
+    fn owners_read(&mut self, found: Vec<(u32, ByteString)>, answers: Answers) -> ClaimStep {
         let mut own = Vec::new();
-        for ((sequence, name), result) in found.into_iter().zip(reply.results) {
-            match replayable(result) {
-                Verdict::Done(Response::GetData(data)) => {
+        for ((sequence, name), answer) in found.into_iter().zip(answers.results) {
+            match answer {
+                Answer::Done(Response::GetData(data)) => {
                     if self.session.is_some_and(|own| own == data.stat.ephemeral_owner) {
                         let czxid = data.stat.czxid;
                         own.push(Znode { name, sequence, czxid });
@@ -440,14 +386,13 @@ impl Claim {
                         self.strangers = strangers.into();
                     }
                 }
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
-                Verdict::Refused(error) => {
+                Answer::SessionOver => return session_over(),
+                answer if answer.is_no_node() => {}
+                Answer::Refused(error) => {
                     let path = child(&self.profile.directory, &name);
                     return Step::Done(Err(Failure::new(FailedAction::Read, path, error).into()));
                 }
-                Verdict::SessionOver => return session_over(),
-                Verdict::Later(error) => return self.later(view, error, FailedAction::ReadChild),
-                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => return self.probe(),
+                Answer::Done(_) | Answer::Unknown { .. } => return self.probe(),
             }
         }
         let mut own = own.into_iter();
@@ -467,7 +412,7 @@ impl Claim {
         }
         self.tally.duplicates += u32::try_from(duplicates.len()).unwrap_or(u32::MAX);
         self.state = State::Reducing;
-        Step::Submit(flight(self.session, duplicates))
+        Step::Submit(flight(self.session, duplicates), Needs::Each)
     }
 }
 
@@ -480,20 +425,8 @@ impl Machine for Claim {
 
     /// Advances by one input. The attempt itself handles the end of the session.
     fn handle(&mut self, view: SessionView, input: Input) -> ClaimStep {
-        match input {
-            Input::Reply(reply) => self.replied(view, reply),
-            // The next server may immediately accept the request that this one was too busy for.
-            Input::Timer | Input::Suspended if self.pauses.end() => {
-                if self.is_tainted {
-                    self.probe()
-                } else {
-                    self.create()
-                }
-            }
-            Input::Timer | Input::Suspended | Input::Ended(_) | Input::Watch { .. } => {
-                Step::Wait(self.pauses.until())
-            }
-        }
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        self.replied(view, answers)
     }
 }
 

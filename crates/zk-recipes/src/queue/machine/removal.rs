@@ -20,16 +20,15 @@
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, SessionId};
+use jute_codec::Response;
+use zk_session::{Outcome, SessionId};
 
 use super::standing::with_prefix;
 use crate::lock::outcome::{Refusal, Released, Znode};
 use crate::lock::recipe::Removal;
 use crate::machine::{
-    Input, Machine, Pauses, SessionView, Step, Verdict, barrier, child, delete, flight, list,
-    name_of, read, replayable, take, verdict,
+    Answer, Answers, Input, Machine, Needs, SessionView, Step, barrier, child, delete, flight,
+    list, name_of, read,
 };
 use crate::queue::profile::QueueProfile;
 
@@ -52,7 +51,6 @@ pub struct QueueRemoval {
     /// Names that a server refuses to delete. The first of these refusals is in `refusal`.
     given_up: Vec<ByteString>,
     refusal: Option<Refusal>,
-    pauses: Pauses,
     replays: u64,
     state: State,
 }
@@ -69,8 +67,6 @@ enum State {
     Reading(Vec<ByteString>),
     /// Step 4 is in flight, for the known names.
     Deleting,
-    /// A server is overloaded; continue after a pause.
-    Pausing,
 }
 
 type RemovalStep = Step<Result<Released, Refusal>>;
@@ -96,7 +92,6 @@ impl QueueRemoval {
             has_lost_delete: false,
             given_up: Vec::new(),
             refusal: None,
-            pauses: Pauses::default(),
             replays: 0,
             state: State::Idle,
         }
@@ -123,7 +118,7 @@ impl QueueRemoval {
                 // The server executes this behind the others, in the same round trip.
                 deletes.push(delete(directory.clone()));
             }
-            return Step::Submit(flight(self.session, deletes));
+            return Step::Submit(flight(self.session, deletes), Needs::Each);
         }
         if self.is_tainted || self.must_sweep {
             return self.sweep();
@@ -135,7 +130,7 @@ impl QueueRemoval {
         if self.is_directory_left {
             self.state = State::Deleting;
             let directory = self.profile.directory.clone();
-            return Step::Submit(flight(self.session, vec![delete(directory)]));
+            return Step::Submit(flight(self.session, vec![delete(directory)]), Needs::Each);
         }
         self.state = State::Idle;
         if let Some(refusal) = self.refusal.take() {
@@ -153,47 +148,35 @@ impl QueueRemoval {
         self.state = State::Sweeping;
         let directory = &self.profile.directory;
         let operations = vec![barrier(directory.clone()), list(directory, None)];
-        Step::Submit(flight(self.session, operations))
+        Step::Submit(flight(self.session, operations), Needs::All)
     }
 
-    fn pause(&mut self, view: SessionView) -> RemovalStep {
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
-    }
-
-    fn created(&mut self, mut reply: Reply) -> RemovalStep {
-        self.session = self.session.or(reply.session);
-        if self.profile.removes_directory && !reply.results.is_empty() {
-            // The delete below shows whether there is a directory.
-            drop(reply.results.remove(0));
-        }
-        // The reads behind the create do not matter here.
-        reply.results.truncate(1);
-        let [created] = take(reply);
-        let created = verdict(created);
+    fn created(&mut self, answers: Answers) -> RemovalStep {
+        self.session = self.session.or(answers.session);
+        // If the flight creates the directory first, the delete below shows whether there is one.
+        let created = answers.results.into_iter().nth(usize::from(self.profile.removes_directory));
+        let created = created.unwrap_or_else(|| Answer::unknown(None));
+        let is_unsent = matches!(&created, Answer::Unknown { error, .. }
+            if error.outcome() == Outcome::NotApplied);
         // An earlier flight of the attempt may have created the directory too.
-        self.is_directory_left |=
-            self.profile.removes_directory && !matches!(created, Verdict::NotApplied);
+        self.is_directory_left |= self.profile.removes_directory && !is_unsent;
         match created {
-            Verdict::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
-            Verdict::SessionOver => return ended_with_session(),
-            Verdict::Unknown => self.is_tainted = true,
-            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Refused(_) => {}
+            Answer::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
+            Answer::SessionOver => return ended_with_session(),
+            Answer::Unknown { .. } => self.is_tainted |= !is_unsent,
+            Answer::Done(_) | Answer::Refused(_) => {}
         }
         self.proceed()
     }
 
-    fn swept(&mut self, view: SessionView, reply: Reply) -> RemovalStep {
-        self.session = self.session.or(reply.session);
-        let [barrier, listed] = take(reply).map(replayable);
+    fn swept(&mut self, answers: Answers) -> RemovalStep {
+        self.session = self.session.or(answers.session);
+        self.replays += answers.replays;
+        let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Verdict::SessionOver, _) | (_, Verdict::SessionOver) => ended_with_session(),
-            (Verdict::Later(_), _) | (_, Verdict::Later(_)) => self.pause(view),
+            (Answer::SessionOver, _) | (_, Answer::SessionOver) => ended_with_session(),
             // Any definite result shows that the barrier was passed.
-            (
-                Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Done(Response::GetChildren(names)),
-            ) => {
+            (_, Answer::Done(Response::GetChildren(names))) => {
                 let mut found = with_prefix(&self.profile, &names, &self.prefix);
                 found.retain(|(_, name)| !self.given_up.contains(name));
                 if found.is_empty() {
@@ -201,18 +184,15 @@ impl QueueRemoval {
                 }
                 self.read(found.into_iter().map(|(_, name)| name).collect())
             }
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error.is_no_node() {
-                    self.is_directory_left = false;
-                    return self.done();
-                }
+            (_, listed) if listed.is_no_node() => {
+                self.is_directory_left = false;
+                self.done()
+            }
+            (_, Answer::Refused(error)) => {
                 self.state = State::Idle;
                 Step::Done(Err(Refusal { path: self.profile.directory.clone(), error }))
             }
-            _ => {
-                self.replays += 1;
-                self.sweep()
-            }
+            (_, Answer::Done(_) | Answer::Unknown { .. }) => self.sweep(),
         }
     }
 
@@ -220,90 +200,66 @@ impl QueueRemoval {
         let directory = &self.profile.directory;
         let reads = names.iter().map(|name| read(child(directory, name), None)).collect();
         self.state = State::Reading(names);
-        Step::Submit(flight(self.session, reads))
+        Step::Submit(flight(self.session, reads), Needs::Each)
     }
 
-    fn owners_read(
-        &mut self,
-        view: SessionView,
-        names: Vec<ByteString>,
-        reply: Reply,
-    ) -> RemovalStep {
-        let mut is_complete = true;
-        for (name, result) in names.into_iter().zip(reply.results) {
-            match replayable(result) {
-                Verdict::Done(Response::GetData(data)) => {
+    fn owners_read(&mut self, names: Vec<ByteString>, answers: Answers) -> RemovalStep {
+        self.replays += answers.replays;
+        for (name, answer) in names.into_iter().zip(answers.results) {
+            match answer {
+                Answer::Done(Response::GetData(data)) => {
                     if self.session.is_some_and(|own| own == data.stat.ephemeral_owner) {
                         self.known.push(name);
                     }
                 }
-                Verdict::SessionOver => return ended_with_session(),
-                Verdict::Later(_) => return self.pause(view),
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
+                Answer::SessionOver => return ended_with_session(),
+                answer if answer.is_no_node() => {}
                 // The name contains our id, so try to delete the znode. If the znode belongs to
                 // another client, the server also refuses the delete.
-                Verdict::Refused(_) => self.known.push(name),
-                Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown => is_complete = false,
+                Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } => {
+                    self.known.push(name);
+                }
             }
         }
-        if self.known.is_empty() && is_complete {
+        if self.known.is_empty() {
             // The remaining znodes belong to other sessions.
             return self.done();
         }
         self.proceed()
     }
 
-    fn deleted(&mut self, view: SessionView, reply: Reply) -> RemovalStep {
-        let mut left = Vec::new();
-        let mut is_later = false;
+    fn deleted(&mut self, answers: Answers) -> RemovalStep {
+        self.replays += answers.replays;
+        self.has_lost_delete |= answers.is_repeated;
         let known = std::mem::take(&mut self.known);
         let has_known = !known.is_empty();
-        let mut results = reply.results.into_iter();
-        for (name, result) in known.into_iter().zip(&mut results) {
-            match replayable(result) {
-                Verdict::Done(_) => self.has_deleted = true,
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
-                Verdict::Refused(error) => {
+        let mut results = answers.results.into_iter();
+        for (name, answer) in known.into_iter().zip(&mut results) {
+            match answer {
+                Answer::Done(_) => self.has_deleted = true,
+                Answer::SessionOver => return ended_with_session(),
+                answer if answer.is_no_node() => {}
+                Answer::Refused(error) | Answer::Unknown { error, .. } => {
                     let path = child(&self.profile.directory, &name);
                     self.refusal.get_or_insert(Refusal { path, error });
                     self.given_up.push(name);
                 }
-                Verdict::SessionOver => return ended_with_session(),
-                Verdict::Later(_) => {
-                    is_later = true;
-                    left.push(name);
-                }
-                Verdict::NotApplied => {
-                    self.replays += 1;
-                    left.push(name);
-                }
-                Verdict::Unknown => {
-                    self.replays += 1;
-                    self.has_lost_delete = true;
-                    left.push(name);
-                }
             }
         }
-        self.known = left;
-        // Only a lost connection is worth another request. A directory that another contender is in
-        // will be removed by that contender, and a server removes empty containers itself.
-        self.is_directory_left = match results.next().map(replayable) {
-            Some(Verdict::SessionOver) => return ended_with_session(),
-            Some(Verdict::NotApplied | Verdict::Unknown) => true,
-            Some(Verdict::Done(_) | Verdict::Refused(_) | Verdict::Later(_)) | None => false,
-        };
-        if is_later {
-            self.pause(view)
-        } else if has_known {
-            self.proceed()
-        } else {
-            self.done()
+        if matches!(results.next(), Some(Answer::SessionOver)) {
+            return ended_with_session();
         }
+        // A directory that another contender is in will be removed by that contender, and a server
+        // removes empty containers itself.
+        self.is_directory_left = false;
+        if has_known { self.proceed() } else { self.done() }
     }
 }
 
 impl Machine for QueueRemoval {
     type Output = Result<Released, Refusal>;
+
+    const GIVES_UP: bool = false;
 
     fn start(&mut self, _: SessionView) -> RemovalStep {
         if matches!(self.state, State::Draining) {
@@ -312,20 +268,17 @@ impl Machine for QueueRemoval {
         self.proceed()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> RemovalStep {
-        let is_pause_over = self.pauses.end_with(&input);
+    fn handle(&mut self, _: SessionView, input: Input) -> RemovalStep {
         match (self.state.clone(), input) {
             // While draining, the end of any session proves nothing: only the reply to the create
             // shows in which session it was sent.
-            (State::Draining, Input::Reply(reply)) => self.created(reply),
+            (State::Draining, Input::Answered(answers)) => self.created(answers),
             (State::Draining, _) => Step::Wait(None),
             (_, Input::Ended(session)) if self.session == Some(session) => ended_with_session(),
-            (State::Sweeping, Input::Reply(reply)) => self.swept(view, reply),
-            (State::Reading(names), Input::Reply(reply)) => self.owners_read(view, names, reply),
-            (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) if is_pause_over => self.proceed(),
-            (_, Input::Reply(_) | Input::Timer | Input::Watch { .. })
-            | (_, Input::Suspended | Input::Ended(_)) => Step::Wait(self.pauses.until()),
+            (State::Sweeping, Input::Answered(answers)) => self.swept(answers),
+            (State::Reading(names), Input::Answered(answers)) => self.owners_read(names, answers),
+            (State::Deleting, Input::Answered(answers)) => self.deleted(answers),
+            (_, _) => Step::Wait(None),
         }
     }
 }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, EventType, NameList, Response};
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Version};
 
 use self::wide::Changes;
@@ -41,8 +41,8 @@ use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, News, SessionView, Setback, Step, Verdict, WatchNumber,
-    WatchNumbers, barrier, child, flight, list, read, replayable, setback, spread, take, write,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, News, SessionView, Step,
+    WatchNumber, WatchNumbers, barrier, child, flight, list, read, spread, write,
 };
 use crate::queue::machine::claim::{Claim, Claimed};
 use crate::queue::machine::removal::QueueRemoval;
@@ -99,8 +99,6 @@ enum State {
     Following,
     /// Step 4: waiting.
     Queued,
-    /// A server is overloaded; list again after a pause.
-    Pausing,
     /// The permit is granted, but the grant may still be revoked by input that has already arrived.
     Granted,
 }
@@ -166,7 +164,8 @@ impl SemaphoreAttempt {
                 }
             }
             Step::Done(Err(not_held)) => Step::Done(Err(not_held)),
-            Step::Submit(flight) => Step::Submit(flight),
+            Step::Submit(flight, needs) => Step::Submit(flight, needs),
+            Step::SubmitLater(flight, needs) => Step::SubmitLater(flight, needs),
             Step::Wait(until) => Step::Wait(until),
         }
     }
@@ -174,6 +173,11 @@ impl SemaphoreAttempt {
     /// Lists for step 2. Unless the own znode is watched, the flight reads it too: its name alone
     /// could be that of a znode that another session has created.
     fn list_again(&mut self, view: SessionView) -> AttemptStep {
+        let (flight, needs) = self.listing(view);
+        Step::Submit(flight, needs)
+    }
+
+    fn listing(&mut self, view: SessionView) -> (Flight, Needs) {
         let shape = FlightShape { barrier: view.has_lapsed(), own: self.own_watch.is_none() };
         let directory = self.profile.directory.clone();
         let mut operations = Vec::new();
@@ -191,42 +195,38 @@ impl SemaphoreAttempt {
             self.own_watch = Some(self.watches.issue());
             operations.push(read(self.claim.path(), self.own_watch));
         }
-        self.submit(State::Listing(shape), operations)
+        self.state = State::Listing(shape);
+        (flight(self.claim.session(), operations), Needs::All)
     }
 
-    fn listed(&mut self, view: SessionView, shape: FlightShape, reply: Reply) -> AttemptStep {
-        let connection = reply.connection;
-        let mut results = reply.results.into_iter().map(replayable);
-        let mut next =
-            |was_sent: bool| was_sent.then(|| results.next().unwrap_or(Verdict::Unknown));
+    fn listed(&mut self, view: SessionView, shape: FlightShape, answers: Answers) -> AttemptStep {
+        let connection = answers.connection;
+        self.claim.tally.replayed(answers.replays);
+        let mut results = answers.results.into_iter();
+        let mut next = |was_sent: bool| was_sent.then(|| results.next()).flatten();
         let barrier = next(shape.barrier);
         let listed = next(true);
         let directory = next(true);
         let own = next(shape.own);
-        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+        let is_own = matches!(&own, Some(Answer::Done(Response::GetData(found)))
             if self.claim.is_znode(found));
         // A failed read sets no watch, and a watch on a stranger's znode proves nothing. Both have
         // to be known before any of the results below ends this function.
         if own.is_some() && !is_own {
             self.own_watch = None;
         }
-        if !matches!(listed, Some(Verdict::Done(_))) {
+        if !matches!(listed, Some(Answer::Done(_))) {
             self.changes.list_watch = None;
         }
-        if !matches!(directory, Some(Verdict::Done(_))) {
+        if !matches!(directory, Some(Answer::Done(_))) {
             self.permits_watch = None;
         }
-        match setback([&barrier, &listed, &directory, &own].into_iter().flatten()) {
-            Some(Setback::SessionOver) => return restart(Restart::SessionOver),
-            Some(Setback::Later(error)) => return self.later(view, error, FailedAction::List),
-            Some(Setback::Lost) => {
-                self.claim.tally.replays += 1;
-                return self.list_again(view);
-            }
-            None => {}
+        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionOver));
+        if [&barrier, &listed, &directory, &own].into_iter().any(is_over) {
+            return restart(Restart::SessionOver);
         }
         match own {
-            Some(Verdict::Refused(error)) if !error.is_no_node() => {
+            Some(Answer::Refused(error)) if !error.is_no_node() => {
                 return failed(FailedAction::Read, self.claim.path(), error);
             }
             // The own znode is gone, or is another session's.
@@ -237,24 +237,21 @@ impl SemaphoreAttempt {
         }
         match (listed, directory) {
             (
-                Some(Verdict::Done(Response::GetChildren(names))),
-                Some(Verdict::Done(Response::GetData(directory))),
+                Some(Answer::Done(Response::GetChildren(names))),
+                Some(Answer::Done(Response::GetData(directory))),
             ) => self.evaluate(view, &names, &directory, connection, shape.barrier),
             // The directory is gone, and the place with it.
-            (Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })), _)
-            | (_, Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))) => {
+            (Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })), _)
+            | (_, Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))) => {
                 restart(Restart::ZnodeGone)
             }
-            (Some(Verdict::Refused(error)), _) => {
+            (Some(Answer::Refused(error)), _) => {
                 failed(FailedAction::List, self.profile.directory.clone(), error)
             }
-            (_, Some(Verdict::Refused(error))) => {
+            (_, Some(Answer::Refused(error))) => {
                 failed(FailedAction::Read, self.profile.directory.clone(), error)
             }
-            _ => {
-                self.claim.tally.replays += 1;
-                self.list_again(view)
-            }
+            _ => self.list_again(view),
         }
     }
 
@@ -292,7 +289,8 @@ impl SemaphoreAttempt {
                 } else if has_barrier && view.connection == Some(connection) {
                     // Even the barrier has created no lease. The session gives up a connection that
                     // cannot create one, so asking again at once would change nothing.
-                    self.pause(view)
+                    let (flight, needs) = self.listing(view);
+                    Step::SubmitLater(flight, needs)
                 } else {
                     self.list_again(view)
                 }
@@ -302,7 +300,6 @@ impl SemaphoreAttempt {
                 self.ahead = Some(ahead);
                 self.watch_ahead(nearest);
                 if self.is_watched() {
-                    self.claim.pauses.reset();
                     self.wait_in_queue(view)
                 } else if self.is_wide() {
                     self.list_when_followed(view)
@@ -340,19 +337,18 @@ impl SemaphoreAttempt {
     }
 
     /// The next list shows the number that is stored now.
-    fn number_stored(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
-        let [stored] = take(reply).map(replayable);
+    fn number_stored(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
+        self.claim.tally.replayed(answers.replays);
+        let [stored] = answers.take();
         match stored {
-            Verdict::SessionOver => restart(Restart::SessionOver),
-            Verdict::Later(error) => self.later(view, error, FailedAction::Write),
-            Verdict::Refused(OpError::Server {
+            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::Refused(OpError::Server {
                 code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
                 ..
             })
-            | Verdict::Done(_)
-            | Verdict::NotApplied
-            | Verdict::Unknown => self.list_again(view),
-            Verdict::Refused(error) => {
+            | Answer::Done(_)
+            | Answer::Unknown { .. } => self.list_again(view),
+            Answer::Refused(error) => {
                 failed(FailedAction::Write, self.profile.directory.clone(), error)
             }
         }
@@ -395,16 +391,16 @@ impl SemaphoreAttempt {
         self.submit(State::Watching(shape), operations)
     }
 
-    fn watched(&mut self, view: SessionView, shape: WatchedReads, reply: Reply) -> AttemptStep {
-        let mut results = reply.results.into_iter().map(replayable);
-        let mut next =
-            |was_read: bool| was_read.then(|| results.next().unwrap_or(Verdict::Unknown));
+    fn watched(&mut self, view: SessionView, shape: WatchedReads, answers: Answers) -> AttemptStep {
+        self.claim.tally.replayed(answers.replays);
+        let mut results = answers.results.into_iter();
+        let mut next = |was_read: bool| was_read.then(|| results.next()).flatten();
         let directory = next(shape.permits);
         let own = next(shape.own);
         // A failed read sets no watch. All of them have to be known before any of the results below
         // ends this function.
         let permits = match &directory {
-            Some(Verdict::Done(Response::GetData(found))) => Some(self.stored(found)),
+            Some(Answer::Done(Response::GetData(found))) => Some(self.stored(found)),
             None => None,
             Some(_) => {
                 self.permits_watch = None;
@@ -412,7 +408,7 @@ impl SemaphoreAttempt {
             }
         };
         if own.is_some()
-            && !matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+            && !matches!(&own, Some(Answer::Done(Response::GetData(found)))
                 if self.claim.is_znode(found))
         {
             self.own_watch = None;
@@ -421,13 +417,13 @@ impl SemaphoreAttempt {
         read.push((own, self.claim.path()));
         for predecessor in &mut self.predecessors {
             let result = next(predecessor.is_read);
-            if let Some(Verdict::Done(Response::GetData(found))) = &result {
+            if let Some(Answer::Done(Response::GetData(found))) = &result {
                 predecessor.seen(found);
             }
-            if !matches!(result, None | Some(Verdict::Done(_))) {
+            if !matches!(result, None | Some(Answer::Done(_))) {
                 let is_gone = matches!(
                     result,
-                    Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))
+                    Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }))
                 );
                 let is_missed = shape.is_check && is_gone && predecessor.watch.is_some();
                 self.claim.tally.watches_missed += u32::from(is_missed);
@@ -435,33 +431,23 @@ impl SemaphoreAttempt {
             }
             read.push((result, child(&self.profile.directory, &predecessor.name)));
         }
-        let mut is_lost = false;
-        let mut later = None;
         for (index, (verdict, path)) in read.into_iter().enumerate() {
             match verdict {
                 // The first two are the directory and our own znode.
-                Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }))
+                Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }))
                     if index > 1 =>
                 {
                     self.is_blind = true;
                 }
                 None
                 | Some(
-                    Verdict::Done(_)
-                    | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
+                    Answer::Done(_)
+                    | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
                 ) => {}
-                Some(Verdict::Refused(error)) => return failed(FailedAction::Read, path, error),
-                Some(Verdict::SessionOver) => return restart(Restart::SessionOver),
-                Some(Verdict::Later(error)) => later = Some(error),
-                Some(Verdict::NotApplied | Verdict::Unknown) => is_lost = true,
+                Some(Answer::Refused(error)) => return failed(FailedAction::Read, path, error),
+                Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+                Some(Answer::Unknown { .. }) => return self.watch(shape.is_check),
             }
-        }
-        if let Some(error) = later {
-            return self.later(view, error, FailedAction::ReadChild);
-        }
-        if is_lost {
-            self.claim.tally.replays += 1;
-            return self.watch(shape.is_check);
         }
         match permits {
             Some(Err(error)) => Step::Done(Err(NotHeld::Failed(error))),
@@ -470,10 +456,7 @@ impl SemaphoreAttempt {
             // removed its watch.
             Some(Ok(_)) | None if self.is_wide() => self.list_when_followed(view),
             Some(Ok(_)) | None if !self.is_watched() => self.list_again(view),
-            Some(Ok(_)) | None => {
-                self.claim.pauses.reset();
-                self.wait_in_queue(view)
-            }
+            Some(Ok(_)) | None => self.wait_in_queue(view),
         }
     }
 
@@ -515,7 +498,6 @@ impl SemaphoreAttempt {
             | State::Watching(_)
             | State::Following
             | State::Queued
-            | State::Pausing
             | State::Granted => self.wait(view),
         }
     }
@@ -526,7 +508,7 @@ impl SemaphoreAttempt {
 
     fn submit(&mut self, state: State, operations: Vec<Operation>) -> AttemptStep {
         self.state = state;
-        Step::Submit(flight(self.claim.session(), operations))
+        Step::Submit(flight(self.claim.session(), operations), Needs::All)
     }
 
     fn grant(&mut self, view: SessionView, connection: u64) -> AttemptStep {
@@ -558,22 +540,6 @@ impl SemaphoreAttempt {
         }
     }
 
-    /// Retries after a pause, or gives up.
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        match self.claim.pause_after(view, error, action) {
-            Ok(until) => {
-                self.state = State::Pausing;
-                Step::Wait(until)
-            }
-            Err(failure) => Step::Done(Err(failure.into())),
-        }
-    }
-
-    fn pause(&mut self, view: SessionView) -> AttemptStep {
-        self.state = State::Pausing;
-        Step::Wait(self.claim.pause(view))
-    }
-
     /// Continues as before.
     fn wait(&mut self, view: SessionView) -> AttemptStep {
         match self.state {
@@ -583,8 +549,7 @@ impl SemaphoreAttempt {
             | State::Listing(_)
             | State::Storing
             | State::Watching(_)
-            | State::Following
-            | State::Pausing => Step::Wait(self.claim.pauses.until()),
+            | State::Following => Step::Wait(None),
         }
     }
 
@@ -598,13 +563,9 @@ impl SemaphoreAttempt {
     fn suspended(&mut self, view: SessionView) -> AttemptStep {
         self.listed_on = None;
         match self.state {
-            // Another server may serve at once what this one was too busy for.
-            State::Granted | State::Pausing => {
-                self.claim.pauses.end();
-                self.list_again(view)
-            }
-            State::Claiming => self.claim(view, Input::Suspended),
-            State::Listing(_)
+            State::Granted => self.list_again(view),
+            State::Claiming
+            | State::Listing(_)
             | State::Storing
             | State::Watching(_)
             | State::Following
@@ -631,22 +592,18 @@ impl Machine for SemaphoreAttempt {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
-        // A claim in progress ends its pause itself.
-        if matches!(input, Input::Timer) && self.state != State::Claiming {
-            self.claim.pauses.end();
-        }
         match (self.state, input) {
             (_, Input::Ended(session)) => self.session_ended(view, session),
             (_, Input::Suspended) => self.suspended(view),
-            (State::Claiming, input @ (Input::Reply(_) | Input::Timer)) => self.claim(view, input),
-            (State::Listing(shape), Input::Reply(reply)) => self.listed(view, shape, reply),
-            (State::Storing, Input::Reply(reply)) => self.number_stored(view, reply),
-            (State::Watching(shape), Input::Reply(reply)) => self.watched(view, shape, reply),
+            (State::Claiming, input @ Input::Answered(_)) => self.claim(view, input),
+            (State::Listing(shape), Input::Answered(answers)) => self.listed(view, shape, answers),
+            (State::Storing, Input::Answered(answers)) => self.number_stored(view, answers),
+            (State::Watching(shape), Input::Answered(answers)) => {
+                self.watched(view, shape, answers)
+            }
             (State::Queued, Input::Timer) => self.check(view),
-            (State::Pausing, Input::Timer) => self.list_again(view),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
-            (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
-            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
+            (_, _) => self.wait(view),
         }
     }
 }

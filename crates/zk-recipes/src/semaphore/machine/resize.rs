@@ -18,13 +18,13 @@ use bytestring::ByteString;
 use jute_codec::{
     CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response, SetDataRequest,
 };
-use zk_session::recipe::{Operation, Reply};
+use zk_session::recipe::Operation;
 use zk_session::{OpError, Version};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, barrier, child,
-    exists, flight, read, refused_operation, replayable, take, verdict,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, barrier,
+    child, exists, flight, read, refused_operation,
 };
 use crate::queue::profile::{Permits, QueueProfile};
 
@@ -38,7 +38,6 @@ type ResizeStep = Step<Result<(), Failure>>;
 pub struct Resize {
     profile: Arc<QueueProfile>,
     directory: Directory,
-    pauses: Pauses,
     state: State,
 }
 
@@ -50,19 +49,12 @@ enum State {
     MakingDirectory,
     /// Step 2 is in flight, and its first operation creates the pin.
     Writing { pins: bool },
-    /// A server is overloaded; continue with 1 after a pause.
-    Pausing,
 }
 
 impl Resize {
     /// Stores the number of permits in this profile.
     pub fn new(profile: Arc<QueueProfile>) -> Self {
-        Self {
-            profile,
-            directory: Directory::default(),
-            pauses: Pauses::default(),
-            state: State::Reading,
-        }
+        Self { profile, directory: Directory::default(), state: State::Reading }
     }
 
     fn permits(&self) -> Permits {
@@ -74,26 +66,20 @@ impl Resize {
         let directory = &self.profile.directory;
         let operations =
             vec![barrier(directory.clone()), read(directory.clone(), None), exists(self.pin())];
-        Step::Submit(flight(None, operations))
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
     fn pin(&self) -> ByteString {
         child(&self.profile.directory, PIN)
     }
 
-    fn was_read(&mut self, view: SessionView, reply: Reply) -> ResizeStep {
-        let [barrier, found, pin] = take(reply).map(replayable);
-        let is_pinned = match pin {
-            Verdict::Done(_) => true,
-            Verdict::Refused(error) => !error.is_no_node(),
-            Verdict::Later(error) => return self.pause(view, error, FailedAction::Check),
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                return self.again(view);
-            }
-        };
+    fn was_read(&mut self, view: SessionView, answers: Answers) -> ResizeStep {
+        let [barrier, found, pin] = answers.take();
+        let is_pinned = !pin.is_no_node();
         match (barrier, found) {
+            (Answer::SessionOver, _) => self.stopped(),
             // A barrier that was refused was executed all the same.
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Done(Response::GetData(found))) => {
+            (_, Answer::Done(Response::GetData(found))) => {
                 let permits = self.permits();
                 let is_stored = Permits::decode(found.data.as_ref()) == Ok(Some(permits.count));
                 let version = (!is_stored).then_some(found.stat.version);
@@ -103,15 +89,11 @@ impl Resize {
                     self.store(version, is_pinned)
                 }
             }
-            (
-                Verdict::Done(_) | Verdict::Refused(_),
-                Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
-            ) => self.make_directory(view),
-            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => {
-                self.pause(view, error, FailedAction::Read)
+            (_, found) if found.is_no_node() => self.make_directory(view),
+            (_, Answer::Refused(error) | Answer::Unknown { error, .. }) => {
+                self.failed(FailedAction::Read, error)
             }
-            (_, Verdict::Refused(error)) => self.failed(FailedAction::Read, error),
-            _ => self.again(view),
+            (_, Answer::Done(_) | Answer::SessionOver) => self.stopped(),
         }
     }
 
@@ -132,35 +114,36 @@ impl Resize {
         });
         let pin = (!is_pinned).then_some(MultiOp::Create(pin));
         let multi = pin.into_iter().chain(write.map(MultiOp::SetData)).collect();
-        Step::Submit(flight(None, vec![Operation::new(Request::Multi(multi))]))
+        let operations = vec![Operation::new(Request::Multi(multi))];
+        Step::Submit(flight(None, operations), Needs::Once(0))
     }
 
     fn make_directory(&mut self, view: SessionView) -> ResizeStep {
         self.state = State::MakingDirectory;
         let QueueProfile { directory, acl, .. } = &*self.profile;
         match self.directory.create(view.now, directory, &self.permits().encode(), acl) {
-            Ok(operations) => Step::Submit(flight(None, operations)),
+            Ok(operations) => Step::Submit(flight(None, operations), Needs::All),
             Err(failure) => Step::Done(Err(failure)),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> ResizeStep {
-        match self.directory.created(&self.profile.directory, reply) {
-            Round::Retry | Round::SessionOver => self.again(view),
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> ResizeStep {
+        match self.directory.created(&self.profile.directory, answers) {
+            Round::Retry => self.read(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
-            Round::Later(error) => self.pause(view, error, FailedAction::Create),
+            Round::SessionOver => self.stopped(),
         }
     }
 
-    fn written(&mut self, view: SessionView, pins: bool, reply: Reply) -> ResizeStep {
-        let [written] = take(reply);
-        match verdict(written) {
-            Verdict::Done(response) => match refused_operation(&response) {
+    fn written(&mut self, view: SessionView, pins: bool, answers: Answers) -> ResizeStep {
+        let [written] = answers.take();
+        match written {
+            Answer::Done(response) => match refused_operation(&response) {
                 None => Step::Done(Ok(())),
                 // Another client was faster, or the directory is gone.
                 Some((_, ErrorCode::BAD_VERSION | ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS)) => {
-                    self.again(view)
+                    self.read()
                 }
                 Some((0, code)) if pins => {
                     let error = OpError::server(code);
@@ -168,32 +151,18 @@ impl Resize {
                 }
                 Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
             },
-            Verdict::NotApplied | Verdict::SessionOver => self.again(view),
+            Answer::SessionOver if view.has_stopped => self.stopped(),
             // The barrier and the read behind it show what has become of it.
-            Verdict::Unknown => {
-                self.state = State::Pausing;
-                Step::Wait(self.pauses.begin(view))
+            Answer::SessionOver | Answer::Unknown { is_final: false, .. } => self.read(),
+            Answer::Refused(error) | Answer::Unknown { error, .. } => {
+                self.failed(FailedAction::Write, error)
             }
-            Verdict::Later(error) => self.pause(view, error, FailedAction::Write),
-            Verdict::Refused(error) => self.failed(FailedAction::Write, error),
         }
     }
 
-    /// Continues with step 1, in whichever session is the next to be connected.
-    fn again(&mut self, view: SessionView) -> ResizeStep {
-        if view.has_stopped {
-            let error = OpError::session_expired(zk_session::Outcome::Unknown);
-            return self.failed(FailedAction::Write, error);
-        }
-        self.read()
-    }
-
-    fn pause(&mut self, view: SessionView, error: OpError, action: FailedAction) -> ResizeStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(action, error);
-        }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
+    /// Fails because no session follows.
+    fn stopped(&self) -> ResizeStep {
+        self.failed(FailedAction::Write, OpError::session_expired(zk_session::Outcome::Unknown))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ResizeStep {
@@ -210,22 +179,14 @@ impl Machine for Resize {
 
     fn handle(&mut self, view: SessionView, input: Input) -> ResizeStep {
         match (self.state, input) {
-            (State::Reading, Input::Reply(reply)) => self.was_read(view, reply),
-            (State::MakingDirectory, Input::Reply(reply)) => self.made_directory(view, reply),
-            (State::Writing { pins }, Input::Reply(reply)) => self.written(view, pins, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.read()
+            (State::Reading, Input::Answered(answers)) => self.was_read(view, answers),
+            (State::MakingDirectory, Input::Answered(answers)) => {
+                self.made_directory(view, answers)
             }
-            // The reply of a flight that is pending says what became of it.
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+            (State::Writing { pins }, Input::Answered(answers)) => {
+                self.written(view, pins, answers)
+            }
+            (_, _) => Step::Wait(None),
         }
     }
 }

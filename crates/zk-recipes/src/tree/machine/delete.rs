@@ -19,13 +19,11 @@ use std::collections::BTreeMap;
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Response};
-use zk_session::recipe::Reply;
-use zk_session::{OpError, Outcome};
 
 use crate::action::FailedAction;
 use crate::machine::{
-    Failure, Input, Machine, Pauses, SessionView, Step, Verdict, child, delete, flight, list,
-    owned_copy, replayable,
+    Answers, Failure, Input, Machine, Needs, SessionView, Step, child, delete, flight, list,
+    owned_copy,
 };
 
 /// Maximum number of requests in flight.
@@ -65,7 +63,6 @@ pub(crate) struct DeleteTree {
     /// Maximum number of lists in the next flight with lists.
     lists_max: usize,
     deleted: u64,
-    pauses: Pauses,
 }
 
 type DirectoryId = u64;
@@ -99,12 +96,6 @@ enum Request {
     List(DirectoryId),
 }
 
-/// Why requests must be repeated.
-enum Setback {
-    Later(FailedAction, ByteString, OpError),
-    SessionOver(FailedAction, ByteString),
-}
-
 impl DeleteTree {
     pub(crate) fn new(path: ByteString) -> Self {
         let top = Directory { path, parent: None, passes: 0, children: 0 };
@@ -118,7 +109,6 @@ impl DeleteTree {
             in_flight: Vec::new(),
             lists_max: 1,
             deleted: 0,
-            pauses: Pauses::default(),
         }
     }
 
@@ -157,7 +147,7 @@ impl DeleteTree {
         };
         let operations = requests.iter().map(operation).collect();
         self.in_flight = requests;
-        Step::Submit(flight(None, operations))
+        Step::Submit(flight(None, operations), Needs::Each)
     }
 
     /// Takes the next directory to list.
@@ -189,37 +179,27 @@ impl DeleteTree {
         }
     }
 
-    fn replied(&mut self, view: SessionView, reply: Reply) -> DeleteStep {
+    fn replied(&mut self, answers: Answers) -> DeleteStep {
         let before = self.deleted;
-        let mut setback = None;
-        let mut has_replies = false;
         let mut largest = None;
-        let mut results = reply.results.into_iter();
-        for request in std::mem::take(&mut self.in_flight) {
-            // A result that is missing counts as a lost connection.
-            let lost = || Err(OpError::connection_loss(Outcome::Unknown));
-            let verdict = replayable(results.next().unwrap_or_else(lost));
-            has_replies |= matches!(verdict, Verdict::Done(_) | Verdict::Refused(_));
+        let requests = std::mem::take(&mut self.in_flight);
+        for (request, answer) in requests.into_iter().zip(answers.results) {
             let is_list = matches!(request, Request::List(_));
-            let action = if is_list { FailedAction::List } else { FailedAction::Delete };
-            match verdict {
-                Verdict::Done(Response::GetChildren(names)) if is_list => {
+            match answer.response() {
+                Ok(Response::GetChildren(names)) if is_list => {
                     // A slice of the reply would keep the whole list in memory.
                     let names: Vec<_> = names.iter().map(owned_copy).collect();
                     largest = largest.max(Some(names.len()));
                     self.listed(&request, names);
                 }
-                Verdict::Done(_) if is_list => self.again(request),
-                Verdict::Done(_) => {
+                Ok(_) => {
                     self.deleted += 1;
                     self.gone(&request);
                 }
                 // The delete of the znode at the top is still needed as a barrier.
-                Verdict::Refused(error) if error.is_no_node() && is_list => {
-                    self.listed(&request, Vec::new());
-                }
-                Verdict::Refused(error) if error.is_no_node() => self.gone(&request),
-                Verdict::Refused(error)
+                Err(error) if error.is_no_node() && is_list => self.listed(&request, Vec::new()),
+                Err(error) if error.is_no_node() => self.gone(&request),
+                Err(error)
                     if error.server_code() == Some(ErrorCode::NOT_EMPTY)
                         && self.may_list_again(&request) =>
                 {
@@ -228,17 +208,10 @@ impl DeleteTree {
                         Request::DeleteDirectory(id) | Request::List(id) => self.unlisted.push(id),
                     }
                 }
-                Verdict::Refused(error) => {
-                    return Self::failed(action, self.path_of(&request), error);
-                }
-                Verdict::NotApplied | Verdict::Unknown => self.again(request),
-                Verdict::SessionOver => {
-                    setback = Some(Setback::SessionOver(action, self.path_of(&request)));
-                    self.again(request);
-                }
-                Verdict::Later(error) => {
-                    setback = Some(Setback::Later(action, self.path_of(&request), error));
-                    self.again(request);
+                Err(error) => {
+                    let action = if is_list { FailedAction::List } else { FailedAction::Delete };
+                    let path = self.path_of(&request);
+                    return Step::Done(Err(Failure::new(action, path, error)));
                 }
             }
         }
@@ -248,23 +221,10 @@ impl DeleteTree {
             let fitting = NAMES_MAX / largest.max(1);
             self.lists_max = fitting.clamp(1, self.lists_max * 4).min(BATCH);
         }
-        match setback {
-            Some(Setback::SessionOver(action, path)) if view.has_stopped => {
-                // No session follows, so every later flight would fail at once.
-                Self::failed(action, path, OpError::session_expired(Outcome::Unknown))
-            }
-            Some(Setback::Later(action, path, error)) => self.later(view, action, path, error),
-            Some(Setback::SessionOver(..)) => self.next(),
-            None => {
-                if has_replies {
-                    self.pauses.reset();
-                }
-                if self.deleted > before || self.directories.is_empty() {
-                    self.batch()
-                } else {
-                    self.next()
-                }
-            }
+        if self.deleted > before || self.directories.is_empty() {
+            self.batch()
+        } else {
+            self.next()
         }
     }
 
@@ -305,32 +265,6 @@ impl DeleteTree {
             }
         }
     }
-
-    /// Plans to send a request once more.
-    fn again(&mut self, request: Request) {
-        match request {
-            Request::DeleteChild(child) => self.children.push(child),
-            Request::DeleteDirectory(id) => self.emptied.push(id),
-            Request::List(id) => self.unlisted.push(id),
-        }
-    }
-
-    fn later(
-        &mut self,
-        view: SessionView,
-        action: FailedAction,
-        path: ByteString,
-        error: OpError,
-    ) -> DeleteStep {
-        if self.pauses.is_too_many(&error) {
-            return Self::failed(action, path, error);
-        }
-        Step::Wait(self.pauses.begin(view))
-    }
-
-    fn failed(action: FailedAction, path: ByteString, error: OpError) -> DeleteStep {
-        Step::Done(Err(Failure::new(action, path, error)))
-    }
 }
 
 impl Machine for DeleteTree {
@@ -340,16 +274,9 @@ impl Machine for DeleteTree {
         self.next()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> DeleteStep {
-        match input {
-            Input::Reply(reply) if !self.in_flight.is_empty() => self.replied(view, reply),
-            input if self.pauses.end_with(&input) => self.next(),
-            Input::Reply(_)
-            | Input::Timer
-            | Input::Suspended
-            | Input::Ended(_)
-            | Input::Watch { .. } => Step::Wait(self.pauses.until()),
-        }
+    fn handle(&mut self, _: SessionView, input: Input) -> DeleteStep {
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        self.replied(answers)
     }
 }
 
@@ -359,8 +286,11 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use jute_codec::Request as Sent;
+    use zk_session::OpError;
+    use zk_session::recipe::Reply;
 
     use super::*;
+    use crate::machine::Repeating;
 
     /// Children of the znodes that a server has.
     type Tree = BTreeMap<String, BTreeSet<String>>;
@@ -392,19 +322,19 @@ mod tests {
         let now = zk_session::Time::from_start(std::time::Duration::ZERO);
         let (connection, has_stopped) = (Some(1), false);
         let view = SessionView { now, connection, alive: Some(1), lapses: 0, has_stopped, seed: 0 };
-        let mut machine = DeleteTree::new(top.into());
+        let mut machine = Repeating::new(DeleteTree::new(top.into()));
         let (mut flights, mut most) = (0, 0);
         let mut step = machine.start(view);
         loop {
             step = match step {
-                Step::Submit(flight) => {
+                Step::Submit(flight, _) => {
                     flights += 1;
                     assert!(flight.operations.len() <= BATCH);
                     let answers = flight.operations.iter().map(|it| answer(tree, &it.request));
                     let results = answers.collect();
                     let reply = Reply { session: None, connection: 1, results, refused: None };
                     let step = machine.handle(view, Input::Reply(reply));
-                    most = most.max(machine.kept());
+                    most = most.max(machine.machine.kept());
                     step
                 }
                 Step::Done(batch) if batch.as_ref().is_ok_and(|batch| batch.is_last) => {

@@ -46,13 +46,13 @@ use bytestring::ByteString;
 use jute_codec::{
     CheckRequest, CreateMode, DeleteRequest, ErrorCode, MultiOp, Request, Response, Stat,
 };
-use zk_session::recipe::{Flight, Operation, Reply};
-use zk_session::{OpError, SessionId, Time, Version, Zxid};
+use zk_session::recipe::{Flight, Operation};
+use zk_session::{OpError, Outcome, SessionId, Time, Version, Zxid};
 
 use crate::lock::error::LostReason;
 use crate::machine::{
-    FailedAction, Failure, Input, Leaving, Machine, Pauses, Remove, SessionView, Step, Verdict,
-    barrier, create, exists, flight, refused_operation, replayable, take, verdict,
+    Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, Remove, SessionView,
+    Step, barrier, create, exists, flight, refused_operation,
 };
 use crate::work_queue::layout::{ItemName, Layout};
 
@@ -90,9 +90,8 @@ pub(crate) struct AckMachine {
     is_undecided: bool,
     /// Why the lease is lost, if it is.
     lost: Option<LostReason>,
-    pauses: Pauses,
-    /// The step that follows a pause.
-    after_pause: State,
+    /// Number of times that the item had the pins of others.
+    blocked: u8,
     state: State,
 }
 
@@ -104,13 +103,15 @@ enum State {
     Deleting,
     /// Step 3 is in flight.
     Looking,
-    /// A server is overloaded; continue after a pause.
-    Pausing,
 }
 
 /// The operations of the multi of step 2.
 const DELETE_PIN: usize = 0;
 const CHECK_LEASE: usize = 1;
+
+/// How often the item may have pins of others before the acknowledgement fails. Each time is followed
+/// by a pause, which adds up to about 20 s.
+const BLOCKED_MAX: u8 = 8;
 
 impl AckMachine {
     /// Creates the acknowledgement of an item that was created by the transaction `czxid`, with a
@@ -134,70 +135,62 @@ impl AckMachine {
             is_pinned: false,
             is_undecided: false,
             lost: None,
-            pauses: Pauses::default(),
-            after_pause: State::Pinning,
+            blocked: 0,
             state: State::Pinning,
         }
     }
 
-    /// Step 1.
+    /// Step 1. Because the name of the pin is unique, a lost create is issued again.
     fn pin(&mut self) -> AckStep {
+        let (flight, needs) = self.pinning();
+        Step::Submit(flight, needs)
+    }
+
+    fn pinning(&mut self) -> (Flight, Needs) {
         self.state = State::Pinning;
+        // A lost create may have been applied.
+        self.is_pinned = true;
         let acl = self.layout.acl.clone();
         let operations = vec![
             create(self.pin.clone(), Bytes::new(), acl, CreateMode::Ephemeral),
             exists(self.layout.item(&self.item)),
             exists(self.layout.lease(&self.item)),
         ];
-        Step::Submit(flight(Some(self.session), operations))
+        (flight(Some(self.session), operations), Needs::All)
     }
 
-    fn pinned(&mut self, view: SessionView, reply: Reply) -> AckStep {
-        let [created, item, lease] = take(reply);
-        let failure = created.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
-        let has_item = match verdict(created) {
-            Verdict::Done(_)
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
-                self.is_pinned = true;
-                true
+    fn pinned(&mut self, answers: Answers) -> AckStep {
+        let [created, item, lease] = answers.take();
+        let has_item = match created {
+            Answer::Done(_)
+            | Answer::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => true,
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+                self.is_pinned = false;
+                false
             }
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => false,
-            Verdict::Refused(error) => return self.failed(FailedAction::Create, error),
-            Verdict::Later(error) => return self.pause(view, error),
-            Verdict::NotApplied => return self.pin(),
-            Verdict::SessionOver => return self.lose(LostReason::SessionExpired),
-            Verdict::Unknown => {
-                self.is_pinned = true;
-                // Give a server that failed time to recover.
-                return match failure {
-                    Some(error) => self.pause(view, error),
-                    None => self.pin(),
-                };
+            Answer::Refused(error) | Answer::Unknown { error, .. } => {
+                return self.failed(FailedAction::Create, error);
             }
+            Answer::SessionOver => return self.lose(LostReason::SessionExpired),
         };
-        match [item, lease].map(replayable) {
-            [Verdict::SessionOver, _] | [_, Verdict::SessionOver] => {
-                self.lose(LostReason::SessionExpired)
-            }
-            [Verdict::Later(error), _] | [_, Verdict::Later(error)] => self.pause(view, error),
-            [Verdict::NotApplied | Verdict::Unknown, _]
-            | [_, Verdict::NotApplied | Verdict::Unknown] => self.pin(),
-            [item, lease] => match (is_created_by(&lease, self.lease_czxid), has_item) {
-                (Err(error), _) => self.failed(FailedAction::Check, error),
-                // Only our multi can have deleted the item while it had our pin.
-                (Ok(_), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
-                (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
-                (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
-                (Ok(true), true) => match is_created_by(&item, self.czxid) {
-                    Err(error) => self.failed(FailedAction::Check, error),
-                    Ok(false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
-                    Ok(false) => Step::Done(Ok(Acked::ItemGone)),
-                    Ok(true) => {
-                        // The item exists, so no earlier multi was applied.
-                        self.is_undecided = false;
-                        self.delete()
-                    }
-                },
+        if matches!((&item, &lease), (Answer::SessionOver, _) | (_, Answer::SessionOver)) {
+            return self.lose(LostReason::SessionExpired);
+        }
+        match (is_created_by(&lease, self.lease_czxid), has_item) {
+            (Err(error), _) => self.failed(FailedAction::Check, error),
+            // Only our multi can have deleted the item while it had our pin.
+            (Ok(_), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+            (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
+            (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
+            (Ok(true), true) => match is_created_by(&item, self.czxid) {
+                Err(error) => self.failed(FailedAction::Check, error),
+                Ok(false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+                Ok(false) => Step::Done(Ok(Acked::ItemGone)),
+                Ok(true) => {
+                    // The item exists, so no earlier multi was applied.
+                    self.is_undecided = false;
+                    self.delete()
+                }
             },
         }
     }
@@ -213,14 +206,13 @@ impl AckMachine {
         ];
         let multi = flight(Some(self.session), vec![Operation::new(Request::Multi(multi))]);
         // A multi that is not sent by then would find the lease of another taker.
-        Step::Submit(Flight { deadline: self.ends_at, ..multi })
+        Step::Submit(Flight { deadline: self.ends_at, ..multi }, Needs::OneTry)
     }
 
-    fn deleted(&mut self, view: SessionView, reply: Reply) -> AckStep {
-        let [deleted] = take(reply);
-        let failure = deleted.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
-        match verdict(deleted) {
-            Verdict::Done(response) => match refused_operation(&response) {
+    fn deleted(&mut self, answers: Answers) -> AckStep {
+        let [deleted] = answers.take();
+        match deleted {
+            Answer::Done(response) => match refused_operation(&response) {
                 None => self.done(),
                 Some((DELETE_PIN, ErrorCode::NO_NODE)) if self.is_undecided => self.done(),
                 Some((DELETE_PIN, ErrorCode::NO_NODE)) => self.pin(),
@@ -233,23 +225,26 @@ impl AckMachine {
                     match (at, code) {
                         (CHECK_LEASE, ErrorCode::NO_NODE) => self.lose(LostReason::ZnodeDeleted),
                         (CHECK_LEASE, _) => self.failed(FailedAction::Check, OpError::server(code)),
-                        (_, ErrorCode::NOT_EMPTY) => self.pause(view, OpError::server(code)),
+                        (_, ErrorCode::NOT_EMPTY) if self.blocked < BLOCKED_MAX => {
+                            self.blocked += 1;
+                            let (flight, needs) = self.pinning();
+                            Step::SubmitLater(flight, needs)
+                        }
                         _ => self.failed(FailedAction::Delete, OpError::server(code)),
                     }
                 }
             },
-            Verdict::Refused(OpError::TimedOut { .. }) => self.lose(LostReason::HeldTooLong),
-            Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
-            Verdict::Later(error) => self.pause(view, error),
-            Verdict::NotApplied => self.pin(),
-            Verdict::SessionOver => self.lose(LostReason::SessionExpired),
-            Verdict::Unknown => {
-                self.is_undecided = true;
-                // Give a server that failed time to recover.
-                match failure {
-                    Some(error) => self.pause(view, error),
-                    None => self.pin(),
+            Answer::Refused(OpError::TimedOut { .. }) => self.lose(LostReason::HeldTooLong),
+            Answer::Refused(error) => self.failed(FailedAction::Delete, error),
+            Answer::SessionOver => self.lose(LostReason::SessionExpired),
+            Answer::Unknown { error, is_final } => {
+                self.is_undecided |= error.outcome() == Outcome::Unknown;
+                if is_final {
+                    return self.failed(FailedAction::Delete, error);
                 }
+                // Step 2 is never repeated without step 1: the client may have lost the lease and
+                // deleted it since, and the multi would take the lease of the next taker for ours.
+                self.pin()
             }
         }
     }
@@ -268,52 +263,23 @@ impl AckMachine {
     fn look(&mut self) -> AckStep {
         self.state = State::Looking;
         let path = self.layout.item(&self.item);
-        Step::Submit(flight(None, vec![barrier(path.clone()), exists(path)]))
+        Step::Submit(flight(None, vec![barrier(path.clone()), exists(path)]), Needs::All)
     }
 
-    fn looked(&mut self, view: SessionView, reply: Reply) -> AckStep {
-        let [barrier, item] = take(reply).map(replayable);
-        match (barrier, item) {
-            (Verdict::Later(error), _) | (_, Verdict::Later(error)) => self.pause(view, error),
-            // A barrier that was refused was executed all the same.
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Done(Response::Exists(stat))) => {
-                Step::Done(Ok(match self.lost {
-                    Some(reason) if stat.czxid == self.czxid => Acked::Lost(reason),
-                    // Another item with the same name.
-                    _ => Acked::Unknown,
-                }))
-            }
-            (Verdict::Done(_) | Verdict::Refused(_), Verdict::Refused(error)) => {
-                if error.is_no_node() {
-                    return Step::Done(Ok(Acked::Unknown));
-                }
+    fn looked(&self, answers: Answers) -> AckStep {
+        let [_barrier, item] = answers.take();
+        match item {
+            Answer::Done(Response::Exists(stat)) => Step::Done(Ok(match self.lost {
+                Some(reason) if stat.czxid == self.czxid => Acked::Lost(reason),
+                // Another item with the same name.
+                _ => Acked::Unknown,
+            })),
+            Answer::Refused(error) if !error.is_no_node() => {
                 self.failed(FailedAction::Check, error)
             }
-            _ if view.has_stopped => Step::Done(Ok(Acked::Unknown)),
-            _ => self.look(),
-        }
-    }
-
-    fn pause(&mut self, view: SessionView, error: OpError) -> AckStep {
-        if self.pauses.is_too_many(&error) {
-            return if self.is_undecided {
+            Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } | Answer::SessionOver => {
                 Step::Done(Ok(Acked::Unknown))
-            } else if self.state == State::Pinning {
-                self.failed(FailedAction::Create, error)
-            } else {
-                self.failed(FailedAction::Delete, error)
-            };
-        }
-        self.after_pause = std::mem::replace(&mut self.state, State::Pausing);
-        Step::Wait(self.pauses.begin(view))
-    }
-
-    /// Repeats the step that is due. Step 2 is never repeated without step 1: the client may have lost
-    /// the lease and deleted it since, and the multi would take the lease of the next taker for ours.
-    fn go_on(&mut self) -> AckStep {
-        match self.after_pause {
-            State::Looking => self.look(),
-            State::Pinning | State::Deleting | State::Pausing => self.pin(),
+            }
         }
     }
 
@@ -339,24 +305,12 @@ impl Machine for AckMachine {
         self.pin()
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> AckStep {
+    fn handle(&mut self, _: SessionView, input: Input) -> AckStep {
         match (self.state, input) {
-            (State::Pinning, Input::Reply(reply)) => self.pinned(view, reply),
-            (State::Deleting, Input::Reply(reply)) => self.deleted(view, reply),
-            (State::Looking, Input::Reply(reply)) => self.looked(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.go_on()
-            }
-            // The reply to the pending flight will show its outcome.
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+            (State::Pinning, Input::Answered(answers)) => self.pinned(answers),
+            (State::Deleting, Input::Answered(answers)) => self.deleted(answers),
+            (State::Looking, Input::Answered(answers)) => self.looked(answers),
+            (_, _) => Step::Wait(None),
         }
     }
 }
@@ -370,15 +324,12 @@ impl Leaving for AckMachine {
 }
 
 /// Returns whether a znode exists that was created by this transaction.
-fn is_created_by(found: &Verdict, czxid: Zxid) -> Result<bool, OpError> {
+fn is_created_by(found: &Answer, czxid: Zxid) -> Result<bool, OpError> {
     match found {
-        Verdict::Done(Response::Exists(Stat { czxid: found, .. })) => Ok(*found == czxid),
-        Verdict::Refused(error) if !error.is_no_node() => Err(error.clone()),
-        Verdict::Done(_)
-        | Verdict::Refused(_)
-        | Verdict::Later(_)
-        | Verdict::NotApplied
-        | Verdict::Unknown
-        | Verdict::SessionOver => Ok(false),
+        Answer::Done(Response::Exists(Stat { czxid: found, .. })) => Ok(*found == czxid),
+        Answer::Refused(error) if !error.is_no_node() => Err(error.clone()),
+        Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } | Answer::SessionOver => {
+            Ok(false)
+        }
     }
 }

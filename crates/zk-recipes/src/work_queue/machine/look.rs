@@ -19,13 +19,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jute_codec::{ErrorCode, NameList, ReadRequest, Request, Response, Stat};
-use zk_session::recipe::{Operation, Reply};
-use zk_session::{OpError, Outcome, Time, Zxid};
+use jute_codec::{NameList, ReadRequest, Request, Response, Stat};
+use zk_session::recipe::Operation;
+use zk_session::{OpError, Time, Zxid};
 
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, WatchNumber,
-    WatchNumbers, exists, flight, list, replayable, spread, take,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
+    WatchNumbers, exists, flight, list, spread,
 };
 use crate::work_queue::aside::{Aside, Standing};
 use crate::work_queue::layout::{ItemName, Layout};
@@ -92,7 +92,6 @@ pub(crate) struct Look {
     has_leases: bool,
     id: u128,
     check_at: Option<Time>,
-    pauses: Pauses,
     state: State,
 }
 
@@ -104,8 +103,6 @@ enum State {
     Listing,
     /// Step 4: waiting.
     Waiting,
-    /// A server is overloaded; list after a pause.
-    Pausing,
 }
 
 impl Listed {
@@ -173,7 +170,6 @@ impl Look {
             has_leases: false,
             id,
             check_at: None,
-            pauses: Pauses::default(),
             state: State::Listing,
         }
     }
@@ -193,12 +189,12 @@ impl Look {
     fn compare(&mut self) -> LookStep {
         self.state = State::Comparing;
         let operations = vec![exists(self.layout.entries.clone()), list(&self.layout.leases, None)];
-        Step::Submit(flight(None, operations))
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
-    fn compared(&mut self, view: SessionView, reply: Reply) -> LookStep {
-        let [measured, leases] = take(reply).map(replayable);
-        if let Verdict::Done(Response::Exists(stat)) = &measured
+    fn compared(&mut self, view: SessionView, answers: Answers) -> LookStep {
+        let [measured, leases] = answers.take();
+        if let Answer::Done(Response::Exists(stat)) = &measured
             && !self.listed.is_outdated(stat)
             && let Some(leases) = names(&leases)
         {
@@ -234,41 +230,24 @@ impl Look {
         };
         let operations =
             vec![measure, list(&self.layout.entries, items), list(&self.layout.leases, leases)];
-        Step::Submit(flight(None, operations))
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
-    fn was_listed(&mut self, view: SessionView, reply: Reply) -> LookStep {
-        let [measured, items, leases] = take(reply).map(replayable);
+    fn was_listed(&mut self, view: SessionView, answers: Answers) -> LookStep {
+        let [measured, items, leases] = answers.take();
         // A list of a directory that does not exist sets no watch.
         let [_, of_items, of_leases] = &mut self.pending;
         for (watch, list) in [(of_items, &items), (of_leases, &leases)] {
-            if !matches!(list, Verdict::Done(_)) {
+            if !matches!(list, Answer::Done(_)) {
                 *watch = None;
             }
         }
-        for verdict in [&measured, &items, &leases] {
-            match verdict {
-                Verdict::Done(_)
-                | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {}
-                Verdict::Refused(error) => return self.failed(error.clone()),
-                Verdict::Later(error) if self.pauses.is_too_many(error) => {
-                    return self.failed(error.clone());
-                }
-                Verdict::Later(_) => {
-                    self.state = State::Pausing;
-                    return Step::Wait(self.pauses.begin(view));
-                }
-                // There will be no other session, so every later flight would fail at once.
-                Verdict::SessionOver if view.has_stopped => {
-                    return self.failed(OpError::session_expired(Outcome::NotApplied));
-                }
-                // The next flight waits for the next connection, or the next session.
-                Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                    return self.list();
-                }
+        for answer in [&measured, &items, &leases] {
+            match answer.clone().response() {
+                Err(error) if !error.is_no_node() => return self.failed(error),
+                Ok(_) | Err(_) => {}
             }
         }
-        self.pauses.reset();
         let mut listed: Vec<_> =
             names(&items).into_iter().flatten().filter_map(ItemName::parse).collect();
         listed.sort_unstable();
@@ -277,14 +256,14 @@ impl Look {
             Some(leases) => without(&listed, leases),
             None => listed.clone(),
         };
-        let directory = if let Verdict::Done(Response::Exists(stat)) = &measured {
+        let directory = if let Answer::Done(Response::Exists(stat)) = &measured {
             stat.czxid
         } else {
             Zxid::default()
         };
         let gone = self.aside.missing_in(&listed);
         let found = Found { gone, ..self.sort(unleased, directory, view.now) };
-        if let Verdict::Done(Response::Exists(stat)) = &measured {
+        if let Answer::Done(Response::Exists(stat)) = &measured {
             self.listed = Listed::new(listed, stat);
         }
         if found.has_some() || !self.may_wait {
@@ -346,23 +325,19 @@ impl Machine for Look {
             self.has_changed = true;
         }
         match (self.state, input) {
-            (State::Comparing, Input::Reply(reply)) => self.compared(view, reply),
-            (State::Listing, Input::Reply(reply)) => self.was_listed(view, reply),
+            (State::Comparing, Input::Answered(answers)) => self.compared(view, answers),
+            (State::Listing, Input::Answered(answers)) => self.was_listed(view, answers),
             (State::Waiting, Input::Timer) => self.list(),
             (State::Waiting, _) if self.has_changed => self.list(),
             (State::Waiting, _) => Step::Wait(self.check_at),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.list()
-            }
-            (_, _) => Step::Wait(self.pauses.until()),
+            (_, _) => Step::Wait(None),
         }
     }
 }
 
 /// Returns the names in a list.
-fn names(verdict: &Verdict) -> Option<&NameList> {
-    let Verdict::Done(Response::GetChildren(names)) = verdict else { return None };
+fn names(answer: &Answer) -> Option<&NameList> {
+    let Answer::Done(Response::GetChildren(names)) = answer else { return None };
     Some(names)
 }
 

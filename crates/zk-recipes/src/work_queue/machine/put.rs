@@ -47,13 +47,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response};
-use zk_session::recipe::{Flight, Operation, Reply};
+use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, Outcome, Time};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, Pauses, SessionView, Step, Verdict, delete, exists,
-    flight, refused_operation, replayable, take, verdict,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, delete,
+    exists, flight, refused_operation,
 };
 use crate::work_queue::layout::Layout;
 
@@ -101,7 +101,6 @@ pub(crate) struct PutMachine {
     has_marker: bool,
     /// The caller has dropped the put or has its result: only step 3 is left.
     is_abandoned: bool,
-    pauses: Pauses,
     state: State,
 }
 
@@ -117,8 +116,6 @@ enum State {
     MakingPuts,
     /// The parent of the items is being created.
     MakingEntries,
-    /// A server is overloaded; continue after a pause.
-    Pausing,
     /// Step 3 is in flight.
     Clearing,
 }
@@ -143,7 +140,6 @@ impl PutMachine {
             give_up_at: None,
             has_marker: false,
             is_abandoned: false,
-            pauses: Pauses::default(),
             state: State::Idle,
         }
     }
@@ -152,7 +148,6 @@ impl PutMachine {
     /// flight is pending.
     pub(crate) fn abandon(&mut self) -> bool {
         self.is_abandoned = true;
-        self.pauses.reset();
         self.state == State::Putting
     }
 
@@ -178,25 +173,24 @@ impl PutMachine {
 
     fn measure(&mut self) -> PutStep {
         self.state = State::Measuring;
-        Step::Submit(flight(None, vec![exists(self.layout.entries.clone())]))
+        let operations = vec![exists(self.layout.entries.clone())];
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
-    fn measured(&mut self, view: SessionView, reply: Reply) -> PutStep {
-        let [measured] = take(reply).map(replayable);
-        let length = match measured {
-            Verdict::Done(Response::Exists(stat)) => stat.num_children,
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => 0,
-            Verdict::Refused(_) if self.bound.is_some_and(|bound| bound.is_default) => {
+    fn measured(&mut self, answers: Answers) -> PutStep {
+        let [measured] = answers.take();
+        let length = match measured.response() {
+            Ok(Response::Exists(stat)) => stat.num_children,
+            Ok(_) => 0,
+            Err(error) if error.is_no_node() => 0,
+            Err(error) if error.is_session_over() => {
+                return self.failed(FailedAction::Create, error);
+            }
+            Err(_) if self.bound.is_some_and(|bound| bound.is_default) => {
                 self.bound = None;
                 return self.put();
             }
-            Verdict::Refused(error) => {
-                return self.failed(FailedAction::Check, error);
-            }
-            Verdict::Later(error) => return self.pause(view, error, FailedAction::Check),
-            Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => {
-                return self.again(view);
-            }
+            Err(error) => return self.failed(FailedAction::Check, error),
         };
         let length = usize::try_from(length).unwrap_or_default();
         if self.bound.is_some_and(|bound| length + self.items.len() > bound.items) {
@@ -220,15 +214,14 @@ impl PutMachine {
             .map(|data| create(path.clone(), data.clone(), CreateMode::PersistentSequential));
         let multi = [marker].into_iter().chain(items).collect();
         let multi = flight(None, vec![Operation::new(Request::Multi(multi))]);
-        Step::Submit(Flight { deadline: self.give_up_at, ..multi })
+        Step::Submit(Flight { deadline: self.give_up_at, ..multi }, Needs::Once(0))
     }
 
-    fn was_put(&mut self, view: SessionView, reply: Reply) -> PutStep {
+    fn was_put(&mut self, view: SessionView, answers: Answers) -> PutStep {
         self.state = State::Idle;
-        let [put] = take(reply);
-        let failure = put.as_ref().err().filter(|error| !error.is_connection_loss()).cloned();
-        match verdict(put) {
-            Verdict::Done(response) => match refused_operation(&response) {
+        let [put] = answers.take();
+        match put {
+            Answer::Done(response) => match refused_operation(&response) {
                 // Of all multis of this put, the ensemble applies one.
                 None | Some((0, ErrorCode::NODE_EXISTS)) => {
                     self.is_undecided = false;
@@ -247,16 +240,12 @@ impl PutMachine {
                     self.failed(FailedAction::Create, OpError::server(code))
                 }
             },
-            Verdict::Refused(error) => self.failed(FailedAction::Create, error),
-            Verdict::Later(error) => self.pause(view, error, FailedAction::Create),
-            Verdict::NotApplied | Verdict::SessionOver => self.again(view),
-            Verdict::Unknown => {
-                self.is_undecided = true;
+            Answer::Refused(error) => self.failed(FailedAction::Create, error),
+            Answer::SessionOver => self.again(view),
+            Answer::Unknown { error, is_final } => {
+                self.is_undecided |= error.outcome() == Outcome::Unknown;
                 self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
-                match failure {
-                    Some(error) => self.pause(view, error, FailedAction::Create),
-                    None => self.again(view),
-                }
+                if is_final { self.failed(FailedAction::Create, error) } else { self.again(view) }
             }
         }
     }
@@ -272,22 +261,21 @@ impl PutMachine {
             (&mut self.entries_directory, &self.layout.entries)
         };
         match directory.create(view.now, path, &Bytes::new(), &self.layout.acl) {
-            Ok(operations) => Step::Submit(flight(None, operations)),
+            Ok(operations) => Step::Submit(flight(None, operations), Needs::All),
             Err(failure) => self.fail(NotPut::Failed(failure)),
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, reply: Reply) -> PutStep {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> PutStep {
         let round = if self.state == State::MakingPuts {
-            self.puts_directory.created(&self.layout.puts, reply)
+            self.puts_directory.created(&self.layout.puts, answers)
         } else {
-            self.entries_directory.created(&self.layout.entries, reply)
+            self.entries_directory.created(&self.layout.entries, answers)
         };
         match round {
             Round::Retry | Round::SessionOver => self.again(view),
             Round::Repeat => self.make_directory(view, self.state),
             Round::Failed(failure) => self.fail(NotPut::Failed(failure)),
-            Round::Later(error) => self.pause(view, error, FailedAction::Create),
         }
     }
 
@@ -320,31 +308,20 @@ impl PutMachine {
             return Step::Done(Ok(()));
         }
         self.state = State::Clearing;
-        Step::Submit(flight(None, vec![delete(self.marker.clone())]))
+        Step::Submit(flight(None, vec![delete(self.marker.clone())]), Needs::All)
     }
 
-    fn cleared(&mut self, view: SessionView, reply: Reply) -> PutStep {
-        let [cleared] = take(reply).map(replayable);
-        match cleared {
-            Verdict::Done(_)
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+    fn cleared(&mut self, answers: Answers) -> PutStep {
+        let [cleared] = answers.take();
+        match cleared.response() {
+            Err(error) if !error.is_no_node() => self.failed(FailedAction::Delete, error),
+            Ok(_) | Err(_) => {
                 self.has_marker = false;
                 self.is_undecided = false;
                 self.state = State::Idle;
                 Step::Done(Ok(()))
             }
-            Verdict::Later(error) => self.pause(view, error, FailedAction::Delete),
-            Verdict::NotApplied | Verdict::Unknown | Verdict::SessionOver => self.again(view),
-            Verdict::Refused(error) => self.failed(FailedAction::Delete, error),
         }
-    }
-
-    fn pause(&mut self, view: SessionView, error: OpError, action: FailedAction) -> PutStep {
-        if self.pauses.is_too_many(&error) {
-            return self.failed(action, error);
-        }
-        self.state = State::Pausing;
-        Step::Wait(self.pauses.begin(view))
     }
 
     fn failed(&mut self, action: FailedAction, error: OpError) -> PutStep {
@@ -379,25 +356,13 @@ impl Machine for PutMachine {
 
     fn handle(&mut self, view: SessionView, input: Input) -> PutStep {
         match (self.state, input) {
-            (State::Measuring, Input::Reply(reply)) => self.measured(view, reply),
-            (State::Putting, Input::Reply(reply)) => self.was_put(view, reply),
-            (State::MakingPuts | State::MakingEntries, Input::Reply(reply)) => {
-                self.made_directory(view, reply)
+            (State::Measuring, Input::Answered(answers)) => self.measured(answers),
+            (State::Putting, Input::Answered(answers)) => self.was_put(view, answers),
+            (State::MakingPuts | State::MakingEntries, Input::Answered(answers)) => {
+                self.made_directory(view, answers)
             }
-            (State::Clearing, Input::Reply(reply)) => self.cleared(view, reply),
-            (State::Pausing, Input::Timer | Input::Suspended) => {
-                self.pauses.end();
-                self.again(view)
-            }
-            // The reply to the pending flight will show its outcome.
-            (
-                _,
-                Input::Reply(_)
-                | Input::Timer
-                | Input::Suspended
-                | Input::Ended(_)
-                | Input::Watch { .. },
-            ) => Step::Wait(self.pauses.until()),
+            (State::Clearing, Input::Answered(answers)) => self.cleared(answers),
+            (_, _) => Step::Wait(None),
         }
     }
 }

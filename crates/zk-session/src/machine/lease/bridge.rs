@@ -175,6 +175,34 @@ impl Bridge {
         self.piers.back().filter(|_| !is_idle).map(|pier| (pier.got, pier.proof))
     }
 
+    /// Returns whether renewals extend a lease that is based on this proof before each of its ends,
+    /// with half an interval and a commit to spare, until it is based on a request after `from`. The
+    /// first renewal is sent an interval after `from`, and each commit takes this long.
+    ///
+    /// After a session was idle for a moment, the gap stays among the two longest for about a tick, so
+    /// the first renewals may extend the lease by nothing.
+    pub(super) fn outlasts(&self, proof: Proof, from: Time, commit: Duration) -> bool {
+        let mut bridge = self.clone();
+        let mut newest = proof;
+        // Pings may have been sent since, and no renewal precedes them.
+        let last = self.requests.back().map_or(from, |last| last.proof.sent);
+        let mut sent = (from + self.write_interval).max(last);
+        while newest.sent < from {
+            let got = sent + commit;
+            if newest.deadline() <= got + self.write_interval / 2 + commit {
+                return false;
+            }
+            let renewal = Proof { sent, ..proof };
+            // A renewal is acknowledged by the reply to a ping beside it, and by its own.
+            bridge.acknowledged(renewal, got);
+            bridge.acknowledged(renewal, got);
+            newest = Proof::later(Some(newest), bridge.committed(sent)).unwrap_or(newest);
+            bridge.leader_replied(sent, got);
+            sent = sent + self.write_interval.max(commit);
+        }
+        true
+    }
+
     /// Returns the longest times for which the leader may have been paused between `from` and `to`.
     fn gaps(&self, from: Time, to: Time) -> Gaps {
         let mut gaps = Gaps::default();

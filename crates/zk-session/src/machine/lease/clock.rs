@@ -86,7 +86,19 @@ impl LeaseClock {
         } else {
             Time::default()
         };
-        Some(after_idle.max(self.in_use_until().unwrap_or_default()).min(deadline))
+        let in_use = self.in_use_until().filter(|until| {
+            // With a long timeout, the first time is later anyway, and cheap.
+            *until > after_idle && self.can_be_kept(*until)
+        });
+        Some(after_idle.max(in_use.unwrap_or_default()).min(deadline))
+    }
+
+    /// Returns whether writes keep the lease if a lock begins to need it at this time.
+    fn can_be_kept(&self, from: Time) -> bool {
+        let (Some(Evidence::Writes(bridge)), Some(proof)) = (&self.evidence, self.proven) else {
+            return false;
+        };
+        bridge.outlasts(proof, from, self.commits.longest())
     }
 
     /// Returns until when the next write extends the lease, because the session was idle for a
@@ -186,7 +198,13 @@ impl LeaseClock {
     /// writes could extend it, the locks that rely on it would be lost, which is worse than having
     /// no lease yet.
     fn is_worthwhile(&self, proof: Proof, now: Time) -> bool {
-        proof.deadline() > now + self.reserve()
+        let commit = self.commits.longest();
+        let is_kept = |bridge: &Bridge| bridge.outlasts(proof, earlier(now, commit), commit);
+        let bridge = match &self.evidence {
+            Some(Evidence::Writes(bridge)) => Some(bridge),
+            Some(Evidence::Pings(_)) | None => None,
+        };
+        proof.deadline() > now + self.reserve() && bridge.is_none_or(is_kept)
     }
 
     /// Returns how much must be left of a lease that a lock begins with.
@@ -579,6 +597,51 @@ mod tests {
         assert!(busy.begin_deadline().is_some_and(|begin| begin < end));
         busy.needed(at(111_900));
         assert!(busy.deadline().is_some());
+    }
+
+    /// Locks are held and sessions are idle for random times, and all servers are prompt.
+    #[test]
+    fn a_lease_that_a_lock_relies_on_is_kept_while_servers_are_prompt() {
+        for (timeout, commit) in [(4_000, 5), (4_000, 50), (5_000, 5), (6_000, 100), (8_000, 20)] {
+            let mut random = 88_172_645_463_325_252_u64;
+            let mut below = |limit: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % limit
+            };
+            let (mut leased, mut lost) = (0, 0);
+            for _ in 0..50 {
+                let mut lease = LeaseClock::new(Some(Lease::default()));
+                let mut now = 1_000;
+                lease.created(at(now), at(now + commit), Duration::from_millis(timeout));
+                for _ in 0..40 {
+                    now += commit + 1 + below(1_000);
+                    write(&mut lease, now, commit);
+                    now += commit;
+                    lease.needed(at(now));
+                    let released_at = now + below(2_000);
+                    let mut is_leased = lease.deadline().is_some();
+                    while now < released_at {
+                        let interval = lease.write_interval(at(now)).expect("writes keep it");
+                        let next = at(now) + interval;
+                        now = u64::try_from(next.since_start().as_millis()).expect("it is short");
+                        let end = lease.deadline();
+                        if end.is_some_and(|end| end <= at(now.min(released_at) + commit)) {
+                            lost += 1;
+                            lease.lapse();
+                            break;
+                        }
+                        write(&mut lease, now, commit);
+                        now += commit;
+                        is_leased |= lease.deadline().is_some();
+                    }
+                    leased += u32::from(is_leased);
+                }
+            }
+            assert!(leased > 50, "{timeout} ms, {commit} ms: {leased} had a lease");
+            assert_eq!(lost, 0, "{timeout} ms, {commit} ms: of {leased}");
+        }
     }
 
     #[test]

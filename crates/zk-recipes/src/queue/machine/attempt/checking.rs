@@ -2,13 +2,12 @@
 
 use jute_codec::{ErrorCode, Response};
 use zk_session::OpError;
-use zk_session::recipe::Reply;
 
 use super::{AttemptStep, QueueAttempt, State, failed, restart};
 use crate::lock::outcome::Restart;
 use crate::machine::{
-    FailedAction, Failure, SessionView, Step, Verdict, WatchNumber, child, exists, flight, read,
-    replayable, take,
+    Answer, Answers, FailedAction, Failure, Needs, SessionView, Step, WatchNumber, child, exists,
+    flight, read,
 };
 
 impl QueueAttempt {
@@ -22,59 +21,58 @@ impl QueueAttempt {
         let ahead = if self.is_blind { exists(nearest) } else { read(nearest, place.ahead_watch) };
         let operations = vec![ahead, read(self.claim.path(), Some(own_watch))];
         self.state = State::Checking(own_watch);
-        Step::Submit(flight(Some(place.session), operations))
+        // Without an answer, the next check reads again.
+        Step::Submit(flight(Some(place.session), operations), Needs::OneTry)
     }
 
     pub(super) fn checked(
         &mut self,
         view: SessionView,
         own_watch: WatchNumber,
-        reply: Reply,
+        answers: Answers,
     ) -> AttemptStep {
-        let connection = reply.connection;
+        let connection = answers.connection;
         let was_blind = self.is_blind;
         let place = self.place.as_mut().expect("a place was checked");
-        let [ahead, own] = take(reply).map(replayable);
+        let [ahead, own] = answers.take();
         // If the watch fired while the check was pending, no event was missed.
         let mut is_changed = place.ahead_watch.is_none();
         match ahead {
-            Verdict::SessionOver => return restart(Restart::SessionOver),
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.claim.tally.watches_missed += u32::from(!is_changed);
                 is_changed = true;
             }
             // The predecessor exists: servers test that first. Before 3.8.4 and 3.9.2, they need no
             // permission to do so.
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) if was_blind => {}
-            Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) => {
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) if was_blind => {}
+            Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. }) => {
                 self.is_blind = true;
                 // From now on, this is the watch on the directory.
                 place.ahead_watch = None;
                 is_changed = true;
             }
-            Verdict::Refused(error) => {
+            Answer::Refused(error) => {
                 let path = child(&self.profile.directory, &place.nearest);
                 return failed(Failure::new(FailedAction::Read, path, error));
             }
-            // The next check reads the predecessor again.
-            Verdict::Done(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {}
+            Answer::Done(_) | Answer::Unknown { .. } => {}
         }
         match own {
-            Verdict::Done(Response::GetData(found)) if self.claim.is_znode(&found) => {
+            Answer::Done(Response::GetData(found)) if self.claim.is_znode(&found) => {
                 place.own_watch = Some(own_watch);
                 place.own_seen(connection);
             }
-            Verdict::Done(_)
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Done(_) | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.claim.tally.watches_missed += u32::from(place.own_watch.is_some());
                 place.own_watch = None;
                 is_changed = true;
             }
-            Verdict::Refused(error) => {
+            Answer::Refused(error) => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
-            Verdict::SessionOver => return restart(Restart::SessionOver),
-            Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {}
+            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::Unknown { .. } => {}
         }
         if is_changed { self.list_again(view) } else { self.wait_in_queue(view) }
     }

@@ -1,14 +1,12 @@
 //! Step 2 of an attempt: listing the queue, and evaluating the list.
 
-use jute_codec::{ErrorCode, NameList, Response};
-use zk_session::OpError;
-use zk_session::recipe::Reply;
+use jute_codec::{NameList, Response};
+use zk_session::recipe::Flight;
 
 use super::{AttemptStep, QueueAttempt, State, failed, restart};
 use crate::lock::outcome::{NotHeld, Restart};
 use crate::machine::{
-    FailedAction, Failure, SessionView, Setback, Step, Verdict, barrier, flight, list, read,
-    replayable, setback,
+    Answer, Answers, FailedAction, Failure, Needs, SessionView, Step, barrier, flight, list, read,
 };
 use crate::queue::machine::standing::{Standing, standing};
 
@@ -41,6 +39,11 @@ impl QueueAttempt {
     /// created. A watch that was restored after a disconnect is also sufficient: before the server
     /// answers any other request, it compares the znode with the state that the session had seen.
     pub(super) fn list_again(&mut self, view: SessionView) -> AttemptStep {
+        let (flight, needs) = self.listing(view);
+        Step::Submit(flight, needs)
+    }
+
+    fn listing(&mut self, view: SessionView) -> (Flight, Needs) {
         let directory_watch = self.watches.issue();
         let fresh = self.watches.issue();
         let place = self.place.as_mut().expect("an attempt with a place lists");
@@ -62,7 +65,7 @@ impl QueueAttempt {
             operations.push(read(self.claim.path(), place.own_watch));
         }
         self.state = State::Listing(shape);
-        Step::Submit(flight(Some(place.session), operations))
+        (flight(Some(place.session), operations), Needs::All)
     }
 
     /// Lists the queue, unless a flight is pending. The reply to a pending flight leads to a list,
@@ -75,8 +78,7 @@ impl QueueAttempt {
             | State::Watching(_)
             | State::WatchingSecond
             | State::Confirming
-            | State::Checking(_)
-            | State::Pausing => self.wait(view),
+            | State::Checking(_) => self.wait(view),
         }
     }
 
@@ -84,31 +86,26 @@ impl QueueAttempt {
         &mut self,
         view: SessionView,
         shape: FlightShape,
-        reply: Reply,
+        answers: Answers,
     ) -> AttemptStep {
-        let connection = reply.connection;
-        let mut results = reply.results.into_iter().map(replayable);
-        let mut next =
-            |was_sent: bool| was_sent.then(|| results.next().unwrap_or(Verdict::Unknown));
+        let connection = answers.connection;
+        self.claim.tally.replayed(answers.replays);
+        let mut results = answers.results.into_iter();
+        let mut next = |was_sent: bool| was_sent.then(|| results.next()).flatten();
         let barrier = next(shape.barrier);
         let listed = next(true);
         let own = next(shape.own);
         let place = self.place.as_mut().expect("an attempt with a place lists");
-        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+        let is_own = matches!(&own, Some(Answer::Done(Response::GetData(found)))
             if self.claim.is_znode(found));
         // A failed read sets no watch, and a watch on another session's znode proves nothing.
         // Handle both cases before any of the results below ends this function.
         if own.is_some() && !is_own {
             place.own_watch = None;
         }
-        match setback([&barrier, &listed, &own].into_iter().flatten()) {
-            Some(Setback::SessionOver) => return restart(Restart::SessionOver),
-            Some(Setback::Later(error)) => return self.later(view, error, FailedAction::List),
-            Some(Setback::Lost) => {
-                self.claim.tally.replays += 1;
-                return self.list_again(view);
-            }
-            None => {}
+        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionOver));
+        if [&barrier, &listed, &own].into_iter().any(is_over) {
+            return restart(Restart::SessionOver);
         }
         let own = match own {
             // The watch fired after it was set. A shared list may be newer than the read of our own
@@ -119,26 +116,21 @@ impl QueueAttempt {
                 place.own_seen(connection);
                 OwnZnode::Ours
             }
-            Some(Verdict::Refused(error)) if !error.is_no_node() => {
+            Some(Answer::Refused(error)) if !error.is_no_node() => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
             Some(_) => OwnZnode::Gone,
         };
         match listed {
-            Some(Verdict::Done(Response::GetChildren(names))) => {
+            Some(Answer::Done(Response::GetChildren(names))) => {
                 self.evaluate(view, &names, connection, own, shape.barrier)
             }
             // The directory is gone, and so is our place in the queue.
-            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
-                restart(Restart::ZnodeGone)
-            }
-            Some(Verdict::Refused(error)) => {
+            Some(listed) if listed.is_no_node() => restart(Restart::ZnodeGone),
+            Some(Answer::Refused(error)) => {
                 failed(Failure::new(FailedAction::List, self.profile.directory.clone(), error))
             }
-            Some(_) | None => {
-                self.claim.tally.replays += 1;
-                self.list_again(view)
-            }
+            Some(_) | None => self.list_again(view),
         }
     }
 
@@ -174,7 +166,8 @@ impl QueueAttempt {
                 } else if has_barrier && view.connection == Some(connection) {
                     // Even the barrier has created no lease. The session gives up a connection that
                     // cannot create one, so listing again at once would change nothing.
-                    self.pause(view)
+                    let (flight, needs) = self.listing(view);
+                    Step::SubmitLater(flight, needs)
                 } else {
                     self.list_again(view)
                 }

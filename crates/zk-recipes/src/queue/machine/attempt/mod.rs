@@ -54,7 +54,6 @@ mod place;
 use std::sync::Arc;
 
 use jute_codec::{ErrorCode, EventType, Response};
-use zk_session::recipe::Reply;
 use zk_session::{OpError, SessionId, Time};
 
 use self::listing::{FlightShape, OwnZnode};
@@ -64,8 +63,8 @@ use super::removal::QueueRemoval;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    FailedAction, Failure, Input, Machine, SessionView, Step, Verdict, WatchNumber, WatchNumbers,
-    child, flight, read, replayable, spread, take,
+    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
+    WatchNumbers, child, flight, read, spread,
 };
 use crate::queue::profile::QueueProfile;
 use crate::timed_out::{Predecessor, short_identity};
@@ -113,8 +112,6 @@ enum State {
     Confirming,
     /// Step 5 is in flight, with this watch on our own znode.
     Checking(WatchNumber),
-    /// A server is overloaded; list again after a pause.
-    Pausing,
     /// The lock is granted, but the grant may still be revoked by input that has already arrived.
     Granted,
 }
@@ -152,7 +149,8 @@ impl QueueAttempt {
         match step {
             Step::Done(Ok(claimed)) => self.claimed(view, claimed),
             Step::Done(Err(not_held)) => Step::Done(Err(not_held)),
-            Step::Submit(flight) => Step::Submit(flight),
+            Step::Submit(flight, needs) => Step::Submit(flight, needs),
+            Step::SubmitLater(flight, needs) => Step::SubmitLater(flight, needs),
             Step::Wait(until) => Step::Wait(until),
         }
     }
@@ -200,22 +198,22 @@ impl QueueAttempt {
             return self.watch_second(view);
         }
         self.state = State::Watching(reads);
-        Step::Submit(flight(Some(place.session), operations))
+        Step::Submit(flight(Some(place.session), operations), Needs::All)
     }
 
-    fn watched(&mut self, view: SessionView, reads: WatchedReads, reply: Reply) -> AttemptStep {
-        let connection = reply.connection;
+    fn watched(&mut self, view: SessionView, reads: WatchedReads, answers: Answers) -> AttemptStep {
+        let connection = answers.connection;
+        self.claim.tally.replayed(answers.replays);
         let place = self.place.as_mut().expect("an attempt with a place sets watches");
-        let mut results = reply.results.into_iter().map(replayable);
-        let mut next =
-            |was_read: bool| was_read.then(|| results.next().unwrap_or(Verdict::Unknown));
+        let mut results = answers.results.into_iter();
+        let mut next = |was_read: bool| was_read.then(|| results.next()).flatten();
         let ahead = next(reads.ahead);
         let own = next(reads.own);
-        let is_own = matches!(&own, Some(Verdict::Done(Response::GetData(found)))
+        let is_own = matches!(&own, Some(Answer::Done(Response::GetData(found)))
             if self.claim.is_znode(found));
         // A failed read sets no watch, and a watch on another session's znode proves nothing.
         // Handle both cases before any of the results below ends this function.
-        if !matches!(ahead, None | Some(Verdict::Done(Response::GetData(_)))) {
+        if !matches!(ahead, None | Some(Answer::Done(Response::GetData(_)))) {
             place.ahead_watch = None;
         }
         if own.is_some() && !is_own {
@@ -223,19 +221,18 @@ impl QueueAttempt {
         }
         match ahead {
             None => {}
-            Some(Verdict::Done(Response::GetData(data))) => {
+            Some(Answer::Done(Response::GetData(data))) => {
                 place.is_ahead_foreign = data.stat.ephemeral_owner != place.session;
                 place.ahead_owner = data.stat.ephemeral_owner;
                 place.ahead_identity = short_identity(data.data.as_deref().unwrap_or_default());
             }
-            Some(Verdict::SessionOver) => return restart(Restart::SessionOver),
-            Some(Verdict::Later(error)) => return self.later(view, error, FailedAction::ReadChild),
-            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })) => {
+            Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+            Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })) => {
                 self.is_blind = true;
                 place.second = None;
                 return self.list_again(view);
             }
-            Some(Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
+            Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
                 let is_current =
                     view.alive == Some(connection) && place.listed_on == Some(connection);
                 // The only predecessor is gone, and our own znode was read after that.
@@ -244,20 +241,19 @@ impl QueueAttempt {
                 }
                 return self.list_again(view);
             }
-            Some(Verdict::Refused(error)) => {
+            Some(Answer::Refused(error)) => {
                 let path = child(&self.profile.directory, &place.nearest);
                 return failed(Failure::new(FailedAction::Read, path, error));
             }
-            Some(Verdict::Done(_) | Verdict::NotApplied | Verdict::Unknown) => {
+            Some(Answer::Done(_) | Answer::Unknown { .. }) => {
                 place.own_watch = None;
-                self.claim.tally.replays += 1;
                 return self.watch(view, true);
             }
         }
         match own {
             None => {}
             Some(_) if is_own => place.own_seen(connection),
-            Some(Verdict::Refused(error)) if !error.is_no_node() => {
+            Some(Answer::Refused(error)) if !error.is_no_node() => {
                 return failed(Failure::new(FailedAction::Read, self.claim.path(), error));
             }
             // The znode with our name is not watched, or is not ours, so the list decides.
@@ -288,25 +284,24 @@ impl QueueAttempt {
                 place.second_watch = Some(second_watch);
                 let path = child(&self.profile.directory, &second);
                 let operations = vec![read(path, Some(second_watch))];
-                Step::Submit(flight(Some(place.session), operations))
+                Step::Submit(flight(Some(place.session), operations), Needs::OneTry)
             }
         }
     }
 
-    fn second_watched(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
+    fn second_watched(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
         let place = self.place.as_mut().expect("an attempt with a place sets watches");
-        let [second] = take(reply).map(replayable);
+        let [second] = answers.take();
         match second {
-            Verdict::Done(_) if place.second_watch.is_some() => self.queue(view),
-            Verdict::SessionOver => restart(Restart::SessionOver),
+            Answer::Done(_) if place.second_watch.is_some() => self.queue(view),
+            Answer::SessionOver => restart(Restart::SessionOver),
             // The second nearest predecessor was deleted before or after the read.
-            Verdict::Done(_)
-            | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
+            Answer::Done(_) | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 place.second_watch = None;
                 self.list_again(view)
             }
             // Without this watch, the attempt lists again when the predecessor is deleted.
-            Verdict::Refused(_) | Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => {
+            Answer::Refused(_) | Answer::Unknown { .. } => {
                 place.second_watch = None;
                 self.queue(view)
             }
@@ -319,7 +314,6 @@ impl QueueAttempt {
         if !place.is_watched() {
             return self.list_again(view);
         }
-        self.claim.pauses.reset();
         self.wait_in_queue(view)
     }
 
@@ -397,15 +391,16 @@ impl QueueAttempt {
         place.own_watch = Some(own_watch);
         place.own_watched_on = None;
         let operations = vec![read(self.claim.path(), Some(own_watch))];
-        Step::Submit(flight(Some(place.session), operations))
+        // Without an answer, a list decides.
+        Step::Submit(flight(Some(place.session), operations), Needs::OneTry)
     }
 
-    fn confirmed(&mut self, view: SessionView, reply: Reply) -> AttemptStep {
-        let connection = reply.connection;
+    fn confirmed(&mut self, view: SessionView, answers: Answers) -> AttemptStep {
+        let connection = answers.connection;
         let place = self.place.as_mut().expect("a place is confirmed");
-        let [own] = take(reply).map(replayable);
+        let [own] = answers.take();
         match own {
-            Verdict::Done(Response::GetData(found))
+            Answer::Done(Response::GetData(found))
                 if self.claim.is_znode(&found)
                     && place.own_watch.is_some()
                     && view.alive == Some(connection)
@@ -413,12 +408,8 @@ impl QueueAttempt {
             {
                 self.grant_confirmed(view, connection)
             }
-            Verdict::SessionOver => restart(Restart::SessionOver),
-            Verdict::Done(_)
-            | Verdict::Refused(_)
-            | Verdict::Later(_)
-            | Verdict::NotApplied
-            | Verdict::Unknown => {
+            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } => {
                 place.own_watch = None;
                 self.list_again(view)
             }
@@ -458,22 +449,6 @@ impl QueueAttempt {
         }
     }
 
-    /// Retries after a pause, or gives up.
-    fn later(&mut self, view: SessionView, error: OpError, action: FailedAction) -> AttemptStep {
-        match self.claim.pause_after(view, error, action) {
-            Ok(until) => {
-                self.state = State::Pausing;
-                Step::Wait(until)
-            }
-            Err(failure) => failed(failure),
-        }
-    }
-
-    fn pause(&mut self, view: SessionView) -> AttemptStep {
-        self.state = State::Pausing;
-        Step::Wait(self.claim.pause(view))
-    }
-
     /// Continues as before.
     fn wait(&mut self, view: SessionView) -> AttemptStep {
         match self.state {
@@ -484,8 +459,7 @@ impl QueueAttempt {
             | State::Watching(_)
             | State::WatchingSecond
             | State::Confirming
-            | State::Checking(_)
-            | State::Pausing => Step::Wait(self.claim.pauses.until()),
+            | State::Checking(_) => Step::Wait(None),
         }
     }
 
@@ -497,13 +471,9 @@ impl QueueAttempt {
             place.own_watched_on = None;
         }
         match self.state {
-            // The next server may immediately accept the request that this one was too busy for.
-            State::Granted | State::Pausing => {
-                self.claim.pauses.end();
-                self.list_again(view)
-            }
-            State::Claiming => self.claim(view, Input::Suspended),
-            State::Listing(_)
+            State::Granted => self.list_again(view),
+            State::Claiming
+            | State::Listing(_)
             | State::Watching(_)
             | State::WatchingSecond
             | State::Queued
@@ -532,26 +502,22 @@ impl Machine for QueueAttempt {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
-        // A claim in progress ends its pause itself.
-        if matches!(input, Input::Timer) && self.state != State::Claiming {
-            self.claim.pauses.end();
-        }
         match (self.state, input) {
             (_, Input::Ended(session)) => self.session_ended(view, session),
             (_, Input::Suspended) => self.suspended(view),
-            (State::Claiming, input @ (Input::Reply(_) | Input::Timer)) => self.claim(view, input),
-            (State::Listing(shape), Input::Reply(reply)) => self.listed(view, shape, reply),
-            (State::Watching(reads), Input::Reply(reply)) => self.watched(view, reads, reply),
-            (State::WatchingSecond, Input::Reply(reply)) => self.second_watched(view, reply),
-            (State::Confirming, Input::Reply(reply)) => self.confirmed(view, reply),
-            (State::Checking(own_watch), Input::Reply(reply)) => {
-                self.checked(view, own_watch, reply)
+            (State::Claiming, input @ Input::Answered(_)) => self.claim(view, input),
+            (State::Listing(shape), Input::Answered(answers)) => self.listed(view, shape, answers),
+            (State::Watching(reads), Input::Answered(answers)) => {
+                self.watched(view, reads, answers)
+            }
+            (State::WatchingSecond, Input::Answered(answers)) => self.second_watched(view, answers),
+            (State::Confirming, Input::Answered(answers)) => self.confirmed(view, answers),
+            (State::Checking(own_watch), Input::Answered(answers)) => {
+                self.checked(view, own_watch, answers)
             }
             (State::Queued, Input::Timer) => self.check(),
-            (State::Pausing, Input::Timer) => self.list_again(view),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
-            (State::Granted, Input::Reply(_) | Input::Timer) => self.grant_again(view),
-            (_, Input::Reply(_) | Input::Timer) => self.wait(view),
+            (_, _) => self.wait(view),
         }
     }
 }

@@ -122,7 +122,6 @@ impl SemaphoreAttempt {
             | State::Storing
             | State::Watching(_)
             | State::Queued
-            | State::Pausing
             | State::Granted => self.wait(view),
         }
     }
