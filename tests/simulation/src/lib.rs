@@ -10,6 +10,7 @@
     reason = "a judge looks at a few kinds of events, and an error that is not named is another one"
 )]
 
+pub mod cuts;
 pub mod draw;
 pub mod history;
 pub mod judges;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use zk_simulation::run::{Report, run};
+use zk_simulation::cuts::Cuts;
+use zk_simulation::run::{Report, run_cut};
 
 /// Runs clients and locks in worlds that are drawn at random, and judges what they promised.
 #[derive(Debug, Parser)]
@@ -30,6 +31,8 @@ struct Options {
     /// Runs each n-th seed twice, and compares the traces. 0: none.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
+    #[command(flatten)]
+    cuts: Cuts,
 }
 
 /// How often the progress is shown.
@@ -51,14 +54,14 @@ fn main() -> ExitCode {
     let mut shown = begun;
     let mut totals = Totals::default();
     for seed in (0..count).map(|index| first.wrapping_add(index)) {
-        let report = run(seed);
+        let report = run_cut(seed, &options.cuts);
         if options.trace {
             print_trace(&report);
         }
         let mut violations: Vec<String> =
             report.violations.iter().map(ToString::to_string).collect();
         let is_repeated = options.twice_every > 0 && seed % options.twice_every == 0;
-        if is_repeated && run(seed).hash != report.hash {
+        if is_repeated && run_cut(seed, &options.cuts).hash != report.hash {
             violations
                 .push("a seed gives the same run: the second run has another trace".to_owned());
         }
@@ -67,15 +70,16 @@ fn main() -> ExitCode {
         }
         if !violations.is_empty() {
             println!(
-                "seed {seed}: replay it with `cargo run --release -p zk-simulation -- --seed {seed} \
-                 --trace`"
+                "seed {seed}: replay it with `cargo run --release -p zk-simulation -- --seed {seed}{} \
+                 --trace`",
+                options.cuts
             );
         }
         totals.seeds += 1;
         totals.violations += violations.len() as u64;
         totals.virtual_time += report.virtual_time;
         totals.operations += report.operations;
-        totals.faults += report.faults;
+        totals.faults += report.faults.len() as u64;
         if shown.elapsed() >= PROGRESS_INTERVAL {
             shown = Instant::now();
             show_progress(&totals, count, begun);

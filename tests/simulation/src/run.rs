@@ -11,14 +11,15 @@ use tokio::task::{JoinSet, LocalSet};
 use zk_recipes::{Client, Counter, WorkQueue};
 use zk_testserver::{CommitRecord, RequestRecord};
 
+use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::program::{Program, barriers, queue, values};
-use crate::world::World;
-use crate::world::faults::afflict;
+use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
+use crate::world::{Clients, World};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -51,30 +52,51 @@ pub struct Report {
     pub virtual_time: Duration,
     /// The number of calls of the library.
     pub operations: u64,
-    /// The number of faults.
-    pub faults: u64,
+    /// What went wrong.
+    pub faults: Vec<Struck>,
 }
 
 /// Runs a seed.
 pub fn run(seed: u64) -> Report {
+    start(seed, &Cuts::default(), None)
+}
+
+/// Runs a seed without what is left out.
+pub fn run_cut(seed: u64, cuts: &Cuts) -> Report {
+    if cuts.is_empty() { run(seed) } else { run_again(seed, cuts, &run(seed).faults) }
+}
+
+/// Runs a seed again without what is left out. These are the faults of the whole seed.
+pub fn run_again(seed: u64, cuts: &Cuts, faults: &[Struck]) -> Report {
+    start(seed, cuts, Some(faults.to_vec()))
+}
+
+fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
     catch_panics();
     drop(take_panics());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let Ok(runtime) = runtime else { unreachable!("a runtime without I/O needs no resources") };
     let local = LocalSet::new();
-    runtime.block_on(local.run_until(run_world(seed)))
+    runtime.block_on(local.run_until(run_world(seed, cuts, faults)))
 }
 
-async fn run_world(seed: u64) -> Report {
+async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
     let mut draw = Draw::new(seed);
-    let plan = Plan::draw(&mut draw.fork());
-    let program = Program::draw(&mut draw.fork());
+    let mut plan = Plan::draw(&mut draw.fork());
+    let mut program = Program::draw(&mut draw.fork());
+    cuts.apply(&mut plan, &mut program);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     let mut options = draw.fork();
-    let clients: Vec<Client> =
-        (0..program.clients.len()).filter_map(|it| world.client(it, &mut options).ok()).collect();
+    let mut clients = Clients::new();
+    for number in 0..program.clients.len() {
+        let builder = world.builder(number, &mut options);
+        if program.uses(number) {
+            let Ok(client) = builder.start() else { unreachable!("the options are valid") };
+            clients.insert(number, client);
+        }
+    }
 
     let mut tasks = program.start(&world, &clients, &mut draw.fork());
     let mut observers = JoinSet::new();
@@ -98,11 +120,16 @@ async fn run_world(seed: u64) -> Report {
             watched.look_for_the_overdue(&asked, &mut patience);
         }
     });
-    let (afflicted, faults) = (Arc::clone(&world), draw.fork());
+    let (afflicted, draw, cuts) = (Arc::clone(&world), draw.fork(), cuts.clone());
     let mut afflicting = JoinSet::new();
-    afflicting.spawn_local(async move { afflict(&afflicted, faults).await });
+    afflicting.spawn_local(async move {
+        match faults {
+            Some(faults) => afflict_again(&afflicted, &cuts, &faults).await,
+            None => afflict(&afflicted, draw).await,
+        }
+    });
 
-    let count = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
+    let faults = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
     // A connection may be dead, and its client notices that after a while. Followers go on until
@@ -124,7 +151,7 @@ async fn run_world(seed: u64) -> Report {
     let quiet = quiet_from..world.history.now();
     inspect(&world, &program).await;
     close(&world, clients).await;
-    judge(seed, text, &world, &program, count, quiet)
+    judge(seed, text, &world, &program, faults, quiet)
 }
 
 /// Reads what the recipes have stored, with a client of its own.
@@ -167,9 +194,9 @@ async fn drain(world: &World, client: &Client) {
 }
 
 /// Closes the clients, and records what they leave behind.
-async fn close(world: &World, clients: Vec<Client>) {
+async fn close(world: &World, clients: Clients) {
     world.history.note(What::Closing);
-    for client in clients {
+    for client in clients.into_values() {
         within(CLOSE_MAX, client.close()).await;
     }
     // Sessions that have ended without a close leave with their timeout.
@@ -184,7 +211,7 @@ fn judge(
     plan: String,
     world: &World,
     program: &Program,
-    faults: u64,
+    faults: Vec<Struck>,
     quiet: Range<Duration>,
 ) -> Report {
     for message in take_panics() {

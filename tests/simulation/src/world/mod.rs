@@ -7,13 +7,13 @@ pub mod registry;
 pub mod strangers;
 pub mod trouble;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, Clock, ConfigError, Lease};
+use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease};
 use zk_session::Host;
 use zk_testserver::{Reception, TestServer};
 
@@ -44,6 +44,9 @@ pub const DIRECTORIES: [&str; 12] = [
 
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
+
+/// The clients that a run has, by their numbers.
+pub type Clients = BTreeMap<usize, Client>;
 
 /// A running world.
 #[derive(Debug)]
@@ -89,12 +92,8 @@ impl World {
         }
     }
 
-    /// Starts the client of this number, whose options are drawn. It may have to wait for a connection.
-    ///
-    /// # Errors
-    ///
-    /// Never: the options are valid.
-    pub fn client(&self, number: usize, draw: &mut Draw) -> Result<Client, ConfigError> {
+    /// Draws the options of the client of this number.
+    pub fn builder(&self, number: usize, draw: &mut Draw) -> ClientBuilder {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
@@ -112,7 +111,7 @@ impl World {
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
-        builder.start()
+        builder
     }
 
     /// Returns whether the client of this number keeps a lease.
