@@ -16,4 +16,5 @@ pub mod history;
 pub mod judges;
 pub mod program;
 pub mod run;
+pub mod timeline;
 pub mod world;

@@ -2,11 +2,14 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use std::ops::Range;
 use std::panic;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::task::{JoinSet, LocalSet};
 use zk_recipes::{Client, Counter, WorkQueue};
 use zk_testserver::{CommitRecord, RequestRecord};
@@ -42,6 +45,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// What the servers have received.
     pub requests: Vec<RequestRecord>,
+    /// The clients of the sessions.
+    pub sessions: BTreeMap<SessionId, usize>,
     /// What the servers have committed.
     pub commits: Vec<CommitRecord>,
     /// What the judges have found.
@@ -54,6 +59,17 @@ pub struct Report {
     pub operations: u64,
     /// What went wrong.
     pub faults: Vec<Struck>,
+}
+
+impl Report {
+    /// Returns the numbers of the faults.
+    pub fn fault_numbers(&self) -> Vec<u64> {
+        let number = |event: &Event| match &event.what {
+            What::Fault { number, .. } => Some(*number),
+            _ => None,
+        };
+        self.events.iter().filter_map(number).collect()
+    }
 }
 
 /// Runs a seed.
@@ -81,11 +97,17 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
     runtime.block_on(local.run_until(run_world(seed, cuts, faults)))
 }
 
-async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
-    let mut draw = Draw::new(seed);
+/// Draws the world and the program of a run, without what is left out.
+pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     let mut plan = Plan::draw(&mut draw.fork());
     let mut program = Program::draw(&mut draw.fork());
     cuts.apply(&mut plan, &mut program);
+    (plan, program)
+}
+
+async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
+    let mut draw = Draw::new(seed);
+    let (plan, program) = drawn(&mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     let mut options = draw.fork();
@@ -109,6 +131,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Repor
             for _ in 0..LOOKS {
                 watched.sleep(LOOK_INTERVAL).await;
                 watched.registry.look();
+                watched.note_sessions(&asked);
                 let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);
                 if now != round
                     && let Some((number, round)) = now.clone()
@@ -243,6 +266,7 @@ fn judge(
         plan,
         events,
         requests,
+        sessions: world.sessions(),
         commits,
         violations,
         hash,

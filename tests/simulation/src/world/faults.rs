@@ -43,6 +43,18 @@ pub struct Struck {
     draw: Draw,
 }
 
+impl Struck {
+    /// Returns when it happened.
+    pub fn at(&self) -> Duration {
+        self.at
+    }
+
+    /// Returns its kind.
+    pub fn kind(&self) -> FaultKind {
+        self.kind
+    }
+}
+
 /// Lets things go wrong until the time has come from which nothing may. Returns what went wrong.
 pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
     let mut struck = Vec::new();

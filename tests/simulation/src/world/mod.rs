@@ -12,6 +12,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::io::DuplexStream;
 use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease};
 use zk_session::Host;
@@ -70,6 +71,8 @@ pub struct World {
     pub trouble: Trouble,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
+    /// The clients of the sessions.
+    sessions: Mutex<BTreeMap<SessionId, usize>>,
 }
 
 impl World {
@@ -89,6 +92,7 @@ impl World {
             strangers: Strangers::default(),
             trouble: Trouble::default(),
             without_lease: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
@@ -135,6 +139,18 @@ impl World {
             .seed(1)
             .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
             .start()
+    }
+
+    /// Keeps in mind which client has which session now.
+    pub fn note_sessions(&self, clients: &Clients) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clients.iter().filter_map(|(number, it)| Some((it.session_id()?, *number)));
+        sessions.extend(now);
+    }
+
+    /// Returns the clients of the sessions.
+    pub fn sessions(&self) -> BTreeMap<SessionId, usize> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all faults. Links and servers that are slow for ever stay so.
