@@ -62,7 +62,7 @@ pub const CALM_PARTS: [Part; 6] =
     [Part::Latency, Part::Jitter, Part::Commit, Part::Lag, Part::Unapplied, Part::Drops];
 
 /// A list of names, as in `a,b`.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a set")]
 pub struct List<T>(pub BTreeSet<T>);
 

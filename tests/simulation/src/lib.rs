@@ -16,5 +16,6 @@ pub mod history;
 pub mod judges;
 pub mod program;
 pub mod run;
+pub mod shrink;
 pub mod timeline;
 pub mod world;

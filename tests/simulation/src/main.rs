@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use zk_simulation::cuts::Cuts;
+use zk_simulation::judges::Violation;
 use zk_simulation::run::{Report, run_cut};
+use zk_simulation::shrink::shrink;
+use zk_simulation::timeline::timeline;
 
 /// Runs clients and locks in worlds that are drawn at random, and judges what they promised.
 #[derive(Debug, Parser)]
@@ -25,6 +28,12 @@ struct Options {
     /// Prints the world, everything that happened, and its hash.
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Leaves out of a seed with a violation what it does not need, and prints the rest.
+    #[arg(long, requires = "seed", conflicts_with = "trace")]
+    shrink: bool,
+    /// How many runs the shrinking takes at most.
+    #[arg(long, default_value_t = 1_000, requires = "shrink")]
+    shrink_runs: u64,
     /// Stops after the first seed with a violation.
     #[arg(long)]
     fail_fast: bool,
@@ -49,6 +58,9 @@ struct Totals {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(seed) = options.seed.filter(|_| options.shrink) {
+        return shrink_seed(seed, &options);
+    }
     let (first, count) = options.seed.map_or((options.first, options.seeds), |seed| (seed, 1));
     let begun = Instant::now();
     let mut shown = begun;
@@ -69,11 +81,7 @@ fn main() -> ExitCode {
             println!("seed {seed}: {violation}");
         }
         if !violations.is_empty() {
-            println!(
-                "seed {seed}: replay it with `cargo run --release -p zk-simulation -- --seed {seed}{} \
-                 --trace`",
-                options.cuts
-            );
+            println!("seed {seed}: replay it with `{}`", replay(seed, &options.cuts));
         }
         totals.seeds += 1;
         totals.violations += violations.len() as u64;
@@ -104,6 +112,34 @@ fn summary(totals: &Totals, elapsed: Duration) -> String {
         "simulation: {seeds} seeds, {violations} violations, {hours:.1} virtual hours, \
          {operations} operations, {faults} faults, {rate:.0} seeds per second"
     )
+}
+
+/// Prints the smallest run that breaks the same promise as a seed.
+fn shrink_seed(seed: u64, options: &Options) -> ExitCode {
+    let mut shown = Instant::now();
+    let shrunk = shrink(seed, &options.cuts, options.shrink_runs, |size| {
+        if shown.elapsed() >= PROGRESS_INTERVAL {
+            shown = Instant::now();
+            eprintln!("shrinking: {size}");
+        }
+    });
+    let Some(shrunk) = shrunk else {
+        println!("simulation: seed {seed}{} breaks no promise", options.cuts);
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("shrinking: {}", shrunk.size(seed));
+    let same = |it: &&Violation| it.promise == shrunk.promise;
+    if let Some(violation) = shrunk.report.violations.iter().find(same) {
+        println!("{}", timeline(&shrunk.report, violation));
+        println!("seed {seed}: {violation}");
+    }
+    println!("seed {seed}: replay the reduced run with\n{}", replay(seed, &shrunk.cuts));
+    ExitCode::FAILURE
+}
+
+/// Returns the command that prints the trace of a run.
+fn replay(seed: u64, cuts: &Cuts) -> String {
+    format!("cargo run --release -p zk-simulation -- --seed {seed}{cuts} --trace")
 }
 
 /// On a terminal, the line replaces the last one.
