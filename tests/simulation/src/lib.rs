@@ -12,6 +12,7 @@
 
 pub mod cuts;
 pub mod draw;
+pub mod fleet;
 pub mod history;
 pub mod judges;
 pub mod program;
