@@ -182,6 +182,8 @@ pub enum What {
     Closing,
     /// All clients are closed, and this is left on the servers.
     Left { path: String },
+    /// The library has logged this line.
+    Logged { level: &'static str, message: String, path: Option<String> },
     /// A task has panicked.
     Panicked(String),
     /// A client sends without end while no time passes.

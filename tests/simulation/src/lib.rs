@@ -15,6 +15,7 @@ pub mod draw;
 pub mod fleet;
 pub mod history;
 pub mod judges;
+pub mod logs;
 pub mod program;
 pub mod run;
 pub mod shrink;

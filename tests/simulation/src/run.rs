@@ -19,6 +19,7 @@ use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
+use crate::logs::Log;
 use crate::program::{Program, barriers, queue, values};
 use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
@@ -94,7 +95,9 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let Ok(runtime) = runtime else { unreachable!("a runtime without I/O needs no resources") };
     let local = LocalSet::new();
-    runtime.block_on(local.run_until(run_world(seed, cuts, faults)))
+    let log = Log::default();
+    let world = run_world(seed, cuts, faults, log.clone());
+    tracing::subscriber::with_default(log, || runtime.block_on(local.run_until(world)))
 }
 
 /// Draws the world and the program of a run, without what is left out.
@@ -105,11 +108,12 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     (plan, program)
 }
 
-async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
+async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log) -> Report {
     let mut draw = Draw::new(seed);
     let (plan, program) = drawn(&mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
+    log.write_to(&world.history);
     let mut options = draw.fork();
     let mut clients = Clients::new();
     for number in 0..program.clients.len() {

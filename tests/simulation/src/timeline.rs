@@ -83,7 +83,9 @@ impl Concern {
                 paths.insert(on.clone());
             }
         }
-        let until = words(sentence).filter_map(duration).max().unwrap_or(Duration::MAX);
+        // Events have a space before the unit.
+        let sentence = sentence.replace(" s ", "s ");
+        let until = words(&sentence).filter_map(duration).max().unwrap_or(Duration::MAX);
         // The moment of a sentence may be rounded.
         Self { paths, until: until.saturating_add(Duration::from_millis(1)) }
     }
@@ -240,6 +242,10 @@ impl<'a> Texts<'a> {
             }
             What::Fault { number, text } => Some(format!("~~ fault {number}, {text}")),
             What::Deleted { path } => Some(format!("~~ an administrator has deleted {path}")),
+            What::Logged { level, message, path } => {
+                let path = path.as_deref().unwrap_or_default();
+                concern.has_all_of(path).then(|| format!("%% {level} {message} {path}"))
+            }
             What::Calm => Some("~~ the faults stop".to_owned()),
             What::Closing => Some("== the clients are closed".to_owned()),
             What::Overdue { .. }
@@ -310,6 +316,8 @@ mod tests {
         assert_eq!(concern.until, Duration::from_millis(12_501));
         assert!(concern.has("/locks/a/lock-1") && concern.has("/locks") && concern.has("/rw/y-2"));
         assert!(!concern.has("/locks/b") && !concern.has("/semaphore"));
+        let concern = Concern::of("begun within 3s:     5.631 s  c0.t1  #3 acquire", &[]);
+        assert_eq!(concern.until, Duration::from_millis(5_632));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod group;
 pub mod leftovers;
 pub mod liveness;
 mod lives;
+pub mod logs;
 pub mod outcomes;
 pub mod patience;
 pub mod turns;
@@ -81,6 +82,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
+        ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),
         ("nothing is left after a close", leftovers::judge(events)),
     ];
     let violations = found.into_iter().flat_map(|(promise, sentences)| {
