@@ -96,8 +96,13 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
     let Ok(runtime) = runtime else { unreachable!("a runtime without I/O needs no resources") };
     let local = LocalSet::new();
     let log = Log::default();
-    let world = run_world(seed, cuts, faults, log.clone());
-    tracing::subscriber::with_default(log, || runtime.block_on(local.run_until(world)))
+    tracing::subscriber::with_default(log.clone(), || {
+        let run = runtime.block_on(local.run_until(run_world(seed, cuts, faults, log)));
+        let memory = allocation_counter::measure(|| {
+            runtime.block_on(local.run_until(run.world.sleep(QUIET)));
+        });
+        runtime.block_on(local.run_until(end(run, memory.count_current)))
+    })
 }
 
 /// Draws the world and the program of a run, without what is left out.
@@ -108,7 +113,7 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     (plan, program)
 }
 
-async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log) -> Report {
+async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log) -> Run {
     let mut draw = Draw::new(seed);
     let (plan, program) = drawn(&mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
@@ -174,11 +179,26 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     // Cleanup goes on in the background, and then there is silence.
     world.sleep(bound).await;
     let quiet_from = world.history.now();
-    world.sleep(QUIET).await;
-    let quiet = quiet_from..world.history.now();
-    inspect(&world, &program).await;
-    close(&world, clients).await;
-    judge(seed, text, &world, &program, faults, quiet)
+    Run { seed, text, world, program, clients, faults, quiet_from }
+}
+
+/// A run before its quiet time.
+struct Run {
+    seed: u64,
+    text: String,
+    world: Arc<World>,
+    program: Program,
+    clients: Clients,
+    faults: Vec<Struck>,
+    quiet_from: Duration,
+}
+
+/// Ends a run after its quiet time, in which so many allocations were made that are still live.
+async fn end(run: Run, grown: i64) -> Report {
+    let quiet = run.quiet_from..run.world.history.now();
+    inspect(&run.world, &run.program).await;
+    close(&run.world, &run.clients).await;
+    judge(run, quiet, grown)
 }
 
 /// Reads what the recipes have stored, with a client of its own.
@@ -221,10 +241,10 @@ async fn drain(world: &World, client: &Client) {
 }
 
 /// Closes the clients, and records what they leave behind.
-async fn close(world: &World, clients: Clients) {
+async fn close(world: &World, clients: &Clients) {
     world.history.note(What::Closing);
-    for client in clients.into_values() {
-        within(CLOSE_MAX, client.close()).await;
+    for client in clients.values() {
+        within(CLOSE_MAX, client.clone().close()).await;
     }
     // Sessions that have ended without a close leave with their timeout.
     world.sleep(CLOSE_MAX).await;
@@ -233,14 +253,8 @@ async fn close(world: &World, clients: Clients) {
     }
 }
 
-fn judge(
-    seed: u64,
-    plan: String,
-    world: &World,
-    program: &Program,
-    faults: Vec<Struck>,
-    quiet: Range<Duration>,
-) -> Report {
+fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
+    let Run { seed, text: plan, world, program, faults, .. } = run;
     for message in take_panics() {
         world.history.note(What::Panicked(message));
     }
@@ -250,15 +264,17 @@ fn judge(
     events.iter().for_each(|event| hash.add(event));
     requests.iter().for_each(|request| hash.add(request));
     commits.iter().for_each(|commit| hash.add(commit));
-    let deleted = world.strangers.deleted();
+    let (deleted, traffic) = (world.strangers.deleted(), world.network.traffic());
     let case = Case {
         plan: &world.plan,
-        program,
+        program: &program,
         events: &events,
         requests: &requests,
         commits: &commits,
+        traffic: &traffic,
         deleted: &deleted,
         quiet,
+        grown,
     };
     let violations = judges::judge(&case);
     let is_call = |event: &&Event| matches!(event.what, What::Begun { .. });
