@@ -169,7 +169,11 @@ pub enum What {
     /// Somebody should have done this for a long time, and could.
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.
-    Fault(String),
+    Fault {
+        /// Counted from 1, in the run of the whole seed.
+        number: u64,
+        text: String,
+    },
     /// An administrator has deleted this znode.
     Deleted { path: String },
     /// From now on there are no faults.
@@ -178,6 +182,8 @@ pub enum What {
     Closing,
     /// All clients are closed, and this is left on the servers.
     Left { path: String },
+    /// The library has logged this line.
+    Logged { level: &'static str, message: String, path: Option<String> },
     /// A task has panicked.
     Panicked(String),
     /// A client sends without end while no time passes.
@@ -216,7 +222,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>9.3} s  ", self.at.as_secs_f64())?;
         match self.who {
-            Some(Who { client, task }) => write!(f, "c{client}.t{task}  ")?,
+            Some(who) => write!(f, "{who}  ")?,
             None => write!(f, "-      ")?,
         }
         match &self.what {
@@ -225,7 +231,7 @@ impl fmt::Display for Event {
                 timeout.map_or(Ok(()), |timeout| write!(f, " within {timeout:?}"))
             }
             What::Ended { call, end } => write!(f, "#{call} {end:?}"),
-            What::Fault(text) => write!(f, "~ {text}"),
+            What::Fault { number, text } => write!(f, "~ {number}. {text}"),
             other => write!(f, "{other:?}"),
         }
     }

@@ -14,13 +14,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use zk_recipes::Client;
 
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
 use crate::draw::Draw;
 use crate::history::Who;
-use crate::world::World;
+use crate::world::{Clients, World};
 
 /// How many seeds have programs with the recipes that were added last, in percent.
 const MORE_PERCENT: u64 = 40;
@@ -64,12 +63,14 @@ pub enum Job {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
 pub struct Program {
-    /// The jobs of each task, by client.
+    /// The jobs of each task, by client. A task without jobs is left out.
     pub clients: Vec<Vec<Vec<Job>>>,
     /// How many steps each task has at most.
     pub steps: u64,
     /// How often calls are dropped, in percent.
     pub drops: u64,
+    /// The calls that would be dropped are awaited instead.
+    pub drops_nothing: bool,
 }
 
 impl Program {
@@ -94,7 +95,7 @@ impl Program {
                 }
             }
         }
-        Self { clients, steps, drops }
+        Self { clients, steps, drops, drops_nothing: false }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -134,14 +135,30 @@ impl Program {
         if has_multi { vec!["/locks/a", "/locks/b"] } else { Vec::new() }
     }
 
+    /// Returns the jobs of the tasks that are not left out.
+    pub fn tasks(&self) -> impl Iterator<Item = &[Job]> {
+        self.clients.iter().flatten().filter(|jobs| !jobs.is_empty()).map(Vec::as_slice)
+    }
+
+    /// Returns whether the client of this number has a task.
+    pub fn uses(&self, client: usize) -> bool {
+        self.clients.get(client).is_some_and(|tasks| tasks.iter().any(|jobs| !jobs.is_empty()))
+    }
+
     /// Starts all tasks.
-    pub fn start(&self, world: &Arc<World>, clients: &[Client], draw: &mut Draw) -> Tasks {
+    pub fn start(&self, world: &Arc<World>, clients: &Clients, draw: &mut Draw) -> Tasks {
         let mut tasks = Tasks::default();
-        for (number, (client, jobs)) in clients.iter().zip(&self.clients).enumerate() {
+        for (number, jobs) in self.clients.iter().enumerate() {
             for (index, jobs) in jobs.iter().enumerate() {
+                // Also the draws of tasks that are left out, so that the others stay the same.
+                let draw = draw.fork();
+                let Some(client) = clients.get(&number).filter(|_| !jobs.is_empty()) else {
+                    continue;
+                };
                 let who = Who { client: number, task: index };
                 let (world, client) = (Arc::clone(world), client.clone());
-                let mut task = Task { world, client, who, draw: draw.fork(), drops: self.drops };
+                let (drops, drops_nothing) = (self.drops, self.drops_nothing);
+                let mut task = Task { world, client, who, draw, drops, drops_nothing };
                 let (jobs, steps) = (jobs.clone(), self.steps);
                 if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
                     let is_cache = jobs.contains(&Job::Cache);

@@ -33,6 +33,8 @@ pub struct Task {
     pub draw: Draw,
     /// How often its calls are dropped, in percent.
     pub drops: u64,
+    /// The calls that would be dropped are awaited instead.
+    pub drops_nothing: bool,
 }
 
 /// How a call has ended.
@@ -75,6 +77,7 @@ impl Task {
     ) -> Called<T> {
         let is_dropped = self.draw.chance(self.drops) && !self.is_calm();
         let polls = if is_dropped { self.draw.size(0, 12) } else { usize::MAX };
+        let polls = if self.drops_nothing { usize::MAX } else { polls };
         self.call_until(name, on, timeout, polls, future).await
     }
 

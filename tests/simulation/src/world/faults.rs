@@ -8,6 +8,7 @@ use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 use super::World;
 use super::link::{Direction, Trap};
 use super::plan::FaultKind;
+use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::What;
 use crate::program::values::TREE;
@@ -34,9 +35,29 @@ const OPS: [Option<OpCode>; 10] = [
 /// The requests with which a cache reads.
 const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
 
-/// Lets things go wrong until the time has come from which nothing may. Returns their number.
-pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
-    let mut count = 0;
+/// A fault: when it happened, and what decides the rest of it.
+#[derive(Clone, Debug)]
+pub struct Struck {
+    at: Duration,
+    kind: FaultKind,
+    draw: Draw,
+}
+
+impl Struck {
+    /// Returns when it happened.
+    pub fn at(&self) -> Duration {
+        self.at
+    }
+
+    /// Returns its kind.
+    pub fn kind(&self) -> FaultKind {
+        self.kind
+    }
+}
+
+/// Lets things go wrong until the time has come from which nothing may. Returns what went wrong.
+pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
+    let mut struck = Vec::new();
     loop {
         let pause = u64::try_from(world.plan.fault_pause.as_millis()).unwrap_or(u64::MAX);
         let pause = draw.ms(1, pause.saturating_mul(3));
@@ -45,13 +66,35 @@ pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
         if pause >= left || world.plan.faults.is_empty() {
             world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
             world.heal();
-            return count;
+            return struck;
         }
         let kind = draw.pick(&world.plan.faults);
-        let text = inflict(world, &mut draw, kind);
-        world.history.note(What::Fault(format!("{kind:?}: {text}")));
-        count += 1;
+        struck.push(Struck { at: world.history.now(), kind, draw: draw.clone() });
+        strike(world, struck.len() as u64, kind, &mut draw);
     }
+}
+
+/// Lets the same things go wrong as in the run of the whole seed, at the same times, without those
+/// that are left out. They do not depend on each other: a fault draws the same without those before.
+pub async fn afflict_again(world: &World, cuts: &Cuts, struck: &[Struck]) -> Vec<Struck> {
+    let mut again = Vec::new();
+    for (number, fault) in (1..).zip(struck) {
+        let is_left_out = cuts.skips(number) || !world.plan.faults.contains(&fault.kind);
+        if is_left_out || fault.at >= world.plan.calm_at {
+            continue;
+        }
+        world.sleep(fault.at.saturating_sub(world.history.now())).await;
+        strike(world, number, fault.kind, &mut fault.draw.clone());
+        again.push(fault.clone());
+    }
+    world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
+    world.heal();
+    again
+}
+
+fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
+    let text = inflict(world, draw, kind);
+    world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
 }
 
 fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {

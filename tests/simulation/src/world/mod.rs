@@ -7,13 +7,14 @@ pub mod registry;
 pub mod strangers;
 pub mod trouble;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, Clock, ConfigError, Lease};
+use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease};
 use zk_session::Host;
 use zk_testserver::{Reception, TestServer};
 
@@ -45,6 +46,9 @@ pub const DIRECTORIES: [&str; 12] = [
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
 
+/// The clients that a run has, by their numbers.
+pub type Clients = BTreeMap<usize, Client>;
+
 /// A running world.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "programs and judges use its parts")]
@@ -67,6 +71,8 @@ pub struct World {
     pub trouble: Trouble,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
+    /// The clients of the sessions.
+    sessions: Mutex<BTreeMap<SessionId, usize>>,
 }
 
 impl World {
@@ -86,15 +92,12 @@ impl World {
             strangers: Strangers::default(),
             trouble: Trouble::default(),
             without_lease: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
-    /// Starts the client of this number, whose options are drawn. It may have to wait for a connection.
-    ///
-    /// # Errors
-    ///
-    /// Never: the options are valid.
-    pub fn client(&self, number: usize, draw: &mut Draw) -> Result<Client, ConfigError> {
+    /// Draws the options of the client of this number.
+    pub fn builder(&self, number: usize, draw: &mut Draw) -> ClientBuilder {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
@@ -112,7 +115,7 @@ impl World {
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
-        builder.start()
+        builder
     }
 
     /// Returns whether the client of this number keeps a lease.
@@ -136,6 +139,18 @@ impl World {
             .seed(1)
             .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
             .start()
+    }
+
+    /// Keeps in mind which client has which session now.
+    pub fn note_sessions(&self, clients: &Clients) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clients.iter().filter_map(|(number, it)| Some((it.session_id()?, *number)));
+        sessions.extend(now);
+    }
+
+    /// Returns the clients of the sessions.
+    pub fn sessions(&self) -> BTreeMap<SessionId, usize> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all faults. Links and servers that are slow for ever stay so.

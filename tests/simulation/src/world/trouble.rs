@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use zk_recipes::{Client, SessionState};
+use zk_recipes::SessionState;
 
-use super::World;
 use super::plan::FaultKind;
+use super::{Clients, World};
 use crate::history::{Id, What};
 use crate::judges::patience::{Moment, Patience, Waiting};
 use crate::program::barriers::{BARRIER, MEETING};
@@ -88,31 +88,31 @@ impl Trouble {
 
 impl World {
     /// Records what nobody has done for too long.
-    pub fn look_for_the_overdue(&self, clients: &[Client], patience: &mut Patience) {
+    pub fn look_for_the_overdue(&self, clients: &Clients, patience: &mut Patience) {
         let moment = self.moment(clients);
         for (what, since) in patience.look(&moment) {
             self.history.note(What::Overdue { what, since });
         }
     }
 
-    fn moment(&self, clients: &[Client]) -> Moment {
+    fn moment(&self, clients: &Clients) -> Moment {
         let now = self.history.now();
         let is_calm = self.is_without_trouble(now);
         let alive = self.server.sessions();
         let mut prompt = BTreeSet::new();
-        for (number, client) in clients.iter().enumerate() {
+        for (number, client) in clients {
             if let Some(session) = client.session_id()
                 && is_calm
                 && client.state() == SessionState::Connected
                 && alive.contains(&session)
-                && !self.network.is_isolated(number)
+                && !self.network.is_isolated(*number)
             {
                 prompt.insert(session);
             }
         }
         let inner = self.trouble.lock();
         let calls = inner.calls.iter().map(|(id, (name, on, client))| {
-            let session = clients.get(*client).and_then(Client::session_id);
+            let session = clients.get(client).and_then(|client| client.session_id());
             (*id, Waiting { name, on: on.clone(), session })
         });
         let round = self.server.data(MEETING).unwrap_or_default();
