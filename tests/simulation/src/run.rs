@@ -73,12 +73,15 @@ async fn run_world(seed: u64) -> Report {
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     let mut options = draw.fork();
-    let clients: Vec<Client> =
-        (0..program.clients.len()).filter_map(|it| world.client(it, &mut options).ok()).collect();
-
-    let mut tasks = program.start(&world, &clients, &mut draw.fork());
+    for number in 0..program.clients.len() {
+        let Ok(client) = world.client(number, &mut options, None) else {
+            unreachable!("the options are valid")
+        };
+        world.clients.add(client);
+    }
+    let mut tasks = program.start(&world, &mut draw.fork());
     let mut observers = JoinSet::new();
-    let (watched, asked) = (Arc::clone(&world), clients.clone());
+    let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
     observers.spawn_local(async move {
@@ -95,7 +98,7 @@ async fn run_world(seed: u64) -> Report {
                 }
                 round = now;
             }
-            watched.look_for_the_overdue(&asked, &mut patience);
+            watched.look_for_the_overdue(&mut patience);
         }
     });
     let (afflicted, faults) = (Arc::clone(&world), draw.fork());
@@ -123,7 +126,7 @@ async fn run_world(seed: u64) -> Report {
     world.sleep(QUIET).await;
     let quiet = quiet_from..world.history.now();
     inspect(&world, &program).await;
-    close(&world, clients).await;
+    close(&world).await;
     judge(seed, text, &world, &program, count, quiet)
 }
 
@@ -167,11 +170,12 @@ async fn drain(world: &World, client: &Client) {
 }
 
 /// Closes the clients, and records what they leave behind.
-async fn close(world: &World, clients: Vec<Client>) {
+async fn close(world: &World) {
     world.history.note(What::Closing);
-    for client in clients {
+    for (client, _) in world.clients.all() {
         within(CLOSE_MAX, client.close()).await;
     }
+    world.clients.clear();
     // Sessions that have ended without a close leave with their timeout.
     world.sleep(CLOSE_MAX).await;
     for (path, owner) in world.server.ephemerals() {

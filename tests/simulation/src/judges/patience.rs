@@ -26,6 +26,8 @@ pub struct Moment {
     pub now: Duration,
     /// The sessions of the clients that are connected, and from which nothing is kept back.
     pub prompt: BTreeSet<SessionId>,
+    /// The sessions that live although nobody has a handle of their clients any more.
+    pub abandoned: BTreeSet<SessionId>,
     /// All ephemeral znodes and their owners.
     pub ephemerals: Vec<(String, SessionId)>,
     /// The znodes of the guards that callers have.
@@ -108,6 +110,7 @@ impl Patience {
         due.extend(self.openings(moment));
         due.extend(meetings(moment));
         due.extend(deliveries(moment));
+        due.extend(moment.abandoned.iter().map(|session| format!("the end of {session}")));
         due
     }
 
@@ -279,6 +282,12 @@ mod tests {
             count(&Moment { ephemerals, ..moment(&[]) })
         };
         assert_eq!((permits(TWO), permits(ONE)), (0, 1));
+    }
+
+    #[test]
+    fn a_session_that_outlives_the_last_handle_of_its_client_is_seen() {
+        let abandoned = BTreeSet::from([TWO]);
+        assert_eq!(count(&Moment { abandoned, ..moment(&[]) }), 1);
     }
 
     #[test]

@@ -10,11 +10,13 @@ pub mod queue;
 pub mod task;
 pub mod values;
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use zk_recipes::Client;
 
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
@@ -27,6 +29,9 @@ const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How often a follower looks for another client after its own has ended.
+const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a task does again and again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -135,13 +140,16 @@ impl Program {
     }
 
     /// Starts all tasks.
-    pub fn start(&self, world: &Arc<World>, clients: &[Client], draw: &mut Draw) -> Tasks {
+    pub fn start(&self, world: &Arc<World>, draw: &mut Draw) -> Tasks {
         let mut tasks = Tasks::default();
-        for (number, (client, jobs)) in clients.iter().zip(&self.clients).enumerate() {
+        for (number, ((client, life), jobs)) in
+            world.clients.all().into_iter().zip(&self.clients).enumerate()
+        {
             for (index, jobs) in jobs.iter().enumerate() {
                 let who = Who { client: number, task: index };
                 let (world, client) = (Arc::clone(world), client.clone());
-                let mut task = Task { world, client, who, draw: draw.fork(), drops: self.drops };
+                let (life, draw, drops) = (life.clone(), draw.fork(), self.drops);
+                let mut task = Task { world, client, life, who, draw, drops };
                 let (jobs, steps) = (jobs.clone(), self.steps);
                 if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
                     let is_cache = jobs.contains(&Job::Cache);
@@ -150,11 +158,7 @@ impl Program {
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        if is_cache {
-                            caches::follow(&mut task, finished).await;
-                        } else {
-                            groups::follow(&mut task, finished).await;
-                        }
+                        follow(&mut task, finished, is_cache).await;
                     });
                 } else {
                     tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
@@ -177,9 +181,32 @@ pub struct Tasks {
     pub finish: Vec<oneshot::Sender<()>>,
 }
 
+/// Follows something with one client after the other, until the end of the run.
+async fn follow(task: &mut Task, finished: impl Future<Output = ()>, is_cache: bool) {
+    let mut finished = pin!(finished);
+    loop {
+        let has_failed = if is_cache {
+            caches::follow(task, &mut finished).await
+        } else {
+            groups::follow(task, &mut finished).await
+        };
+        if !has_failed || !task.life.is_ending() {
+            return;
+        }
+        while !task.renew() {
+            tokio::select! {
+                biased;
+                () = &mut finished => return,
+                () = task.world.sleep(RENEW_INTERVAL) => {}
+            }
+        }
+    }
+}
+
 async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
     for _ in 0..steps {
         task.idle().await;
+        task.renew();
         if task.is_calm() {
             return;
         }

@@ -1,5 +1,6 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
+pub mod clients;
 pub mod faults;
 pub mod link;
 pub mod plan;
@@ -13,13 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, Clock, ConfigError, Lease};
-use zk_session::Host;
+use zk_recipes::{Client, Clock, ConfigError, Lease, SessionState};
+use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
 use crate::history::{History, What};
 
+use self::clients::Clients;
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -53,8 +55,10 @@ pub struct World {
     pub plan: Plan,
     /// The servers, which judges may ask for what they have committed.
     pub server: TestServer,
-    /// The number of clients.
-    pub clients: usize,
+    /// The number of clients that work at the same time.
+    pub count: usize,
+    /// The clients.
+    pub clients: Clients,
     /// The links.
     pub network: Network,
     /// What the callers were told.
@@ -71,7 +75,7 @@ pub struct World {
 
 impl World {
     /// Starts the servers.
-    pub fn start(plan: Plan, clients: usize, draw: &mut Draw) -> Self {
+    pub fn start(plan: Plan, count: usize, draw: &mut Draw) -> Self {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
@@ -79,7 +83,8 @@ impl World {
         Self {
             plan,
             server,
-            clients,
+            count,
+            clients: Clients::default(),
             network,
             history,
             registry,
@@ -90,11 +95,17 @@ impl World {
     }
 
     /// Starts the client of this number, whose options are drawn. It may have to wait for a connection.
+    /// With a ticket, it continues the session of another one.
     ///
     /// # Errors
     ///
     /// Never: the options are valid.
-    pub fn client(&self, number: usize, draw: &mut Draw) -> Result<Client, ConfigError> {
+    pub fn client(
+        &self,
+        number: usize,
+        draw: &mut Draw,
+        ticket: Option<SessionTicket>,
+    ) -> Result<Client, ConfigError> {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
@@ -105,14 +116,30 @@ impl World {
             .clock(Clock::tokio())
             .seed(draw.seed())
             .transport(move |host: Host| connect(network.clone(), number, host));
-        if draw.chance(15) {
-            builder = builder.lease(None::<Lease>);
+        // All clients of a number keep a lease, or none of them does.
+        let is_first = self.clients.get(number).is_none();
+        if draw.chance(15) && is_first {
             self.lock().insert(number);
+        }
+        if !self.has_lease(number) {
+            builder = builder.lease(None::<Lease>);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
+        if let Some(ticket) = ticket {
+            builder = builder.resume(ticket);
+        }
         builder.start()
+    }
+
+    /// Returns whether the client of this number is connected while nothing goes wrong.
+    pub fn is_prompt(&self, number: usize, client: &Client) -> bool {
+        let alive = self.server.sessions();
+        self.is_without_trouble(self.history.now())
+            && client.state() == SessionState::Connected
+            && client.session_id().is_some_and(|session| alive.contains(&session))
+            && !self.network.is_isolated(number)
     }
 
     /// Returns whether the client of this number keeps a lease.
