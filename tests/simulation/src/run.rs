@@ -108,6 +108,7 @@ async fn run_world(seed: u64) -> Report {
     let count = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
+    within(bound, join_all(&mut tasks.ending)).await;
     // A connection may be dead, and its client notices that after a while. Followers go on until
     // then.
     world.sleep(bound).await;
@@ -118,6 +119,7 @@ async fn run_world(seed: u64) -> Report {
     within(bound, join_all(&mut tasks.followers)).await;
     // A call that has not ended is a violation, and its task ends here.
     tasks.workers.shutdown().await;
+    tasks.ending.shutdown().await;
     tasks.followers.shutdown().await;
     observers.shutdown().await;
     // Cleanup goes on in the background, and then there is silence.

@@ -6,6 +6,7 @@ pub mod cache;
 pub mod calls;
 pub mod cost;
 pub mod counter;
+pub mod ends;
 pub mod exclusion;
 pub mod fencing;
 pub mod group;
@@ -77,6 +78,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
+        ("a client that ends leaves the way free", ends::judge(events, requests)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),

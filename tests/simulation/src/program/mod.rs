@@ -2,6 +2,7 @@
 
 pub mod barriers;
 mod caches;
+pub mod ends;
 pub mod groups;
 mod guards;
 pub mod locks;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use self::ends::Ends;
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
 use crate::draw::Draw;
@@ -29,6 +31,9 @@ const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How many seeds have clients that end while others go on, in percent.
+const ENDS_PERCENT: u64 = 25;
 
 /// How often a follower looks for another client after its own has ended.
 const RENEW_INTERVAL: Duration = Duration::from_millis(100);
@@ -75,6 +80,8 @@ pub struct Program {
     pub steps: u64,
     /// How often calls are dropped, in percent.
     pub drops: u64,
+    /// How clients end while others go on, if they do.
+    pub ends: Option<Ends>,
 }
 
 impl Program {
@@ -99,7 +106,9 @@ impl Program {
                 }
             }
         }
-        Self { clients, steps, drops }
+        let mut draw = Draw::new(draw.seed());
+        let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
+        Self { clients, steps, drops, ends }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -165,6 +174,12 @@ impl Program {
                 }
             }
         }
+        if let Some(ends) = self.ends.clone() {
+            // Who ends a client has a number of its own.
+            let numbers = self.clients.iter().map(Vec::len).collect();
+            let ending = ends.happen(Arc::clone(world), numbers, draw.fork());
+            tasks.ending.spawn_local(ending);
+        }
         tasks
     }
 }
@@ -175,6 +190,8 @@ impl Program {
 pub struct Tasks {
     /// Those that end after their steps, or once the faults have stopped.
     pub workers: JoinSet<()>,
+    /// What ends clients, until the faults have stopped.
+    pub ending: JoinSet<()>,
     /// Those that end when they are told to.
     pub followers: JoinSet<()>,
     /// Tells each of them to end.

@@ -185,6 +185,9 @@ impl Task {
         let is_new = !life.is_same(&self.life);
         if is_new {
             (self.client, self.life) = (client, life);
+            if !self.life.is_ending() {
+                self.push(What::Renewed);
+            }
         }
         is_new
     }
