@@ -195,6 +195,10 @@ pub enum What {
     Followed,
     /// A task uses the client that has this number now.
     Renewed,
+    /// A client was given another list of servers.
+    Hosts { client: usize, members: Vec<usize> },
+    /// A client begins to connect to a member that has left its list.
+    Strayed { client: usize, member: usize },
     /// A client begins to close.
     Closing,
     /// All clients are closed, and this is left on the servers.

@@ -74,10 +74,10 @@ async fn run_world(seed: u64) -> Report {
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     let mut options = draw.fork();
     for number in 0..program.clients.len() {
-        let Ok(client) = world.client(number, &mut options, None) else {
+        let Ok((client, life)) = world.client(number, &mut options, None) else {
             unreachable!("the options are valid")
         };
-        world.clients.add(client);
+        world.clients.add(client, life);
     }
     let mut tasks = program.start(&world, &mut draw.fork());
     let mut observers = JoinSet::new();

@@ -14,6 +14,7 @@ const OPERATIONS: [&str; 5] = ["create", "delete", "set_data", "sync", "transact
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
         are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle]),
+        are_cut: !plan.faults.is_empty(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules)
@@ -28,6 +29,8 @@ fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
 struct Rules {
     /// Servers refuse requests although nothing is wrong with them.
     are_refused: bool,
+    /// Connections may end.
+    are_cut: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -88,7 +91,8 @@ impl Rules {
         match failure {
             // A try has a timeout of its own.
             Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
-            Failure::ConnectionLoss => is_operation,
+            // A client that moves to another server waits for its replies.
+            Failure::ConnectionLoss => is_operation && self.are_cut,
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know.
                 is_operation
@@ -141,7 +145,9 @@ mod tests {
         assert_eq!(count("acquire", None, Failure::TimedOut, calm), 1);
         assert_eq!(count("acquire", Some(1), Failure::TimedOut, calm), 0);
         assert_eq!(count("acquire", None, Failure::ConnectionLoss, calm), 1);
-        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 0);
+        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 1);
+        let cut = Rules { are_cut: true, ..Rules::default() };
+        assert_eq!(count("create", None, Failure::ConnectionLoss, cut), 0);
         assert_eq!(count("put", None, Failure::Undecided, calm), 1);
         assert_eq!(count("add", None, Failure::Undecided, calm), 0);
         assert_eq!(count("put", None, Failure::Closed, calm), 1);

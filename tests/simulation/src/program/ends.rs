@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jute_codec::SessionId;
-use zk_recipes::{Client, CloseOutcome, HandOverError, SessionState};
+use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_session::SessionTicket;
 
 use super::task::{Called, Task};
@@ -183,7 +183,7 @@ async fn continued(task: &mut Task, session: SessionId) {
 fn follow(task: &mut Task, ticket: Option<SessionTicket>) {
     let number = task.who.client;
     let followed = task.world.client(number, &mut task.draw, ticket);
-    let Ok(client): Result<Client, _> = followed else { unreachable!("the options are valid") };
-    task.world.clients.replace(number, client);
+    let Ok((client, life)) = followed else { unreachable!("the options are valid") };
+    task.world.clients.replace(number, client, life);
     task.push(What::Followed);
 }

@@ -5,6 +5,7 @@ mod caches;
 pub mod ends;
 pub mod groups;
 mod guards;
+pub mod hosts;
 pub mod locks;
 mod named;
 pub mod queue;
@@ -20,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use self::ends::Ends;
+use self::hosts::Moves;
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
 use crate::draw::Draw;
@@ -34,6 +36,8 @@ const SALT: u64 = 44;
 
 /// How many seeds have clients that end while others go on, in percent.
 const ENDS_PERCENT: u64 = 25;
+/// How many seeds have clients that are given other lists of servers, in percent.
+const MOVES_PERCENT: u64 = 20;
 
 /// How often a follower looks for another client after its own has ended.
 const RENEW_INTERVAL: Duration = Duration::from_millis(100);
@@ -82,6 +86,8 @@ pub struct Program {
     pub drops: u64,
     /// How clients end while others go on, if they do.
     pub ends: Option<Ends>,
+    /// How the lists of servers of clients change, if they do.
+    pub moves: Option<Moves>,
 }
 
 impl Program {
@@ -108,7 +114,9 @@ impl Program {
         }
         let mut draw = Draw::new(draw.seed());
         let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
-        Self { clients, steps, drops, ends }
+        let mut draw = Draw::new(draw.seed());
+        let moves = draw.chance(MOVES_PERCENT).then(|| Moves::draw(&mut draw));
+        Self { clients, steps, drops, ends, moves }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -180,6 +188,9 @@ impl Program {
             let ending = ends.happen(Arc::clone(world), numbers, draw.fork());
             tasks.ending.spawn_local(ending);
         }
+        if let Some(moves) = self.moves {
+            tasks.ending.spawn_local(moves.happen(Arc::clone(world), draw.fork()));
+        }
         tasks
     }
 }
@@ -190,7 +201,7 @@ impl Program {
 pub struct Tasks {
     /// Those that end after their steps, or once the faults have stopped.
     pub workers: JoinSet<()>,
-    /// What ends clients, until the faults have stopped.
+    /// What ends clients and changes their lists of servers, until the faults have stopped.
     pub ending: JoinSet<()>,
     /// Those that end when they are told to.
     pub followers: JoinSet<()>,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jute_codec::SessionId;
 use tokio::sync::Notify;
@@ -25,6 +26,8 @@ pub struct Life(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Since when its list of servers has had these members, if it was changed.
+    hosts: Mutex<Option<(Duration, Vec<usize>)>>,
     is_ending: AtomicBool,
     is_closed: AtomicBool,
     is_abandoned: AtomicBool,
@@ -35,6 +38,17 @@ impl Life {
     /// Returns whether this is the life of the same client.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The list of servers has these members from now on.
+    pub fn set_hosts(&self, now: Duration, members: Vec<usize>) {
+        *self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, members));
+    }
+
+    /// Returns whether this member had left the list of servers before.
+    pub fn has_left(&self, now: Duration, member: usize) -> bool {
+        let hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.as_ref().is_some_and(|(since, members)| *since < now && !members.contains(&member))
     }
 
     /// The client is about to end, or goes on.
@@ -81,18 +95,15 @@ impl Life {
 
 impl Clients {
     /// Adds the client of the next number.
-    pub fn add(&self, client: Client) {
-        self.lock().slots.push((client, Life::default()));
+    pub fn add(&self, client: Client, life: Life) {
+        self.lock().slots.push((client, life));
     }
 
     /// Puts a client in the place of the one of this number.
-    pub fn replace(&self, number: usize, client: Client) {
+    pub fn replace(&self, number: usize, client: Client, life: Life) {
         // The old handle may be the last one, whose drop does more than that of others.
-        let old = self
-            .lock()
-            .slots
-            .get_mut(number)
-            .map(|slot| std::mem::replace(slot, (client, Life::default())));
+        let old =
+            self.lock().slots.get_mut(number).map(|slot| std::mem::replace(slot, (client, life)));
         drop(old);
     }
 

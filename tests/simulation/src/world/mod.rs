@@ -21,7 +21,7 @@ use zk_testserver::{Reception, TestServer};
 use crate::draw::Draw;
 use crate::history::{History, What};
 
-use self::clients::Clients;
+use self::clients::{Clients, Life};
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -105,17 +105,18 @@ impl World {
         number: usize,
         draw: &mut Draw,
         ticket: Option<SessionTicket>,
-    ) -> Result<Client, ConfigError> {
+    ) -> Result<(Client, Life), ConfigError> {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
         let seconds = draw.pick(&[30, 30, 30, 4, 4, 6, 6, 10, 15, 40]);
-        let network = self.network.clone();
+        let (network, life) = (self.network.clone(), Life::default());
+        let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(Duration::from_secs(seconds))
             .clock(Clock::tokio())
             .seed(draw.seed())
-            .transport(move |host: Host| connect(network.clone(), number, host));
+            .transport(move |host: Host| connect(network.clone(), number, used.clone(), host));
         // All clients of a number keep a lease, or none of them does.
         let is_first = self.clients.get(number).is_none();
         if draw.chance(15) && is_first {
@@ -130,7 +131,7 @@ impl World {
         if let Some(ticket) = ticket {
             builder = builder.resume(ticket);
         }
-        builder.start()
+        Ok((builder.start()?, life))
     }
 
     /// Returns whether the client of this number is connected while nothing goes wrong.
@@ -161,7 +162,7 @@ impl World {
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
-            .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
+            .transport(move |host: Host| connect(network.clone(), OBSERVER, Life::default(), host))
             .start()
     }
 
@@ -191,7 +192,18 @@ impl World {
     }
 }
 
-async fn connect(network: Network, client: usize, host: Host) -> io::Result<DuplexStream> {
-    let member = host.name.trim_start_matches('m').parse().unwrap_or(0);
+/// Returns the number of a member.
+fn member(host: &Host) -> usize {
+    host.name.trim_start_matches('m').parse().unwrap_or(0)
+}
+
+async fn connect(
+    network: Network,
+    client: usize,
+    life: Life,
+    host: Host,
+) -> io::Result<DuplexStream> {
+    let member = member(&host);
+    network.note_attempt(client, member, &life);
     network.connect(client, member).await
 }

@@ -112,8 +112,8 @@ impl World {
         let alive = self.server.sessions();
         let mut abandoned = self.clients.abandoned(is_calm);
         abandoned.retain(|session| alive.contains(session));
-        let mut prompt = BTreeSet::new();
-        for (number, (client, _)) in clients.iter().enumerate() {
+        let (mut prompt, mut astray) = (BTreeSet::new(), BTreeSet::new());
+        for (number, (client, life)) in clients.iter().enumerate() {
             if let Some(session) = client.session_id()
                 && is_calm
                 && client.state() == SessionState::Connected
@@ -121,6 +121,10 @@ impl World {
                 && !self.network.is_isolated(number)
             {
                 prompt.insert(session);
+                let server = client.health().server.map(|host| super::member(&host));
+                if let Some(member) = server.filter(|member| life.has_left(now, *member)) {
+                    astray.insert(format!("client {number} from member {member}"));
+                }
             }
         }
         let inner = self.trouble.lock();
@@ -137,6 +141,7 @@ impl World {
             now,
             prompt,
             abandoned,
+            astray,
             ephemerals: self.server.ephemerals(),
             kept: inner.kept.clone(),
             calls: calls.collect(),
