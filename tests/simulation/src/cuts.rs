@@ -17,7 +17,8 @@ use crate::world::plan::{FAULT_KINDS, FaultKind, Plan};
 #[command(next_help_heading = "Parts of the seed that the run leaves out")]
 pub struct Cuts {
     /// Leaves out these kinds of faults (cut, late-commit, ...) and these delays (latency, jitter,
-    /// commit, lag, unapplied); drops: no call is dropped.
+    /// commit, lag, unapplied); drops: no call is dropped; ends: no client ends before the others;
+    /// moves: no list of servers changes.
     #[arg(long, value_name = "PART,...", requires = "seed")]
     pub without: Option<List<Part>>,
     /// Leaves out these faults, by their numbers in the trace.
@@ -55,11 +56,23 @@ pub enum Part {
     Unapplied,
     /// Calls that are dropped.
     Drops,
+    /// Clients that end while others go on.
+    Ends,
+    /// Lists of servers that change.
+    Moves,
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 6] =
-    [Part::Latency, Part::Jitter, Part::Commit, Part::Lag, Part::Unapplied, Part::Drops];
+pub const CALM_PARTS: [Part; 8] = [
+    Part::Ends,
+    Part::Moves,
+    Part::Latency,
+    Part::Jitter,
+    Part::Commit,
+    Part::Lag,
+    Part::Unapplied,
+    Part::Drops,
+];
 
 /// A list of names, as in `a,b`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -125,6 +138,8 @@ impl Cuts {
             plan.calm_at = plan.calm_at.min(Duration::from_millis(ms));
         }
         program.drops_nothing = self.has(Part::Drops);
+        program.ends.take_if(|_| self.has(Part::Ends));
+        program.moves.take_if(|_| self.has(Part::Moves));
         program.steps = self.steps.map_or(program.steps, |steps| steps.min(program.steps));
         let Some(kept) = &self.tasks else { return };
         for (client, tasks) in program.clients.iter_mut().enumerate() {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use jute_codec::SessionId;
 use tokio::time::Instant;
 
+use crate::program::ends::EndKind;
+
 /// The number of a call, of a guard or of a leased item.
 pub type Id = u64;
 
@@ -67,6 +69,8 @@ pub enum Failure {
     Undecided,
     /// Somebody else has deleted or changed the znode.
     Changed,
+    /// Recipes still use the session.
+    Unfinished,
     /// Anything else, as its message.
     Other(String),
 }
@@ -108,6 +112,8 @@ pub enum What {
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
     /// A guard says *held* although its client, which keeps a lease, has none.
     Unleased { lock: String, guard: Id },
+    /// A guard says *held* although somebody was told that its client is closed.
+    HeldByClosed { lock: String, guard: Id },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -178,6 +184,25 @@ pub enum What {
     Deleted { path: String },
     /// From now on there are no faults.
     Calm,
+    /// A client of this number begins to end, and others go on.
+    Ending { kind: EndKind },
+    /// It has not ended, and goes on.
+    GoesOn,
+    /// A close has returned. `is_confirmed`: it said that a server has confirmed the end of the
+    /// session. `is_alive`: the session that the client had before lives.
+    HasClosed { session: Option<SessionId>, is_confirmed: bool, is_alive: bool },
+    /// A client has handed its session over. These znodes of recipes are left.
+    HandedOver { session: SessionId, left: Vec<String> },
+    /// The client that should continue a session has another one. Nothing went wrong in this world.
+    NotContinued { session: SessionId },
+    /// Another client has taken the place of the one that ends.
+    Followed,
+    /// A task uses the client that has this number now.
+    Renewed,
+    /// A client was given another list of servers.
+    Hosts { client: usize, members: Vec<usize> },
+    /// A client begins to connect to a member that has left its list.
+    Strayed { client: usize, member: usize },
     /// A client begins to close.
     Closing,
     /// All clients are closed, and this is left on the servers.

@@ -21,9 +21,9 @@ use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::logs::Log;
 use crate::program::{Program, barriers, queue, values};
+use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
-use crate::world::{Clients, World};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -120,18 +120,16 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     log.write_to(&world.history);
     let mut options = draw.fork();
-    let mut clients = Clients::new();
     for number in 0..program.clients.len() {
-        let builder = world.builder(number, &mut options);
+        let (builder, life) = world.builder(number, &mut options, None);
         if program.uses(number) {
             let Ok(client) = builder.start() else { unreachable!("the options are valid") };
-            clients.insert(number, client);
+            world.clients.put(number, client, life);
         }
     }
-
-    let mut tasks = program.start(&world, &clients, &mut draw.fork());
+    let mut tasks = program.start(&world, &mut draw.fork());
     let mut observers = JoinSet::new();
-    let (watched, asked) = (Arc::clone(&world), clients.clone());
+    let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
     observers.spawn_local(async move {
@@ -140,7 +138,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
             for _ in 0..LOOKS {
                 watched.sleep(LOOK_INTERVAL).await;
                 watched.registry.look();
-                watched.note_sessions(&asked);
+                watched.note_sessions();
                 let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);
                 if now != round
                     && let Some((number, round)) = now.clone()
@@ -149,7 +147,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
                 }
                 round = now;
             }
-            watched.look_for_the_overdue(&asked, &mut patience);
+            watched.look_for_the_overdue(&mut patience);
         }
     });
     let (afflicted, draw, cuts) = (Arc::clone(&world), draw.fork(), cuts.clone());
@@ -164,6 +162,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let faults = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
+    within(bound, join_all(&mut tasks.ending)).await;
     // A connection may be dead, and its client notices that after a while. Followers go on until
     // then.
     world.sleep(bound).await;
@@ -174,12 +173,13 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     within(bound, join_all(&mut tasks.followers)).await;
     // A call that has not ended is a violation, and its task ends here.
     tasks.workers.shutdown().await;
+    tasks.ending.shutdown().await;
     tasks.followers.shutdown().await;
     observers.shutdown().await;
     // Cleanup goes on in the background, and then there is silence.
     world.sleep(bound).await;
     let quiet_from = world.history.now();
-    Run { seed, text, world, program, clients, faults, quiet_from }
+    Run { seed, text, world, program, faults, quiet_from }
 }
 
 /// A run before its quiet time.
@@ -188,7 +188,6 @@ struct Run {
     text: String,
     world: Arc<World>,
     program: Program,
-    clients: Clients,
     faults: Vec<Struck>,
     quiet_from: Duration,
 }
@@ -197,7 +196,7 @@ struct Run {
 async fn end(run: Run, grown: i64) -> Report {
     let quiet = run.quiet_from..run.world.history.now();
     inspect(&run.world, &run.program).await;
-    close(&run.world, &run.clients).await;
+    close(&run.world).await;
     judge(run, quiet, grown)
 }
 
@@ -241,11 +240,12 @@ async fn drain(world: &World, client: &Client) {
 }
 
 /// Closes the clients, and records what they leave behind.
-async fn close(world: &World, clients: &Clients) {
+async fn close(world: &World) {
     world.history.note(What::Closing);
-    for client in clients.values() {
-        within(CLOSE_MAX, client.clone().close()).await;
+    for (client, _) in world.clients.all().into_values() {
+        within(CLOSE_MAX, client.close()).await;
     }
+    world.clients.clear();
     // Sessions that have ended without a close leave with their timeout.
     world.sleep(CLOSE_MAX).await;
     for (path, owner) in world.server.ephemerals() {

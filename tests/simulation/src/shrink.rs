@@ -149,6 +149,8 @@ impl<T: FnMut(&str)> Search<T> {
             Part::Lag => !plan.lag.is_zero(),
             Part::Unapplied => !plan.unapplied.is_zero(),
             Part::Drops => program.drops > 0 && !program.drops_nothing,
+            Part::Ends => program.ends.is_some(),
+            Part::Moves => program.moves.is_some(),
         };
         let cut = |cuts: &mut Cuts, part: &BTreeSet<Part>| {
             cuts.without.get_or_insert_with(|| List(BTreeSet::new())).0.extend(part);

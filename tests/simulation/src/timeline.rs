@@ -251,6 +251,9 @@ impl<'a> Texts<'a> {
             What::Overdue { .. }
             | What::Outlived { .. }
             | What::Unleased { .. }
+            | What::HeldByClosed { .. }
+            | What::NotContinued { .. }
+            | What::Strayed { .. }
             | What::Panicked(_)
             | What::Spinning => Some(format!("!! {:?}", event.what)),
             other => {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jute_codec::ErrorCode;
 
-use crate::history::{End, Event, Failure, Id, What};
+use crate::history::{End, Event, Failure, Id, What, Who};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
@@ -14,6 +14,7 @@ const OPERATIONS: [&str; 5] = ["create", "delete", "set_data", "sync", "transact
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
         are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle]),
+        are_cut: !plan.faults.is_empty(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules)
@@ -28,6 +29,8 @@ fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
 struct Rules {
     /// Servers refuse requests although nothing is wrong with them.
     are_refused: bool,
+    /// Connections may end.
+    are_cut: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -35,14 +38,17 @@ struct Rules {
 fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
     let mut calls: BTreeMap<Id, (&str, bool, &Event)> = BTreeMap::new();
     let mut violations = Vec::new();
+    let mut stale = Stale::default();
     for event in events {
+        stale.see(event);
         match &event.what {
             What::Begun { call, name, timeout, .. } => {
                 calls.insert(*call, (name, timeout.is_some(), event));
             }
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
-                if !rules.allow(name, *has_timeout, failure) {
+                let is_closed = *failure == Failure::Closed && stale.has(begun.who);
+                if !is_closed && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
             }
@@ -52,16 +58,45 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
     violations
 }
 
+/// Who uses clients that have ended.
+#[derive(Debug, Default)]
+struct Stale {
+    ending: BTreeSet<usize>,
+    /// The clients that end, and the tasks that have another one since.
+    renewed: BTreeSet<Who>,
+}
+
+impl Stale {
+    fn see(&mut self, event: &Event) {
+        let Some(who) = event.who else { return };
+        match event.what {
+            What::Ending { .. } => {
+                self.ending.insert(who.client);
+                self.renewed.retain(|other| other.client != who.client);
+            }
+            What::GoesOn => drop(self.ending.remove(&who.client)),
+            What::Renewed => drop(self.renewed.insert(who)),
+            _ => {}
+        }
+    }
+
+    fn has(&self, who: Option<Who>) -> bool {
+        who.is_some_and(|who| self.ending.contains(&who.client) && !self.renewed.contains(&who))
+    }
+}
+
 impl Rules {
     fn allow(self, name: &str, has_timeout: bool, failure: &Failure) -> bool {
         let is_operation = OPERATIONS.contains(&name);
         match failure {
             // A try has a timeout of its own.
             Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
-            Failure::ConnectionLoss => is_operation,
+            // A client that moves to another server waits for its replies.
+            Failure::ConnectionLoss => is_operation && self.are_cut,
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know.
-                is_operation || ["enter", "close_barrier", "open_barrier"].contains(&name)
+                is_operation
+                    || ["enter", "close_barrier", "open_barrier", "hand_over"].contains(&name)
             }
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
@@ -82,7 +117,8 @@ impl Rules {
             }
             // Another member has the id.
             Failure::Changed => self.are_tampered || name == "join",
-            // No client is closed while calls are pending.
+            Failure::Unfinished => name == "hand_over",
+            // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
     }
@@ -94,6 +130,7 @@ mod tests {
 
     use super::*;
     use crate::judges::tests::history;
+    use crate::program::ends::EndKind;
 
     fn count(name: &'static str, timeout: Option<u64>, failure: Failure, rules: Rules) -> usize {
         let timeout = timeout.map(Duration::from_secs);
@@ -108,12 +145,30 @@ mod tests {
         assert_eq!(count("acquire", None, Failure::TimedOut, calm), 1);
         assert_eq!(count("acquire", Some(1), Failure::TimedOut, calm), 0);
         assert_eq!(count("acquire", None, Failure::ConnectionLoss, calm), 1);
-        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 0);
+        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 1);
+        let cut = Rules { are_cut: true, ..Rules::default() };
+        assert_eq!(count("create", None, Failure::ConnectionLoss, cut), 0);
         assert_eq!(count("put", None, Failure::Undecided, calm), 1);
         assert_eq!(count("add", None, Failure::Undecided, calm), 0);
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
         assert_eq!(count("put", None, Failure::Lost, calm), 1);
         assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);
+    }
+
+    #[test]
+    fn a_call_of_a_client_that_has_ended_fails_until_its_task_has_another_one() {
+        let closed = |before: Vec<What>| {
+            let begun =
+                What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
+            let end = What::Ended { call: 1, end: End::Failed(Failure::Closed) };
+            let all = before.into_iter().chain([begun, end]).collect();
+            judge_by(&history(all), Rules::default()).len()
+        };
+        let ending = || What::Ending { kind: EndKind::Close };
+        assert_eq!(closed(vec![ending()]), 0);
+        assert_eq!(closed(vec![ending(), What::Renewed]), 1);
+        assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
+        assert_eq!(closed(vec![ending(), What::GoesOn]), 1);
     }
 
     #[test]

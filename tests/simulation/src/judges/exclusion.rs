@@ -23,6 +23,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: guard {guard} is held, and its client has no lease",
                 event.at
             )),
+            What::HeldByClosed { lock, guard } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} is held, and its client is closed",
+                event.at
+            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -136,6 +140,12 @@ mod tests {
     fn a_guard_without_a_lease_is_seen() {
         let lock = "/locks/a".to_owned();
         assert_eq!(count(vec![What::Unleased { lock, guard: 1 }]), 1);
+    }
+
+    #[test]
+    fn a_guard_of_a_closed_client_is_seen() {
+        let lock = "/locks/a".to_owned();
+        assert_eq!(count(vec![What::HeldByClosed { lock, guard: 1 }]), 1);
     }
 
     #[test]

@@ -6,9 +6,11 @@ pub mod cache;
 pub mod calls;
 pub mod cost;
 pub mod counter;
+pub mod ends;
 pub mod exclusion;
 pub mod fencing;
 pub mod group;
+pub mod hosts;
 pub mod leftovers;
 pub mod liveness;
 mod lives;
@@ -84,6 +86,8 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
+        ("a client that ends leaves the way free", ends::judge(events, requests)),
+        ("a client uses the servers of its list", hosts::judge(events)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),

@@ -2,30 +2,45 @@
 
 pub mod barriers;
 mod caches;
+pub mod ends;
 pub mod groups;
 mod guards;
+pub mod hosts;
 pub mod locks;
 mod named;
 pub mod queue;
 pub mod task;
 pub mod values;
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use self::ends::Ends;
+use self::hosts::Moves;
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
 use crate::draw::Draw;
 use crate::history::Who;
-use crate::world::{Clients, World};
+use crate::world::World;
 
 /// How many seeds have programs with the recipes that were added last, in percent.
 const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How many seeds have clients that end while others go on, in percent.
+const ENDS_PERCENT: u64 = 25;
+/// How many seeds have clients that are given other lists of servers, in percent.
+const MOVES_PERCENT: u64 = 20;
+
+/// How often a follower looks for another client after its own has ended.
+const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a task does again and again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,6 +86,10 @@ pub struct Program {
     pub drops: u64,
     /// The calls that would be dropped are awaited instead.
     pub drops_nothing: bool,
+    /// How clients end while others go on, if they do.
+    pub ends: Option<Ends>,
+    /// How the lists of servers of clients change, if they do.
+    pub moves: Option<Moves>,
 }
 
 impl Program {
@@ -95,7 +114,11 @@ impl Program {
                 }
             }
         }
-        Self { clients, steps, drops, drops_nothing: false }
+        let mut draw = Draw::new(draw.seed());
+        let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
+        let mut draw = Draw::new(draw.seed());
+        let moves = draw.chance(MOVES_PERCENT).then(|| Moves::draw(&mut draw));
+        Self { clients, steps, drops, drops_nothing: false, ends, moves }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -146,19 +169,18 @@ impl Program {
     }
 
     /// Starts all tasks.
-    pub fn start(&self, world: &Arc<World>, clients: &Clients, draw: &mut Draw) -> Tasks {
+    pub fn start(&self, world: &Arc<World>, draw: &mut Draw) -> Tasks {
         let mut tasks = Tasks::default();
         for (number, jobs) in self.clients.iter().enumerate() {
             for (index, jobs) in jobs.iter().enumerate() {
                 // Also the draws of tasks that are left out, so that the others stay the same.
                 let draw = draw.fork();
-                let Some(client) = clients.get(&number).filter(|_| !jobs.is_empty()) else {
-                    continue;
-                };
+                let working = world.clients.get(number);
+                let Some((client, life)) = working.filter(|_| !jobs.is_empty()) else { continue };
                 let who = Who { client: number, task: index };
-                let (world, client) = (Arc::clone(world), client.clone());
+                let world = Arc::clone(world);
                 let (drops, drops_nothing) = (self.drops, self.drops_nothing);
-                let mut task = Task { world, client, who, draw, drops, drops_nothing };
+                let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
                 let (jobs, steps) = (jobs.clone(), self.steps);
                 if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
                     let is_cache = jobs.contains(&Job::Cache);
@@ -167,16 +189,21 @@ impl Program {
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        if is_cache {
-                            caches::follow(&mut task, finished).await;
-                        } else {
-                            groups::follow(&mut task, finished).await;
-                        }
+                        follow(&mut task, finished, is_cache).await;
                     });
                 } else {
                     tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
                 }
             }
+        }
+        let (ending, moving) = (draw.fork(), draw.fork());
+        if let Some(ends) = self.ends.clone() {
+            // Who ends a client has a number of its own.
+            let numbers = self.clients.iter().map(Vec::len).collect();
+            tasks.ending.spawn_local(ends.happen(Arc::clone(world), numbers, ending));
+        }
+        if let Some(moves) = self.moves {
+            tasks.ending.spawn_local(moves.happen(Arc::clone(world), moving));
         }
         tasks
     }
@@ -188,15 +215,40 @@ impl Program {
 pub struct Tasks {
     /// Those that end after their steps, or once the faults have stopped.
     pub workers: JoinSet<()>,
+    /// What ends clients and changes their lists of servers, until the faults have stopped.
+    pub ending: JoinSet<()>,
     /// Those that end when they are told to.
     pub followers: JoinSet<()>,
     /// Tells each of them to end.
     pub finish: Vec<oneshot::Sender<()>>,
 }
 
+/// Follows something with one client after the other, until the end of the run.
+async fn follow(task: &mut Task, finished: impl Future<Output = ()>, is_cache: bool) {
+    let mut finished = pin!(finished);
+    loop {
+        let has_failed = if is_cache {
+            caches::follow(task, &mut finished).await
+        } else {
+            groups::follow(task, &mut finished).await
+        };
+        if !has_failed || !task.life.is_ending() {
+            return;
+        }
+        while !task.renew() {
+            tokio::select! {
+                biased;
+                () = &mut finished => return,
+                () = task.world.sleep(RENEW_INTERVAL) => {}
+            }
+        }
+    }
+}
+
 async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
     for _ in 0..steps {
         task.idle().await;
+        task.renew();
         if task.is_calm() {
             return;
         }

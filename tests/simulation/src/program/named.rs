@@ -1,8 +1,8 @@
 //! What the errors of the library mean to judges.
 
 use zk_recipes::{
-    CacheError, DowngradeError, GroupError, LockError, MultiLockError, MultiReleaseError, OpError,
-    Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
+    CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
+    MultiReleaseError, OpError, Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
 };
 
 use crate::history::{Failure, Told};
@@ -147,6 +147,16 @@ impl Named for GroupError {
             Self::Recipe(error) => error.failure(),
             Self::Ended(_) => Failure::Lost,
             Self::IdTaken { .. } => Failure::Changed,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for HandOverError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::NoSession => Failure::SessionExpired,
+            Self::Unfinished { .. } => Failure::Unfinished,
             other => Failure::Other(other.to_string()),
         }
     }

@@ -12,6 +12,7 @@ use super::named::Named;
 use crate::draw::Draw;
 use crate::history::{End, Failure, Id, Share, Told, What, Who};
 use crate::world::World;
+use crate::world::clients::Life;
 use crate::world::plan::FaultKind;
 
 /// The longest time for which a task keeps something once the faults have stopped.
@@ -27,6 +28,8 @@ pub struct Task {
     pub world: Arc<World>,
     /// The client that it uses.
     pub client: Client,
+    /// The life of that client.
+    pub life: Life,
     /// Its name.
     pub who: Who,
     /// What it draws.
@@ -101,8 +104,14 @@ impl Task {
     ) -> Called<T> {
         let call = self.world.history.id();
         self.push(What::Begun { call, name, on: on.to_owned(), timeout });
-        self.world.trouble.begin(call, name, on, self.who.client);
-        let called = match poll_times(future, polls, || ()).await {
+        self.world.trouble.begin(call, name, on, self.who.client, self.life.clone());
+        let polled = poll_times(future, polls, || ());
+        let output = tokio::select! {
+            biased;
+            output = polled => output,
+            () = self.life.abandoned() => None,
+        };
+        let called = match output {
             Some(Ok(value)) => Called::Done(value),
             Some(Err(error)) => Called::Failed(error.failure(), error.told()),
             None => Called::Dropped,
@@ -146,11 +155,11 @@ impl Task {
                 // While a member is cut off, whoever holds something goes on.
                 left.max(self.world.trouble.linger(self.world.history.now()))
             };
-            if left.is_zero() {
+            if left.is_zero() || self.life.is_abandoned() {
                 return;
             }
             let step = left.min(CALM_HOLD_MAX / 2);
-            self.world.sleep(step).await;
+            self.sleep(step).await;
             self.world.registry.look();
             left -= step;
         }
@@ -161,7 +170,29 @@ impl Task {
         let longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
         let pause = self.draw.ms(0, longest);
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
-        self.world.sleep(pause.min(left)).await;
+        self.sleep(pause.min(left)).await;
+    }
+
+    /// Sleeps until this time has passed, or all drop their handles of the client.
+    async fn sleep(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.world.sleep(duration) => {}
+            () = self.life.abandoned() => {}
+        }
+    }
+
+    /// Uses the client that has the number of this task now. Returns whether it is another one.
+    pub fn renew(&mut self) -> bool {
+        let Some((client, life)) = self.world.clients.get(self.who.client) else { return false };
+        let is_new = !life.is_same(&self.life);
+        if is_new {
+            (self.client, self.life) = (client, life);
+            if !self.life.is_ending() {
+                self.push(What::Renewed);
+            }
+        }
+        is_new
     }
 
     /// Draws the timeout of a call that perhaps nobody ends any more. Some are long enough for all
@@ -214,7 +245,7 @@ impl Task {
     ) {
         let world = &self.world;
         if world.has_lease(self.who.client) || !world.plan.faults.contains(&FaultKind::CutOff) {
-            world.registry.add(lock, guard, share, leased, is_held);
+            world.registry.add(lock, guard, share, leased, self.life.clone(), is_held);
         }
     }
 

@@ -216,7 +216,7 @@ fn outage(draw: &mut Draw) -> Duration {
 }
 
 fn any_client(world: &World, draw: &mut Draw) -> usize {
-    draw.size(0, world.clients.saturating_sub(1))
+    draw.size(0, world.count.saturating_sub(1))
 }
 
 fn cut_link(world: &World, draw: &mut Draw) -> String {

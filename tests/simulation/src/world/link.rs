@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, W
 use tokio::time::{Instant, sleep_until};
 use zk_testserver::TestServer;
 
+use super::clients::Life;
 use super::plan::Plan;
 use crate::draw::Draw;
 use crate::history::{History, What};
@@ -115,6 +116,13 @@ impl Network {
             packets: Arc::default(),
             traffic: Arc::default(),
             is_stopped: Arc::default(),
+        }
+    }
+
+    /// Records an attempt to connect to a member that the client should not use.
+    pub fn note_attempt(&self, client: usize, member: usize, life: &Life) {
+        if life.has_left(self.history.now(), member) {
+            self.history.note(What::Strayed { client, member });
         }
     }
 

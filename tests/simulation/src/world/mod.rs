@@ -1,5 +1,6 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
+pub mod clients;
 pub mod faults;
 pub mod link;
 pub mod plan;
@@ -14,13 +15,14 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease};
-use zk_session::Host;
+use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease, SessionState};
+use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
 use crate::history::{History, What};
 
+use self::clients::{Clients, Life};
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -46,9 +48,6 @@ pub const DIRECTORIES: [&str; 12] = [
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
 
-/// The clients that a run has, by their numbers.
-pub type Clients = BTreeMap<usize, Client>;
-
 /// A running world.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "programs and judges use its parts")]
@@ -57,8 +56,10 @@ pub struct World {
     pub plan: Plan,
     /// The servers, which judges may ask for what they have committed.
     pub server: TestServer,
-    /// The number of clients.
-    pub clients: usize,
+    /// The number of clients that work at the same time.
+    pub count: usize,
+    /// The clients.
+    pub clients: Clients,
     /// The links.
     pub network: Network,
     /// What the callers were told.
@@ -77,7 +78,7 @@ pub struct World {
 
 impl World {
     /// Starts the servers.
-    pub fn start(plan: Plan, clients: usize, draw: &mut Draw) -> Self {
+    pub fn start(plan: Plan, count: usize, draw: &mut Draw) -> Self {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
@@ -85,7 +86,8 @@ impl World {
         Self {
             plan,
             server,
-            clients,
+            count,
+            clients: Clients::default(),
             network,
             history,
             registry,
@@ -96,26 +98,49 @@ impl World {
         }
     }
 
-    /// Draws the options of the client of this number.
-    pub fn builder(&self, number: usize, draw: &mut Draw) -> ClientBuilder {
+    /// Draws the options of the client of this number. With a ticket, it continues the session of
+    /// another one.
+    pub fn builder(
+        &self,
+        number: usize,
+        draw: &mut Draw,
+        ticket: Option<SessionTicket>,
+    ) -> (ClientBuilder, Life) {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
         let seconds = draw.pick(&[30, 30, 30, 4, 4, 6, 6, 10, 15, 40]);
-        let network = self.network.clone();
+        let (network, life) = (self.network.clone(), Life::default());
+        let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(Duration::from_secs(seconds))
             .clock(Clock::tokio())
             .seed(draw.seed())
-            .transport(move |host: Host| connect(network.clone(), number, host));
-        if draw.chance(15) {
-            builder = builder.lease(None::<Lease>);
+            .transport(move |host: Host| connect(network.clone(), number, used.clone(), host));
+        // All clients of a number keep a lease, or none of them does.
+        let is_first = self.clients.get(number).is_none();
+        if draw.chance(15) && is_first {
             self.lock().insert(number);
+        }
+        if !self.has_lease(number) {
+            builder = builder.lease(None::<Lease>);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
-        builder
+        if let Some(ticket) = ticket {
+            builder = builder.resume(ticket);
+        }
+        (builder, life)
+    }
+
+    /// Returns whether the client of this number is connected while nothing goes wrong.
+    pub fn is_prompt(&self, number: usize, client: &Client) -> bool {
+        let alive = self.server.sessions();
+        self.is_without_trouble(self.history.now())
+            && client.state() == SessionState::Connected
+            && client.session_id().is_some_and(|session| alive.contains(&session))
+            && !self.network.is_isolated(number)
     }
 
     /// Returns whether the client of this number keeps a lease.
@@ -137,14 +162,15 @@ impl World {
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
-            .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
+            .transport(move |host: Host| connect(network.clone(), OBSERVER, Life::default(), host))
             .start()
     }
 
     /// Keeps in mind which client has which session now.
-    pub fn note_sessions(&self, clients: &Clients) {
+    pub fn note_sessions(&self) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = clients.iter().filter_map(|(number, it)| Some((it.session_id()?, *number)));
+        let clients = self.clients.all().into_iter();
+        let now = clients.filter_map(|(number, (client, _))| Some((client.session_id()?, number)));
         sessions.extend(now);
     }
 
@@ -179,7 +205,18 @@ impl World {
     }
 }
 
-async fn connect(network: Network, client: usize, host: Host) -> io::Result<DuplexStream> {
-    let member = host.name.trim_start_matches('m').parse().unwrap_or(0);
+/// Returns the number of a member.
+fn member(host: &Host) -> usize {
+    host.name.trim_start_matches('m').parse().unwrap_or(0)
+}
+
+async fn connect(
+    network: Network,
+    client: usize,
+    life: Life,
+    host: Host,
+) -> io::Result<DuplexStream> {
+    let member = member(&host);
+    network.note_attempt(client, member, &life);
     network.connect(client, member).await
 }
