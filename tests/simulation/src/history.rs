@@ -108,6 +108,8 @@ pub enum What {
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
     /// A guard says *held* although its client, which keeps a lease, has none.
     Unleased { lock: String, guard: Id },
+    /// The body that ran under a guard counts as completed, although the lock is lost by now.
+    Late { lock: String },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },

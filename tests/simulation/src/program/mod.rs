@@ -150,14 +150,21 @@ impl Program {
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        if is_cache {
-                            caches::follow(&mut task, finished).await;
-                        } else {
-                            groups::follow(&mut task, finished).await;
-                        }
+                        let world = Arc::clone(&task.world);
+                        let caller = async {
+                            if is_cache {
+                                caches::follow(&mut task, finished).await;
+                            } else {
+                                groups::follow(&mut task, finished).await;
+                            }
+                        };
+                        world.freezer.run(number, caller).await;
                     });
                 } else {
-                    tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
+                    tasks.workers.spawn_local(async move {
+                        let world = Arc::clone(&task.world);
+                        world.freezer.run(number, work(&mut task, &jobs, steps)).await;
+                    });
                 }
             }
         }

@@ -48,7 +48,16 @@ pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
             return count;
         }
         let kind = draw.pick(&world.plan.faults);
-        let text = inflict(world, &mut draw, kind);
+        let left = world.plan.calm_at.saturating_sub(world.history.now());
+        let text = match kind {
+            FaultKind::Suspension => {
+                let duration = outage(&mut draw).min(left);
+                world.suspend(duration);
+                "the clients go on".to_owned()
+            }
+            FaultKind::Stop => stop(world, &mut draw, left),
+            kind => inflict(world, &mut draw, kind),
+        };
         world.history.note(What::Fault(format!("{kind:?}: {text}")));
         count += 1;
     }
@@ -89,7 +98,12 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             format!("up {up}, down {down}, for {duration:?}")
         }
         FaultKind::Isolate => {
-            let (client, duration) = (any_client(world, draw), outage(draw));
+            let (client, mut duration) = (any_client(world, draw), outage(draw));
+            if world.plan.leases.is_some() {
+                // The holder goes on, to see when its lease ends.
+                duration = duration.max(Duration::from_secs(45));
+                world.trouble.linger_until(world.history.now() + duration);
+            }
             world.network.isolate(client, duration);
             format!("client {client} for {duration:?}")
         }
@@ -163,6 +177,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
+        FaultKind::Suspension | FaultKind::Stop => unreachable!("these have other arguments"),
     }
 }
 
@@ -170,6 +185,17 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
 fn outage(draw: &mut Draw) -> Duration {
     let longest = draw.pick(&[2_000, 10_000, 20_000, 60_000]);
     draw.ms(100, longest)
+}
+
+/// Stops the callers of a client, and in most cases its links.
+fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
+    let (client, duration) = (any_client(world, draw), outage(draw).min(longest));
+    let is_isolated = draw.chance(60);
+    world.freezer.stop(client, duration);
+    if is_isolated {
+        world.network.isolate(client, duration);
+    }
+    format!("client {client} for {duration:?}, with its links: {is_isolated}")
 }
 
 fn any_client(world: &World, draw: &mut Draw) -> usize {

@@ -1,6 +1,7 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
 pub mod faults;
+pub mod freeze;
 pub mod link;
 pub mod plan;
 pub mod registry;
@@ -20,6 +21,7 @@ use zk_testserver::{Reception, TestServer};
 use crate::draw::Draw;
 use crate::history::{History, What};
 
+use self::freeze::Freezer;
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -65,6 +67,8 @@ pub struct World {
     pub strangers: Strangers,
     /// What goes wrong, and who waits.
     pub trouble: Trouble,
+    /// The clients whose callers do not run.
+    pub freezer: Freezer,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
 }
@@ -85,6 +89,7 @@ impl World {
             registry,
             strangers: Strangers::default(),
             trouble: Trouble::default(),
+            freezer: Freezer::default(),
             without_lease: Mutex::default(),
         }
     }
@@ -108,6 +113,11 @@ impl World {
         if draw.chance(15) {
             builder = builder.lease(None::<Lease>);
             self.lock().insert(number);
+        }
+        if let Some(lease) = self.plan.lease(number)
+            && self.has_lease(number)
+        {
+            builder = builder.lease(lease);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
@@ -150,8 +160,9 @@ impl World {
         self.history.note(What::Calm);
     }
 
-    /// Something goes wrong for this long from now on.
+    /// Something goes wrong for this long from now on, perhaps by the clock of the servers.
     pub fn disturb(&self, duration: Duration) {
+        let duration = duration.max(self.plan.true_time(duration));
         self.trouble.add(self.history.now() + duration);
     }
 

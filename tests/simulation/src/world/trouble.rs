@@ -17,7 +17,7 @@ use crate::program::queue::QUEUE;
 /// How long it takes until a client has noticed that its connection is dead.
 const FROZEN: Duration = Duration::from_secs(45);
 /// For how long a fault that has struck a request has consequences otherwise.
-const STRUCK: Duration = Duration::from_secs(15);
+pub(super) const STRUCK: Duration = Duration::from_secs(15);
 
 /// The trouble of a world.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +106,7 @@ impl World {
                 && client.state() == SessionState::Connected
                 && alive.contains(&session)
                 && !self.network.is_isolated(number)
+                && !self.freezer.is_stopped(number)
             {
                 prompt.insert(session);
             }
