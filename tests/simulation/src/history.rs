@@ -67,6 +67,10 @@ pub enum Failure {
     Undecided,
     /// Somebody else has deleted or changed the znode.
     Changed,
+    /// The directory has no sequence numbers any more.
+    Exhausted,
+    /// As many requests are waiting as the client permits.
+    Full,
     /// Anything else, as its message.
     Other(String),
 }

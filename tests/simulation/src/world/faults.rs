@@ -177,6 +177,19 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
+        FaultKind::SequenceEnd => world.strangers.end_sequence(world, draw),
+        FaultKind::Overload => {
+            let duration = draw.ms(5_000, 60_000);
+            world.disturb(duration);
+            let is_refused = draw.chance(50);
+            if is_refused {
+                world.server.refuse_for(duration);
+                world.server.disconnect_all();
+            } else {
+                world.server.throttle_for(duration);
+            }
+            format!("for {duration:?}, connections: {is_refused}")
+        }
         FaultKind::Suspension | FaultKind::Stop => unreachable!("these have other arguments"),
     }
 }

@@ -122,6 +122,9 @@ impl World {
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
+        if let Some(limit) = self.plan.outstanding {
+            builder = builder.outstanding_limit(limit);
+        }
         builder.start()
     }
 

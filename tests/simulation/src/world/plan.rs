@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use zk_recipes::Lease;
-use zk_testserver::{ServerConfig, ServerVersion};
+use zk_testserver::{SequenceOverflow, ServerConfig, ServerVersion};
 
 use crate::draw::Draw;
 
@@ -54,6 +54,10 @@ pub enum FaultKind {
     Suspension,
     /// The callers of one client do not run for a while, and perhaps its links are silent.
     Stop,
+    /// The sequence numbers of a directory come to their end.
+    SequenceEnd,
+    /// Servers refuse all requests, or all connections, for up to a minute.
+    Overload,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -122,6 +126,8 @@ pub struct Plan {
     pub calm_at: Duration,
     /// The speed of the servers' clock, in thousandths of that of the clients.
     pub clock_rate: u32,
+    /// How many requests of callers may wait in each client, if they are few.
+    pub outstanding: Option<usize>,
     /// The seed of leases that are longer than those by default, if clients have such ones.
     pub leases: Option<u64>,
 }
@@ -171,6 +177,7 @@ impl Plan {
             calm_at,
             clock_rate: 1_000,
             leases: None,
+            outstanding: None,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }
@@ -201,6 +208,14 @@ impl Plan {
                 self.faults.push(kind);
             }
         }
+        let mut limits = draw.fork();
+        for kind in [FaultKind::SequenceEnd, FaultKind::Overload] {
+            if limits.chance(8) {
+                self.faults.push(kind);
+            }
+        }
+        let outstanding = limits.size(1, 4);
+        self.outstanding = limits.chance(8).then_some(outstanding);
         self
     }
 
@@ -229,6 +244,10 @@ impl Plan {
             .tick(self.tick)
             .reap_interval(self.reap_interval)
             .clock_rate(self.clock_rate)
+            .sequence_overflow(match self.version {
+                ServerVersion::V3_5 => SequenceOverflow::Wrapping,
+                _ => SequenceOverflow::Sticky,
+            })
             .log_capacity(1_000_000);
         if let Some(longest) = self.session_timeout_max {
             config = config.max_session_timeout(longest);

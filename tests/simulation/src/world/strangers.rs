@@ -4,14 +4,31 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use jute_codec::Zxid;
+
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
+
+/// The directories of contenders and items, which have numbers.
+const SEQUENCES: [&str; 9] = [
+    "/locks/a",
+    "/locks/b",
+    "/rw",
+    "/semaphore",
+    "/election",
+    "/named/order%2F1",
+    "/named/order%2F2",
+    "/queue/entries",
+    "/queue/takers",
+];
 
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
 pub struct Strangers {
     deleted: Mutex<BTreeSet<String>>,
+    /// The directories whose numbers have come to their end, by their creation.
+    ended: Mutex<BTreeSet<Zxid>>,
 }
 
 impl Strangers {
@@ -47,6 +64,25 @@ impl Strangers {
             world.history.note(What::Deleted { path: path.to_owned() });
         }
         is_deleted
+    }
+
+    /// Uses up the sequence numbers of a directory, as very many znodes would that are gone.
+    pub(super) fn end_sequence(&self, world: &World, draw: &mut Draw) -> String {
+        let left = draw.pick(&[0, 0, 1, 2, 5]);
+        let directories =
+            SEQUENCES.iter().filter_map(|path| Some((*path, world.server.stat(path)?)));
+        let directories: Vec<_> = directories.map(|(path, stat)| (path, stat.czxid)).collect();
+        if directories.is_empty() {
+            return "nothing is there".to_owned();
+        }
+        let (directory, czxid) = draw.pick(&directories);
+        // Numbers never go back.
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ended.insert(czxid) {
+            return format!("{directory}, already");
+        }
+        world.server.set_create_count(directory, i32::MAX - left);
+        format!("{directory}, after {left} more")
     }
 
     /// Creates a znode that belongs to no recipe in a directory of one.
