@@ -178,6 +178,8 @@ pub enum What {
     Fault(String),
     /// An administrator has deleted this znode.
     Deleted { path: String },
+    /// Somebody without credentials has deleted or changed this znode.
+    Intruded { path: String },
     /// From now on there are no faults.
     Calm,
     /// A client begins to close.

@@ -56,6 +56,7 @@ pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
                 "the clients go on".to_owned()
             }
             FaultKind::Stop => stop(world, &mut draw, left),
+            FaultKind::Intruder => world.strangers.intrude(world, &mut draw).await,
             kind => inflict(world, &mut draw, kind),
         };
         world.history.note(What::Fault(format!("{kind:?}: {text}")));
@@ -190,7 +191,9 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             }
             format!("for {duration:?}, connections: {is_refused}")
         }
-        FaultKind::Suspension | FaultKind::Stop => unreachable!("these have other arguments"),
+        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder => {
+            unreachable!("these have other arguments")
+        }
     }
 }
 
@@ -234,6 +237,10 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let mut code = code;
+    if world.plan.is_protected && filter.op.is_none() {
+        // No server refuses credentials because it is busy, and a client believes the first refusal.
+        filter.op = Some(OpCode::CREATE2);
+    }
     if draw.chance(25) {
         // Only caches read the tree, and only this code tells them that they may not.
         code = ErrorCode::NO_AUTH;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, Clock, ConfigError, Lease};
+use zk_recipes::{Acl, Client, ClientBuilder, Clock, ConfigError, Lease};
 use zk_session::Host;
 use zk_testserver::{Reception, TestServer};
 
@@ -122,6 +122,9 @@ impl World {
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
+        if self.plan.is_protected {
+            builder = with_credentials(builder);
+        }
         if let Some(limit) = self.plan.outstanding {
             builder = builder.outstanding_limit(limit);
         }
@@ -143,12 +146,17 @@ impl World {
     ///
     /// Never: the options are valid.
     pub fn observer(&self) -> Result<Client, ConfigError> {
+        let builder = self.outsider();
+        if self.plan.is_protected { with_credentials(builder) } else { builder }.start()
+    }
+
+    /// Returns a client without credentials, which has all defaults.
+    fn outsider(&self) -> ClientBuilder {
         let network = self.network.clone();
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
             .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
-            .start()
     }
 
     /// Ends all faults. Links and servers that are slow for ever stay so.
@@ -176,6 +184,11 @@ impl World {
             tokio::time::sleep(duration).await;
         }
     }
+}
+
+/// Gives a client an identity, to which all belongs that it creates.
+fn with_credentials(builder: ClientBuilder) -> ClientBuilder {
+    builder.auth("digest", "app:secret").default_acl(Acl::creator_all())
 }
 
 async fn connect(network: Network, client: usize, host: Host) -> io::Result<DuplexStream> {

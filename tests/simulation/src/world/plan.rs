@@ -58,6 +58,8 @@ pub enum FaultKind {
     SequenceEnd,
     /// Servers refuse all requests, or all connections, for up to a minute.
     Overload,
+    /// Somebody without credentials deletes and changes what belongs to clients that have some.
+    Intruder,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -128,6 +130,8 @@ pub struct Plan {
     pub clock_rate: u32,
     /// How many requests of callers may wait in each client, if they are few.
     pub outstanding: Option<usize>,
+    /// Whether everything that clients create is theirs alone.
+    pub is_protected: bool,
     /// The seed of leases that are longer than those by default, if clients have such ones.
     pub leases: Option<u64>,
 }
@@ -177,6 +181,7 @@ impl Plan {
             calm_at,
             clock_rate: 1_000,
             leases: None,
+            is_protected: false,
             outstanding: None,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
@@ -215,6 +220,11 @@ impl Plan {
             }
         }
         let outstanding = limits.size(1, 4);
+        let mut access = draw.fork();
+        if access.chance(10) {
+            self.is_protected = true;
+            self.faults.push(FaultKind::Intruder);
+        }
         self.outstanding = limits.chance(8).then_some(outstanding);
         self
     }
