@@ -9,7 +9,7 @@ use clap::{Args, Parser};
 
 use crate::history::Who;
 use crate::program::Program;
-use crate::world::plan::{FAULT_KINDS, FaultKind, Plan};
+use crate::world::plan::{CLOCK_RATE, FAULT_KINDS, FaultKind, MORE_FAULT_KINDS, Plan};
 
 /// What a run leaves out of its seed, as options of the program.
 #[derive(Args, Clone, Debug, Default, Eq, PartialEq)]
@@ -17,8 +17,9 @@ use crate::world::plan::{FAULT_KINDS, FaultKind, Plan};
 #[command(next_help_heading = "Parts of the seed that the run leaves out")]
 pub struct Cuts {
     /// Leaves out these kinds of faults (cut, late-commit, ...) and these delays (latency, jitter,
-    /// commit, lag, unapplied); drops: no call is dropped; ends: no client ends before the others;
-    /// moves: no list of servers changes.
+    /// commit, lag, unapplied); drops: no call is dropped; clocks: all run at one speed; leases: they
+    /// have their usual length; limits: no client permits few requests; access: nobody has an
+    /// identity; ends: no client ends before the others; moves: no list of servers changes.
     #[arg(long, value_name = "PART,...", requires = "seed")]
     pub without: Option<List<Part>>,
     /// Leaves out these faults, by their numbers in the trace.
@@ -56,6 +57,14 @@ pub enum Part {
     Unapplied,
     /// Calls that are dropped.
     Drops,
+    /// A clock of the servers that runs faster or slower.
+    Clocks,
+    /// Leases that are longer than usual.
+    Leases,
+    /// Clients that permit few requests.
+    Limits,
+    /// The identity of the clients, and whoever lacks it.
+    Access,
     /// Clients that end while others go on.
     Ends,
     /// Lists of servers that change.
@@ -63,7 +72,11 @@ pub enum Part {
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 8] = [
+pub const CALM_PARTS: [Part; 12] = [
+    Part::Clocks,
+    Part::Leases,
+    Part::Limits,
+    Part::Access,
     Part::Ends,
     Part::Moves,
     Part::Latency,
@@ -86,6 +99,11 @@ pub struct Numbers(pub BTreeSet<u64>);
 
 /// The most numbers that a range may have: nobody has a world with more faults.
 const RANGE_MAX: u64 = 100_000;
+
+/// Returns all kinds of faults.
+pub fn all_faults() -> impl Iterator<Item = FaultKind> {
+    FAULT_KINDS.into_iter().chain(MORE_FAULT_KINDS)
+}
 
 impl Cuts {
     /// Reads the number of a seed and the options after it, as the program prints them.
@@ -134,6 +152,16 @@ impl Cuts {
         }
         let is_partition = |kind: FaultKind| is_alone && kind == FaultKind::Partition;
         plan.faults.retain(|kind| !self.has(Part::Fault(*kind)) && !is_partition(*kind));
+        if self.has(Part::Access) {
+            plan.is_protected = false;
+            // Anybody may change what is not protected.
+            plan.faults.retain(|kind| *kind != FaultKind::Intruder);
+        }
+        if self.has(Part::Clocks) {
+            plan.clock_rate = CLOCK_RATE;
+        }
+        plan.leases.take_if(|_| self.has(Part::Leases));
+        plan.outstanding.take_if(|_| self.has(Part::Limits));
         if let Some(ms) = self.calm_at_ms {
             plan.calm_at = plan.calm_at.min(Duration::from_millis(ms));
         }
@@ -196,7 +224,7 @@ impl FromStr for Part {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = FAULT_KINDS.into_iter().map(Self::Fault).chain(CALM_PARTS);
+        let mut all = all_faults().map(Self::Fault).chain(CALM_PARTS);
         all.find(|part| part.to_string() == name).ok_or_else(|| format!("there is no {name}"))
     }
 }
@@ -294,7 +322,7 @@ mod tests {
 
     #[test]
     fn each_part_has_a_name() {
-        for part in FAULT_KINDS.into_iter().map(Part::Fault).chain(CALM_PARTS) {
+        for part in all_faults().map(Part::Fault).chain(CALM_PARTS) {
             assert_eq!(part.to_string().parse(), Ok(part));
         }
     }

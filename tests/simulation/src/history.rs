@@ -71,6 +71,10 @@ pub enum Failure {
     Changed,
     /// Recipes still use the session.
     Unfinished,
+    /// The directory has no sequence numbers any more.
+    Exhausted,
+    /// As many requests are waiting as the client permits.
+    Full,
     /// Anything else, as its message.
     Other(String),
 }
@@ -114,6 +118,8 @@ pub enum What {
     Unleased { lock: String, guard: Id },
     /// A guard says *held* although somebody was told that its client is closed.
     HeldByClosed { lock: String, guard: Id },
+    /// The body that ran under a guard counts as completed, although the lock is lost by now.
+    Late { lock: String },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -180,8 +186,12 @@ pub enum What {
         number: u64,
         text: String,
     },
+    /// All clients stop for this long, from now on.
+    Suspended { duration: Duration },
     /// An administrator has deleted this znode.
     Deleted { path: String },
+    /// Somebody without credentials has deleted or changed this znode.
+    Intruded { path: String },
     /// From now on there are no faults.
     Calm,
     /// A client of this number begins to end, and others go on.

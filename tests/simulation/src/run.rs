@@ -258,7 +258,10 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
     for message in take_panics() {
         world.history.note(What::Panicked(message));
     }
-    let (events, requests) = (world.history.events(), world.server.requests());
+    let (events, mut requests) = (world.history.events(), world.server.requests());
+    for request in &mut requests {
+        request.at = world.plan.true_time(request.at);
+    }
     let commits = world.server.commits();
     let mut hash = TraceHash::new();
     events.iter().for_each(|event| hash.add(event));

@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 use std::mem;
 
-use crate::cuts::{CALM_PARTS, Cuts, List, Numbers, Part};
+use crate::cuts::{CALM_PARTS, Cuts, List, Numbers, Part, all_faults};
 use crate::draw::Draw;
 use crate::history::Who;
 use crate::run::{Report, drawn, run, run_again};
 use crate::world::faults::Struck;
-use crate::world::plan::{FAULT_KINDS, FaultKind};
+use crate::world::plan::{CLOCK_RATE, FaultKind};
 
 /// The smallest run that was found.
 #[derive(Debug)]
@@ -149,13 +149,17 @@ impl<T: FnMut(&str)> Search<T> {
             Part::Lag => !plan.lag.is_zero(),
             Part::Unapplied => !plan.unapplied.is_zero(),
             Part::Drops => program.drops > 0 && !program.drops_nothing,
+            Part::Clocks => plan.clock_rate != CLOCK_RATE,
+            Part::Leases => plan.leases.is_some(),
+            Part::Limits => plan.outstanding.is_some(),
+            Part::Access => plan.is_protected,
             Part::Ends => program.ends.is_some(),
             Part::Moves => program.moves.is_some(),
         };
         let cut = |cuts: &mut Cuts, part: &BTreeSet<Part>| {
             cuts.without.get_or_insert_with(|| List(BTreeSet::new())).0.extend(part);
         };
-        let kinds: Vec<Part> = FAULT_KINDS.into_iter().map(Part::Fault).filter(is_there).collect();
+        let kinds = all_faults().map(Part::Fault).filter(is_there).collect();
         self.leave_out(kinds, cut);
         self.leave_out(CALM_PARTS.into_iter().filter(is_there).collect(), cut);
     }

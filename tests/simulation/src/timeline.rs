@@ -246,12 +246,15 @@ impl<'a> Texts<'a> {
                 let path = path.as_deref().unwrap_or_default();
                 concern.has_all_of(path).then(|| format!("%% {level} {message} {path}"))
             }
+            What::Suspended { duration } => Some(format!("~~ all clients stop for {duration:?}")),
             What::Calm => Some("~~ the faults stop".to_owned()),
             What::Closing => Some("== the clients are closed".to_owned()),
             What::Overdue { .. }
             | What::Outlived { .. }
             | What::Unleased { .. }
             | What::HeldByClosed { .. }
+            | What::Late { .. }
+            | What::Intruded { .. }
             | What::NotContinued { .. }
             | What::Strayed { .. }
             | What::Panicked(_)

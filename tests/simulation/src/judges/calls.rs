@@ -13,8 +13,10 @@ const OPERATIONS: [&str; 5] = ["create", "delete", "set_data", "sync", "transact
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
-        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle]),
+        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
         are_cut: !plan.faults.is_empty(),
+        are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
+        is_limited: plan.outstanding.is_some(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules)
@@ -31,6 +33,10 @@ struct Rules {
     are_refused: bool,
     /// Connections may end.
     are_cut: bool,
+    /// Sequence numbers come to their end.
+    are_exhausted: bool,
+    /// Clients permit few requests.
+    is_limited: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -118,6 +124,9 @@ impl Rules {
             // Another member has the id.
             Failure::Changed => self.are_tampered || name == "join",
             Failure::Unfinished => name == "hand_over",
+            Failure::Exhausted => self.are_exhausted,
+            // Only calls without a recipe wait in that queue.
+            Failure::Full => is_operation && self.is_limited,
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
@@ -177,6 +186,16 @@ mod tests {
         let refusing = Rules { are_refused: true, ..Rules::default() };
         assert_eq!(count("acquire", None, throttled.clone(), Rules::default()), 1);
         assert_eq!(count("acquire", None, throttled, refusing), 0);
+    }
+
+    #[test]
+    fn limits_that_nobody_has_reached_are_seen() {
+        let limited = Rules { are_exhausted: true, is_limited: true, ..Rules::default() };
+        assert_eq!(count("acquire", None, Failure::Exhausted, Rules::default()), 1);
+        assert_eq!(count("acquire", None, Failure::Exhausted, limited), 0);
+        assert_eq!(count("create", None, Failure::Full, Rules::default()), 1);
+        assert_eq!(count("create", None, Failure::Full, limited), 0);
+        assert_eq!(count("acquire", None, Failure::Full, limited), 1, "recipes may use more");
     }
 
     #[test]

@@ -27,6 +27,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: guard {guard} is held, and its client is closed",
                 event.at
             )),
+            What::Late { lock } => violations.push(format!(
+                "{lock} at {:?}: a body counts as completed after the loss of the lock",
+                event.at
+            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -134,6 +138,11 @@ mod tests {
         let lock = "/locks/a".to_owned();
         let (guard, session) = (1, Some(SessionId(7)));
         assert_eq!(count(vec![What::Outlived { lock, guard, session }]), 1);
+    }
+
+    #[test]
+    fn a_body_that_ends_after_the_loss_is_seen() {
+        assert_eq!(count(vec![What::Late { lock: "/locks/a".to_owned() }]), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Judges: one for each promise. They know only what the callers were told, and what the servers
 //! have received and committed.
 
+pub mod access;
 pub mod barrier;
 pub mod cache;
 pub mod calls;
@@ -79,6 +80,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
     let found = [
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
+        ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),

@@ -14,6 +14,9 @@ use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 use super::lives::{Life, lives};
 use crate::history::{Event, Share, What};
 
+/// Servers give this number, or one below zero, to all contenders that come last.
+const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
+
 /// The ends of the names of contenders, before their numbers.
 const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];
 const PERMIT: &str = "permit-";
@@ -114,6 +117,9 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     let broken = |event: &Event| match &event.what {
         What::Granted { lock, guard, share, path: Some(path), zxid, .. } => {
             let (directory, Contender { number, .. }) = parse(path)?;
+            if number >= SEQUENCE_END {
+                return Some(format!("{lock} at {:?}: {path} has no order, and holds", event.at));
+            }
             let queue = queues.get(directory)?;
             let mut own = lives.get(path.as_str())?.iter();
             let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
@@ -188,6 +194,13 @@ mod tests {
         assert_eq!(count(&WRITERS, second, Share::Alone, 4), 1);
         assert_eq!(count(&WRITERS, third, Share::Alone, 7), 0);
         assert_eq!(count(&WRITERS, third, Share::Alone, 6), 1);
+    }
+
+    #[test]
+    fn a_grant_without_a_number_is_seen() {
+        let [before, last] = ["/a/1-lock-2147483646", "/a/2-lock-2147483647"];
+        assert_eq!(count(&[(before, (1, None))], before, Share::Alone, 9), 0);
+        assert_eq!(count(&[(last, (1, None))], last, Share::Alone, 9), 1);
     }
 
     #[test]

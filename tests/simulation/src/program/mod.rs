@@ -189,10 +189,15 @@ impl Program {
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        follow(&mut task, finished, is_cache).await;
+                        let world = Arc::clone(&task.world);
+                        let caller = follow(&mut task, finished, is_cache);
+                        world.freezer.run(number, caller).await;
                     });
                 } else {
-                    tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
+                    tasks.workers.spawn_local(async move {
+                        let world = Arc::clone(&task.world);
+                        world.freezer.run(number, work(&mut task, &jobs, steps)).await;
+                    });
                 }
             }
         }

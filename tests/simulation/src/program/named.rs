@@ -25,6 +25,7 @@ impl Named for OpError {
             Self::ConnectionLoss { .. } => Failure::ConnectionLoss,
             Self::SessionExpired { .. } => Failure::SessionExpired,
             Self::TimedOut { .. } => Failure::TimedOut,
+            Self::QueueFull { .. } => Failure::Full,
             Self::Server { code, .. } => Failure::Refused(code.0),
             other => Failure::Other(other.to_string()),
         }
@@ -44,6 +45,7 @@ impl Named for LockError {
             Self::Closed => Failure::Closed,
             Self::Lost(_) => Failure::Lost,
             Self::NoLease(_) => Failure::NoLease,
+            Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::TimedOut(_) => Failure::TimedOut,
             other => Failure::Other(other.to_string()),
@@ -69,6 +71,7 @@ impl Named for WorkQueueError {
             Self::ItemGone { .. } => Failure::Changed,
             Self::LeaseLost(_) => Failure::Lost,
             Self::Unknown { .. } => Failure::Undecided,
+            Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Takers(error) => error.failure(),
             Self::Recipe(error) => error.failure(),
             other => Failure::Other(other.to_string()),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jute_codec::SessionId;
-use zk_recipes::Client;
+use zk_recipes::kind::Kind;
+use zk_recipes::{Client, Guard, LockState};
 use zk_tests::scene::poll_times;
 
 use super::named::Named;
@@ -138,6 +139,25 @@ impl Task {
         self.hold_for(duration).await;
     }
 
+    /// Keeps something until a drawn time has passed, also while its client is frozen: it may be over
+    /// at the moment at which the client goes on.
+    pub async fn hold_by_clock(&mut self) {
+        let can_freeze =
+            [FaultKind::Suspension, FaultKind::Stop].iter().any(|it| self.expects(*it));
+        if !can_freeze {
+            return self.hold().await;
+        }
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        let duration = self.draw.ms(1, 20_000);
+        self.sleep(duration.min(left + CALM_HOLD_MAX)).await;
+        let frozen = self.draw.ms(1, 60_000);
+        if self.draw.chance(30) && self.expects(FaultKind::Suspension) {
+            // The process stops between two lines of its caller.
+            let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+            self.world.suspend(frozen.min(left));
+        }
+    }
+
     /// Keeps something for a drawn time, which is more often long enough for the end of a session.
     pub async fn hold_long(&mut self) {
         let longest = self.draw.pick(&[3_000, 3_000, 40_000]);
@@ -230,6 +250,21 @@ impl Task {
     /// lease.
     pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
         self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
+    }
+
+    /// Says whether the caller may rely on this guard: it is held, or it is at risk and its lease has
+    /// not ended, as `Guard::remaining` says.
+    pub fn reliance<K: Kind>(&self, guard: &Guard<K>) -> impl Fn() -> Option<bool> + Send + use<K> {
+        let status = guard.status();
+        let client = self.world.has_lease(self.who.client).then(|| self.client.clone());
+        move || {
+            let is_leased = client.as_ref().is_some_and(|it| it.status().is_leased(it.now()));
+            status.state().map(|state| match state {
+                LockState::Held => true,
+                LockState::AtRisk => is_leased,
+                LockState::Lost(_) => false,
+            })
+        }
     }
 
     /// Lets the registry ask about a guard of this task. Without a lease, nothing is promised about

@@ -70,7 +70,7 @@ pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
         }
         let kind = draw.pick(&world.plan.faults);
         struck.push(Struck { at: world.history.now(), kind, draw: draw.clone() });
-        strike(world, struck.len() as u64, kind, &mut draw);
+        strike(world, struck.len() as u64, kind, &mut draw).await;
     }
 }
 
@@ -84,7 +84,7 @@ pub async fn afflict_again(world: &World, cuts: &Cuts, struck: &[Struck]) -> Vec
             continue;
         }
         world.sleep(fault.at.saturating_sub(world.history.now())).await;
-        strike(world, number, fault.kind, &mut fault.draw.clone());
+        strike(world, number, fault.kind, &mut fault.draw.clone()).await;
         again.push(fault.clone());
     }
     world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
@@ -92,8 +92,18 @@ pub async fn afflict_again(world: &World, cuts: &Cuts, struck: &[Struck]) -> Vec
     again
 }
 
-fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
-    let text = inflict(world, draw, kind);
+async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
+    let left = world.plan.calm_at.saturating_sub(world.history.now());
+    let text = match kind {
+        FaultKind::Suspension => {
+            let duration = outage(draw).min(left);
+            world.suspend(duration);
+            "the clients go on".to_owned()
+        }
+        FaultKind::Stop => stop(world, draw, left),
+        FaultKind::Intruder => world.strangers.intrude(world, draw).await,
+        kind => inflict(world, draw, kind),
+    };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
 }
 
@@ -132,7 +142,12 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             format!("up {up}, down {down}, for {duration:?}")
         }
         FaultKind::Isolate => {
-            let (client, duration) = (any_client(world, draw), outage(draw));
+            let (client, mut duration) = (any_client(world, draw), outage(draw));
+            if world.plan.leases.is_some() {
+                // The holder goes on, to see when its lease ends.
+                duration = duration.max(Duration::from_secs(45));
+                world.trouble.linger_until(world.history.now() + duration);
+            }
             world.network.isolate(client, duration);
             format!("client {client} for {duration:?}")
         }
@@ -206,6 +221,22 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
+        FaultKind::SequenceEnd => world.strangers.end_sequence(world, draw),
+        FaultKind::Overload => {
+            let duration = draw.ms(5_000, 60_000);
+            world.disturb(duration);
+            let is_refused = draw.chance(50);
+            if is_refused {
+                world.server.refuse_for(duration);
+                world.server.disconnect_all();
+            } else {
+                world.server.throttle_for(duration);
+            }
+            format!("for {duration:?}, connections: {is_refused}")
+        }
+        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder => {
+            unreachable!("these have other arguments")
+        }
     }
 }
 
@@ -213,6 +244,17 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
 fn outage(draw: &mut Draw) -> Duration {
     let longest = draw.pick(&[2_000, 10_000, 20_000, 60_000]);
     draw.ms(100, longest)
+}
+
+/// Stops the callers of a client, and in most cases its links.
+fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
+    let (client, duration) = (any_client(world, draw), outage(draw).min(longest));
+    let is_isolated = draw.chance(60);
+    world.freezer.stop(client, duration);
+    if is_isolated {
+        world.network.isolate(client, duration);
+    }
+    format!("client {client} for {duration:?}, with its links: {is_isolated}")
 }
 
 fn any_client(world: &World, draw: &mut Draw) -> usize {
@@ -238,6 +280,10 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let mut code = code;
+    if world.plan.is_protected && filter.op.is_none() {
+        // No server refuses credentials because it is busy, and a client believes the first refusal.
+        filter.op = Some(OpCode::CREATE2);
+    }
     if draw.chance(25) {
         // Only caches read the tree, and only this code tells them that they may not.
         code = ErrorCode::NO_AUTH;

@@ -2,6 +2,7 @@
 
 pub mod clients;
 pub mod faults;
+pub mod freeze;
 pub mod link;
 pub mod plan;
 pub mod registry;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, ClientBuilder, Clock, ConfigError, Lease, SessionState};
+use zk_recipes::{Acl, Client, ClientBuilder, Clock, ConfigError, Lease, SessionState};
 use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
@@ -23,6 +24,7 @@ use crate::draw::Draw;
 use crate::history::{History, What};
 
 use self::clients::{Clients, Life};
+use self::freeze::Freezer;
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -70,6 +72,8 @@ pub struct World {
     pub strangers: Strangers,
     /// What goes wrong, and who waits.
     pub trouble: Trouble,
+    /// The clients whose callers do not run.
+    pub freezer: Freezer,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
     /// The clients of the sessions.
@@ -93,6 +97,7 @@ impl World {
             registry,
             strangers: Strangers::default(),
             trouble: Trouble::default(),
+            freezer: Freezer::default(),
             without_lease: Mutex::default(),
             sessions: Mutex::default(),
         }
@@ -124,9 +129,17 @@ impl World {
         }
         if !self.has_lease(number) {
             builder = builder.lease(None::<Lease>);
+        } else if let Some(lease) = self.plan.lease(number) {
+            builder = builder.lease(lease);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
+        }
+        if self.plan.is_protected {
+            builder = with_credentials(builder);
+        }
+        if let Some(limit) = self.plan.outstanding {
+            builder = builder.outstanding_limit(limit);
         }
         if let Some(ticket) = ticket {
             builder = builder.resume(ticket);
@@ -141,6 +154,7 @@ impl World {
             && client.state() == SessionState::Connected
             && client.session_id().is_some_and(|session| alive.contains(&session))
             && !self.network.is_isolated(number)
+            && !self.freezer.is_stopped(number)
     }
 
     /// Returns whether the client of this number keeps a lease.
@@ -158,12 +172,17 @@ impl World {
     ///
     /// Never: the options are valid.
     pub fn observer(&self) -> Result<Client, ConfigError> {
+        let builder = self.outsider();
+        if self.plan.is_protected { with_credentials(builder) } else { builder }.start()
+    }
+
+    /// Returns a client without credentials, which has all defaults.
+    fn outsider(&self) -> ClientBuilder {
         let network = self.network.clone();
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
             .transport(move |host: Host| connect(network.clone(), OBSERVER, Life::default(), host))
-            .start()
     }
 
     /// Keeps in mind which client has which session now.
@@ -191,8 +210,9 @@ impl World {
         self.history.note(What::Calm);
     }
 
-    /// Something goes wrong for this long from now on.
+    /// Something goes wrong for this long from now on, perhaps by the clock of the servers.
     pub fn disturb(&self, duration: Duration) {
+        let duration = duration.max(self.plan.true_time(duration));
         self.trouble.add(self.history.now() + duration);
     }
 
@@ -203,6 +223,11 @@ impl World {
             tokio::time::sleep(duration).await;
         }
     }
+}
+
+/// Gives a client an identity, to which all belongs that it creates.
+fn with_credentials(builder: ClientBuilder) -> ClientBuilder {
+    builder.auth("digest", "app:secret").default_acl(Acl::creator_all())
 }
 
 /// Returns the number of a member.

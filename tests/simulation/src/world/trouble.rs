@@ -18,7 +18,7 @@ use crate::program::queue::QUEUE;
 /// How long it takes until a client has noticed that its connection is dead.
 const FROZEN: Duration = Duration::from_secs(45);
 /// For how long a fault that has struck a request has consequences otherwise.
-const STRUCK: Duration = Duration::from_secs(15);
+pub(super) const STRUCK: Duration = Duration::from_secs(15);
 
 /// The trouble of a world.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,9 @@ impl World {
         let now = self.history.now();
         let is_calm = self.is_without_trouble(now);
         let alive = self.server.sessions();
-        let mut abandoned = self.clients.abandoned(is_calm);
+        // A caller that is stopped still has its handle.
+        let is_stopped = (0..self.count).any(|number| self.freezer.is_stopped(number));
+        let mut abandoned = self.clients.abandoned(is_calm && !is_stopped);
         abandoned.retain(|session| alive.contains(session));
         let (mut prompt, mut astray) = (BTreeSet::new(), BTreeSet::new());
         for (number, (client, life)) in &clients {
@@ -119,6 +121,7 @@ impl World {
                 && client.state() == SessionState::Connected
                 && alive.contains(&session)
                 && !self.network.is_isolated(*number)
+                && !self.freezer.is_stopped(*number)
             {
                 prompt.insert(session);
                 let server = client.health().server.map(|host| super::member(&host));
