@@ -32,6 +32,13 @@ const ABOUT_CALLERS: [&str; 6] = [
     "the lock is at risk",
     "the lock is lost",
 ];
+/// Warnings about what a caller has cut short that closes its client: nobody waits for the marker of
+/// a put any more, and the reply to the close may be lost. That happens without faults too: a ping
+/// that follows the close arrives at a connection that the server has closed.
+const ABOUT_ENDS: [&str; 2] = ["the marker of a put could not be deleted", "session lost"];
+/// A warning about servers that lag behind: all of a list may refuse a client that has seen more. A
+/// client that begins without a past, and stays with its servers, does not meet them.
+const ABOUT_LAG: &str = "still not connected";
 
 /// Returns how the promise was broken.
 pub fn judge(
@@ -40,7 +47,8 @@ pub fn judge(
     program: &Program,
     quiet: &Range<Duration>,
 ) -> Vec<String> {
-    let clients = (0..program.clients.len()).filter(|client| program.uses(*client)).count();
+    let used = (0..program.clients.len()).filter(|client| program.uses(*client)).count();
+    let clients = used + events.iter().filter(|event| adds_client(event)).count();
     // The judges use a client of their own afterwards.
     let lines = lines(events).filter(|line| line.at < quiet.end);
     let lines: Vec<Line<'_>> = lines.collect();
@@ -50,7 +58,7 @@ pub fn judge(
             "this must never be logged"
         } else if quiet.contains(&line.at) {
             "nobody does anything"
-        } else if line.level == "WARN" && !may_warn(plan, line.message) {
+        } else if line.level == "WARN" && !may_warn(plan, program, line.message) {
             "nothing is wrong"
         } else {
             continue;
@@ -80,9 +88,25 @@ fn lines(events: &[Event]) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
+/// Returns whether a client begins to log beside those of the beginning: one that follows another one,
+/// or that of somebody without credentials.
+fn adds_client(event: &Event) -> bool {
+    match &event.what {
+        What::Followed => true,
+        What::Fault { text, .. } => text.starts_with("Intruder"),
+        _ => false,
+    }
+}
+
 /// Returns whether a world gives a reason for a warning.
-fn may_warn(plan: &Plan, message: &str) -> bool {
-    !plan.faults.is_empty() || ABOUT_CALLERS.iter().any(|about| message.starts_with(about))
+fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
+    let is_one_of = |all: &[&str]| all.iter().any(|about| message.starts_with(about));
+    let lags = !(plan.lag + plan.unapplied).is_zero();
+    let moves = program.ends.is_some() || program.moves.is_some();
+    !plan.faults.is_empty()
+        || is_one_of(&ABOUT_CALLERS)
+        || (program.ends.is_some() && is_one_of(&ABOUT_ENDS))
+        || (lags && moves && is_one_of(&[ABOUT_LAG]))
 }
 
 /// Returns which lines are repeated too often.
@@ -116,6 +140,8 @@ fn repeated(lines: &[Line<'_>], clients: usize) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::draw::Draw;
+    use crate::program::ends::Ends;
+    use crate::program::hosts::Moves;
     use crate::world::plan::FaultKind;
 
     fn logged(ms: u64, level: &'static str, message: &str, path: Option<&str>) -> Event {
@@ -130,8 +156,37 @@ mod tests {
         let plan = Plan { faults: faults.to_vec(), ..Plan::draw(&mut draw) };
         let mut program = Program::draw(&mut draw);
         program.clients.truncate(1);
+        (program.ends, program.moves) = (None, None);
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
         judge(events, &plan, &program, &quiet).len()
+    }
+
+    #[test]
+    fn ends_and_moves_are_reasons_for_some_warnings() {
+        let mut draw = Draw::new(1);
+        let calm = Plan { faults: Vec::new(), lag: Duration::ZERO, ..Plan::draw(&mut draw) };
+        let calm = Plan { unapplied: Duration::ZERO, ..calm };
+        let behind = Plan { lag: Duration::from_millis(1), ..calm.clone() };
+        let drawn = Program { ends: None, moves: None, ..Program::draw(&mut draw) };
+        let ending = Program { ends: Some(Ends::draw(&mut draw)), ..drawn.clone() };
+        let moving = Program { moves: Some(Moves::draw(&mut draw)), ..drawn.clone() };
+        assert!(!may_warn(&calm, &moving, "session lost"));
+        assert!(may_warn(&calm, &ending, "session lost"));
+        assert!(!may_warn(&behind, &ending, "the journal is full"));
+        assert!(!may_warn(&behind, &drawn, ABOUT_LAG) && !may_warn(&calm, &moving, ABOUT_LAG));
+        assert!(may_warn(&behind, &moving, ABOUT_LAG) && may_warn(&behind, &ending, ABOUT_LAG));
+    }
+
+    #[test]
+    fn clients_that_follow_others_log_for_themselves() {
+        let line = |ms| logged(ms, "WARN", WAITS, Some("/a"));
+        let follows = Event { at: Duration::ZERO, who: None, what: What::Followed };
+        let lines = |number| (0..number).map(line);
+        let count = |number| {
+            let events: Vec<Event> = [follows.clone()].into_iter().chain(lines(number)).collect();
+            count(&[FaultKind::Cut], &events)
+        };
+        assert_eq!((count(4), count(5)), (0, 1));
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
-        ("bytes are few", traffic::judge(events, traffic, program, quiet)),
+        ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),
         ("nothing is left after a close", leftovers::judge(events)),
     ];

@@ -47,6 +47,9 @@ pub const DIRECTORIES: [&str; 12] = [
     "/tree/1",
 ];
 
+/// The session timeouts of clients, in seconds.
+pub const SESSION_TIMEOUTS: [u64; 10] = [30, 30, 30, 4, 4, 6, 6, 10, 15, 40];
+
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
 
@@ -114,7 +117,7 @@ impl World {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
-        let seconds = draw.pick(&[30, 30, 30, 4, 4, 6, 6, 10, 15, 40]);
+        let seconds = draw.pick(&SESSION_TIMEOUTS);
         let (network, life) = (self.network.clone(), Life::default());
         let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
