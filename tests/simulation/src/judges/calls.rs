@@ -53,7 +53,9 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
             }
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
-                let is_closed = *failure == Failure::Closed && stale.has(begun.who);
+                // If the session ends before its client does, some recipes name that instead.
+                let is_end = matches!(failure, Failure::Closed | Failure::SessionExpired);
+                let is_closed = is_end && stale.has(begun.who);
                 if !is_closed && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
@@ -110,8 +112,16 @@ impl Rules {
                 (is_operation && is_answer) || self.are_refused || self.are_tampered
             }
             Failure::Lost => {
-                let of_guard =
-                    ["acquire", "validate", "release", "ack", "downgrade", "transaction"];
+                // A caller that is stopped learns of the grant of its lock after the loss.
+                let of_guard = [
+                    "acquire",
+                    "try_acquire",
+                    "validate",
+                    "release",
+                    "ack",
+                    "downgrade",
+                    "transaction",
+                ];
                 // Another session has taken the id while the member was absent.
                 of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
             }
@@ -166,14 +176,17 @@ mod tests {
 
     #[test]
     fn a_call_of_a_client_that_has_ended_fails_until_its_task_has_another_one() {
-        let closed = |before: Vec<What>| {
+        let failed = |before: Vec<What>, failure: Failure| {
             let begun =
                 What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
-            let end = What::Ended { call: 1, end: End::Failed(Failure::Closed) };
+            let end = What::Ended { call: 1, end: End::Failed(failure) };
             let all = before.into_iter().chain([begun, end]).collect();
             judge_by(&history(all), Rules::default()).len()
         };
         let ending = || What::Ending { kind: EndKind::Close };
+        let closed = |before| failed(before, Failure::Closed);
+        assert_eq!(failed(vec![ending()], Failure::SessionExpired), 0);
+        assert_eq!(failed(vec![ending(), What::Renewed], Failure::SessionExpired), 1);
         assert_eq!(closed(vec![ending()]), 0);
         assert_eq!(closed(vec![ending(), What::Renewed]), 1);
         assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
