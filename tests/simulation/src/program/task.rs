@@ -246,17 +246,24 @@ impl Task {
         self.world.server.zxid().0
     }
 
+    /// Returns whether the client of this task keeps a lease: it is to keep one, and the servers have
+    /// granted a session timeout that is long enough.
+    fn has_lease(&self) -> bool {
+        let lease = self.world.plan.lease(self.who.client).unwrap_or_default();
+        self.world.has_lease(self.who.client) && lease.timeout_min() <= self.client.status().timeout
+    }
+
     /// Returns the session that a guard of this task relies on, and its client, if that keeps a
     /// lease.
     pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
-        self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
+        self.has_lease().then(|| (session, self.client.clone()))
     }
 
     /// Says whether the caller may rely on this guard: it is held, or it is at risk and its lease has
     /// not ended, as `Guard::remaining` says.
     pub fn reliance<K: Kind>(&self, guard: &Guard<K>) -> impl Fn() -> Option<bool> + Send + use<K> {
         let status = guard.status();
-        let client = self.world.has_lease(self.who.client).then(|| self.client.clone());
+        let client = self.has_lease().then(|| self.client.clone());
         move || {
             let is_leased = client.as_ref().is_some_and(|it| it.status().is_leased(it.now()));
             status.state().map(|state| match state {
@@ -279,7 +286,7 @@ impl Task {
         is_held: impl Fn() -> Option<bool> + Send + 'static,
     ) {
         let world = &self.world;
-        if world.has_lease(self.who.client) || !world.plan.faults.contains(&FaultKind::CutOff) {
+        if self.has_lease() || !world.plan.faults.contains(&FaultKind::CutOff) {
             world.registry.add(lock, guard, share, leased, self.life.clone(), is_held);
         }
     }

@@ -160,7 +160,7 @@ impl World {
             && !self.freezer.is_stopped(number)
     }
 
-    /// Returns whether the client of this number keeps a lease.
+    /// Returns whether the client of this number is to keep a lease.
     pub fn has_lease(&self, number: usize) -> bool {
         !self.lock().contains(&number)
     }
