@@ -57,6 +57,7 @@ pub struct ServerConfig {
     pub(crate) reconfig_enabled: bool,
     pub(crate) membership: Option<Membership>,
     pub(crate) multi_address: bool,
+    pub(crate) clock_rate: u32,
 }
 
 /// A digest that is not printed. Its password grants access to every znode.
@@ -98,6 +99,7 @@ impl Default for ServerConfig {
             reconfig_enabled: false,
             membership: None,
             multi_address: false,
+            clock_rate: 1_000,
         }
     }
 }
@@ -117,6 +119,19 @@ impl ServerConfig {
     pub fn tick(mut self, tick: Duration) -> Self {
         assert!(tick >= Duration::from_millis(1), "a tick lasts a millisecond or more");
         self.tick = tick;
+        self
+    }
+
+    /// Sets the speed of the servers' clock, in thousandths of that of tokio's, so that it runs apart
+    /// from the clocks of clients in the same runtime. It concerns running servers, not the state
+    /// machine, which is told the time. Default: 1000.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the speed is zero.
+    pub fn clock_rate(mut self, thousandths: u32) -> Self {
+        assert!(thousandths > 0, "a clock goes on");
+        self.clock_rate = thousandths;
         self
     }
 

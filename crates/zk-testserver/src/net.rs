@@ -5,6 +5,7 @@
 //! routed to the tasks of the connections. No task holds the mutex across an await.
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns the clock")]
 
+mod clock;
 mod control;
 
 use std::collections::BTreeMap;
@@ -23,8 +24,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
+use self::clock::ServerClock;
 use crate::config::ServerConfig;
 use crate::fault::Reception;
 use crate::server::Server;
@@ -60,7 +62,7 @@ pub struct TestServer {
 
 struct Shared {
     state: Mutex<State>,
-    start: Instant,
+    clock: ServerClock,
     runtime: Handle,
     /// When the task for timeouts has to act next.
     deadline: watch::Sender<Option<Duration>>,
@@ -95,19 +97,20 @@ impl TestServer {
     pub fn start(config: ServerConfig) -> Self {
         let runtime = Handle::current();
         let (deadline, deadlines) = watch::channel(None);
+        let clock = ServerClock::start(config.clock_rate);
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 server: Server::new(config),
                 routes: BTreeMap::new(),
                 waiting: BTreeMap::new(),
             }),
-            start: Instant::now(),
+            clock,
             runtime,
             deadline,
             reception: Arc::default(),
             alive: watch::Sender::new(()),
         });
-        shared.runtime.spawn(keep_time(Arc::downgrade(&shared), shared.start, deadlines));
+        shared.runtime.spawn(keep_time(Arc::downgrade(&shared), clock, deadlines));
         Self { shared, member: 0 }
     }
 
@@ -214,7 +217,7 @@ impl Shared {
     /// that it makes no difference whether the task for timeouts has already run.
     fn with<T>(&self, call: impl FnOnce(&mut Server, Duration) -> T) -> T {
         let mut state = self.lock();
-        let now = self.start.elapsed();
+        let now = self.clock.now();
         state.server.handle_timeout(now);
         let result = call(&mut state.server, now);
         self.route(&mut state, now);
@@ -263,7 +266,7 @@ impl Shared {
         let untaken = Arc::new(AtomicUsize::new(0));
         let route = Route { output: sender, untaken: Arc::clone(&untaken) };
         let mut state = shared.lock();
-        let now = shared.start.elapsed();
+        let now = shared.clock.now();
         let accepted = state.server.handle_connect_to(member, peer, now);
         if let Some(id) = accepted {
             state.routes.insert(id, route);
@@ -287,7 +290,7 @@ impl Shared {
             if reception != Reception::BlackHole {
                 return Some(server);
             }
-            let until = until.map(|until| server.start + until);
+            let until = until.and_then(|until| server.clock.instant(until));
             drop(server);
             match until {
                 None => changed.await,
@@ -301,7 +304,7 @@ impl Shared {
     /// before reading more.
     fn receive(&self, id: u64, bytes: &[u8]) -> Option<oneshot::Receiver<Infallible>> {
         let mut state = self.lock();
-        let now = self.start.elapsed();
+        let now = self.clock.now();
         state.server.handle_bytes(id, bytes, now);
         self.route(&mut state, now);
         if state.server.is_receptive(id) {
@@ -438,14 +441,13 @@ async fn listen(
 /// Calls the server at its deadlines.
 async fn keep_time(
     shared: Weak<Shared>,
-    start: Instant,
+    clock: ServerClock,
     mut deadlines: watch::Receiver<Option<Duration>>,
 ) {
     loop {
         let deadline = *deadlines.borrow_and_update();
         let alarm = async {
-            // The test may ask for a lag or a delay without end.
-            match deadline.and_then(|deadline| start.checked_add(deadline)) {
+            match deadline.and_then(|deadline| clock.instant(deadline)) {
                 Some(deadline) => sleep_until(deadline).await,
                 None => pending().await,
             }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use jute_codec::SessionId;
 use tokio::time::Instant;
 
+use crate::program::ends::EndKind;
+
 /// The number of a call, of a guard or of a leased item.
 pub type Id = u64;
 
@@ -67,6 +69,12 @@ pub enum Failure {
     Undecided,
     /// Somebody else has deleted or changed the znode.
     Changed,
+    /// Recipes still use the session.
+    Unfinished,
+    /// The directory has no sequence numbers any more.
+    Exhausted,
+    /// As many requests are waiting as the client permits.
+    Full,
     /// Anything else, as its message.
     Other(String),
 }
@@ -108,6 +116,10 @@ pub enum What {
     Outlived { lock: String, guard: Id, session: Option<SessionId> },
     /// A guard says *held* although its client, which keeps a lease, has none.
     Unleased { lock: String, guard: Id },
+    /// A guard says *held* although somebody was told that its client is closed.
+    HeldByClosed { lock: String, guard: Id },
+    /// The body that ran under a guard counts as completed, although the lock is lost by now.
+    Late { lock: String },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -169,15 +181,44 @@ pub enum What {
     /// Somebody should have done this for a long time, and could.
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.
-    Fault(String),
+    Fault {
+        /// Counted from 1, in the run of the whole seed.
+        number: u64,
+        text: String,
+    },
+    /// All clients stop for this long, from now on.
+    Suspended { duration: Duration },
     /// An administrator has deleted this znode.
     Deleted { path: String },
+    /// Somebody without credentials has deleted or changed this znode.
+    Intruded { path: String },
     /// From now on there are no faults.
     Calm,
+    /// A client of this number begins to end, and others go on.
+    Ending { kind: EndKind },
+    /// It has not ended, and goes on.
+    GoesOn,
+    /// A close has returned. `is_confirmed`: it said that a server has confirmed the end of the
+    /// session. `is_alive`: the session that the client had before lives.
+    HasClosed { session: Option<SessionId>, is_confirmed: bool, is_alive: bool },
+    /// A client has handed its session over. These znodes of recipes are left.
+    HandedOver { session: SessionId, left: Vec<String> },
+    /// The client that should continue a session has another one. Nothing went wrong in this world.
+    NotContinued { session: SessionId },
+    /// Another client has taken the place of the one that ends.
+    Followed,
+    /// A task uses the client that has this number now.
+    Renewed,
+    /// A client was given another list of servers.
+    Hosts { client: usize, members: Vec<usize> },
+    /// A client begins to connect to a member that has left its list.
+    Strayed { client: usize, member: usize },
     /// A client begins to close.
     Closing,
     /// All clients are closed, and this is left on the servers.
     Left { path: String },
+    /// The library has logged this line.
+    Logged { level: &'static str, message: String, path: Option<String> },
     /// A task has panicked.
     Panicked(String),
     /// A client sends without end while no time passes.
@@ -216,7 +257,7 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>9.3} s  ", self.at.as_secs_f64())?;
         match self.who {
-            Some(Who { client, task }) => write!(f, "c{client}.t{task}  ")?,
+            Some(who) => write!(f, "{who}  ")?,
             None => write!(f, "-      ")?,
         }
         match &self.what {
@@ -225,7 +266,7 @@ impl fmt::Display for Event {
                 timeout.map_or(Ok(()), |timeout| write!(f, " within {timeout:?}"))
             }
             What::Ended { call, end } => write!(f, "#{call} {end:?}"),
-            What::Fault(text) => write!(f, "~ {text}"),
+            What::Fault { number, text } => write!(f, "~ {number}. {text}"),
             other => write!(f, "{other:?}"),
         }
     }

@@ -10,9 +10,14 @@
     reason = "a judge looks at a few kinds of events, and an error that is not named is another one"
 )]
 
+pub mod cuts;
 pub mod draw;
+pub mod fleet;
 pub mod history;
 pub mod judges;
+pub mod logs;
 pub mod program;
 pub mod run;
+pub mod shrink;
+pub mod timeline;
 pub mod world;

@@ -3,11 +3,18 @@
 #![expect(clippy::disallowed_methods, reason = "the speed is measured in real time")]
 
 use std::io::{IsTerminal as _, Write as _};
+use std::num::NonZero;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use zk_simulation::run::{Report, run};
+use zk_simulation::cuts::Cuts;
+use zk_simulation::fleet::{cores, work_in_order};
+use zk_simulation::judges::Violation;
+use zk_simulation::run::{Report, run_cut};
+use zk_simulation::shrink::shrink;
+use zk_simulation::timeline::timeline;
 
 /// Runs clients and locks in worlds that are drawn at random, and judges what they promised.
 #[derive(Debug, Parser)]
@@ -15,30 +22,58 @@ struct Options {
     /// How many seeds to run.
     #[arg(long, default_value_t = 1_000, conflicts_with = "seed")]
     seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 1, conflicts_with = "seed")]
-    first: u64,
+    /// Runs seeds for so many minutes, instead of a number of them.
+    #[arg(long, value_name = "M", conflicts_with_all = ["seed", "seeds"])]
+    minutes: Option<f64>,
+    /// The first seed. With --minutes, the default is one that nobody has run before: the time in
+    /// seconds.
+    #[arg(long, conflicts_with = "seed")]
+    first: Option<u64>,
     /// Runs only this seed.
     #[arg(long)]
     seed: Option<u64>,
+    /// How many threads run seeds at once. The default is the number of cores.
+    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    jobs: Option<NonZero<usize>>,
     /// Prints the world, everything that happened, and its hash.
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Leaves out of a seed with a violation what it does not need, and prints the rest.
+    #[arg(long, requires = "seed", conflicts_with = "trace")]
+    shrink: bool,
+    /// How many runs the shrinking takes at most.
+    #[arg(long, default_value_t = 1_000, requires = "shrink")]
+    shrink_runs: u64,
     /// Stops after the first seed with a violation.
     #[arg(long)]
     fail_fast: bool,
     /// Runs each n-th seed twice, and compares the traces. 0: none.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
+    #[command(flatten)]
+    cuts: Cuts,
 }
 
 /// How often the progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How many failed seeds the summary names.
+const NAMED_MAX: usize = 20;
 
-#[derive(Default)]
+/// What a seed gave.
+struct Verdict {
+    seed: u64,
+    violations: Vec<String>,
+    virtual_time: Duration,
+    operations: u64,
+    faults: u64,
+}
+
 struct Totals {
+    begun: Instant,
+    jobs: usize,
     seeds: u64,
     violations: u64,
+    failed: Vec<u64>,
     virtual_time: Duration,
     operations: u64,
     faults: u64,
@@ -46,68 +81,167 @@ struct Totals {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let (first, count) = options.seed.map_or((options.first, options.seeds), |seed| (seed, 1));
-    let begun = Instant::now();
-    let mut shown = begun;
-    let mut totals = Totals::default();
-    for seed in (0..count).map(|index| first.wrapping_add(index)) {
-        let report = run(seed);
-        if options.trace {
-            print_trace(&report);
-        }
-        let mut violations: Vec<String> =
-            report.violations.iter().map(ToString::to_string).collect();
-        let is_repeated = options.twice_every > 0 && seed % options.twice_every == 0;
-        if is_repeated && run(seed).hash != report.hash {
-            violations
-                .push("a seed gives the same run: the second run has another trace".to_owned());
-        }
-        for violation in &violations {
-            println!("seed {seed}: {violation}");
-        }
-        if !violations.is_empty() {
-            println!(
-                "seed {seed}: replay it with `cargo run --release -p zk-simulation -- --seed {seed} \
-                 --trace`"
-            );
-        }
-        totals.seeds += 1;
-        totals.violations += violations.len() as u64;
-        totals.virtual_time += report.virtual_time;
-        totals.operations += report.operations;
-        totals.faults += report.faults;
-        if shown.elapsed() >= PROGRESS_INTERVAL {
-            shown = Instant::now();
-            show_progress(&totals, count, begun);
-        }
-        if options.fail_fast && totals.violations > 0 {
-            break;
-        }
+    if let Some(seed) = options.seed.filter(|_| options.shrink) {
+        return shrink_seed(seed, &options);
     }
+    let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
+    let (first, count) = match (options.seed, limit) {
+        (Some(seed), _) => (seed, 1),
+        (None, None) => (options.first.unwrap_or(1), options.seeds),
+        (None, Some(_)) => (options.first.unwrap_or_else(fresh_seed), u64::MAX),
+    };
+    let jobs = options.jobs.map_or_else(cores, NonZero::get);
+    let jobs = jobs.min(usize::try_from(count).unwrap_or(usize::MAX)).max(1);
+    if options.minutes.is_some() {
+        println!("simulation: the first seed is {first}");
+    }
+    let mut totals = Totals::new(jobs);
+    let begun = totals.begun;
+    let mut shown = begun;
+    let seeds = (0..count).map(|index| first.wrapping_add(index));
+    let seeds = seeds.take_while(|_| limit.is_none_or(|limit| begun.elapsed() < limit));
+    work_in_order(
+        seeds,
+        jobs,
+        |seed| verdict(seed, &options),
+        |verdict| {
+            totals.add(&verdict, &options.cuts);
+            if shown.elapsed() >= PROGRESS_INTERVAL {
+                shown = Instant::now();
+                let goal = limit.map_or_else(|| count.to_string(), |limit| format!("{limit:?}"));
+                totals.show_progress(&goal);
+            }
+            let is_enough = options.fail_fast && totals.violations > 0;
+            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        },
+    );
     if std::io::stderr().is_terminal() {
         eprintln!();
     }
-    println!("{}", summary(&totals, begun.elapsed()));
+    println!("{}", totals.summary());
+    if let Some(failed) = totals.failed_seeds() {
+        println!("{failed}");
+    }
     if totals.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn summary(totals: &Totals, elapsed: Duration) -> String {
-    let Totals { seeds, violations, virtual_time, operations, faults } = totals;
-    let hours = virtual_time.as_secs_f64() / 3_600.0;
-    #[expect(clippy::cast_precision_loss, reason = "the rate is rounded anyway")]
-    let rate = *seeds as f64 / elapsed.as_secs_f64().max(0.001);
-    format!(
-        "simulation: {seeds} seeds, {violations} violations, {hours:.1} virtual hours, \
-         {operations} operations, {faults} faults, {rate:.0} seeds per second"
-    )
+/// Returns a seed that nobody has run before.
+fn fresh_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(1, |since| since.as_secs())
 }
 
-/// On a terminal, the line replaces the last one.
-fn show_progress(totals: &Totals, count: u64, begun: Instant) {
-    let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
-    let line = format!("{} of {count}: {}{end}", totals.seeds, summary(totals, begun.elapsed()));
-    // Nobody misses a progress that cannot be shown.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+/// Runs a seed, or runs it twice.
+fn verdict(seed: u64, options: &Options) -> Verdict {
+    let report = run_cut(seed, &options.cuts);
+    if options.trace {
+        print_trace(&report);
+    }
+    let mut violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+    let is_repeated = options.twice_every > 0 && seed.is_multiple_of(options.twice_every);
+    if is_repeated && run_cut(seed, &options.cuts).hash != report.hash {
+        violations.push("a seed gives the same run: the second run has another trace".to_owned());
+    }
+    Verdict {
+        seed,
+        violations,
+        virtual_time: report.virtual_time,
+        operations: report.operations,
+        faults: report.faults.len() as u64,
+    }
+}
+
+impl Totals {
+    fn new(jobs: usize) -> Self {
+        Self {
+            begun: Instant::now(),
+            jobs,
+            seeds: 0,
+            violations: 0,
+            failed: Vec::new(),
+            virtual_time: Duration::ZERO,
+            operations: 0,
+            faults: 0,
+        }
+    }
+
+    /// Adds a verdict, and prints its violations at once.
+    fn add(&mut self, verdict: &Verdict, cuts: &Cuts) {
+        let Verdict { seed, violations, .. } = verdict;
+        for violation in violations {
+            println!("seed {seed}: {violation}");
+        }
+        if !violations.is_empty() {
+            println!("seed {seed}: replay it with `{}`", replay(*seed, cuts));
+            self.failed.push(*seed);
+        }
+        self.seeds += 1;
+        self.violations += violations.len() as u64;
+        self.virtual_time += verdict.virtual_time;
+        self.operations += verdict.operations;
+        self.faults += verdict.faults;
+    }
+
+    fn summary(&self) -> String {
+        let Self { begun, jobs, seeds, violations, virtual_time, operations, faults, .. } = self;
+        let hours = virtual_time.as_secs_f64() / 3_600.0;
+        #[expect(clippy::cast_precision_loss, reason = "the rate is rounded anyway")]
+        let (rate, jobs) = (*seeds as f64 / begun.elapsed().as_secs_f64().max(0.001), *jobs as f64);
+        let per_job =
+            if jobs > 1.0 { format!(" ({:.0} per thread)", rate / jobs) } else { String::new() };
+        format!(
+            "simulation: {seeds} seeds, {violations} violations, {hours:.1} virtual hours, \
+             {operations} operations, {faults} faults, {rate:.0} seeds per second{per_job}"
+        )
+    }
+
+    /// Returns the line with the seeds that have failed.
+    fn failed_seeds(&self) -> Option<String> {
+        let named: Vec<String> =
+            self.failed.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        let more = match self.failed.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        (!named.is_empty()).then(|| format!("simulation: failed seeds: {}{more}", named.join(", ")))
+    }
+
+    /// Shows what was done so far. On a terminal, the line replaces the last one.
+    fn show_progress(&self, goal: &str) {
+        let end = if std::io::stderr().is_terminal() { "\r" } else { "\n" };
+        let seconds = self.begun.elapsed().as_secs();
+        let line = format!("{seconds} s, {} of {goal}: {}{end}", self.seeds, self.summary());
+        // Nobody misses a progress that cannot be shown.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+}
+
+/// Prints the smallest run that breaks the same promise as a seed.
+fn shrink_seed(seed: u64, options: &Options) -> ExitCode {
+    let mut shown = Instant::now();
+    let shrunk = shrink(seed, &options.cuts, options.shrink_runs, |size| {
+        if shown.elapsed() >= PROGRESS_INTERVAL {
+            shown = Instant::now();
+            eprintln!("shrinking: {size}");
+        }
+    });
+    let Some(shrunk) = shrunk else {
+        println!("simulation: seed {seed}{} breaks no promise", options.cuts);
+        return ExitCode::SUCCESS;
+    };
+    eprintln!("shrinking: {}", shrunk.size(seed));
+    let same = |it: &&Violation| it.promise == shrunk.promise;
+    if let Some(violation) = shrunk.report.violations.iter().find(same) {
+        println!("{}", timeline(&shrunk.report, violation));
+        println!("seed {seed}: {violation}");
+    }
+    println!("seed {seed}: replay the reduced run with\n{}", replay(seed, &shrunk.cuts));
+    ExitCode::FAILURE
+}
+
+/// Returns the command that prints the trace of a run.
+fn replay(seed: u64, cuts: &Cuts) -> String {
+    format!("cargo run --release -p zk-simulation -- --seed {seed}{cuts} --trace")
 }
 
 fn print_trace(report: &Report) {

@@ -2,22 +2,27 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use std::ops::Range;
 use std::panic;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::task::{JoinSet, LocalSet};
 use zk_recipes::{Client, Counter, WorkQueue};
 use zk_testserver::{CommitRecord, RequestRecord};
 
+use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
+use crate::logs::Log;
 use crate::program::{Program, barriers, queue, values};
 use crate::world::World;
-use crate::world::faults::afflict;
+use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
 
 /// How often the guards are asked for their state, beside each grant.
@@ -41,6 +46,8 @@ pub struct Report {
     pub events: Vec<Event>,
     /// What the servers have received.
     pub requests: Vec<RequestRecord>,
+    /// The clients of the sessions.
+    pub sessions: BTreeMap<SessionId, usize>,
     /// What the servers have committed.
     pub commits: Vec<CommitRecord>,
     /// What the judges have found.
@@ -51,34 +58,78 @@ pub struct Report {
     pub virtual_time: Duration,
     /// The number of calls of the library.
     pub operations: u64,
-    /// The number of faults.
-    pub faults: u64,
+    /// What went wrong.
+    pub faults: Vec<Struck>,
+}
+
+impl Report {
+    /// Returns the numbers of the faults.
+    pub fn fault_numbers(&self) -> Vec<u64> {
+        let number = |event: &Event| match &event.what {
+            What::Fault { number, .. } => Some(*number),
+            _ => None,
+        };
+        self.events.iter().filter_map(number).collect()
+    }
 }
 
 /// Runs a seed.
 pub fn run(seed: u64) -> Report {
+    start(seed, &Cuts::default(), None)
+}
+
+/// Runs a seed without what is left out.
+pub fn run_cut(seed: u64, cuts: &Cuts) -> Report {
+    if cuts.is_empty() { run(seed) } else { run_again(seed, cuts, &run(seed).faults) }
+}
+
+/// Runs a seed again without what is left out. These are the faults of the whole seed.
+pub fn run_again(seed: u64, cuts: &Cuts, faults: &[Struck]) -> Report {
+    start(seed, cuts, Some(faults.to_vec()))
+}
+
+fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
     catch_panics();
     drop(take_panics());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let Ok(runtime) = runtime else { unreachable!("a runtime without I/O needs no resources") };
     let local = LocalSet::new();
-    runtime.block_on(local.run_until(run_world(seed)))
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let run = runtime.block_on(local.run_until(run_world(seed, cuts, faults, log)));
+        let memory = allocation_counter::measure(|| {
+            runtime.block_on(local.run_until(run.world.sleep(QUIET)));
+        });
+        runtime.block_on(local.run_until(end(run, memory.count_current)))
+    })
 }
 
-async fn run_world(seed: u64) -> Report {
+/// Draws the world and the program of a run, without what is left out.
+pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
+    let mut plan = Plan::draw(&mut draw.fork());
+    let mut program = Program::draw(&mut draw.fork());
+    cuts.apply(&mut plan, &mut program);
+    (plan, program)
+}
+
+async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log) -> Run {
     let mut draw = Draw::new(seed);
-    let plan = Plan::draw(&mut draw.fork());
-    let program = Program::draw(&mut draw.fork());
+    let (plan, program) = drawn(&mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
+    log.write_to(&world.history);
     let mut options = draw.fork();
-    let clients: Vec<Client> =
-        (0..program.clients.len()).filter_map(|it| world.client(it, &mut options).ok()).collect();
-
-    let mut tasks = program.start(&world, &clients, &mut draw.fork());
+    for number in 0..program.clients.len() {
+        let (builder, life) = world.builder(number, &mut options, None);
+        if program.uses(number) {
+            let Ok(client) = builder.start() else { unreachable!("the options are valid") };
+            world.clients.put(number, client, life);
+        }
+    }
+    let mut tasks = program.start(&world, &mut draw.fork());
     let mut observers = JoinSet::new();
-    let (watched, asked) = (Arc::clone(&world), clients.clone());
+    let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
     observers.spawn_local(async move {
@@ -87,6 +138,7 @@ async fn run_world(seed: u64) -> Report {
             for _ in 0..LOOKS {
                 watched.sleep(LOOK_INTERVAL).await;
                 watched.registry.look();
+                watched.note_sessions();
                 let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);
                 if now != round
                     && let Some((number, round)) = now.clone()
@@ -95,16 +147,22 @@ async fn run_world(seed: u64) -> Report {
                 }
                 round = now;
             }
-            watched.look_for_the_overdue(&asked, &mut patience);
+            watched.look_for_the_overdue(&mut patience);
         }
     });
-    let (afflicted, faults) = (Arc::clone(&world), draw.fork());
+    let (afflicted, draw, cuts) = (Arc::clone(&world), draw.fork(), cuts.clone());
     let mut afflicting = JoinSet::new();
-    afflicting.spawn_local(async move { afflict(&afflicted, faults).await });
+    afflicting.spawn_local(async move {
+        match faults {
+            Some(faults) => afflict_again(&afflicted, &cuts, &faults).await,
+            None => afflict(&afflicted, draw).await,
+        }
+    });
 
-    let count = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
+    let faults = afflicting.join_next().await.and_then(Result::ok).unwrap_or_default();
     let bound = judges::liveness::bound(&world.plan, &program);
     within(bound, join_all(&mut tasks.workers)).await;
+    within(bound, join_all(&mut tasks.ending)).await;
     // A connection may be dead, and its client notices that after a while. Followers go on until
     // then.
     world.sleep(bound).await;
@@ -115,16 +173,31 @@ async fn run_world(seed: u64) -> Report {
     within(bound, join_all(&mut tasks.followers)).await;
     // A call that has not ended is a violation, and its task ends here.
     tasks.workers.shutdown().await;
+    tasks.ending.shutdown().await;
     tasks.followers.shutdown().await;
     observers.shutdown().await;
     // Cleanup goes on in the background, and then there is silence.
     world.sleep(bound).await;
     let quiet_from = world.history.now();
-    world.sleep(QUIET).await;
-    let quiet = quiet_from..world.history.now();
-    inspect(&world, &program).await;
-    close(&world, clients).await;
-    judge(seed, text, &world, &program, count, quiet)
+    Run { seed, text, world, program, faults, quiet_from }
+}
+
+/// A run before its quiet time.
+struct Run {
+    seed: u64,
+    text: String,
+    world: Arc<World>,
+    program: Program,
+    faults: Vec<Struck>,
+    quiet_from: Duration,
+}
+
+/// Ends a run after its quiet time, in which so many allocations were made that are still live.
+async fn end(run: Run, grown: i64) -> Report {
+    let quiet = run.quiet_from..run.world.history.now();
+    inspect(&run.world, &run.program).await;
+    close(&run.world).await;
+    judge(run, quiet, grown)
 }
 
 /// Reads what the recipes have stored, with a client of its own.
@@ -167,11 +240,12 @@ async fn drain(world: &World, client: &Client) {
 }
 
 /// Closes the clients, and records what they leave behind.
-async fn close(world: &World, clients: Vec<Client>) {
+async fn close(world: &World) {
     world.history.note(What::Closing);
-    for client in clients {
+    for (client, _) in world.clients.all().into_values() {
         within(CLOSE_MAX, client.close()).await;
     }
+    world.clients.clear();
     // Sessions that have ended without a close leave with their timeout.
     world.sleep(CLOSE_MAX).await;
     for (path, owner) in world.server.ephemerals() {
@@ -179,32 +253,31 @@ async fn close(world: &World, clients: Vec<Client>) {
     }
 }
 
-fn judge(
-    seed: u64,
-    plan: String,
-    world: &World,
-    program: &Program,
-    faults: u64,
-    quiet: Range<Duration>,
-) -> Report {
+fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
+    let Run { seed, text: plan, world, program, faults, .. } = run;
     for message in take_panics() {
         world.history.note(What::Panicked(message));
     }
-    let (events, requests) = (world.history.events(), world.server.requests());
+    let (events, mut requests) = (world.history.events(), world.server.requests());
+    for request in &mut requests {
+        request.at = world.plan.true_time(request.at);
+    }
     let commits = world.server.commits();
     let mut hash = TraceHash::new();
     events.iter().for_each(|event| hash.add(event));
     requests.iter().for_each(|request| hash.add(request));
     commits.iter().for_each(|commit| hash.add(commit));
-    let deleted = world.strangers.deleted();
+    let (deleted, traffic) = (world.strangers.deleted(), world.network.traffic());
     let case = Case {
         plan: &world.plan,
-        program,
+        program: &program,
         events: &events,
         requests: &requests,
         commits: &commits,
+        traffic: &traffic,
         deleted: &deleted,
         quiet,
+        grown,
     };
     let violations = judges::judge(&case);
     let is_call = |event: &&Event| matches!(event.what, What::Begun { .. });
@@ -216,6 +289,7 @@ fn judge(
         plan,
         events,
         requests,
+        sessions: world.sessions(),
         commits,
         violations,
         hash,

@@ -3,43 +3,55 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use zk_simulation::run::{Report, run};
+use zk_simulation::cuts::Cuts;
+use zk_simulation::run::{Report, run, run_cut};
 
-/// Seeds with what they have found, one on each line.
+/// Seeds with what they have found, one on each line. Between the two, a line may have options that
+/// leave out parts of the seed, as the shrinking prints them.
 const CORPUS: &str = include_str!("corpus.txt");
 /// How many new seeds to run.
 const FRESH: u64 = 40;
 /// How many seeds to run twice.
 const REPEATED: u64 = 16;
 
-/// Returns the seeds of the corpus.
-fn corpus() -> Vec<u64> {
-    let seeds = CORPUS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let seeds = seeds.map(|line| {
-        let (seed, found) = line.split_once(' ').expect("a seed, and what it has found");
-        assert!(!found.trim().is_empty(), "{line}");
-        seed.parse().expect("a seed is a number")
+/// Returns the runs of a corpus.
+fn runs(corpus: &str) -> Vec<(u64, Cuts)> {
+    let lines = corpus.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let runs = lines.map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let options = words.iter().skip(1).step_by(2).take_while(|word| word.starts_with("--"));
+        let (run, found) = words.split_at((1 + 2 * options.count()).min(words.len()));
+        assert!(!found.is_empty(), "what has it found? {line}");
+        Cuts::parse(&run.join(" ")).unwrap_or_else(|error| panic!("{line}: {error}"))
     });
-    seeds.collect()
+    runs.collect()
 }
 
-fn assert_nothing_is_broken(report: &Report) {
+fn assert_nothing_is_broken(report: &Report, cuts: &Cuts) {
     let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
     assert!(
         violations.is_empty(),
         "seed {seed}: {violations:#?}\nreplay it with `cargo run --release -p zk-simulation -- \
-         --seed {seed} --trace`",
+         --seed {seed}{cuts} --trace`",
         seed = report.seed,
     );
 }
 
 #[test]
 fn seeds_that_have_found_something_find_nothing() {
-    let seeds = corpus();
-    assert!(!seeds.is_empty(), "the corpus is missing");
-    for seed in seeds {
-        assert_nothing_is_broken(&run(seed));
+    let runs = runs(CORPUS);
+    assert!(!runs.is_empty(), "the corpus is missing");
+    for (seed, cuts) in runs {
+        assert_nothing_is_broken(&run_cut(seed, &cuts), &cuts);
     }
+}
+
+#[test]
+fn a_corpus_has_whole_seeds_and_reduced_ones() {
+    let runs = runs("# Why.\n7 a fault\n\n8 --steps 4 --without cut,drops a fault\n");
+    let [(7, whole), (8, reduced)] = &runs[..] else { panic!("{runs:?}") };
+    assert!(whole.is_empty());
+    assert_eq!(reduced.to_string(), " --without cut,drops --steps 4");
 }
 
 #[test]
@@ -48,7 +60,7 @@ fn new_seeds_find_nothing() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let first = now.expect("it is later than 1970").as_secs();
     for seed in first..first + FRESH {
-        assert_nothing_is_broken(&run(seed));
+        assert_nothing_is_broken(&run(seed), &Cuts::default());
     }
 }
 
@@ -78,9 +90,9 @@ fn runs_differ_from_seed_to_seed_and_do_something() {
     hashes.sort_unstable();
     hashes.dedup();
     assert_eq!(hashes.len(), reports.len());
-    let (calls, faults): (u64, u64) = reports
+    let (calls, faults): (u64, usize) = reports
         .iter()
-        .fold((0, 0), |(calls, faults), one| (calls + one.operations, faults + one.faults));
+        .fold((0, 0), |(calls, faults), one| (calls + one.operations, faults + one.faults.len()));
     assert!(calls > 300, "{calls} calls");
     assert!(faults > 100, "{faults} faults");
 }

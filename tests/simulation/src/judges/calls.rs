@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jute_codec::ErrorCode;
 
-use crate::history::{End, Event, Failure, Id, What};
+use crate::history::{End, Event, Failure, Id, What, Who};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
@@ -13,7 +13,10 @@ const OPERATIONS: [&str; 5] = ["create", "delete", "set_data", "sync", "transact
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
-        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle]),
+        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
+        are_cut: !plan.faults.is_empty(),
+        are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
+        is_limited: plan.outstanding.is_some(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules)
@@ -28,6 +31,12 @@ fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
 struct Rules {
     /// Servers refuse requests although nothing is wrong with them.
     are_refused: bool,
+    /// Connections may end.
+    are_cut: bool,
+    /// Sequence numbers come to their end.
+    are_exhausted: bool,
+    /// Clients permit few requests.
+    is_limited: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -35,14 +44,23 @@ struct Rules {
 fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
     let mut calls: BTreeMap<Id, (&str, bool, &Event)> = BTreeMap::new();
     let mut violations = Vec::new();
+    let mut stale = Stale::default();
     for event in events {
+        stale.see(event);
         match &event.what {
             What::Begun { call, name, timeout, .. } => {
                 calls.insert(*call, (name, timeout.is_some(), event));
             }
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
-                if !rules.allow(name, *has_timeout, failure) {
+                // Some recipes name the end of the session instead, or what the end of the client
+                // keeps them from deciding.
+                let is_end = matches!(
+                    failure,
+                    Failure::Closed | Failure::SessionExpired | Failure::Undecided
+                );
+                let is_closed = is_end && stale.has(begun.who);
+                if !is_closed && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
             }
@@ -52,16 +70,45 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
     violations
 }
 
+/// Who uses clients that have ended.
+#[derive(Debug, Default)]
+struct Stale {
+    ending: BTreeSet<usize>,
+    /// The clients that end, and the tasks that have another one since.
+    renewed: BTreeSet<Who>,
+}
+
+impl Stale {
+    fn see(&mut self, event: &Event) {
+        let Some(who) = event.who else { return };
+        match event.what {
+            What::Ending { .. } => {
+                self.ending.insert(who.client);
+                self.renewed.retain(|other| other.client != who.client);
+            }
+            What::GoesOn => drop(self.ending.remove(&who.client)),
+            What::Renewed => drop(self.renewed.insert(who)),
+            _ => {}
+        }
+    }
+
+    fn has(&self, who: Option<Who>) -> bool {
+        who.is_some_and(|who| self.ending.contains(&who.client) && !self.renewed.contains(&who))
+    }
+}
+
 impl Rules {
     fn allow(self, name: &str, has_timeout: bool, failure: &Failure) -> bool {
         let is_operation = OPERATIONS.contains(&name);
         match failure {
             // A try has a timeout of its own.
             Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
-            Failure::ConnectionLoss => is_operation,
+            // A client that moves to another server waits for its replies.
+            Failure::ConnectionLoss => is_operation && self.are_cut,
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know.
-                is_operation || ["enter", "close_barrier", "open_barrier"].contains(&name)
+                is_operation
+                    || ["enter", "close_barrier", "open_barrier", "hand_over"].contains(&name)
             }
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
@@ -69,8 +116,16 @@ impl Rules {
                 (is_operation && is_answer) || self.are_refused || self.are_tampered
             }
             Failure::Lost => {
-                let of_guard =
-                    ["acquire", "validate", "release", "ack", "downgrade", "transaction"];
+                // A caller that is stopped learns of the grant of its lock after the loss.
+                let of_guard = [
+                    "acquire",
+                    "try_acquire",
+                    "validate",
+                    "release",
+                    "ack",
+                    "downgrade",
+                    "transaction",
+                ];
                 // Another session has taken the id while the member was absent.
                 of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
             }
@@ -82,7 +137,11 @@ impl Rules {
             }
             // Another member has the id.
             Failure::Changed => self.are_tampered || name == "join",
-            // No client is closed while calls are pending.
+            Failure::Unfinished => name == "hand_over",
+            Failure::Exhausted => self.are_exhausted,
+            // Only calls without a recipe wait in that queue.
+            Failure::Full => is_operation && self.is_limited,
+            // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
     }
@@ -94,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::judges::tests::history;
+    use crate::program::ends::EndKind;
 
     fn count(name: &'static str, timeout: Option<u64>, failure: Failure, rules: Rules) -> usize {
         let timeout = timeout.map(Duration::from_secs);
@@ -108,7 +168,9 @@ mod tests {
         assert_eq!(count("acquire", None, Failure::TimedOut, calm), 1);
         assert_eq!(count("acquire", Some(1), Failure::TimedOut, calm), 0);
         assert_eq!(count("acquire", None, Failure::ConnectionLoss, calm), 1);
-        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 0);
+        assert_eq!(count("create", None, Failure::ConnectionLoss, calm), 1);
+        let cut = Rules { are_cut: true, ..Rules::default() };
+        assert_eq!(count("create", None, Failure::ConnectionLoss, cut), 0);
         assert_eq!(count("put", None, Failure::Undecided, calm), 1);
         assert_eq!(count("add", None, Failure::Undecided, calm), 0);
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
@@ -117,11 +179,42 @@ mod tests {
     }
 
     #[test]
+    fn a_call_of_a_client_that_has_ended_fails_until_its_task_has_another_one() {
+        let failed = |before: Vec<What>, failure: Failure| {
+            let begun =
+                What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
+            let end = What::Ended { call: 1, end: End::Failed(failure) };
+            let all = before.into_iter().chain([begun, end]).collect();
+            judge_by(&history(all), Rules::default()).len()
+        };
+        let ending = || What::Ending { kind: EndKind::Close };
+        let closed = |before| failed(before, Failure::Closed);
+        assert_eq!(failed(vec![ending()], Failure::SessionExpired), 0);
+        assert_eq!(failed(vec![ending()], Failure::Undecided), 0);
+        assert_eq!(failed(vec![], Failure::Undecided), 1);
+        assert_eq!(failed(vec![ending(), What::Renewed], Failure::SessionExpired), 1);
+        assert_eq!(closed(vec![ending()]), 0);
+        assert_eq!(closed(vec![ending(), What::Renewed]), 1);
+        assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
+        assert_eq!(closed(vec![ending(), What::GoesOn]), 1);
+    }
+
+    #[test]
     fn refusals_are_seen_unless_the_world_refuses() {
         let throttled = Failure::Refused(ErrorCode::THROTTLED_OP.0);
         let refusing = Rules { are_refused: true, ..Rules::default() };
         assert_eq!(count("acquire", None, throttled.clone(), Rules::default()), 1);
         assert_eq!(count("acquire", None, throttled, refusing), 0);
+    }
+
+    #[test]
+    fn limits_that_nobody_has_reached_are_seen() {
+        let limited = Rules { are_exhausted: true, is_limited: true, ..Rules::default() };
+        assert_eq!(count("acquire", None, Failure::Exhausted, Rules::default()), 1);
+        assert_eq!(count("acquire", None, Failure::Exhausted, limited), 0);
+        assert_eq!(count("create", None, Failure::Full, Rules::default()), 1);
+        assert_eq!(count("create", None, Failure::Full, limited), 0);
+        assert_eq!(count("acquire", None, Failure::Full, limited), 1, "recipes may use more");
     }
 
     #[test]

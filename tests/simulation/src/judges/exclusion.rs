@@ -23,6 +23,14 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: guard {guard} is held, and its client has no lease",
                 event.at
             )),
+            What::HeldByClosed { lock, guard } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} is held, and its client is closed",
+                event.at
+            )),
+            What::Late { lock } => violations.push(format!(
+                "{lock} at {:?}: a body counts as completed after the loss of the lock",
+                event.at
+            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -133,9 +141,20 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_ends_after_the_loss_is_seen() {
+        assert_eq!(count(vec![What::Late { lock: "/locks/a".to_owned() }]), 1);
+    }
+
+    #[test]
     fn a_guard_without_a_lease_is_seen() {
         let lock = "/locks/a".to_owned();
         assert_eq!(count(vec![What::Unleased { lock, guard: 1 }]), 1);
+    }
+
+    #[test]
+    fn a_guard_of_a_closed_client_is_seen() {
+        let lock = "/locks/a".to_owned();
+        assert_eq!(count(vec![What::HeldByClosed { lock, guard: 1 }]), 1);
     }
 
     #[test]

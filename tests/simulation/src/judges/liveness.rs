@@ -22,8 +22,7 @@ const ROUND_TRIPS_MAX: u32 = 20;
 /// whose client is gone: twice the session timeout. Then each task may wait for all others, one
 /// after the other.
 pub fn bound(plan: &Plan, program: &Program) -> Duration {
-    let tasks = program.clients.iter().map(Vec::len).sum::<usize>();
-    let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+    let tasks = u32::try_from(program.tasks().count()).unwrap_or(u32::MAX);
     let turn =
         2 * CALM_HOLD_MAX + ROUND_TRIPS_MAX * plan.round_trip_max() + plan.lag + plan.unapplied;
     2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick) + 2 * PAUSE_MAX + TIMEOUT_MAX + tasks * turn

@@ -1,23 +1,29 @@
 //! Judges: one for each promise. They know only what the callers were told, and what the servers
 //! have received and committed.
 
+pub mod access;
 pub mod barrier;
 pub mod cache;
 pub mod calls;
 pub mod cost;
 pub mod counter;
+pub mod ends;
 pub mod exclusion;
 pub mod fencing;
 pub mod group;
+pub mod hosts;
 pub mod leftovers;
 pub mod liveness;
 mod lives;
+pub mod logs;
+pub mod memory;
 pub mod outcomes;
 pub mod patience;
+pub mod traffic;
 pub mod turns;
 pub mod work_queue;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -42,10 +48,14 @@ pub struct Case<'a> {
     pub requests: &'a [RequestRecord],
     /// What they have committed.
     pub commits: &'a [CommitRecord],
+    /// How many bytes have arrived in each second, in both directions.
+    pub traffic: &'a BTreeMap<u64, u64>,
     /// What an administrator has deleted.
     pub deleted: &'a BTreeSet<String>,
     /// A time in which no task runs.
     pub quiet: Range<Duration>,
+    /// How many allocations were made in that time and are still live, without those that were freed.
+    pub grown: i64,
 }
 
 /// A promise that was broken.
@@ -66,10 +76,11 @@ impl fmt::Display for Violation {
 
 /// Returns all promises that a run has broken.
 pub fn judge(case: &Case<'_>) -> Vec<Violation> {
-    let Case { plan, program, events, requests, commits, deleted, quiet } = case;
+    let Case { plan, program, events, requests, commits, traffic, deleted, quiet, grown } = case;
     let found = [
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
+        ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
@@ -77,10 +88,15 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
+        ("a client that ends leaves the way free", ends::judge(events, requests)),
+        ("a client uses the servers of its list", hosts::judge(events)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
+        ("memory does not grow when nothing happens", memory::judge(*grown, program)),
+        ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
+        ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),
         ("nothing is left after a close", leftovers::judge(events)),
     ];
     let violations = found.into_iter().flat_map(|(promise, sentences)| {

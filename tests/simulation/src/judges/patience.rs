@@ -26,6 +26,10 @@ pub struct Moment {
     pub now: Duration,
     /// The sessions of the clients that are connected, and from which nothing is kept back.
     pub prompt: BTreeSet<SessionId>,
+    /// The sessions that live although nobody has a handle of their clients any more.
+    pub abandoned: BTreeSet<SessionId>,
+    /// The clients that use a server which has left their list.
+    pub astray: BTreeSet<String>,
     /// All ephemeral znodes and their owners.
     pub ephemerals: Vec<(String, SessionId)>,
     /// The znodes of the guards that callers have.
@@ -108,6 +112,8 @@ impl Patience {
         due.extend(self.openings(moment));
         due.extend(meetings(moment));
         due.extend(deliveries(moment));
+        due.extend(moment.astray.iter().map(|client| format!("the move of {client}")));
+        due.extend(moment.abandoned.iter().map(|session| format!("the end of {session}")));
         due
     }
 
@@ -279,6 +285,18 @@ mod tests {
             count(&Moment { ephemerals, ..moment(&[]) })
         };
         assert_eq!((permits(TWO), permits(ONE)), (0, 1));
+    }
+
+    #[test]
+    fn a_session_that_outlives_the_last_handle_of_its_client_is_seen() {
+        let abandoned = BTreeSet::from([TWO]);
+        assert_eq!(count(&Moment { abandoned, ..moment(&[]) }), 1);
+    }
+
+    #[test]
+    fn a_client_that_stays_at_a_server_that_has_left_is_seen() {
+        let astray = BTreeSet::from(["client 1 from member 2".to_owned()]);
+        assert_eq!(count(&Moment { astray, ..moment(&[]) }), 1);
     }
 
     #[test]

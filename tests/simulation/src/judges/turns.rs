@@ -14,6 +14,9 @@ use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 use super::lives::{Life, lives};
 use crate::history::{Event, Share, What};
 
+/// Servers give this number, or one below zero, to all contenders that come last.
+const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
+
 /// The ends of the names of contenders, before their numbers.
 const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];
 const PERMIT: &str = "permit-";
@@ -53,13 +56,24 @@ fn seen_missing<'a>(
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     });
-    let owners: BTreeMap<&str, SessionId> =
-        creates.filter_map(|commit| Some((commit.path.as_deref()?, commit.session))).collect();
+    let owners =
+        owners(creates.filter_map(|commit| Some((commit.path.as_deref()?, commit.session))));
     let own = requests.iter().filter(is_missing).filter_map(|request| {
         let path = request.path.as_deref()?;
         (owners.get(path) == Some(&request.session)).then_some((path, request.at))
     });
     own.collect()
+}
+
+/// Returns who has created each path, without those that were created more than once: the numbers
+/// begin again after the servers have removed the empty directory, and a read may be of the first
+/// znode.
+fn owners<'a>(creates: impl Iterator<Item = (&'a str, SessionId)>) -> BTreeMap<&'a str, SessionId> {
+    let mut owners = BTreeMap::new();
+    for (path, session) in creates {
+        owners.entry(path).and_modify(|owner| *owner = None).or_insert(Some(session));
+    }
+    owners.into_iter().filter_map(|(path, owner)| Some((path, owner?))).collect()
 }
 
 /// An attempt waits for the reply of a read before it sends another request. So it knows of the end
@@ -103,6 +117,9 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     let broken = |event: &Event| match &event.what {
         What::Granted { lock, guard, share, path: Some(path), zxid, .. } => {
             let (directory, Contender { number, .. }) = parse(path)?;
+            if number >= SEQUENCE_END {
+                return Some(format!("{lock} at {:?}: {path} has no order, and holds", event.at));
+            }
             let queue = queues.get(directory)?;
             let mut own = lives.get(path.as_str())?.iter();
             let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
@@ -180,6 +197,13 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_without_a_number_is_seen() {
+        let [before, last] = ["/a/1-lock-2147483646", "/a/2-lock-2147483647"];
+        assert_eq!(count(&[(before, (1, None))], before, Share::Alone, 9), 0);
+        assert_eq!(count(&[(last, (1, None))], last, Share::Alone, 9), 1);
+    }
+
+    #[test]
     fn a_grant_of_a_contender_whose_turn_never_came_is_seen() {
         let [first, (path, _), third] = WRITERS;
         let count_with = |life| count(&[first, (path, life), third], path, Share::Alone, 9);
@@ -211,6 +235,14 @@ mod tests {
         assert_eq!(count(&events("/a/lock"), "/a/lock", 1_500), 0, "others use this path too");
         let alive = history(vec![What::Calm, What::Calm, granted(path)]);
         assert_eq!(count(&alive, path, 1_500), 0);
+    }
+
+    #[test]
+    fn a_path_that_was_created_twice_is_nobodys() {
+        let (one, two) = (SessionId(1), SessionId(2));
+        let owners =
+            owners([("/a/1", one), ("/a/2", one), ("/a/2", one), ("/a/3", two)].into_iter());
+        assert_eq!(owners, BTreeMap::from([("/a/1", one), ("/a/3", two)]));
     }
 
     #[test]

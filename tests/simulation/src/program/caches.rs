@@ -1,7 +1,7 @@
 //! Caches that follow a tree until the end of the run.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 
 use zk_recipes::{Cache, CacheEvent, CachedNode};
 
@@ -11,8 +11,11 @@ use crate::history::{Copied, Id, What};
 use crate::world::World;
 
 /// Follows a tree, records everything that the cache shows, and in the end, when nothing changes
-/// any more, all of it.
-pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) {
+/// any more, all of it. Returns whether the cache has ended before.
+pub(super) async fn follow<F: Future<Output = ()>>(
+    task: &mut Task,
+    finished: &mut Pin<&mut F>,
+) -> bool {
     let is_tree = task.draw.chance(70);
     let (root, builder) = if is_tree {
         (TREE, Cache::tree(&task.client, TREE))
@@ -21,7 +24,6 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
     };
     let Ok(mut cache) = builder.build() else { unreachable!("the options are valid") };
     let id = task.id();
-    let mut finished = pin!(finished);
     loop {
         // A task that is busy with something else leaves the cache alone for a while.
         if task.draw.chance(5) && !task.is_calm() {
@@ -29,14 +31,15 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
         }
         let event = tokio::select! {
             biased;
-            () = &mut finished => break,
+            () = &mut *finished => break,
+            () = task.life.abandoned() => return true,
             event = cache.next() => event,
         };
         match event {
             Ok(event) => show(task, id, event),
             Err(error) => {
                 task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
-                return;
+                return true;
             }
         }
     }
@@ -56,6 +59,7 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
         real.sort();
         task.push(What::Copied { cache: id, root: root.to_owned(), shown, real });
     }
+    false
 }
 
 fn show(task: &Task, cache: Id, event: CacheEvent) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 
 use zk_recipes::{Group, GroupChange};
 
@@ -51,19 +51,23 @@ pub(super) async fn join(task: &mut Task) {
     }
 }
 
-/// Follows the group, records what the watch reports, and in the end all of it.
-pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) {
+/// Follows the group, records what the watch reports, and in the end all of it. Returns whether the
+/// watch has ended before.
+pub(super) async fn follow<F: Future<Output = ()>>(
+    task: &mut Task,
+    finished: &mut Pin<&mut F>,
+) -> bool {
     let watches_data = task.draw.chance(70);
     let built = Group::builder(&task.client, GROUP)
         .and_then(|group| group.watch_data(watches_data).build());
     let Ok(group) = built else { unreachable!("the options are valid") };
     let (watch, mut changes) = (task.id(), group.watch());
-    let mut finished = pin!(finished);
     let mut shown = Shown::new();
     loop {
         let change = tokio::select! {
             biased;
-            () = &mut finished => break,
+            () = &mut *finished => break,
+            () = task.life.abandoned() => return true,
             change = changes.next() => change,
         };
         match change {
@@ -72,7 +76,7 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
                 let called = task.call_to_end("next", GROUP, async { Err::<(), _>(error) }).await;
                 // After a refusal, the watch goes on.
                 if !matches!(called, Called::Failed(crate::history::Failure::Refused(_), _)) {
-                    return;
+                    return true;
                 }
             }
         }
@@ -93,6 +97,7 @@ pub(super) async fn follow(task: &mut Task, finished: impl Future<Output = ()>) 
     let shown = shown.into_iter();
     let shown = shown.map(|(id, (czxid, data))| (id, czxid, watches_data.then_some(data)));
     task.push(What::Gathered { watch, shown: shown.collect(), real });
+    false
 }
 
 fn text(data: &[u8]) -> String {

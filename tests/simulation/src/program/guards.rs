@@ -36,8 +36,7 @@ fn granted<K: Kind>(
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
     let zxid = task.zxid();
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
-    let (status, session) = (guard.status(), task.leased(guard.session()));
-    let is_held = move || status.state().map(|state| state == LockState::Held);
+    let (session, is_held) = (task.leased(guard.session()), task.reliance(guard));
     task.register(name, id, share, session, is_held);
     task.world.trouble.keep(guard.path())
 }

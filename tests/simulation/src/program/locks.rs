@@ -166,8 +166,7 @@ async fn take_with<K: Kind>(
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
     let (token, zxid) = (token(&guard), task.zxid());
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
-    let (status, session) = (guard.status(), task.leased(guard.session()));
-    let is_held = move || status.state().map(|state| state == LockState::Held);
+    let (session, is_held) = (task.leased(guard.session()), task.reliance(&guard));
     task.register(name, id, share, session, is_held);
     keep(task, name, &guard).await;
     if task.draw.chance(80) {
@@ -186,7 +185,11 @@ async fn keep<K: Kind>(task: &mut Task, name: &str, guard: &Guard<K>) {
         }
         1 => {
             // The body ends early if the lock is lost.
-            let _ = guard.run(task.hold()).await;
+            let is_done = guard.run(task.hold_by_clock()).await.is_ok();
+            // No time has passed since then.
+            if is_done && matches!(guard.state(), LockState::Lost(_)) {
+                task.push(What::Late { lock: name.to_owned() });
+            }
         }
         _ => task.hold().await,
     }

@@ -2,20 +2,26 @@
 
 pub mod barriers;
 mod caches;
+pub mod ends;
 pub mod groups;
 mod guards;
+pub mod hosts;
 pub mod locks;
 mod named;
 pub mod queue;
 pub mod task;
 pub mod values;
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use zk_recipes::Client;
 
+use self::ends::Ends;
+use self::hosts::Moves;
 use self::locks::{LOCK_KINDS, LockKind};
 use self::task::Task;
 use crate::draw::Draw;
@@ -27,6 +33,14 @@ const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How many seeds have clients that end while others go on, in percent.
+const ENDS_PERCENT: u64 = 25;
+/// How many seeds have clients that are given other lists of servers, in percent.
+const MOVES_PERCENT: u64 = 20;
+
+/// How often a follower looks for another client after its own has ended.
+const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a task does again and again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -64,12 +78,18 @@ pub enum Job {
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
 pub struct Program {
-    /// The jobs of each task, by client.
+    /// The jobs of each task, by client. A task without jobs is left out.
     pub clients: Vec<Vec<Vec<Job>>>,
     /// How many steps each task has at most.
     pub steps: u64,
     /// How often calls are dropped, in percent.
     pub drops: u64,
+    /// The calls that would be dropped are awaited instead.
+    pub drops_nothing: bool,
+    /// How clients end while others go on, if they do.
+    pub ends: Option<Ends>,
+    /// How the lists of servers of clients change, if they do.
+    pub moves: Option<Moves>,
 }
 
 impl Program {
@@ -94,7 +114,11 @@ impl Program {
                 }
             }
         }
-        Self { clients, steps, drops }
+        let mut draw = Draw::new(draw.seed());
+        let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
+        let mut draw = Draw::new(draw.seed());
+        let moves = draw.chance(MOVES_PERCENT).then(|| Moves::draw(&mut draw));
+        Self { clients, steps, drops, drops_nothing: false, ends, moves }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -134,14 +158,29 @@ impl Program {
         if has_multi { vec!["/locks/a", "/locks/b"] } else { Vec::new() }
     }
 
+    /// Returns the jobs of the tasks that are not left out.
+    pub fn tasks(&self) -> impl Iterator<Item = &[Job]> {
+        self.clients.iter().flatten().filter(|jobs| !jobs.is_empty()).map(Vec::as_slice)
+    }
+
+    /// Returns whether the client of this number has a task.
+    pub fn uses(&self, client: usize) -> bool {
+        self.clients.get(client).is_some_and(|tasks| tasks.iter().any(|jobs| !jobs.is_empty()))
+    }
+
     /// Starts all tasks.
-    pub fn start(&self, world: &Arc<World>, clients: &[Client], draw: &mut Draw) -> Tasks {
+    pub fn start(&self, world: &Arc<World>, draw: &mut Draw) -> Tasks {
         let mut tasks = Tasks::default();
-        for (number, (client, jobs)) in clients.iter().zip(&self.clients).enumerate() {
+        for (number, jobs) in self.clients.iter().enumerate() {
             for (index, jobs) in jobs.iter().enumerate() {
+                // Also the draws of tasks that are left out, so that the others stay the same.
+                let draw = draw.fork();
+                let working = world.clients.get(number);
+                let Some((client, life)) = working.filter(|_| !jobs.is_empty()) else { continue };
                 let who = Who { client: number, task: index };
-                let (world, client) = (Arc::clone(world), client.clone());
-                let mut task = Task { world, client, who, draw: draw.fork(), drops: self.drops };
+                let world = Arc::clone(world);
+                let (drops, drops_nothing) = (self.drops, self.drops_nothing);
+                let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
                 let (jobs, steps) = (jobs.clone(), self.steps);
                 if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
                     let is_cache = jobs.contains(&Job::Cache);
@@ -150,16 +189,26 @@ impl Program {
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
-                        if is_cache {
-                            caches::follow(&mut task, finished).await;
-                        } else {
-                            groups::follow(&mut task, finished).await;
-                        }
+                        let world = Arc::clone(&task.world);
+                        let caller = follow(&mut task, finished, is_cache);
+                        world.freezer.run(number, caller).await;
                     });
                 } else {
-                    tasks.workers.spawn_local(async move { work(&mut task, &jobs, steps).await });
+                    tasks.workers.spawn_local(async move {
+                        let world = Arc::clone(&task.world);
+                        world.freezer.run(number, work(&mut task, &jobs, steps)).await;
+                    });
                 }
             }
+        }
+        let (ending, moving) = (draw.fork(), draw.fork());
+        if let Some(ends) = self.ends.clone() {
+            // Who ends a client has a number of its own.
+            let numbers = self.clients.iter().map(Vec::len).collect();
+            tasks.ending.spawn_local(ends.happen(Arc::clone(world), numbers, ending));
+        }
+        if let Some(moves) = self.moves {
+            tasks.ending.spawn_local(moves.happen(Arc::clone(world), moving));
         }
         tasks
     }
@@ -171,15 +220,40 @@ impl Program {
 pub struct Tasks {
     /// Those that end after their steps, or once the faults have stopped.
     pub workers: JoinSet<()>,
+    /// What ends clients and changes their lists of servers, until the faults have stopped.
+    pub ending: JoinSet<()>,
     /// Those that end when they are told to.
     pub followers: JoinSet<()>,
     /// Tells each of them to end.
     pub finish: Vec<oneshot::Sender<()>>,
 }
 
+/// Follows something with one client after the other, until the end of the run.
+async fn follow(task: &mut Task, finished: impl Future<Output = ()>, is_cache: bool) {
+    let mut finished = pin!(finished);
+    loop {
+        let has_failed = if is_cache {
+            caches::follow(task, &mut finished).await
+        } else {
+            groups::follow(task, &mut finished).await
+        };
+        if !has_failed || !task.life.is_ending() {
+            return;
+        }
+        while !task.renew() {
+            tokio::select! {
+                biased;
+                () = &mut finished => return,
+                () = task.world.sleep(RENEW_INTERVAL) => {}
+            }
+        }
+    }
+}
+
 async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
     for _ in 0..steps {
         task.idle().await;
+        task.renew();
         if task.is_calm() {
             return;
         }

@@ -1,8 +1,8 @@
 //! What the errors of the library mean to judges.
 
 use zk_recipes::{
-    CacheError, DowngradeError, GroupError, LockError, MultiLockError, MultiReleaseError, OpError,
-    Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
+    CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
+    MultiReleaseError, OpError, Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
 };
 
 use crate::history::{Failure, Told};
@@ -25,6 +25,7 @@ impl Named for OpError {
             Self::ConnectionLoss { .. } => Failure::ConnectionLoss,
             Self::SessionExpired { .. } => Failure::SessionExpired,
             Self::TimedOut { .. } => Failure::TimedOut,
+            Self::QueueFull { .. } => Failure::Full,
             Self::Server { code, .. } => Failure::Refused(code.0),
             other => Failure::Other(other.to_string()),
         }
@@ -44,6 +45,7 @@ impl Named for LockError {
             Self::Closed => Failure::Closed,
             Self::Lost(_) => Failure::Lost,
             Self::NoLease(_) => Failure::NoLease,
+            Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::TimedOut(_) => Failure::TimedOut,
             other => Failure::Other(other.to_string()),
@@ -69,6 +71,7 @@ impl Named for WorkQueueError {
             Self::ItemGone { .. } => Failure::Changed,
             Self::LeaseLost(_) => Failure::Lost,
             Self::Unknown { .. } => Failure::Undecided,
+            Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Takers(error) => error.failure(),
             Self::Recipe(error) => error.failure(),
             other => Failure::Other(other.to_string()),
@@ -147,6 +150,16 @@ impl Named for GroupError {
             Self::Recipe(error) => error.failure(),
             Self::Ended(_) => Failure::Lost,
             Self::IdTaken { .. } => Failure::Changed,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for HandOverError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::NoSession => Failure::SessionExpired,
+            Self::Unfinished { .. } => Failure::Unfinished,
             other => Failure::Other(other.to_string()),
         }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jute_codec::SessionId;
-use zk_recipes::Client;
+use zk_recipes::kind::Kind;
+use zk_recipes::{Client, Guard, LockState};
 use zk_tests::scene::poll_times;
 
 use super::named::Named;
 use crate::draw::Draw;
 use crate::history::{End, Failure, Id, Share, Told, What, Who};
 use crate::world::World;
+use crate::world::clients::Life;
 use crate::world::plan::FaultKind;
 
 /// The longest time for which a task keeps something once the faults have stopped.
@@ -27,12 +29,16 @@ pub struct Task {
     pub world: Arc<World>,
     /// The client that it uses.
     pub client: Client,
+    /// The life of that client.
+    pub life: Life,
     /// Its name.
     pub who: Who,
     /// What it draws.
     pub draw: Draw,
     /// How often its calls are dropped, in percent.
     pub drops: u64,
+    /// The calls that would be dropped are awaited instead.
+    pub drops_nothing: bool,
 }
 
 /// How a call has ended.
@@ -75,6 +81,7 @@ impl Task {
     ) -> Called<T> {
         let is_dropped = self.draw.chance(self.drops) && !self.is_calm();
         let polls = if is_dropped { self.draw.size(0, 12) } else { usize::MAX };
+        let polls = if self.drops_nothing { usize::MAX } else { polls };
         self.call_until(name, on, timeout, polls, future).await
     }
 
@@ -98,8 +105,14 @@ impl Task {
     ) -> Called<T> {
         let call = self.world.history.id();
         self.push(What::Begun { call, name, on: on.to_owned(), timeout });
-        self.world.trouble.begin(call, name, on, self.who.client);
-        let called = match poll_times(future, polls, || ()).await {
+        self.world.trouble.begin(call, name, on, self.who.client, self.life.clone());
+        let polled = poll_times(future, polls, || ());
+        let output = tokio::select! {
+            biased;
+            output = polled => output,
+            () = self.life.abandoned() => None,
+        };
+        let called = match output {
             Some(Ok(value)) => Called::Done(value),
             Some(Err(error)) => Called::Failed(error.failure(), error.told()),
             None => Called::Dropped,
@@ -126,6 +139,25 @@ impl Task {
         self.hold_for(duration).await;
     }
 
+    /// Keeps something until a drawn time has passed, also while its client is frozen: it may be over
+    /// at the moment at which the client goes on.
+    pub async fn hold_by_clock(&mut self) {
+        let can_freeze =
+            [FaultKind::Suspension, FaultKind::Stop].iter().any(|it| self.expects(*it));
+        if !can_freeze {
+            return self.hold().await;
+        }
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        let duration = self.draw.ms(1, 20_000);
+        self.sleep(duration.min(left + CALM_HOLD_MAX)).await;
+        let frozen = self.draw.ms(1, 60_000);
+        if self.draw.chance(30) && self.expects(FaultKind::Suspension) {
+            // The process stops between two lines of its caller.
+            let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+            self.world.suspend(frozen.min(left));
+        }
+    }
+
     /// Keeps something for a drawn time, which is more often long enough for the end of a session.
     pub async fn hold_long(&mut self) {
         let longest = self.draw.pick(&[3_000, 3_000, 40_000]);
@@ -143,11 +175,11 @@ impl Task {
                 // While a member is cut off, whoever holds something goes on.
                 left.max(self.world.trouble.linger(self.world.history.now()))
             };
-            if left.is_zero() {
+            if left.is_zero() || self.life.is_abandoned() {
                 return;
             }
             let step = left.min(CALM_HOLD_MAX / 2);
-            self.world.sleep(step).await;
+            self.sleep(step).await;
             self.world.registry.look();
             left -= step;
         }
@@ -158,7 +190,29 @@ impl Task {
         let longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
         let pause = self.draw.ms(0, longest);
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
-        self.world.sleep(pause.min(left)).await;
+        self.sleep(pause.min(left)).await;
+    }
+
+    /// Sleeps until this time has passed, or all drop their handles of the client.
+    async fn sleep(&self, duration: Duration) {
+        tokio::select! {
+            biased;
+            () = self.world.sleep(duration) => {}
+            () = self.life.abandoned() => {}
+        }
+    }
+
+    /// Uses the client that has the number of this task now. Returns whether it is another one.
+    pub fn renew(&mut self) -> bool {
+        let Some((client, life)) = self.world.clients.get(self.who.client) else { return false };
+        let is_new = !life.is_same(&self.life);
+        if is_new {
+            (self.client, self.life) = (client, life);
+            if !self.life.is_ending() {
+                self.push(What::Renewed);
+            }
+        }
+        is_new
     }
 
     /// Draws the timeout of a call that perhaps nobody ends any more. Some are long enough for all
@@ -192,10 +246,32 @@ impl Task {
         self.world.server.zxid().0
     }
 
+    /// Returns whether the client of this task keeps a lease: it is to keep one, and the servers have
+    /// granted a session timeout that is long enough.
+    fn has_lease(&self) -> bool {
+        let lease = self.world.plan.lease(self.who.client).unwrap_or_default();
+        self.world.has_lease(self.who.client) && lease.timeout_min() <= self.client.status().timeout
+    }
+
     /// Returns the session that a guard of this task relies on, and its client, if that keeps a
     /// lease.
     pub fn leased(&self, session: SessionId) -> Option<(SessionId, Client)> {
-        self.world.has_lease(self.who.client).then(|| (session, self.client.clone()))
+        self.has_lease().then(|| (session, self.client.clone()))
+    }
+
+    /// Says whether the caller may rely on this guard: it is held, or it is at risk and its lease has
+    /// not ended, as `Guard::remaining` says.
+    pub fn reliance<K: Kind>(&self, guard: &Guard<K>) -> impl Fn() -> Option<bool> + Send + use<K> {
+        let status = guard.status();
+        let client = self.has_lease().then(|| self.client.clone());
+        move || {
+            let is_leased = client.as_ref().is_some_and(|it| it.status().is_leased(it.now()));
+            status.state().map(|state| match state {
+                LockState::Held => true,
+                LockState::AtRisk => is_leased,
+                LockState::Lost(_) => false,
+            })
+        }
     }
 
     /// Lets the registry ask about a guard of this task. Without a lease, nothing is promised about
@@ -210,8 +286,8 @@ impl Task {
         is_held: impl Fn() -> Option<bool> + Send + 'static,
     ) {
         let world = &self.world;
-        if world.has_lease(self.who.client) || !world.plan.faults.contains(&FaultKind::CutOff) {
-            world.registry.add(lock, guard, share, leased, is_held);
+        if self.has_lease() || !world.plan.faults.contains(&FaultKind::CutOff) {
+            world.registry.add(lock, guard, share, leased, self.life.clone(), is_held);
         }
     }
 

@@ -8,6 +8,7 @@ use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 use super::World;
 use super::link::{Direction, Trap};
 use super::plan::FaultKind;
+use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::What;
 use crate::program::values::TREE;
@@ -34,9 +35,29 @@ const OPS: [Option<OpCode>; 10] = [
 /// The requests with which a cache reads.
 const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
 
-/// Lets things go wrong until the time has come from which nothing may. Returns their number.
-pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
-    let mut count = 0;
+/// A fault: when it happened, and what decides the rest of it.
+#[derive(Clone, Debug)]
+pub struct Struck {
+    at: Duration,
+    kind: FaultKind,
+    draw: Draw,
+}
+
+impl Struck {
+    /// Returns when it happened.
+    pub fn at(&self) -> Duration {
+        self.at
+    }
+
+    /// Returns its kind.
+    pub fn kind(&self) -> FaultKind {
+        self.kind
+    }
+}
+
+/// Lets things go wrong until the time has come from which nothing may. Returns what went wrong.
+pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
+    let mut struck = Vec::new();
     loop {
         let pause = u64::try_from(world.plan.fault_pause.as_millis()).unwrap_or(u64::MAX);
         let pause = draw.ms(1, pause.saturating_mul(3));
@@ -45,13 +66,45 @@ pub async fn afflict(world: &World, mut draw: Draw) -> u64 {
         if pause >= left || world.plan.faults.is_empty() {
             world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
             world.heal();
-            return count;
+            return struck;
         }
         let kind = draw.pick(&world.plan.faults);
-        let text = inflict(world, &mut draw, kind);
-        world.history.note(What::Fault(format!("{kind:?}: {text}")));
-        count += 1;
+        struck.push(Struck { at: world.history.now(), kind, draw: draw.clone() });
+        strike(world, struck.len() as u64, kind, &mut draw).await;
     }
+}
+
+/// Lets the same things go wrong as in the run of the whole seed, at the same times, without those
+/// that are left out. They do not depend on each other: a fault draws the same without those before.
+pub async fn afflict_again(world: &World, cuts: &Cuts, struck: &[Struck]) -> Vec<Struck> {
+    let mut again = Vec::new();
+    for (number, fault) in (1..).zip(struck) {
+        let is_left_out = cuts.skips(number) || !world.plan.faults.contains(&fault.kind);
+        if is_left_out || fault.at >= world.plan.calm_at {
+            continue;
+        }
+        world.sleep(fault.at.saturating_sub(world.history.now())).await;
+        strike(world, number, fault.kind, &mut fault.draw.clone()).await;
+        again.push(fault.clone());
+    }
+    world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
+    world.heal();
+    again
+}
+
+async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
+    let left = world.plan.calm_at.saturating_sub(world.history.now());
+    let text = match kind {
+        FaultKind::Suspension => {
+            let duration = outage(draw).min(left);
+            world.suspend(duration);
+            "the clients go on".to_owned()
+        }
+        FaultKind::Stop => stop(world, draw, left),
+        FaultKind::Intruder => world.strangers.intrude(world, draw).await,
+        kind => inflict(world, draw, kind),
+    };
+    world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
 }
 
 fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
@@ -89,7 +142,12 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             format!("up {up}, down {down}, for {duration:?}")
         }
         FaultKind::Isolate => {
-            let (client, duration) = (any_client(world, draw), outage(draw));
+            let (client, mut duration) = (any_client(world, draw), outage(draw));
+            if world.plan.leases.is_some() {
+                // The holder goes on, to see when its lease ends.
+                duration = duration.max(Duration::from_secs(45));
+                world.trouble.linger_until(world.history.now() + duration);
+            }
             world.network.isolate(client, duration);
             format!("client {client} for {duration:?}")
         }
@@ -163,6 +221,22 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         }
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
+        FaultKind::SequenceEnd => world.strangers.end_sequence(world, draw),
+        FaultKind::Overload => {
+            let duration = draw.ms(5_000, 60_000);
+            world.disturb(duration);
+            let is_refused = draw.chance(50);
+            if is_refused {
+                world.server.refuse_for(duration);
+                world.server.disconnect_all();
+            } else {
+                world.server.throttle_for(duration);
+            }
+            format!("for {duration:?}, connections: {is_refused}")
+        }
+        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder => {
+            unreachable!("these have other arguments")
+        }
     }
 }
 
@@ -172,8 +246,19 @@ fn outage(draw: &mut Draw) -> Duration {
     draw.ms(100, longest)
 }
 
+/// Stops the callers of a client, and in most cases its links.
+fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
+    let (client, duration) = (any_client(world, draw), outage(draw).min(longest));
+    let is_isolated = draw.chance(60);
+    world.freezer.stop(client, duration);
+    if is_isolated {
+        world.network.isolate(client, duration);
+    }
+    format!("client {client} for {duration:?}, with its links: {is_isolated}")
+}
+
 fn any_client(world: &World, draw: &mut Draw) -> usize {
-    draw.size(0, world.clients.saturating_sub(1))
+    draw.size(0, world.count.saturating_sub(1))
 }
 
 fn cut_link(world: &World, draw: &mut Draw) -> String {
@@ -195,6 +280,10 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let mut code = code;
+    if world.plan.is_protected && filter.op.is_none() {
+        // No server refuses credentials because it is busy, and a client believes the first refusal.
+        filter.op = Some(OpCode::CREATE2);
+    }
     if draw.chance(25) {
         // Only caches read the tree, and only this code tells them that they may not.
         code = ErrorCode::NO_AUTH;

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, W
 use tokio::time::{Instant, sleep_until};
 use zk_testserver::TestServer;
 
+use super::clients::Life;
 use super::plan::Plan;
 use crate::draw::Draw;
 use crate::history::{History, What};
@@ -41,6 +42,7 @@ pub struct Network {
     commit: Duration,
     state: Arc<Mutex<State>>,
     packets: Arc<AtomicU64>,
+    traffic: Arc<Mutex<BTreeMap<u64, u64>>>,
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -112,7 +114,15 @@ impl Network {
             commit: plan.commit,
             state: Arc::new(Mutex::new(state)),
             packets: Arc::default(),
+            traffic: Arc::default(),
             is_stopped: Arc::default(),
+        }
+    }
+
+    /// Records an attempt to connect to a member that the client should not use.
+    pub fn note_attempt(&self, client: usize, member: usize, life: &Life) {
+        if life.has_left(self.history.now(), member) {
+            self.history.note(What::Strayed { client, member });
         }
     }
 
@@ -172,6 +182,11 @@ impl Network {
         state.cut = None;
         state.isolated.clear();
         state.trap = None;
+    }
+
+    /// Returns how many bytes have arrived in each second, in both directions.
+    pub fn traffic(&self) -> BTreeMap<u64, u64> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the number of packets so far.
@@ -291,6 +306,9 @@ impl Network {
     fn pass(&self, client: usize, direction: Direction, packet: Packet) -> (Vec<u8>, bool) {
         let Packet { due: _, mut bytes, is_write } = packet;
         self.packets.fetch_add(1, Ordering::Relaxed);
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        *traffic.entry(self.history.now().as_secs()).or_default() += bytes.len() as u64;
+        drop(traffic);
         let now = Instant::now();
         let mut state = self.lock();
         if state.moment.0 != now {

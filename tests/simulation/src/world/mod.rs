@@ -1,25 +1,30 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
+pub mod clients;
 pub mod faults;
+pub mod freeze;
 pub mod link;
 pub mod plan;
 pub mod registry;
 pub mod strangers;
 pub mod trouble;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use tokio::io::DuplexStream;
-use zk_recipes::{Client, Clock, ConfigError, Lease};
-use zk_session::Host;
+use zk_recipes::{Acl, Client, ClientBuilder, Clock, ConfigError, Lease, SessionState};
+use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
 use crate::history::{History, What};
 
+use self::clients::{Clients, Life};
+use self::freeze::Freezer;
 use self::link::Network;
 use self::plan::Plan;
 use self::registry::Registry;
@@ -42,6 +47,9 @@ pub const DIRECTORIES: [&str; 12] = [
     "/tree/1",
 ];
 
+/// The session timeouts of clients, in seconds.
+pub const SESSION_TIMEOUTS: [u64; 10] = [30, 30, 30, 4, 4, 6, 6, 10, 15, 40];
+
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
 
@@ -53,8 +61,10 @@ pub struct World {
     pub plan: Plan,
     /// The servers, which judges may ask for what they have committed.
     pub server: TestServer,
-    /// The number of clients.
-    pub clients: usize,
+    /// The number of clients that work at the same time.
+    pub count: usize,
+    /// The clients.
+    pub clients: Clients,
     /// The links.
     pub network: Network,
     /// What the callers were told.
@@ -65,13 +75,17 @@ pub struct World {
     pub strangers: Strangers,
     /// What goes wrong, and who waits.
     pub trouble: Trouble,
+    /// The clients whose callers do not run.
+    pub freezer: Freezer,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
+    /// The clients of the sessions.
+    sessions: Mutex<BTreeMap<SessionId, usize>>,
 }
 
 impl World {
     /// Starts the servers.
-    pub fn start(plan: Plan, clients: usize, draw: &mut Draw) -> Self {
+    pub fn start(plan: Plan, count: usize, draw: &mut Draw) -> Self {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
@@ -79,43 +93,74 @@ impl World {
         Self {
             plan,
             server,
-            clients,
+            count,
+            clients: Clients::default(),
             network,
             history,
             registry,
             strangers: Strangers::default(),
             trouble: Trouble::default(),
+            freezer: Freezer::default(),
             without_lease: Mutex::default(),
+            sessions: Mutex::default(),
         }
     }
 
-    /// Starts the client of this number, whose options are drawn. It may have to wait for a connection.
-    ///
-    /// # Errors
-    ///
-    /// Never: the options are valid.
-    pub fn client(&self, number: usize, draw: &mut Draw) -> Result<Client, ConfigError> {
+    /// Draws the options of the client of this number. With a ticket, it continues the session of
+    /// another one.
+    pub fn builder(
+        &self,
+        number: usize,
+        draw: &mut Draw,
+        ticket: Option<SessionTicket>,
+    ) -> (ClientBuilder, Life) {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
-        let seconds = draw.pick(&[30, 30, 30, 4, 4, 6, 6, 10, 15, 40]);
-        let network = self.network.clone();
+        let seconds = draw.pick(&SESSION_TIMEOUTS);
+        let (network, life) = (self.network.clone(), Life::default());
+        let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(Duration::from_secs(seconds))
             .clock(Clock::tokio())
             .seed(draw.seed())
-            .transport(move |host: Host| connect(network.clone(), number, host));
-        if draw.chance(15) {
-            builder = builder.lease(None::<Lease>);
+            .transport(move |host: Host| connect(network.clone(), number, used.clone(), host));
+        // All clients of a number keep a lease, or none of them does.
+        let is_first = self.clients.get(number).is_none();
+        if draw.chance(15) && is_first {
             self.lock().insert(number);
+        }
+        if !self.has_lease(number) {
+            builder = builder.lease(None::<Lease>);
+        } else if let Some(lease) = self.plan.lease(number) {
+            builder = builder.lease(lease);
         }
         if draw.chance(10) {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
-        builder.start()
+        if self.plan.is_protected {
+            builder = with_credentials(builder);
+        }
+        if let Some(limit) = self.plan.outstanding {
+            builder = builder.outstanding_limit(limit);
+        }
+        if let Some(ticket) = ticket {
+            builder = builder.resume(ticket);
+        }
+        (builder, life)
     }
 
-    /// Returns whether the client of this number keeps a lease.
+    /// Returns whether the client of this number is connected while nothing goes wrong.
+    pub fn is_prompt(&self, number: usize, client: &Client) -> bool {
+        let alive = self.server.sessions();
+        self.is_without_trouble(self.history.now())
+            && client.state() == SessionState::Connected
+            && client.session_id().is_some_and(|session| alive.contains(&session))
+            && !self.network.is_isolated(number)
+            && !self.freezer.is_stopped(number)
+    }
+
+    /// Returns whether the client of this number is to keep a lease.
     pub fn has_lease(&self, number: usize) -> bool {
         !self.lock().contains(&number)
     }
@@ -130,12 +175,30 @@ impl World {
     ///
     /// Never: the options are valid.
     pub fn observer(&self) -> Result<Client, ConfigError> {
+        let builder = self.outsider();
+        if self.plan.is_protected { with_credentials(builder) } else { builder }.start()
+    }
+
+    /// Returns a client without credentials, which has all defaults.
+    fn outsider(&self) -> ClientBuilder {
         let network = self.network.clone();
         Client::builder("m0")
             .clock(Clock::tokio())
             .seed(1)
-            .transport(move |host: Host| connect(network.clone(), OBSERVER, host))
-            .start()
+            .transport(move |host: Host| connect(network.clone(), OBSERVER, Life::default(), host))
+    }
+
+    /// Keeps in mind which client has which session now.
+    pub fn note_sessions(&self) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = self.clients.all().into_iter();
+        let now = clients.filter_map(|(number, (client, _))| Some((client.session_id()?, number)));
+        sessions.extend(now);
+    }
+
+    /// Returns the clients of the sessions.
+    pub fn sessions(&self) -> BTreeMap<SessionId, usize> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all faults. Links and servers that are slow for ever stay so.
@@ -150,8 +213,9 @@ impl World {
         self.history.note(What::Calm);
     }
 
-    /// Something goes wrong for this long from now on.
+    /// Something goes wrong for this long from now on, perhaps by the clock of the servers.
     pub fn disturb(&self, duration: Duration) {
+        let duration = duration.max(self.plan.true_time(duration));
         self.trouble.add(self.history.now() + duration);
     }
 
@@ -164,7 +228,23 @@ impl World {
     }
 }
 
-async fn connect(network: Network, client: usize, host: Host) -> io::Result<DuplexStream> {
-    let member = host.name.trim_start_matches('m').parse().unwrap_or(0);
+/// Gives a client an identity, to which all belongs that it creates.
+fn with_credentials(builder: ClientBuilder) -> ClientBuilder {
+    builder.auth("digest", "app:secret").default_acl(Acl::creator_all())
+}
+
+/// Returns the number of a member.
+fn member(host: &Host) -> usize {
+    host.name.trim_start_matches('m').parse().unwrap_or(0)
+}
+
+async fn connect(
+    network: Network,
+    client: usize,
+    life: Life,
+    host: Host,
+) -> io::Result<DuplexStream> {
+    let member = member(&host);
+    network.note_attempt(client, member, &life);
     network.connect(client, member).await
 }

@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use zk_testserver::{ServerConfig, ServerVersion};
+use zk_recipes::Lease;
+use zk_testserver::{SequenceOverflow, ServerConfig, ServerVersion};
 
 use crate::draw::Draw;
 
@@ -49,9 +50,19 @@ pub enum FaultKind {
     Deletion,
     /// A stranger creates a znode in a directory of a recipe.
     Stranger,
+    /// All clients are suspended for a while, and the servers go on.
+    Suspension,
+    /// The callers of one client do not run for a while, and perhaps its links are silent.
+    Stop,
+    /// The sequence numbers of a directory come to their end.
+    SequenceEnd,
+    /// Servers refuse all requests, or all connections, for up to a minute.
+    Overload,
+    /// Somebody without credentials deletes and changes what belongs to clients that have some.
+    Intruder,
 }
 
-/// All kinds of faults.
+/// The kinds of faults that all worlds have in common. The others are drawn after everything else.
 pub const FAULT_KINDS: [FaultKind; 18] = [
     FaultKind::Cut,
     FaultKind::LateCommit,
@@ -72,6 +83,28 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
     FaultKind::Deletion,
     FaultKind::Stranger,
 ];
+
+/// The kinds of faults that are drawn last.
+pub const MORE_FAULT_KINDS: [FaultKind; 5] = [
+    FaultKind::Suspension,
+    FaultKind::Stop,
+    FaultKind::SequenceEnd,
+    FaultKind::Overload,
+    FaultKind::Intruder,
+];
+
+/// Chosen once, so that what is drawn last is unrelated to the rest.
+const SALT: u64 = 0x1d_2c45;
+
+/// After how many ticks a follower notices that it is cut off.
+pub const SYNC_LIMIT: u32 = 5;
+
+/// The speed of the servers' clock if it is right, in thousandths.
+pub const CLOCK_RATE: u32 = 1_000;
+
+/// The speeds of the servers' clock, in thousandths: a client whose clock is 5 % fast or slow sees it
+/// run at the first and at the last of them.
+const CLOCK_RATES: [u32; 6] = [953, 953, 980, 1_020, 1_052, 1_052];
 
 /// What a seed says about a world.
 #[derive(Clone, Debug)]
@@ -105,6 +138,14 @@ pub struct Plan {
     pub fault_pause: Duration,
     /// When the faults stop.
     pub calm_at: Duration,
+    /// The speed of the servers' clock, in thousandths of that of the clients.
+    pub clock_rate: u32,
+    /// How many requests of callers may wait in each client, if they are few.
+    pub outstanding: Option<usize>,
+    /// Whether everything that clients create is theirs alone.
+    pub is_protected: bool,
+    /// The seed of leases that are longer than those by default, if clients have such ones.
+    pub leases: Option<u64>,
 }
 
 impl Plan {
@@ -135,7 +176,7 @@ impl Plan {
         let faults = Self::draw_faults(draw, members);
         let fault_pause = draw.ms(500, 20_000);
         let calm_at = draw.ms(5_000, 90_000);
-        Self {
+        let plan = Self {
             members,
             lag,
             unapplied,
@@ -150,7 +191,54 @@ impl Plan {
             faults,
             fault_pause,
             calm_at,
+            clock_rate: CLOCK_RATE,
+            leases: None,
+            is_protected: false,
+            outstanding: None,
+        };
+        plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
+    }
+
+    /// Draws what was added last, from numbers of its own, so that most seeds still mean the same.
+    fn draw_more(mut self, draw: &mut Draw) -> Self {
+        let mut clocks = draw.fork();
+        if clocks.chance(20) {
+            self.clock_rate = clocks.pick(&CLOCK_RATES);
+            if clocks.chance(50) {
+                // With the usual longest timeout, 5 % of a session are no more than a tick, by which
+                // the servers end it later anyway.
+                self.tick = Duration::from_millis(500);
+                self.session_timeout_max = Some(Duration::from_secs(60));
+            }
         }
+        let seed = clocks.seed();
+        if clocks.chance(if self.clock_rate == CLOCK_RATE { 5 } else { 70 }) {
+            self.leases = Some(seed);
+            // Only a client that is cut off for longer than a session relies on its clock.
+            self.calm_at = self.calm_at.max(Duration::from_secs(75));
+            if !self.faults.contains(&FaultKind::Isolate) {
+                self.faults.push(FaultKind::Isolate);
+            }
+        }
+        for kind in [FaultKind::Suspension, FaultKind::Stop] {
+            if clocks.chance(12) {
+                self.faults.push(kind);
+            }
+        }
+        let mut limits = draw.fork();
+        for kind in [FaultKind::SequenceEnd, FaultKind::Overload] {
+            if limits.chance(8) {
+                self.faults.push(kind);
+            }
+        }
+        let outstanding = limits.size(1, 4);
+        let mut access = draw.fork();
+        if access.chance(10) {
+            self.is_protected = true;
+            self.faults.push(FaultKind::Intruder);
+        }
+        self.outstanding = limits.chance(8).then_some(outstanding);
+        self
     }
 
     fn draw_faults(draw: &mut Draw, members: usize) -> Vec<FaultKind> {
@@ -177,6 +265,11 @@ impl Plan {
             .version(self.version)
             .tick(self.tick)
             .reap_interval(self.reap_interval)
+            .clock_rate(self.clock_rate)
+            .sequence_overflow(match self.version {
+                ServerVersion::V3_5 => SequenceOverflow::Wrapping,
+                _ => SequenceOverflow::Sticky,
+            })
             .log_capacity(1_000_000);
         if let Some(longest) = self.session_timeout_max {
             config = config.max_session_timeout(longest);
@@ -185,6 +278,26 @@ impl Plan {
             config = config.container_max_never_used(age);
         }
         config
+    }
+
+    /// Returns the lease of a client, if it is not the usual one. That one is so much shorter than a
+    /// session that no error of a clock can show; frequent writes, and the tick that the servers
+    /// really have, make it almost as long.
+    pub fn lease(&self, client: usize) -> Option<Lease> {
+        let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
+        match draw.between(0, 9) {
+            0..=6 => {
+                let interval = Duration::from_millis(draw.pick(&[50, 100, 250]));
+                Some(Lease::writes(interval).tick(self.tick))
+            }
+            7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
+            _ => None,
+        }
+    }
+
+    /// Returns how long it really takes until the clock of the servers has counted a time.
+    pub fn true_time(&self, time: Duration) -> Duration {
+        time * 1_000 / self.clock_rate
     }
 
     /// Returns how long a write takes once there are no faults, from the call to the reply.

@@ -9,6 +9,7 @@ use jute_codec::SessionId;
 use zk_recipes::Client;
 use zk_testserver::TestServer;
 
+use super::clients::Life;
 use crate::history::{History, Id, Share, What};
 
 /// Says whether a guard is held, or `None` if its caller has given it up.
@@ -36,6 +37,8 @@ struct Entry {
     session: Option<SessionId>,
     /// The client that must have a lease then, if it keeps one.
     client: Option<Client>,
+    /// The life of its client. `None`: it was told already that the guard outlives it.
+    life: Option<Life>,
     asks: Asks,
 }
 
@@ -52,12 +55,20 @@ impl Registry {
         guard: Id,
         share: Share,
         leased: Option<(SessionId, Client)>,
+        life: Life,
         is_held: impl Fn() -> Option<bool> + Send + 'static,
     ) {
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
         let (session, client) = leased.unzip();
-        entry.guards.push(Entry { guard, share, session, client, asks: Box::new(is_held) });
+        entry.guards.push(Entry {
+            guard,
+            share,
+            session,
+            client,
+            life: Some(life),
+            asks: Box::new(is_held),
+        });
         entry.look(&self.history, lock, &self.server.sessions());
     }
 
@@ -77,20 +88,25 @@ impl Registry {
 impl Lock {
     fn look(&mut self, history: &History, name: &str, sessions: &[SessionId]) {
         let mut held = Vec::new();
-        self.guards.retain_mut(|Entry { guard, share, session, client, asks }| match asks() {
-            Some(is_held) => {
-                held.extend(is_held.then_some((*guard, *share)));
-                if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
-                    let (lock, session) = (name.to_owned(), session.take());
-                    history.note(What::Outlived { lock, guard: *guard, session });
+        self.guards.retain_mut(|Entry { guard, share, session, client, life, asks }| {
+            match asks() {
+                Some(is_held) => {
+                    held.extend(is_held.then_some((*guard, *share)));
+                    if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
+                        let (lock, session) = (name.to_owned(), session.take());
+                        history.note(What::Outlived { lock, guard: *guard, session });
+                    }
+                    let has_none = |client: &mut Client| !client.status().is_leased(client.now());
+                    if is_held && client.take_if(has_none).is_some() {
+                        history.note(What::Unleased { lock: name.to_owned(), guard: *guard });
+                    }
+                    if is_held && life.take_if(|life| life.is_closed()).is_some() {
+                        history.note(What::HeldByClosed { lock: name.to_owned(), guard: *guard });
+                    }
+                    true
                 }
-                let has_none = |client: &mut Client| !client.status().is_leased(client.now());
-                if is_held && client.take_if(has_none).is_some() {
-                    history.note(What::Unleased { lock: name.to_owned(), guard: *guard });
-                }
-                true
+                None => false,
             }
-            None => false,
         });
         if held != self.last {
             self.last.clone_from(&held);

@@ -3,15 +3,34 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use jute_codec::Zxid;
 
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
 
+/// The directories of contenders and items, which have numbers.
+const SEQUENCES: [&str; 9] = [
+    "/locks/a",
+    "/locks/b",
+    "/rw",
+    "/semaphore",
+    "/election",
+    "/named/order%2F1",
+    "/named/order%2F2",
+    "/queue/entries",
+    "/queue/takers",
+];
+
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
 pub struct Strangers {
     deleted: Mutex<BTreeSet<String>>,
+    created: Mutex<BTreeSet<String>>,
+    /// The directories whose numbers have come to their end, by their creation.
+    ended: Mutex<BTreeSet<Zxid>>,
 }
 
 impl Strangers {
@@ -49,6 +68,51 @@ impl Strangers {
         is_deleted
     }
 
+    /// Uses up the sequence numbers of a directory, as very many znodes would that are gone.
+    pub(super) fn end_sequence(&self, world: &World, draw: &mut Draw) -> String {
+        let left = draw.pick(&[0, 0, 1, 2, 5]);
+        let directories =
+            SEQUENCES.iter().filter_map(|path| Some((*path, world.server.stat(path)?)));
+        let directories: Vec<_> = directories.map(|(path, stat)| (path, stat.czxid)).collect();
+        if directories.is_empty() {
+            return "nothing is there".to_owned();
+        }
+        let (directory, czxid) = draw.pick(&directories);
+        // Numbers never go back.
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ended.insert(czxid) {
+            return format!("{directory}, already");
+        }
+        world.server.set_create_count(directory, i32::MAX - left);
+        format!("{directory}, after {left} more")
+    }
+
+    /// Deletes a znode of a recipe, and changes it, without credentials. Directories below the root
+    /// are not touched: the root is open to everyone.
+    pub(super) async fn intrude(&self, world: &World, draw: &mut Draw) -> String {
+        let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
+        if path.matches('/').count() < 2 || self.admin_created(&path) {
+            return format!("{path} belongs to nobody");
+        }
+        let Ok(client) = world.outsider().start() else { unreachable!("the options are valid") };
+        let deleting = async {
+            let is_changed = client.set_data(&path, "intruder", None).await.is_ok();
+            let is_deleted = client.delete(&path, None).await.is_ok();
+            if is_changed || is_deleted {
+                world.history.note(What::Intruded { path: path.clone() });
+            }
+            format!("{path}, changed: {is_changed}, deleted: {is_deleted}")
+        };
+        // Faults concern the intruder too.
+        let tried = tokio::time::timeout(Duration::from_secs(1), deleting).await;
+        tokio::task::spawn_local(async move { client.close().await });
+        tried.unwrap_or_else(|_| "nobody answers".to_owned())
+    }
+
+    fn admin_created(&self, path: &str) -> bool {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
+    }
+
     /// Creates a znode that belongs to no recipe in a directory of one.
     pub(super) fn create(&self, world: &World, draw: &mut Draw) -> String {
         let directory = draw.pick(&DIRECTORIES);
@@ -58,6 +122,7 @@ impl Strangers {
             return format!("{path} cannot be created");
         }
         world.server.admin_create(&path, b"not yours", None);
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
         path
     }
 }

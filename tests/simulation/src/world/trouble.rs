@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use zk_recipes::{Client, SessionState};
+use zk_recipes::SessionState;
 
 use super::World;
+use super::clients::Life;
 use super::plan::FaultKind;
 use crate::history::{Id, What};
 use crate::judges::patience::{Moment, Patience, Waiting};
@@ -17,7 +18,7 @@ use crate::program::queue::QUEUE;
 /// How long it takes until a client has noticed that its connection is dead.
 const FROZEN: Duration = Duration::from_secs(45);
 /// For how long a fault that has struck a request has consequences otherwise.
-const STRUCK: Duration = Duration::from_secs(15);
+pub(super) const STRUCK: Duration = Duration::from_secs(15);
 
 /// The trouble of a world.
 #[derive(Clone, Debug, Default)]
@@ -30,8 +31,16 @@ struct Inner {
     linger_until: Duration,
     /// The number of faults that have not struck yet.
     armed: usize,
-    calls: BTreeMap<Id, (&'static str, String, usize)>,
+    calls: BTreeMap<Id, Call>,
     kept: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Call {
+    name: &'static str,
+    on: String,
+    client: usize,
+    life: Life,
 }
 
 /// Says that a caller has a guard with this znode, until it is dropped.
@@ -66,8 +75,9 @@ impl Trouble {
     }
 
     /// A client has begun a call.
-    pub fn begin(&self, call: Id, name: &'static str, on: &str, client: usize) {
-        self.lock().calls.insert(call, (name, on.to_owned(), client));
+    pub fn begin(&self, call: Id, name: &'static str, on: &str, client: usize, life: Life) {
+        let begun = Call { name, on: on.to_owned(), client, life };
+        self.lock().calls.insert(call, begun);
     }
 
     /// A call has ended.
@@ -88,38 +98,53 @@ impl Trouble {
 
 impl World {
     /// Records what nobody has done for too long.
-    pub fn look_for_the_overdue(&self, clients: &[Client], patience: &mut Patience) {
-        let moment = self.moment(clients);
+    pub fn look_for_the_overdue(&self, patience: &mut Patience) {
+        let moment = self.moment();
         for (what, since) in patience.look(&moment) {
             self.history.note(What::Overdue { what, since });
         }
     }
 
-    fn moment(&self, clients: &[Client]) -> Moment {
+    fn moment(&self) -> Moment {
+        let clients = self.clients.all();
         let now = self.history.now();
         let is_calm = self.is_without_trouble(now);
         let alive = self.server.sessions();
-        let mut prompt = BTreeSet::new();
-        for (number, client) in clients.iter().enumerate() {
+        // A caller that is stopped still has its handle.
+        let is_stopped = (0..self.count).any(|number| self.freezer.is_stopped(number));
+        let mut abandoned = self.clients.abandoned(is_calm && !is_stopped);
+        abandoned.retain(|session| alive.contains(session));
+        let (mut prompt, mut astray) = (BTreeSet::new(), BTreeSet::new());
+        for (number, (client, life)) in &clients {
             if let Some(session) = client.session_id()
                 && is_calm
                 && client.state() == SessionState::Connected
                 && alive.contains(&session)
-                && !self.network.is_isolated(number)
+                && !self.network.is_isolated(*number)
+                && !self.freezer.is_stopped(*number)
             {
                 prompt.insert(session);
+                let server = client.health().server.map(|host| super::member(&host));
+                if let Some(member) = server.filter(|member| life.has_left(now, *member)) {
+                    astray.insert(format!("client {number} from member {member}"));
+                }
             }
         }
         let inner = self.trouble.lock();
-        let calls = inner.calls.iter().map(|(id, (name, on, client))| {
-            let session = clients.get(*client).and_then(Client::session_id);
-            (*id, Waiting { name, on: on.clone(), session })
+        let calls = inner.calls.iter().map(|(id, call)| {
+            // A client that ends, or hands its session over, does nothing for its callers.
+            let own = clients.get(&call.client).filter(|(_, life)| life.is_same(&call.life));
+            let own = own.filter(|(_, life)| !life.is_ending());
+            let session = own.and_then(|(client, _)| client.session_id());
+            (*id, Waiting { name: call.name, on: call.on.clone(), session })
         });
         let round = self.server.data(MEETING).unwrap_or_default();
         let items = self.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
         Moment {
             now,
             prompt,
+            abandoned,
+            astray,
             ephemerals: self.server.ephemerals(),
             kept: inner.kept.clone(),
             calls: calls.collect(),
@@ -129,7 +154,7 @@ impl World {
         }
     }
 
-    fn is_without_trouble(&self, now: Duration) -> bool {
+    pub(super) fn is_without_trouble(&self, now: Duration) -> bool {
         let is_partitioned =
             (0..self.plan.members).any(|member| self.server.member(member).is_partitioned());
         let mut inner = self.trouble.lock();

@@ -1,0 +1,75 @@
+//! A client that ends leaves to the others what it had: a close that is confirmed has ended the
+//! session, and a session that is handed over has nothing that nobody can delete any more, and
+//! continues.
+
+use std::collections::BTreeSet;
+
+use jute_codec::{ErrorCode, OpCode, SessionId};
+use zk_testserver::{Outcome, RequestRecord};
+
+use crate::history::{Event, What};
+
+/// Returns how the promise was broken.
+pub fn judge(events: &[Event], requests: &[RequestRecord]) -> Vec<String> {
+    // The client takes every reply for a confirmation. Servers do not refuse this request, but the
+    // faults of a world may. If its commit is late, servers already call the session expired.
+    let is_refused = |request: &&RequestRecord| {
+        request.op == OpCode::CLOSE_SESSION && request.outcome != Outcome::Applied(ErrorCode::OK)
+    };
+    let refused = requests.iter().filter(is_refused).map(|request| request.session);
+    judge_events(events, &refused.collect())
+}
+
+fn judge_events(events: &[Event], refused: &BTreeSet<SessionId>) -> Vec<String> {
+    let broken = |event: &Event| {
+        let at = event.at;
+        match &event.what {
+            What::HasClosed { session: Some(session), is_confirmed: true, is_alive: true }
+                if !refused.contains(session) =>
+            {
+                Some(format!("at {at:?}: a client was closed, and {session} lives"))
+            }
+            What::HandedOver { session, left } if !left.is_empty() => {
+                Some(format!("at {at:?}: {session} was handed over, and nobody deletes {left:?}"))
+            }
+            What::NotContinued { session } => {
+                Some(format!("at {at:?}: nothing went wrong, and {session} was not continued"))
+            }
+            _ => None,
+        }
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judges::tests::history;
+
+    fn count(what: What, refused: &[SessionId]) -> usize {
+        judge_events(&history(vec![what]), &refused.iter().copied().collect()).len()
+    }
+
+    #[test]
+    fn a_session_that_survives_a_close_is_seen() {
+        let session = SessionId(1);
+        let closed = |is_confirmed, is_alive, refused: &[SessionId]| {
+            let session = Some(session);
+            count(What::HasClosed { session, is_confirmed, is_alive }, refused)
+        };
+        assert_eq!((closed(true, true, &[]), closed(true, false, &[])), (1, 0));
+        assert_eq!(closed(false, true, &[]), 0, "no server was reached");
+        assert_eq!(closed(true, true, &[session]), 0);
+    }
+
+    #[test]
+    fn a_session_that_is_handed_over_with_a_contender_or_in_vain_is_seen() {
+        let session = SessionId(1);
+        let handed = |left: &[&str]| {
+            let left = left.iter().map(|path| (*path).to_owned()).collect();
+            count(What::HandedOver { session, left }, &[])
+        };
+        assert_eq!((handed(&["/locks/a/x-lock-0000000001"]), handed(&[])), (1, 0));
+        assert_eq!(count(What::NotContinued { session }, &[]), 1);
+    }
+}

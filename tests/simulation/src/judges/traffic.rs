@@ -1,0 +1,122 @@
+//! Clients send and receive few bytes: pings when nobody wants anything, and otherwise so many for
+//! each call.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::history::{Event, What};
+use crate::program::Program;
+use crate::world::SESSION_TIMEOUTS;
+use crate::world::plan::Plan;
+
+/// How many bytes a client may send and receive in a minute in which none of its tasks runs. The
+/// shortest session timeout needs 45 pings, of 32 bytes with their replies.
+const IDLE_MAX: u64 = 1_600;
+const MINUTE: Duration = Duration::from_secs(60);
+/// The bytes of a ping with its reply.
+const PING: u64 = 32;
+/// How many there may be for each call, with all that waits, renewals and reconnects need. The most
+/// in the seeds 1 to 1,000 is 2,900.
+const CALL_MAX: u64 = 4_000;
+/// What a run may need beside its calls, in calls.
+const CALLS_LEAST: u64 = 20;
+/// How many there may be in a second, for each task. The most in the seeds 1 to 1,000 is 13,000.
+const STORM_MAX: u64 = 20_000;
+
+/// Returns how the promise was broken. The traffic is the number of bytes in each second.
+pub fn judge(
+    events: &[Event],
+    traffic: &BTreeMap<u64, u64>,
+    plan: &Plan,
+    program: &Program,
+    quiet: &Range<Duration>,
+) -> Vec<String> {
+    let clients = (0..program.clients.len()).filter(|client| program.uses(*client));
+    let idle_max = clients.map(|client| idle_max(plan, client)).sum::<u64>();
+    let tasks = program.tasks().count() as u64;
+    // Seconds that belong to the quiet time as a whole. Afterwards the judges read what is left.
+    let (from, to) = (quiet.start.as_secs() + 1, quiet.end.as_secs());
+    let sum = |seconds: Range<u64>| traffic.range(seconds).map(|(_, bytes)| bytes).sum::<u64>();
+    let mut violations = Vec::new();
+    let idle = sum(from..to);
+    if idle > idle_max {
+        violations.push(format!("{idle} bytes between {quiet:?}, when no task runs"));
+    }
+    let calls = events.iter().filter(|event| matches!(event.what, What::Begun { .. })).count();
+    let pings = idle_max * (to / 60 + 1);
+    let (total, calls) = (sum(0..to), calls as u64);
+    if total > pings + CALL_MAX * (calls + CALLS_LEAST) {
+        violations.push(format!("{total} bytes for {calls} calls in {to} s"));
+    }
+    let storm = traffic.range(..to).max_by_key(|(_, bytes)| **bytes);
+    if let Some((second, bytes)) = storm.filter(|(_, bytes)| **bytes > STORM_MAX * tasks) {
+        violations.push(format!("{bytes} bytes in second {second}"));
+    }
+    violations
+}
+
+/// Returns how many bytes a client may send and receive in a minute in which none of its tasks runs.
+/// Pings that keep a lease are more frequent.
+fn idle_max(plan: &Plan, client: usize) -> u64 {
+    let pings = plan.lease(client).and_then(|lease| {
+        SESSION_TIMEOUTS.iter().filter_map(|it| lease.ping_interval(Duration::from_secs(*it))).min()
+    });
+    pings.map_or(IDLE_MAX, |interval| {
+        let count = MINUTE.as_millis() / interval.as_millis().max(1);
+        IDLE_MAX.max(PING * u64::try_from(count + 1).unwrap_or(u64::MAX))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw::Draw;
+    use crate::judges::tests::history;
+
+    /// Judges the traffic of a client with a task and this many calls, which is quiet from 100 to
+    /// 160 s.
+    fn count(calls: u64, traffic: &[(u64, u64)]) -> usize {
+        let mut program = Program::draw(&mut Draw::new(1));
+        program.clients.truncate(1);
+        program.clients.iter_mut().for_each(|tasks| tasks.truncate(1));
+        let begun =
+            |call| What::Begun { call, name: "acquire", on: "/a".to_owned(), timeout: None };
+        let events = history((0..calls).map(begun).collect());
+        let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+        let plan = Plan { leases: None, ..Plan::draw(&mut Draw::new(1)) };
+        judge(&events, &traffic.iter().copied().collect(), &plan, &program, &quiet).len()
+    }
+
+    #[test]
+    fn bytes_of_idle_clients_are_seen() {
+        assert_eq!(count(0, &[(101, 800), (159, 800)]), 0);
+        assert_eq!(count(0, &[(101, 800), (159, 801)]), 1);
+        assert_eq!(count(0, &[(99, 5_000), (160, 5_000)]), 0);
+    }
+
+    #[test]
+    fn a_lease_that_is_kept_by_pings_needs_more_of_them() {
+        let tick = Duration::from_millis(500);
+        let plan = |leases| Plan { leases, tick, ..Plan::draw(&mut Draw::new(1)) };
+        let (usual, all) = (plan(None), (0..100).map(|seed| idle_max(&plan(Some(seed)), 0)));
+        assert_eq!(idle_max(&usual, 0), IDLE_MAX);
+        let more: Vec<u64> = all.filter(|most| *most != IDLE_MAX).collect();
+        assert!((2..40).contains(&more.len()), "{more:?}");
+        // No lease has pings at shorter intervals than 250 ms.
+        assert!(more.iter().all(|most| *most <= 241 * PING), "{more:?}");
+    }
+
+    #[test]
+    fn bytes_of_few_calls_are_seen() {
+        let traffic: Vec<(u64, u64)> = (0..50).map(|second| (second, 10_000)).collect();
+        assert_eq!(count(104, &traffic), 0);
+        assert_eq!(count(103, &traffic), 1);
+    }
+
+    #[test]
+    fn storms_are_seen() {
+        assert_eq!(count(100, &[(7, 20_000)]), 0);
+        assert_eq!(count(100, &[(7, 20_001)]), 1);
+    }
+}

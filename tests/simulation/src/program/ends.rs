@@ -1,0 +1,191 @@
+//! Clients that end while others go on, and the clients that follow in their places.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jute_codec::SessionId;
+use zk_recipes::{CloseOutcome, HandOverError, SessionState};
+use zk_session::SessionTicket;
+
+use super::task::{Called, Task};
+use crate::draw::Draw;
+use crate::history::{Failure, What, Who};
+use crate::world::World;
+
+/// How a client ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "each kind is drawn")]
+pub enum EndKind {
+    /// It is closed, and its guards and calls are still there.
+    Close,
+    /// The same, and whoever closes it does not wait for long.
+    CloseWithin,
+    /// All its handles are dropped, with all guards and calls.
+    Drop,
+    /// Another client continues its session.
+    HandOver,
+}
+
+const END_KINDS: [EndKind; 4] =
+    [EndKind::Close, EndKind::CloseWithin, EndKind::Drop, EndKind::HandOver];
+
+/// How clients end in the middle of a run.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
+pub struct Ends {
+    /// The kinds of ends.
+    pub kinds: Vec<EndKind>,
+    /// The longest time between the end of one and that of another.
+    pub pause: Duration,
+}
+
+impl Ends {
+    /// Draws the kinds of ends.
+    pub fn draw(draw: &mut Draw) -> Self {
+        let kinds = (0..draw.size(1, 3)).map(|_| draw.pick(&END_KINDS)).collect();
+        Self { kinds, pause: draw.ms(3_000, 40_000) }
+    }
+
+    /// Lets clients end, one after the other, until the faults stop.
+    pub async fn happen(self, world: Arc<World>, tasks: Vec<usize>, mut draw: Draw) {
+        loop {
+            let longest = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX);
+            let pause = draw.ms(longest / 10, longest);
+            let left = world.plan.calm_at.saturating_sub(world.history.now());
+            world.sleep(pause.min(left)).await;
+            if pause >= left {
+                return;
+            }
+            let number = draw.size(0, tasks.len().saturating_sub(1));
+            let draw = draw.fork();
+            // A client without tasks is left out.
+            let (Some((client, life)), Some(task)) = (world.clients.get(number), tasks.get(number))
+            else {
+                continue;
+            };
+            let (who, world) = (Who { client: number, task: *task }, Arc::clone(&world));
+            let (drops, drops_nothing) = (0, false);
+            let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
+            let kind = task.draw.pick(&self.kinds);
+            task.push(What::Ending { kind });
+            match kind {
+                EndKind::Close => close(task, None).await,
+                EndKind::CloseWithin => {
+                    let limit = task.draw.ms(1, 10_000);
+                    close(task, Some(limit)).await;
+                }
+                EndKind::Drop => drop_all(task),
+                EndKind::HandOver => hand_over(task).await,
+            }
+        }
+    }
+}
+
+/// Closes the client. Another one begins at once, or afterwards.
+async fn close(mut task: Task, limit: Option<Duration>) {
+    let (number, session) = (task.who.client, task.client.session_id());
+    task.life.set_ending(true);
+    let is_early = task.draw.chance(50);
+    if is_early {
+        follow(&mut task, None);
+    }
+    let client = task.client.clone();
+    let closing = async {
+        Ok::<_, HandOverError>(match limit {
+            Some(limit) => client.close_within(limit).await,
+            None => client.close().await,
+        })
+    };
+    let called = task.call_to_end("close", &format!("client {number}"), closing).await;
+    if let Called::Done(outcome) = called {
+        closed(&task, session, outcome, limit.is_none());
+    }
+    if !is_early {
+        follow(&mut task, None);
+    }
+}
+
+/// Records what a client that says that it is closed has left.
+fn closed(task: &Task, session: Option<SessionId>, outcome: CloseOutcome, is_over: bool) {
+    if is_over || outcome == CloseOutcome::Closed {
+        task.life.close();
+    }
+    task.world.registry.look();
+    let alive = task.world.server.sessions();
+    let is_alive = session.is_some_and(|session| alive.contains(&session));
+    // A session that began after the close is that of another client.
+    let is_confirmed = outcome == CloseOutcome::Closed;
+    task.push(What::HasClosed { session, is_confirmed, is_alive });
+}
+
+/// Lets all drop their handles of the client, in the middle of what they do.
+fn drop_all(mut task: Task) {
+    let world = Arc::clone(&task.world);
+    if let Some(session) = task.client.session_id()
+        && world.is_prompt(task.who.client, &task.client)
+    {
+        world.clients.abandon(session);
+    }
+    task.life.abandon();
+    follow(&mut task, None);
+}
+
+/// Hands the session over to a new client, unless recipes still use it.
+async fn hand_over(mut task: Task) {
+    let number = task.who.client;
+    task.life.set_ending(true);
+    let client = task.client.clone();
+    let handing = async { client.hand_over().await };
+    match task.call_to_end("hand_over", &format!("client {number}"), handing).await {
+        Called::Done(ticket) => {
+            handed_over(&task, &ticket);
+            let session = ticket.session();
+            follow(&mut task, Some(ticket));
+            continued(&mut task, session).await;
+        }
+        Called::Failed(Failure::Unfinished, _) => {
+            task.life.set_ending(false);
+            task.push(What::GoesOn);
+        }
+        Called::Failed(..) | Called::Dropped => close(task, None).await,
+    }
+}
+
+/// Records what the client has left that nobody can delete any more.
+fn handed_over(task: &Task, ticket: &SessionTicket) {
+    task.life.close();
+    task.world.registry.look();
+    let ephemerals = task.world.server.ephemerals().into_iter();
+    let of_recipes = ephemerals.filter(|(path, owner)| {
+        // The programs create these without a recipe.
+        *owner == ticket.session() && !path.starts_with("/plain-")
+    });
+    let left = of_recipes.map(|(path, _)| path).collect();
+    task.push(What::HandedOver { session: ticket.session(), left });
+}
+
+/// Records whether the new client has the session of the old one, once it is connected.
+async fn continued(task: &mut Task, session: SessionId) {
+    task.renew();
+    let limit = task.client.status().timeout;
+    let since = task.world.history.now();
+    while task.client.state() != SessionState::Connected {
+        if task.world.history.now() >= since + limit {
+            break;
+        }
+        task.world.sleep(Duration::from_millis(50)).await;
+    }
+    // Nobody can keep a session while no server is reached.
+    if task.world.plan.faults.is_empty() && task.client.session_id() != Some(session) {
+        task.push(What::NotContinued { session });
+    }
+}
+
+/// Starts a client in the place of the one of this task.
+fn follow(task: &mut Task, ticket: Option<SessionTicket>) {
+    let number = task.who.client;
+    let (builder, life) = task.world.builder(number, &mut task.draw, ticket);
+    let Ok(client) = builder.start() else { unreachable!("the options are valid") };
+    task.world.clients.put(number, client, life);
+    task.push(What::Followed);
+}

@@ -1,0 +1,137 @@
+//! The clients of a run: which of them works at this moment under each number, and how the others
+//! have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jute_codec::SessionId;
+use tokio::sync::Notify;
+use zk_recipes::Client;
+
+/// The clients that work, and those of which everybody has dropped the last handle.
+#[derive(Debug, Default)]
+pub struct Clients(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    slots: BTreeMap<usize, (Client, Life)>,
+    abandoned: BTreeSet<SessionId>,
+}
+
+/// The life of a client. Another client may follow under the same number.
+#[derive(Clone, Debug, Default)]
+pub struct Life(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Since when its list of servers has had these members, if it was changed.
+    hosts: Mutex<Option<(Duration, Vec<usize>)>>,
+    is_ending: AtomicBool,
+    is_closed: AtomicBool,
+    is_abandoned: AtomicBool,
+    abandoned: Notify,
+}
+
+impl Life {
+    /// Returns whether this is the life of the same client.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The list of servers has these members from now on.
+    pub fn set_hosts(&self, now: Duration, members: Vec<usize>) {
+        *self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, members));
+    }
+
+    /// Returns whether this member had left the list of servers before.
+    pub fn has_left(&self, now: Duration, member: usize) -> bool {
+        let hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.as_ref().is_some_and(|(since, members)| *since < now && !members.contains(&member))
+    }
+
+    /// The client is about to end, or goes on.
+    pub fn set_ending(&self, is_ending: bool) {
+        self.0.is_ending.store(is_ending, Ordering::Relaxed);
+    }
+
+    /// Returns whether the client is about to end, or has ended.
+    pub fn is_ending(&self) -> bool {
+        self.0.is_ending.load(Ordering::Relaxed)
+    }
+
+    /// Somebody was told that the client is closed.
+    pub fn close(&self) {
+        self.set_ending(true);
+        self.0.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether somebody was told that the client is closed.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// From now on, whoever has a handle of the client drops it.
+    pub fn abandon(&self) {
+        self.set_ending(true);
+        self.0.is_abandoned.store(true, Ordering::Relaxed);
+        self.0.abandoned.notify_waiters();
+    }
+
+    /// Returns whether all drop their handles.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.is_abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all drop their handles.
+    pub async fn abandoned(&self) {
+        let told = self.0.abandoned.notified();
+        if !self.is_abandoned() {
+            told.await;
+        }
+    }
+}
+
+impl Clients {
+    /// Adds the client of this number, or puts it in the place of the one that has the number.
+    pub fn put(&self, number: usize, client: Client, life: Life) {
+        // The old handle may be the last one, whose drop does more than that of others.
+        let old = self.lock().slots.insert(number, (client, life));
+        drop(old);
+    }
+
+    /// Returns the client of this number.
+    pub fn get(&self, number: usize) -> Option<(Client, Life)> {
+        self.lock().slots.get(&number).cloned()
+    }
+
+    /// Returns all clients that work, by their numbers.
+    pub fn all(&self) -> BTreeMap<usize, (Client, Life)> {
+        self.lock().slots.clone()
+    }
+
+    /// Drops the handles of all clients.
+    pub fn clear(&self) {
+        let slots = std::mem::take(&mut self.lock().slots);
+        drop(slots);
+    }
+
+    /// The last handle of the client with this session is dropped while nothing goes wrong.
+    pub fn abandon(&self, session: SessionId) {
+        self.lock().abandoned.insert(session);
+    }
+
+    /// Returns the sessions of clients without handles. Some trouble may keep them from ending.
+    pub fn abandoned(&self, is_calm: bool) -> BTreeSet<SessionId> {
+        let mut inner = self.lock();
+        if !is_calm {
+            inner.abandoned.clear();
+        }
+        inner.abandoned.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
