@@ -60,10 +60,11 @@ impl Answer {
     /// is a refusal.
     pub(super) fn of_repeatable(result: Result<Response, OpError>) -> Self {
         let error = result.as_ref().err().cloned();
-        match replayable(result) {
-            Verdict::Later(error) => Self::Refused(error),
-            verdict => Self::of(verdict, error),
+        let verdict = replayable(result);
+        if let Verdict::Later(error) = verdict {
+            return Self::Refused(error);
         }
+        Self::of(verdict, error)
     }
 
     /// Returns the answer to a read that is not issued again.

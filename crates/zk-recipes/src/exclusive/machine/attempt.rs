@@ -137,7 +137,10 @@ impl ExclusiveAttempt {
                     Answer::Done(Response::GetData(_)) => return restart(Restart::ZnodeGone),
                     look if look.is_no_node() => return restart(Restart::ZnodeGone),
                     // The read failed, so it set no watch.
-                    _ => self.watch = None,
+                    Answer::Done(_)
+                    | Answer::Refused(_)
+                    | Answer::SessionOver
+                    | Answer::Unknown { .. } => self.watch = None,
                 }
                 self.session = session;
                 self.grant(view, connection, created.stat.czxid)

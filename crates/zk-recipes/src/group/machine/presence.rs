@@ -229,7 +229,10 @@ impl Presence {
                     Answer::Done(Response::Exists(_)) => return self.was_deleted(view),
                     look if look.is_no_node() => return self.was_deleted(view),
                     // The test failed, so it set no watch.
-                    _ => self.watch = None,
+                    Answer::Done(_)
+                    | Answer::Refused(_)
+                    | Answer::SessionOver
+                    | Answer::Unknown { .. } => self.watch = None,
                 }
                 self.joined(&created.stat)
             }

@@ -195,7 +195,9 @@ impl Roster {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
-            other => self.refused(view, other),
+            other @ (Answer::Refused(_) | Answer::SessionOver | Answer::Unknown { .. }) => {
+                self.refused(view, other)
+            }
         }
     }
 
@@ -204,8 +206,11 @@ impl Roster {
         let [listed] = answers.take();
         match listed {
             Answer::Done(Response::GetChildren(names)) => self.listed(names),
-            listed if listed.is_no_node() => self.listed(NameList::default()),
-            other => {
+            Answer::Refused(error) if error.is_no_node() => self.listed(NameList::default()),
+            other @ (Answer::Done(_)
+            | Answer::Refused(_)
+            | Answer::SessionOver
+            | Answer::Unknown { .. }) => {
                 self.needs_list = true;
                 return self.refused(view, other);
             }

@@ -75,13 +75,19 @@ impl<M: Machine> Repeating<M> {
             Input::Suspended => until.is_some(),
             Input::Reply(_) | Input::Answered(_) | Input::Ended(_) | Input::Watch { .. } => false,
         };
+        // The machine has not asked for this timer.
+        if ends_pause && matches!(input, Input::Timer) {
+            return self.resume();
+        }
         let input = match input {
             Input::Reply(reply) if self.pending.is_some() => return self.replied(view, reply),
             // Another machine has submitted the flight.
             Input::Reply(reply) => Input::Answered(Answers::from(reply)),
-            // The machine has not asked for this timer.
-            Input::Timer if ends_pause => return self.resume(),
-            input => input,
+            other @ (Input::Answered(_)
+            | Input::Suspended
+            | Input::Ended(_)
+            | Input::Timer
+            | Input::Watch { .. }) => other,
         };
         let step = self.machine.handle(view, input);
         if ends_pause && matches!(step, Step::Wait(_)) {
@@ -96,11 +102,11 @@ impl<M: Machine> Repeating<M> {
         view: SessionView,
         step: Step<M::Output>,
     ) -> Step<M::Output> {
-        match step {
+        if matches!(step, Step::Wait(_)) && self.pending.is_some() {
             // The machine waits for its results.
-            Step::Wait(_) if self.pending.is_some() => Step::Wait(self.paused_until()),
-            step => self.follow(view, step),
+            return Step::Wait(self.paused_until());
         }
+        self.follow(view, step)
     }
 
     /// Follows a step that takes the place of what was pending.

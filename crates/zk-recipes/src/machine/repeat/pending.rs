@@ -104,7 +104,8 @@ impl Pending {
                 Verdict::NotApplied | Verdict::Unknown => is_lost = true,
             }
         }
-        let or = |missing: Answer| move |known: Option<Answer>| known.unwrap_or(missing.clone());
+        let or =
+            |missing: Answer| move |known: Option<Answer>| known.unwrap_or_else(|| missing.clone());
         if is_over || self.known.iter().all(Option::is_some) {
             let known = std::mem::take(&mut self.known);
             Next::Answer(known.into_iter().map(or(Answer::SessionOver)).collect())

@@ -270,12 +270,10 @@ fn the_reply_to_the_flight_of_another_machine_is_handed_in_as_it_is() {
     let mut asking = Asking::new(&[Needs::All]);
     let _ = asking.handle(view(0), reply(lost(Outcome::Unknown), lost(Outcome::NotApplied)));
     let answers = &asking.machine.answers[0].results;
-    let outcomes: Vec<_> = answers
-        .iter()
-        .map(|answer| match answer {
-            Answer::Unknown { error, .. } => error.outcome(),
-            other => panic!("{other:?}"),
-        })
-        .collect();
+    let outcome = |answer: &Answer| {
+        let Answer::Unknown { error, .. } = answer else { panic!("{answer:?}") };
+        error.outcome()
+    };
+    let outcomes: Vec<_> = answers.iter().map(outcome).collect();
     assert_eq!(outcomes, [Outcome::Unknown, Outcome::NotApplied]);
 }

@@ -232,7 +232,10 @@ impl Claim {
                 // The list is useful but not necessary: the attempt can list again.
                 let list = match listed {
                     Answer::Done(Response::GetChildren(names)) => Some((names, connection)),
-                    _ => None,
+                    Answer::Done(_)
+                    | Answer::Refused(_)
+                    | Answer::SessionOver
+                    | Answer::Unknown { .. } => None,
                 };
                 self.claimed(list, directory)
             }
