@@ -358,6 +358,28 @@ fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create()
     assert!(matches!(step, Step::Submit(..)), "{step:?}");
 }
 
+/// A server creates the directory and is too busy for the contender. The attempt is cancelled when it
+/// has asked again and the request was not sent.
+#[test]
+fn a_directory_that_an_earlier_flight_has_created_is_removed() {
+    let profile = QueueProfile { removes_directory: true, ..(*queue(None)).clone() };
+    let mut machine = Repeating::new(QueueAttempt::new(Arc::new(profile), ID, true));
+    let creates = [OpCode::CREATE_CONTAINER, OpCode::CREATE2, OpCode::GET_CHILDREN];
+    assert_eq!(ops(&machine.start(view(1))), creates);
+    let busy = || refused(ErrorCode::THROTTLED_OP);
+    let step = machine.handle(view(1), reply(1, vec![created("/l"), busy(), busy()]));
+    assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
+    assert_eq!(ops(&machine.handle(view(1), Input::Suspended)), creates);
+    let (mut release, is_creating) = machine.machine.abandon();
+    assert!(is_creating);
+    release.expect_create();
+    let mut release = Repeating::new(release);
+    assert!(matches!(release.start(view(2)), Step::Wait(None)));
+    let unsent = || Err(OpError::connection_loss(Outcome::NotApplied));
+    let step = release.handle(view(2), reply(2, vec![unsent(), unsent(), unsent()]));
+    assert_eq!(ops(&step), [OpCode::DELETE], "the directory is removed");
+}
+
 /// A lost write may be applied late. Without a barrier before the next look, it would overwrite a
 /// number that another client stores in between. The in-process server applies a late write before
 /// the next request of its session, so only the order of the requests shows the barrier.

@@ -186,12 +186,15 @@ impl<M: Machine> Repeating<M> {
             Next::Failed(error, results) => (results, Some(error)),
             Next::Answer(results) => (results, None),
         };
+        let is_unknown = |answer: &Answer| matches!(answer, Answer::Unknown { .. });
+        let is_write_unknown = match pending.needs {
+            Needs::Once(at) => results.get(at).is_none_or(is_unknown),
+            Needs::OneTry => results.iter().any(is_unknown),
+            Needs::All | Needs::Each => false,
+        };
         if let Some(error) = failure {
             self.is_pause_due = true;
-            if let Needs::Once(at) = pending.needs
-                && matches!(results.get(at), Some(Answer::Unknown { .. }))
-                && self.stuck == Stuck::No
-            {
+            if is_write_unknown && self.stuck == Stuck::No {
                 self.stuck = Stuck::WithWrite;
             }
             let is_too_often = M::GIVES_UP && self.pauses.is_too_many(&error);
@@ -201,7 +204,8 @@ impl<M: Machine> Repeating<M> {
                 }
             }
         } else {
-            if matches!(pending.needs, Needs::Once(_)) && self.stuck == Stuck::WithWrite {
+            let is_write = matches!(pending.needs, Needs::Once(_) | Needs::OneTry);
+            if is_write && !is_write_unknown && self.stuck == Stuck::WithWrite {
                 self.stuck = Stuck::No;
             }
             if self.stuck == Stuck::No {

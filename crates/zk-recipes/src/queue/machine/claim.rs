@@ -29,7 +29,7 @@ use std::sync::Arc;
 use bytestring::ByteString;
 use jute_codec::{CreateMode, DataReply, ErrorCode, NameList, Response};
 use zk_session::recipe::Flight;
-use zk_session::{OpError, SessionId, Zxid};
+use zk_session::{OpError, Outcome, SessionId, Zxid};
 
 use super::removal::QueueRemoval;
 use super::standing::with_prefix;
@@ -128,7 +128,9 @@ impl Claim {
         if self.profile.permits.is_some() {
             operations.push(read(directory.clone(), None));
         }
-        let needs = Needs::Once(usize::from(self.profile.removes_directory));
+        // The first operation creates the directory, so this machine has to know of each flight: if it
+        // is dropped, the directory has to be removed.
+        let needs = if self.profile.removes_directory { Needs::OneTry } else { Needs::Once(0) };
         (flight(self.session, operations), needs)
     }
 
@@ -253,6 +255,10 @@ impl Claim {
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
             Answer::SessionOver => session_over(),
             Answer::Done(_) => self.in_doubt(session),
+            Answer::Unknown { error, .. } if error.outcome() == Outcome::NotApplied => {
+                self.tally.replayed(1);
+                self.create()
+            }
             Answer::Unknown { error, is_final: true } => {
                 self.is_tainted = true;
                 self.failed(FailedAction::Create, error)
