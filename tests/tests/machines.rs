@@ -481,6 +481,14 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     ]
 }
 
+/// Refuses the next requests, so many of them.
+fn refuse_all(world: &World, requests: usize, code: ErrorCode) {
+    for _ in 0..requests {
+        let at = At::Request { nth: 0, filter: Filter::default() };
+        world.server.inject(Fault::new(at, Action::Error(code)));
+    }
+}
+
 /// A server refuses all requests of a client for some seconds, and the connection drops in the middle
 /// of a long pause. The next server may accept the request at once, and others may wait for it.
 #[test]
@@ -492,10 +500,7 @@ fn every_pause_ends_with_the_connection() {
             let client = world.client(FIRST).await;
             let (_, call) = calls(&client).await.swap_remove(index);
             sleep_ms(1_000).await;
-            for _ in 0..100 {
-                let at = At::Request { nth: 0, filter: Filter::default() };
-                world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
-            }
+            refuse_all(&world, 100, ErrorCode::THROTTLED_OP);
             let call = spawn(call);
             // Pauses of 0.2, 0.4, 0.8 and 1.6 s are over, and the next one lasts for 3.2 s or more.
             sleep_ms(4_000).await;
@@ -527,10 +532,7 @@ fn a_server_that_fails_for_ever_is_asked_seldom_and_reported_in_the_end() {
             let (name, call) = failing_calls(&client).await.swap_remove(index);
             sleep_ms(1_000).await;
             let before = world.server.requests().len();
-            for _ in 0..10_000 {
-                let at = At::Request { nth: 0, filter: Filter::default() };
-                world.server.inject(Fault::new(at, Action::Error(CODE)));
-            }
+            refuse_all(&world, 10_000, CODE);
             let call = spawn(call);
             sleep_ms(60_000).await;
             let is_heartbeat = |op| matches!(op, OpCode::PING);
@@ -556,10 +558,7 @@ fn a_client_that_is_closed_during_a_pause_ends_each_call() {
             let client = world.client(FIRST).await;
             let (name, call) = failing_calls(&client).await.swap_remove(index);
             sleep_ms(1_000).await;
-            for _ in 0..10_000 {
-                let at = At::Request { nth: 0, filter: Filter::default() };
-                world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
-            }
+            refuse_all(&world, 10_000, ErrorCode::THROTTLED_OP);
             let call = spawn(call);
             // The pause of 3.2 s has begun.
             sleep_ms(4_000).await;

@@ -1,12 +1,8 @@
 //! Pauses between attempts to reach a server that refuses to serve.
 //!
-//! All machines follow the same rules. The length of the pauses doubles, so that a server that is
-//! overloaded for a long time gets few requests. It also depends on the machine's lane, so that
-//! requests that were refused together do not come back together. The end of the connection ends a
-//! pause. If a refusal is known to be temporary (throttling, a server without a quorum), a
-//! machine retries until the caller's deadline. Any other code that leaves the outcome open, such
-//! as a system error or a code that this client does not know, may be permanent, so a machine gives
-//! up with that code after it has received a few of them.
+//! The length of the pauses doubles, so that a server that is overloaded for a long time gets few
+//! requests. It also depends on a seed, so that requests that were refused together do not come back
+//! together. [`Repeating`](super::Repeating) says when machines pause, and when they give up.
 
 use std::time::Duration;
 

@@ -46,11 +46,11 @@ pub struct Repeating<M> {
 /// Whether reads that succeed are progress. If they are not, the pauses go on growing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stuck {
-    /// They are.
+    /// Reads that succeed are progress.
     No,
-    /// They are not: they find out what has become of a write that a server has failed to answer.
+    /// A server has failed to answer a write. The reads only find out what has become of it.
     WithWrite,
-    /// They are not: the machine itself has asked for a pause.
+    /// The machine has asked for a pause.
     Asked,
 }
 

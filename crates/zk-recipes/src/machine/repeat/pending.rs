@@ -129,6 +129,7 @@ fn settle_once(at: usize, results: Vec<Result<Response, OpError>>) -> Next {
     });
     match (verdict, error) {
         (Some(Verdict::NotApplied), _) => Next::Again { is_lost: true },
+        // These errors pass, but a machine that goes on after too many others receives them too.
         (Some(Verdict::Later(error)), _) => {
             let mut answers: Vec<_> = answers.collect();
             if let Some(answer) = answers.get_mut(at) {
