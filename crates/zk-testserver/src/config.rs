@@ -49,6 +49,7 @@ pub struct ServerConfig {
     pub(crate) members: usize,
     pub(crate) lag: Duration,
     pub(crate) unapplied: Duration,
+    pub(crate) leader_unapplied: Duration,
     pub(crate) sasl_users: Users,
     pub(crate) sasl_super_user: Option<String>,
     pub(crate) is_sasl_required: bool,
@@ -91,6 +92,7 @@ impl Default for ServerConfig {
             members: 1,
             lag: Duration::ZERO,
             unapplied: Duration::ZERO,
+            leader_unapplied: Duration::ZERO,
             sasl_users: Users::default(),
             sasl_super_user: None,
             is_sasl_required: false,
@@ -265,6 +267,17 @@ impl ServerConfig {
     /// that.
     pub fn unapplied(mut self, time: Duration) -> Self {
         self.unapplied = time;
+        self
+    }
+
+    /// Sets how long after its own commit the leader of an ensemble applies a write. Default: zero.
+    ///
+    /// A real leader sends its commits to the followers before it applies them itself, so it can lag
+    /// behind each of them. Unlike a follower, it does not make up for this when a client of its own
+    /// syncs: it replies at once, from an old state. Only a write of such a client makes it apply
+    /// everything that has been committed earlier.
+    pub fn leader_unapplied(mut self, time: Duration) -> Self {
+        self.leader_unapplied = time;
         self
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use jute_codec::Zxid;
 
-use crate::commit::Proposal;
+use crate::commit::{self, Committed, Proposal};
 use crate::config::ServerConfig;
 use crate::tree::Tree;
 use crate::watch::Watches;
 
-/// How many commits a follower may lag behind. It applies the oldest when there are more.
+/// How many commits a member may lag behind. It applies the oldest when there are more.
 pub(crate) const BACKLOG_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(crate) struct Replica {
     pub(crate) watches: Watches,
     /// The last transaction that was applied.
     pub(crate) zxid: Zxid,
-    /// Transactions that are committed and not applied yet, in the order of their zxids. The leader
-    /// has none.
+    /// Transactions that are committed and not applied yet, in the order of their zxids. A leader
+    /// that applies at once has none.
     backlog: VecDeque<Entry>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Replica {
 pub(crate) struct Entry {
     pub(crate) zxid: Zxid,
     pub(crate) proposal: Arc<Proposal>,
-    /// When a follower receives it at the latest; `None` if time alone never makes it arrive.
+    /// When the member receives it at the latest; `None` if time alone never makes it arrive.
     pub(crate) arrives: Option<Duration>,
 }
 
@@ -53,6 +53,17 @@ impl Replica {
             zxid: self.zxid,
             backlog: VecDeque::new(),
         }
+    }
+
+    /// Executes a transaction.
+    pub(crate) fn apply(
+        &mut self,
+        config: &ServerConfig,
+        proposal: &Proposal,
+        zxid: Zxid,
+    ) -> Committed {
+        self.zxid = zxid;
+        commit::commit(&mut self.tree, config, proposal, zxid)
     }
 
     pub(crate) fn enqueue(&mut self, entry: Entry) {

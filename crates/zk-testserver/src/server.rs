@@ -62,8 +62,10 @@ const UNREAD_MAX: usize = 16 << 20;
 /// A ZooKeeper server without sockets and without a clock.
 pub struct Server {
     config: ServerConfig,
-    /// The state of the leader, which is the newest.
+    /// What the leader has committed: the newest state.
     leader: Replica,
+    /// What the leader has applied, and shows to its clients, if it applies its commits late.
+    late_leader: Option<Replica>,
     /// The other members of the ensemble, from number 1.
     followers: Vec<Replica>,
     /// Members that have lost the others, and serve only reads.
@@ -96,6 +98,8 @@ impl Server {
     pub fn new(config: ServerConfig) -> Self {
         Self {
             leader: Replica::new(&config),
+            late_leader: (config.members > 1 && !config.leader_unapplied.is_zero())
+                .then(|| Replica::new(&config)),
             followers: (1..config.members).map(|_| Replica::new(&config)).collect(),
             islands: BTreeMap::new(),
             sessions: Sessions::new(config.first_session_id, config.tick),

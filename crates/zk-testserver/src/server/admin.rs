@@ -184,9 +184,9 @@ impl Server {
 
     /// Returns the number of watches. A persistent watch counts once.
     pub fn watch_count(&self) -> usize {
-        let followers = self.followers.iter().map(|replica| replica.watches.count());
+        let members = (0..self.members()).map(|member| self.member(member).watches.count());
         let islands = self.islands.values().map(|island| island.replica.watches.count());
-        self.leader.watches.count() + followers.sum::<usize>() + islands.sum::<usize>()
+        members.chain(islands).sum()
     }
 
     /// Creates a persistent znode, or an ephemeral if there is an owner.
@@ -242,9 +242,9 @@ impl Server {
     pub fn set_create_count(&mut self, path: &str, creates: i32, now: Duration) {
         self.release(None, now);
         self.catch_up_all(now);
-        for member in 0..self.members() {
-            let node = self.member_mut(member).tree.get_mut(path).expect("the znode exists");
-            node.creates = creates;
+        let late = self.late_leader.iter_mut();
+        for replica in self.followers.iter_mut().chain([&mut self.leader]).chain(late) {
+            replica.tree.get_mut(path).expect("the znode exists").creates = creates;
         }
     }
 

@@ -1,9 +1,9 @@
 //! The members of the ensemble: a leader, and followers that lag behind it.
 //!
-//! The leader validates and applies every write at once. A follower has its own tree and its own
-//! watches, and repeats the transactions later, in the same order. Transactions are deterministic,
-//! so that it arrives at the same states. Every connection belongs to one member, which serves its
-//! reads and sends its events.
+//! The leader validates and commits every write at once. A follower has its own tree and its own
+//! watches, and repeats the transactions later, in the same order; so does a leader that applies its
+//! commits late. Transactions are deterministic, so that all arrive at the same states. Every
+//! connection belongs to one member, which serves its reads and sends its events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use jute_codec::Zxid;
 
 use super::Server;
-use crate::commit::{self, Committed, Proposal};
+use crate::commit::{Committed, Proposal};
 use crate::replica::{Entry, Replica};
 
 /// The number of the member that leads.
@@ -57,15 +57,15 @@ impl Server {
     /// Returns what a member has applied, not counting the time in which it is partitioned.
     pub(super) fn member(&self, member: usize) -> &Replica {
         let follower = member.checked_sub(1).and_then(|index| self.followers.get(index));
-        follower.unwrap_or(&self.leader)
+        follower.or(self.late_leader.as_ref()).unwrap_or(&self.leader)
     }
 
     pub(super) fn member_mut(&mut self, member: usize) -> &mut Replica {
         let follower = member.checked_sub(1).and_then(|index| self.followers.get_mut(index));
-        follower.unwrap_or(&mut self.leader)
+        follower.or(self.late_leader.as_mut()).unwrap_or(&mut self.leader)
     }
 
-    /// Hands a transaction, which the leader has applied, to the followers.
+    /// Hands a transaction, which the leader has committed, to those that apply it later.
     pub(super) fn replicate(&mut self, proposal: &Proposal, zxid: Zxid, now: Duration) {
         if self.followers.is_empty() {
             return;
@@ -75,13 +75,19 @@ impl Server {
         for follower in &mut self.followers {
             follower.enqueue(entry.clone());
         }
+        if let Some(leader) = &mut self.late_leader {
+            leader.enqueue(Entry { arrives: Some(now), ..entry });
+        }
         self.apply_due(now);
     }
 
-    /// Applies what the followers must have applied by now.
+    /// Applies what the members must have applied by now.
     pub(super) fn apply_due(&mut self, now: Duration) {
-        let unapplied = self.config.unapplied;
-        for member in 1..self.members() {
+        for member in 0..self.members() {
+            let unapplied = match member {
+                LEADER => self.config.leader_unapplied,
+                _ => self.config.unapplied,
+            };
             while let Some(entry) = self.member_mut(member).take_due(now, unapplied) {
                 self.apply(member, &entry.proposal, entry.zxid, now);
             }
@@ -102,30 +108,36 @@ impl Server {
         }
     }
 
-    /// Applies a transaction to the state of a member, and sends the events to its connections.
-    pub(super) fn apply(
-        &mut self,
-        member: usize,
-        proposal: &Proposal,
-        zxid: Zxid,
-        now: Duration,
-    ) -> Committed {
-        // The match repeats `member_mut`, because the compiler must see that only one field is
-        // borrowed.
-        let follower = member.checked_sub(1).and_then(|index| self.followers.get_mut(index));
-        let replica = follower.unwrap_or(&mut self.leader);
-        replica.zxid = zxid;
-        let committed = commit::commit(&mut replica.tree, &self.config, proposal, zxid);
-        let zxid = if self.config.version.events_have_zxids() { zxid } else { Zxid::NONE };
-        for change in &committed.changes {
-            self.notify(member, change, zxid, now);
+    /// Commits a transaction. A leader that applies at once sends the events to its connections.
+    pub(super) fn decide(&mut self, proposal: &Proposal, zxid: Zxid, now: Duration) -> Committed {
+        let committed = self.leader.apply(&self.config, proposal, zxid);
+        if self.late_leader.is_none() {
+            self.notify_all(LEADER, &committed, zxid, now);
         }
         committed
     }
 
-    /// Returns when a follower must apply something.
+    /// Applies a transaction to the state of a member, and sends the events to its connections.
+    fn apply(&mut self, member: usize, proposal: &Proposal, zxid: Zxid, now: Duration) {
+        // This repeats `member_mut`, because the compiler must see that only one field is borrowed.
+        let follower = member.checked_sub(1).and_then(|index| self.followers.get_mut(index));
+        let replica = follower.or(self.late_leader.as_mut()).unwrap_or(&mut self.leader);
+        let committed = replica.apply(&self.config, proposal, zxid);
+        self.notify_all(member, &committed, zxid, now);
+    }
+
+    fn notify_all(&mut self, member: usize, committed: &Committed, zxid: Zxid, now: Duration) {
+        let zxid = if self.config.version.events_have_zxids() { zxid } else { Zxid::NONE };
+        for change in &committed.changes {
+            self.notify(member, change, zxid, now);
+        }
+    }
+
+    /// Returns when a member must apply something.
     pub(super) fn next_lag(&self) -> Option<Duration> {
-        let unapplied = self.config.unapplied;
-        self.followers.iter().filter_map(|follower| follower.next_due(unapplied)).min()
+        let followers = self.followers.iter().map(|each| each.next_due(self.config.unapplied));
+        let late_leader = self.late_leader.as_ref();
+        let leader = late_leader.and_then(|each| each.next_due(self.config.leader_unapplied));
+        followers.flatten().chain(leader).min()
     }
 }

@@ -47,10 +47,14 @@ impl Server {
         Processed { error: committed.error, zxid: Some(committed.zxid) }
     }
 
-    /// Processes a sync. It takes no zxid, but commits everything that is in the log before it.
+    /// Processes a sync. It takes no zxid, but commits everything that is in the log before it. The
+    /// leader replies to its own clients without waiting for its commits to be applied.
     pub(super) fn sync(&mut self, pending: Pending, path: ByteString, now: Duration) -> Processed {
         let older = self.release(Some(pending), now);
-        self.catch_up(self.member_of(pending.connection), now);
+        let member = self.member_of(pending.connection);
+        if member != LEADER {
+            self.catch_up(member, now);
+        }
         let error = older.map_or(ErrorCode::OK, |older| older.error);
         let result = if error.is_ok() { Ok(Response::Sync(path)) } else { Err(error) };
         self.reply(pending.connection, pending.xid, result);
@@ -111,7 +115,7 @@ impl Server {
     /// Applies a proposal and sends the watch events.
     pub(super) fn commit(&mut self, proposal: &Proposal, now: Duration) -> Committed {
         let zxid = Zxid(self.leader.zxid.0 + 1);
-        let committed = self.apply(LEADER, proposal, zxid, now);
+        let committed = self.decide(proposal, zxid, now);
         for (op, path) in &committed.steps {
             self.journal.commit(CommitRecord {
                 zxid,
