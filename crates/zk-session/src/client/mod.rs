@@ -36,6 +36,7 @@ use crate::error::{ConnectError, HandOverError, OpError};
 use crate::failure::ConnectionFailure;
 use crate::health::Health;
 use crate::lane::Lane;
+use crate::machine::inflight::write_of_nothing;
 use crate::machine::{EndCause, Operation, SessionState, SessionTicket, Status, WatchNumber};
 use crate::multi::{Multi, MultiError, MultiOutcome, outcomes};
 use crate::op::Op;
@@ -289,9 +290,32 @@ impl Client {
         })
     }
 
-    /// Waits until the server has applied everything that its leader had committed when the sync
-    /// reached the leader. A sync is not a write: a leader that was deposed but does not know it
-    /// yet also replies (ZOOKEEPER-1675).
+    /// Waits until the session's server has applied everything that was committed before the call,
+    /// by any client. Later reads of this session are not older, also on other servers.
+    ///
+    /// It commits a write that changes nothing, so it costs the ensemble as much as a small write. It
+    /// needs no permission. If the connection is lost, call it again.
+    ///
+    /// ```
+    /// # async fn read(client: &zk_session::Client) -> Result<(), zk_session::OpError> {
+    /// // Another client has written the znode, and has told this one to read it.
+    /// client.catch_up().await?;
+    /// let (data, _) = client.get_data("/config").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn catch_up(&self) -> Op<()> {
+        // Whether the check passes does not matter: a failed one is committed too.
+        self.submit(write_of_nothing(), |_| ())
+    }
+
+    /// Sends a sync, which asks the server to apply what its leader has committed.
+    ///
+    /// That is all a sync does, and it is not always enough; [`catch_up`](Self::catch_up) is. A
+    /// leader replies to the syncs of its own clients at once, although it may not have applied what
+    /// it has committed and what clients of other servers have seen (`CommitProcessor.needCommit` in
+    /// ZooKeeper 3.5 to 3.9). A leader that was deposed but does not know it yet also replies
+    /// (ZOOKEEPER-1675).
     pub fn sync(&self, path: &str) -> Op<()> {
         self.checked(path, Request::Sync(path.into()), |_| ())
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use bytestring::ByteString;
-use jute_codec::{OpCode, WatcherType};
+use jute_codec::{CheckRequest, MultiOp, OpCode, Request, Version, WatcherType};
 
 use super::flight::{Token, WatchId};
 use super::persistent::WatchMode;
@@ -23,7 +23,7 @@ pub(super) const INFLIGHT_MAX: usize = 8192;
 /// The purpose of a request, which determines how its reply is handled.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
-    /// A sync, so that the server catches up with what the client was told elsewhere.
+    /// A write that makes the server catch up with what the client was told elsewhere.
     CatchUp,
     /// A create of the chroot or of an ancestor of it, which this many others follow.
     CreateChroot { path: ByteString, following: usize },
@@ -99,6 +99,12 @@ impl Pending {
         };
         subject.path() == watched
     }
+}
+
+/// Creates a write that changes nothing, needs no permission, and is committed like any other. It
+/// does not matter whether its check passes.
+pub(crate) fn write_of_nothing() -> Request {
+    Request::Multi(vec![MultiOp::Check(CheckRequest { path: "/".into(), version: Version::ANY })])
 }
 
 /// The queue of requests in flight, and the byte counts of the connection.

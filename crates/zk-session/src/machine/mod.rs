@@ -55,7 +55,7 @@ pub(crate) mod event;
 pub(crate) mod flight;
 mod heartbeat;
 pub(crate) mod hosts;
-mod inflight;
+pub(crate) mod inflight;
 pub(crate) mod lease;
 mod persistent;
 mod rebalance;

@@ -165,7 +165,7 @@ impl SessionMachine {
                     self.last_zxid = self.last_zxid.max(header.zxid);
                 }
                 // The server has applied everything that it has told this client of, and a server
-                // that resumed the session first replies to the sync.
+                // that resumed the session first replies to the write that makes it catch up.
                 let is_proof = xid > 0
                     && !matches!(pending.purpose, Purpose::Sasl)
                     && (header.err.is_ok() || !matches!(pending.purpose, Purpose::CatchUp));

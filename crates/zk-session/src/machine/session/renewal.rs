@@ -3,8 +3,7 @@
 //!
 //! **Writes.** While a lock needs the lease, the session commits a write in each interval, unless
 //! another write on the same connection was committed in that interval. The write is a `multi` that
-//! only checks the root. It changes nothing, but it is proposed and committed like any write. It
-//! does not matter whether the check passes. A ping precedes the write in the same bytes: the lease
+//! only checks the root. A ping precedes the write in the same bytes: the lease
 //! is based on a request that is followed by another request, and the ping and the write form such
 //! a pair. The next renewal is never sent before the last one is complete: a bridge needs a reply
 //! in its middle, and a slow server must not get more requests.
@@ -17,12 +16,11 @@
 
 use std::time::Duration;
 
-use jute_codec::{CheckRequest, MultiOp, Request, Version};
 use tracing::warn;
 
 use super::{Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
-use crate::machine::inflight::Purpose;
+use crate::machine::inflight::{Purpose, write_of_nothing};
 use crate::machine::status::Change;
 use crate::machine::timer::Timer;
 use crate::time::Time;
@@ -168,10 +166,8 @@ impl SessionMachine {
         debug_assert!(self.may_renew(), "the timer is stopped when a renewal becomes impossible");
         debug_assert!(self.lease.is_written(), "only writes are scheduled");
         self.ping();
-        let check = CheckRequest { path: "/".into(), version: Version::ANY };
-        let request = Request::Multi(vec![MultiOp::Check(check)]);
         let xid = self.take_xid();
-        self.send_internal(xid, &request, Some(Purpose::Renewal));
+        self.send_internal(xid, &write_of_nothing(), Some(Purpose::Renewal));
         self.is_renewing = true;
     }
 

@@ -13,7 +13,7 @@ use crate::machine::batches;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::{Event, WatchNews};
 use crate::machine::flight::{Flight, Operation, OwnerId, WatchId};
-use crate::machine::inflight::{Purpose, RequestedWatch};
+use crate::machine::inflight::{Purpose, RequestedWatch, write_of_nothing};
 use crate::machine::persistent::WatchMode;
 use crate::machine::watch::WatchKind;
 use crate::target::Target;
@@ -279,11 +279,13 @@ impl SessionMachine {
 
     /// Makes the server of a resumed session catch up with what the client was told of elsewhere,
     /// if no zxid in a reply covers it. The server executes the requests of a connection in order,
-    /// so neither the restored watches nor any read behind this sync can show an older state.
+    /// so neither the restored watches nor any read behind this write can show an older state. A
+    /// sync would not do: a leader replies to the syncs of its own clients without applying what it
+    /// has committed.
     pub(super) fn catch_up(&mut self) {
         if self.is_ahead_of_zxid {
             let xid = self.take_xid();
-            self.send_internal(xid, &Request::Sync("/".into()), Some(Purpose::CatchUp));
+            self.send_internal(xid, &write_of_nothing(), Some(Purpose::CatchUp));
         }
     }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, ErrorCode, EventType, Frame, FrameDecoder, KeeperState,
-    ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response, SessionId,
-    WatcherEvent, Zxid, encode_frame, xid,
+    MultiResult, ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response,
+    SessionId, WatcherEvent, Zxid, encode_frame, xid,
 };
 
 use crate::error::{OpError, Outcome};
 use crate::host::Host;
 use crate::machine::downlink::Downlink;
+use crate::machine::inflight::write_of_nothing;
 use crate::machine::{
     Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
     WatchNumber,
@@ -63,6 +64,8 @@ pub(super) struct Pair {
     pub(super) is_known_as_fast: bool,
     /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,
+    /// Whether the server has taken a request of this connection.
+    has_taken_request: bool,
     next_token: u64,
 }
 
@@ -79,6 +82,7 @@ impl Pair {
             takes_all: true,
             is_known_as_fast: true,
             input: BytesMut::new(),
+            has_taken_request: false,
             next_token: 1,
         }
     }
@@ -141,6 +145,7 @@ impl Pair {
         for _ in 0..100 {
             self.drain();
             if self.take(|event| matches!(event, Event::Connect(_))).is_some() {
+                self.has_taken_request = false;
                 self.session.handle_connected(self.now);
                 if self.is_known_as_fast {
                     self.session.downlink = Downlink::fast();
@@ -191,14 +196,16 @@ impl Pair {
         }
     }
 
-    /// Takes the next request that the server has received, except for a sync of the root, with
-    /// which the machine makes a server catch up, and which is answered at once.
+    /// Takes the next request that the server has received, except for a write of nothing as the
+    /// first request of a connection, with which the machine makes a server catch up, and which is
+    /// answered at once.
     pub(super) fn request(&mut self) -> Option<(i32, Request)> {
+        let is_first = !self.has_taken_request;
         let (xid, request) = self.any_request()?;
-        if request != Request::Sync("/".into()) {
+        if !is_first || request != write_of_nothing() {
             return Some((xid, request));
         }
-        self.reply_at(xid, self.server_zxid, Ok(Response::Sync("/".into())));
+        self.reply_at(xid, self.server_zxid, Ok(Response::Multi(vec![MultiResult::Check])));
         self.request()
     }
 
@@ -206,6 +213,7 @@ impl Pair {
     pub(super) fn any_request(&mut self) -> Option<(i32, Request)> {
         let mut reader = Reader::new(self.next_frame()?);
         let header = RequestHeader::decode(&mut reader).unwrap();
+        self.has_taken_request = true;
         Some((header.xid, Request::decode(header.op, &mut reader).unwrap()))
     }
 

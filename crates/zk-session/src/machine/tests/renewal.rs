@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use jute_codec::{
-    CheckRequest, ErrorCode, MultiOp, MultiResult, Request, Response, SetDataRequest, Stat,
-    Version, xid,
-};
+use jute_codec::{ErrorCode, MultiResult, Request, Response, SetDataRequest, Stat, Version, xid};
 
 use super::peer::{Pair, SESSION, config};
+use crate::machine::inflight::write_of_nothing;
 use crate::machine::{Lease, Operation, SessionState};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,10 +25,6 @@ fn connected() -> Pair {
     pair.handshake();
     pair.answer_handshake(SESSION, TIMEOUT);
     pair
-}
-
-fn renewal() -> Request {
-    Request::Multi(vec![MultiOp::Check(CheckRequest { path: "/".into(), version: Version::ANY })])
 }
 
 fn passed() -> Result<Response, ErrorCode> {
@@ -57,7 +51,7 @@ fn serve(
                 was_ping = true;
                 continue;
             }
-            assert_eq!(request, renewal());
+            assert_eq!(request, write_of_nothing());
             assert!(was_ping, "a ping precedes it");
             renewals.push(pair.now.saturating_since(begin));
             if let Some(answer) = answer.clone() {
@@ -145,7 +139,7 @@ fn there_is_no_second_renewal_before_the_first_is_answered() {
 }
 
 #[test]
-fn another_write_takes_the_place_of_a_renewal() {
+fn another_write_takes_the_place_of_a_write_of_nothing() {
     let mut pair = connected();
     pair.session.set_lease_needed(pair.now, true);
     for _ in 0..30 {
@@ -180,6 +174,6 @@ fn a_session_that_is_being_closed_or_has_no_connection_is_not_renewed() {
         pair.sleep(INTERVAL / 10);
         pair.flush();
         let all = pair.requests();
-        assert!(all.iter().all(|(_, request)| *request != renewal()), "{all:?}");
+        assert!(all.iter().all(|(_, request)| *request != write_of_nothing()), "{all:?}");
     }
 }
