@@ -8,7 +8,7 @@ use zk_recipes::{Acquire, Guard, LockError, Phase};
 use zk_session::{Client, CreateMode, ErrorCode, OpError, Watcher};
 
 use crate::case::{Case, LOCK};
-use crate::wait::{PATIENCE, event, soon};
+use crate::wait::{PATIENCE, catch_up, event, soon};
 
 /// Creates the directory of the locks as a persistent znode. The one that a lock creates is a
 /// container, which the server may remove as soon as it is empty.
@@ -32,24 +32,24 @@ pub async fn acquire<C: Case>(lock: &C) -> Guard<C::Kind> {
     lock.acquire().timeout(PATIENCE).await.expect("the lock is free")
 }
 
-/// Returns the number of contenders in the queue according to the leader.
+/// Returns the number of contenders in the queue.
 ///
 /// # Panics
 ///
 /// If the directory cannot be read.
 pub async fn contenders(client: &Client) -> usize {
-    client.sync(LOCK).await.expect("the connection holds");
+    catch_up(client).await;
     client.get_children(LOCK).await.expect("the directory exists").len()
 }
 
-/// Returns the paths of the contender znodes according to the leader, and a watch that fires when
+/// Returns the paths of the contender znodes, and a watch that fires when
 /// they change. Without a directory, there are no znodes.
 ///
 /// # Panics
 ///
 /// If the directory cannot be read.
 pub async fn znodes<C: Case>(client: &Client) -> (Vec<String>, Watcher) {
-    client.sync("/").await.expect("the connection holds");
+    catch_up(client).await;
     if C::MARK.is_none() {
         let (stat, watcher) = client.exists_and_watch(LOCK).await.expect("the znode may be read");
         return (stat.map(|_| LOCK.to_owned()).into_iter().collect(), watcher);

@@ -35,7 +35,8 @@ pub const SHORT_SESSION: Duration = Duration::from_secs(2);
 /// Credentials with which the cleanup removes znodes that a test has protected.
 pub const CREDENTIALS: &str = "conformance:secret";
 
-/// The environment variable with the lag in milliseconds of the followers of the in-process server.
+/// The environment variable with the lag in milliseconds of the followers of the in-process server. Its
+/// leader then takes a third of this time to apply its commits.
 pub const LAG: &str = "ZK_LAG_MS";
 
 /// The servers under test.
@@ -63,15 +64,14 @@ impl Target {
                 let tick = Duration::from_millis(500);
                 let config = ServerConfig::default().tick(tick).extended_types(true);
                 let mut config = config.enforce_quota(true).reap_interval(REAP_INTERVAL);
-                let mut members = 0..1;
+                let mut members = 1;
                 if let Some(lag) = lag() {
-                    // The leader does not lag, so it has no clients.
-                    members = 1..4;
-                    config = config.members(members.end).lag(lag);
+                    members = 4;
+                    config = config.members(members).lag(lag).leader_unapplied(lag / 3);
                 }
                 let server = TestServer::start(config);
                 let mut hosts = Vec::new();
-                for member in members {
+                for member in 0..members {
                     let address = server.member(member).listen("127.0.0.1:0").await;
                     hosts.push(address.expect("a free loopback port").to_string());
                 }

@@ -24,6 +24,15 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
         .unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
 }
 
+/// Waits until the server of a client has applied everything that was committed before the call.
+///
+/// # Panics
+///
+/// If the connection breaks.
+pub async fn catch_up(client: &Client) {
+    client.catch_up().await.expect("the connection holds");
+}
+
 /// Returns the names of the children of a directory, or none if the server has removed the
 /// directory: it removes containers that are empty, at a time of its own.
 ///

@@ -19,7 +19,9 @@ use tokio::time::Instant;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, Lease, RwLock};
 use zk_session::SESSION_TIMEOUT_DEFAULT;
 use zk_session::recipe::Session;
-use zk_testserver::{Action, At, Fault, Filter, Outcome, ServerConfig, TestServer, Until};
+use zk_testserver::{
+    Action, At, Fault, Filter, Outcome, ServerConfig, ServerVersion, TestServer, Until,
+};
 
 use crate::case::{Case, LOCK, marks, number};
 use crate::meter::{Counted, Meter, Pace, Total};
@@ -30,6 +32,14 @@ pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 pub const REFUSED: Duration = Duration::from_millis(300);
 /// How often the servers of the worlds remove empty containers.
 pub const REAP_INTERVAL: Duration = Duration::from_secs(1);
+/// The versions and moves to try in a world with a [slow member](World::slow_member): from a member,
+/// to one that is slow.
+pub const MOVES: [(ServerVersion, usize, usize); 4] = [
+    (ServerVersion::V3_8, 0, 1),
+    (ServerVersion::V3_8, 1, 0),
+    (ServerVersion::V3_9, 0, 1),
+    (ServerVersion::V3_9, 1, 0),
+];
 /// Virtual time within which a run must end, including its faults.
 const RUN_MAX: Duration = Duration::from_secs(120);
 
@@ -72,7 +82,15 @@ impl World {
         Self::with(ServerConfig::default())
     }
 
-    /// Creates a world with three members that lag, in one of four ways that the seed chooses.
+    /// Creates a world with two members. One of them, the leader or the follower, applies a commit
+    /// five seconds after it has learned of it.
+    pub fn slow_member(version: ServerVersion, slow: usize) -> Self {
+        let config = ServerConfig::default().version(version).members(2);
+        let time = Duration::from_secs(5);
+        Self::with(if slow == 0 { config.leader_unapplied(time) } else { config.unapplied(time) })
+    }
+
+    /// Creates a world with three members that lag, in one of the ways that the seed chooses.
     pub fn lagging(seed: u64) -> Self {
         let (lag, unapplied) = match seed % 4 {
             0 => (0, 700),
@@ -80,7 +98,9 @@ impl World {
             2 => (700, 50),
             _ => (10, 3_000),
         };
+        let at_leader = if seed.is_multiple_of(3) { 500 } else { 0 };
         let config = ServerConfig::default().members(3).lag(Duration::from_millis(lag));
+        let config = config.leader_unapplied(Duration::from_millis(at_leader));
         Self::with(config.unapplied(Duration::from_millis(unapplied)))
     }
 

@@ -17,9 +17,10 @@ use crate::world::plan::{CLOCK_RATE, FAULT_KINDS, FaultKind, MORE_FAULT_KINDS, P
 #[command(next_help_heading = "Parts of the seed that the run leaves out")]
 pub struct Cuts {
     /// Leaves out these kinds of faults (cut, late-commit, ...) and these delays (latency, jitter,
-    /// commit, lag, unapplied); drops: no call is dropped; clocks: all run at one speed; leases: they
-    /// have their usual length; limits: no client permits few requests; access: nobody has an
-    /// identity; ends: no client ends before the others; moves: no list of servers changes.
+    /// commit, lag, unapplied, leader-unapplied); drops: no call is dropped; clocks: all run at one
+    /// speed; leases: they have their usual length; limits: no client permits few requests; access:
+    /// nobody has an identity; ends: no client ends before the others; moves: no list of servers
+    /// changes.
     #[arg(long, value_name = "PART,...", requires = "seed")]
     pub without: Option<List<Part>>,
     /// Leaves out these faults, by their numbers in the trace.
@@ -55,6 +56,8 @@ pub enum Part {
     Lag,
     /// Followers that apply late what they have learned.
     Unapplied,
+    /// A leader that applies its commits late.
+    LeaderUnapplied,
     /// Calls that are dropped.
     Drops,
     /// A clock of the servers that runs faster or slower.
@@ -72,7 +75,7 @@ pub enum Part {
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 12] = [
+pub const CALM_PARTS: [Part; 13] = [
     Part::Clocks,
     Part::Leases,
     Part::Limits,
@@ -84,6 +87,7 @@ pub const CALM_PARTS: [Part; 12] = [
     Part::Commit,
     Part::Lag,
     Part::Unapplied,
+    Part::LeaderUnapplied,
     Part::Drops,
 ];
 
@@ -143,10 +147,11 @@ impl Cuts {
             (Part::Commit, &mut plan.commit),
             (Part::Lag, &mut plan.lag),
             (Part::Unapplied, &mut plan.unapplied),
+            (Part::LeaderUnapplied, &mut plan.leader_unapplied),
         ];
         for (part, delay) in delays {
-            let is_of_followers = matches!(part, Part::Lag | Part::Unapplied);
-            if self.has(part) || (is_alone && is_of_followers) {
+            let is_of_several = matches!(part, Part::Lag | Part::Unapplied | Part::LeaderUnapplied);
+            if self.has(part) || (is_alone && is_of_several) {
                 *delay = Duration::ZERO;
             }
         }

@@ -148,6 +148,7 @@ impl<T: FnMut(&str)> Search<T> {
             Part::Commit => !plan.commit.is_zero(),
             Part::Lag => !plan.lag.is_zero(),
             Part::Unapplied => !plan.unapplied.is_zero(),
+            Part::LeaderUnapplied => !plan.leader_unapplied.is_zero(),
             Part::Drops => program.drops > 0 && !program.drops_nothing,
             Part::Clocks => plan.clock_rate != CLOCK_RATE,
             Part::Leases => plan.leases.is_some(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use zk_recipes::{Cache, CacheEvent};
 use zk_tests::random::SplitMix64;
-use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{ServerConfig, ServerVersion};
+use zk_tests::world::{MOVES, World, run, sleep_ms};
+use zk_testserver::ServerConfig;
 
 use crate::history::History;
 use crate::losing::until_equal;
@@ -17,15 +17,14 @@ use crate::{WIDE, refuse_persistent_watches, settle, shown};
 /// received the deletion and not applied it, so it resumes the session and still shows the znode.
 #[test]
 fn a_deleted_znode_stays_deleted_when_the_session_moves_to_a_member_that_lags() {
-    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+    for (version, from, to) in MOVES {
         run(async {
-            let unapplied = Duration::from_secs(5);
-            let config = ServerConfig::default().version(version).members(2).unapplied(unapplied);
-            let world = World::with(config);
+            let world = World::slow_member(version, to);
             let server = &world.server;
             server.admin_create("/t", b"", None);
             server.admin_create("/t/a", b"", None);
-            let member = Arc::new(AtomicUsize::new(0));
+            server.catch_up_all();
+            let member = Arc::new(AtomicUsize::new(from));
             let client = world.moving_client(1, &member).await;
             let mut cache = Cache::tree(&client, "/t").build().unwrap();
             cache.complete().await.unwrap();
@@ -33,10 +32,10 @@ fn a_deleted_znode_stays_deleted_when_the_session_moves_to_a_member_that_lags() 
             server.admin_delete("/t/a");
             let event = cache.next().await.unwrap();
             assert!(matches!(event, CacheEvent::Removed { .. }), "{event:?}");
-            member.store(1, Ordering::SeqCst);
-            server.disconnect_member();
+            member.store(to, Ordering::SeqCst);
+            server.member(from).disconnect_member();
             let events = settle(&mut cache, 20_000).await.unwrap();
-            assert_eq!(events, [CacheEvent::Gap, CacheEvent::Complete], "{version:?}");
+            assert_eq!(events, [CacheEvent::Gap, CacheEvent::Complete], "{version:?}, to {to}");
             assert_eq!(shown(&cache).len(), 1);
         });
     }
@@ -52,7 +51,9 @@ fn a_session_that_moves_between_members_that_lag_never_takes_a_cache_back() {
                 [(0, 700), (300, 300), (700, 50), (10, 3_000)][seed as usize % 4];
             let config = ServerConfig::default().members(3);
             let config = config.lag(Duration::from_millis(lag));
-            let world = World::with(config.unapplied(Duration::from_millis(unapplied)));
+            let config = config.unapplied(Duration::from_millis(unapplied));
+            let at_leader = [0, 0, 2_000][seed as usize % 3];
+            let world = World::with(config.leader_unapplied(Duration::from_millis(at_leader)));
             let server = world.server.clone();
             let is_old = seed % 3 == 0;
             if is_old {

@@ -6,7 +6,7 @@ use zk_session::{
 };
 use zk_tests::bare::{Bare as _, refused};
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{reconnected, status};
+use zk_tests::wait::{catch_up, reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 /// The id that the server derives from [`CREDENTIALS`]: the name, and a hash of the name and the
@@ -72,7 +72,7 @@ async fn only_the_owner_gets_at_a_znode_of_the_owner() {
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "secret", locked()).await.unwrap();
     owner.create("/a/b", "", PERSISTENT).await.unwrap();
-    other.sync("/a").await.unwrap();
+    catch_up(&other).await;
     assert_eq!(other.get_data("/a").await.bare(), no_auth());
     assert_eq!(other.set_data("/a", "x", None).await.bare(), no_auth());
     assert_eq!(other.set_data("/a", "x", Some(Version(9))).await.bare(), no_auth());
@@ -97,7 +97,7 @@ async fn the_same_credentials_are_the_same_owner() {
     let fixture = Fixture::start().await;
     let (first, second) = (owner(&fixture).await, owner(&fixture).await);
     let stat = first.create("/a", "x", locked()).await.unwrap().stat;
-    second.sync("/a").await.unwrap();
+    catch_up(&second).await;
     assert_eq!(second.get_data("/a").await.unwrap().0, "x");
     let list = vec![Acl::new(Permissions::ALL, "digest", DIGEST_ID)];
     assert_eq!(second.get_acl("/a").await, Ok((list, stat)));
@@ -127,7 +127,7 @@ async fn a_reader_does_not_see_the_hashes_of_passwords() {
     list.push(Acl::new(Permissions::ALL, "digest", DIGEST_ID));
     owner.create("/a", "", CreateOptions::from(PERSISTENT).acl(list.clone())).await.unwrap();
     assert_eq!(owner.get_acl("/a").await.unwrap().0, list);
-    reader.sync("/a").await.unwrap();
+    catch_up(&reader).await;
     let (seen, _) = reader.get_acl("/a").await.unwrap();
     assert_eq!(seen.first(), list.first());
     assert_eq!(seen.get(1).map(|entry| entry.id.id.as_ref()), Some("conformance:x"));
@@ -180,7 +180,7 @@ async fn a_znode_is_deleted_by_leave_of_its_parent() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "", locked()).await.unwrap();
-    other.sync("/a").await.unwrap();
+    catch_up(&other).await;
     assert_eq!(other.get_data("/a").await.bare(), no_auth());
     assert_eq!(other.delete("/a", None).await, Ok(()));
 }
@@ -192,7 +192,7 @@ async fn permissions_have_their_place_among_the_refusals() {
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     owner.create("/a", "", locked()).await.unwrap();
     owner.create("/a/b", "", PERSISTENT).await.unwrap();
-    other.sync("/a").await.unwrap();
+    catch_up(&other).await;
     let no_node = OpError::server(ErrorCode::NO_NODE);
     assert_eq!(other.create("/a/b", "", PERSISTENT).await.bare(), no_auth());
     assert_eq!(other.create("/a/missing/x", "", PERSISTENT).await.bare(), Err(no_node.clone()));

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use zk_recipes::{Barrier, RecipeError};
 use zk_tests::scene::spawn;
 use zk_tests::target::Fixture;
-use zk_tests::wait::soon;
+use zk_tests::wait::{catch_up, soon};
 
 const PATH: &str = "/barriers/x";
 
@@ -23,7 +23,7 @@ async fn all_who_wait_are_released_when_the_barrier_is_opened() {
         let mut waiting = JoinSet::new();
         for _ in 0..4 {
             let other = fixture.client().await;
-            other.sync(PATH).await.unwrap();
+            catch_up(&other).await;
             let barrier = Barrier::new(&other, PATH).unwrap();
             assert_eq!(barrier.is_open().await, Ok(false));
             waiting.spawn(barrier.wait().into_future());
@@ -46,7 +46,7 @@ async fn a_barrier_that_is_open_for_a_moment_releases_those_who_waited() {
     let (mine, theirs) =
         (Barrier::new(&client, PATH).unwrap(), Barrier::new(&other, PATH).unwrap());
     mine.close().await.unwrap();
-    other.sync(PATH).await.unwrap();
+    catch_up(&other).await;
     for _ in 0..10 {
         let waiting = spawn(theirs.wait().into_future());
         // The waiter has looked by then: its read precedes this one on the same connection.
@@ -56,7 +56,7 @@ async fn a_barrier_that_is_open_for_a_moment_releases_those_who_waited() {
         mine.open().await.unwrap();
         mine.close().await.unwrap();
         soon("the waiter", waiting).await.unwrap().unwrap();
-        other.sync(PATH).await.unwrap();
+        catch_up(&other).await;
     }
     mine.open().await.unwrap();
 }
@@ -68,7 +68,7 @@ async fn a_wait_survives_lost_connections() {
     let other = fixture.client().await;
     let theirs = Barrier::new(&other, PATH).unwrap();
     theirs.close().await.unwrap();
-    client.sync(PATH).await.unwrap();
+    catch_up(&client).await;
     let waiting = spawn(Barrier::new(&client, PATH).unwrap().wait().into_future());
     for _ in 0..5 {
         tokio::time::timeout(Duration::from_millis(50), theirs.wait()).await.unwrap_err();

@@ -9,7 +9,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::{Fixture, LONG_SESSION};
-use zk_tests::wait::event;
+use zk_tests::wait::{catch_up, event};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -29,7 +29,7 @@ async fn connecting_creates_the_chroot_and_its_ancestors() {
         let client = builder.session_timeout(LONG_SESSION).connect().await.unwrap();
         assert_eq!(client.get_children("/").await, Ok(vec![]));
     }
-    fixture.observer.sync("/").await.unwrap();
+    catch_up(&fixture.observer).await;
     let stat = fixture.observer.exists(&deep).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, None);
 }
@@ -80,7 +80,7 @@ async fn paths_begin_at_the_chroot_in_both_directions() {
     assert_eq!(paths, ["/a/b", "/a/s-0000000002"]);
 
     // The observer may be connected to a server that lags behind.
-    fixture.observer.sync("/").await.unwrap();
+    catch_up(&fixture.observer).await;
     let (data, _) = fixture.observer.get_data(&fixture.full("/a/b")).await.unwrap();
     assert_eq!(data, "y");
     let mut names = client.get_children("/").await.unwrap();
@@ -93,7 +93,7 @@ async fn the_root_of_the_client_is_the_chroot() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     let stat = client.set_data("/", "root", None).await.unwrap();
-    fixture.observer.sync("/").await.unwrap();
+    catch_up(&fixture.observer).await;
     assert_eq!(fixture.observer.get_data(fixture.chroot()).await, Ok(("root".into(), stat)));
     let refusal = client.create("/", "", PERSISTENT).await.unwrap_err();
     assert_eq!(refusal.bare(), OpError::server(ErrorCode::NODE_EXISTS));

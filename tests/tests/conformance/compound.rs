@@ -12,7 +12,7 @@ use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
 use zk_tests::lock::{Waiter, settle, until_znodes};
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{PATIENCE, names_in, soon};
+use zk_tests::wait::{PATIENCE, catch_up, names_in, soon};
 
 for_each_lock! {
     #[tokio::test] pairs: [a_holder_keeps_the_other_out_until_its_last_level_ends]
@@ -92,7 +92,7 @@ async fn a_multi_lock_whose_last_lock_is_refused_leaves_nothing() {
         let options = CreateOptions::from(CreateMode::Persistent).acl(list);
         owned.create(path, "", options).await.unwrap();
     }
-    client.sync("/").await.unwrap();
+    catch_up(&client).await;
     let lock = MultiLock::builder()
         .with(&FairLock::new(&client, "/locks/b").unwrap())
         .with(&FairLock::new(&client, "/locks/a").unwrap())
@@ -138,7 +138,7 @@ async fn a_named_lock_removes_its_directory_unless_somebody_waits() {
     let next = Waiter::start(of(&other).acquire()).await;
     assert_eq!(guard.release().await, Ok(Released::Released));
     let guard = next.guard().await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert!(other.exists(LOCK).await.unwrap().is_some());
     assert_eq!(guard.validate().await, Ok(()));
     assert_eq!(guard.release().await, Ok(Released::Released));
@@ -191,6 +191,6 @@ async fn a_crowd_of_a_named_lock_never_fails_and_leaves_no_directory() {
         soon("all turns", tasks.join_all()).await.into_iter().flatten().collect();
     assert_eq!(tokens.len(), 4 * 2 * 25, "each hold has its own token");
     let client = fixture.client().await;
-    client.sync("/").await.unwrap();
+    catch_up(&client).await;
     assert!(client.exists(LOCK).await.unwrap().is_none());
 }

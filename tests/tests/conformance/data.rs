@@ -133,7 +133,7 @@ async fn sync_answers_whether_or_not_the_znode_exists() {
 }
 
 #[tokio::test]
-async fn what_one_client_wrote_another_reads_after_a_sync() {
+async fn what_one_client_wrote_another_reads_once_its_server_has_caught_up() {
     let fixture = Fixture::start().await;
     let (writer, reader) = (fixture.client().await, fixture.client().await);
     for round in 0..20_u8 {
@@ -143,7 +143,7 @@ async fn what_one_client_wrote_another_reads_after_a_sync() {
         } else {
             writer.set_data("/a", data.clone(), None).await.unwrap();
         }
-        reader.sync("/a").await.unwrap();
+        reader.catch_up().await.unwrap();
         assert_eq!(reader.get_data("/a").await.unwrap().0, data);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use zk_recipes::{DoubleBarrier, RecipeError};
 use zk_tests::target::Fixture;
-use zk_tests::wait::{PATIENCE, names_in, soon};
+use zk_tests::wait::{PATIENCE, catch_up, names_in, soon};
 
 const PATH: &str = "/barriers/x";
 const PARTICIPANTS: usize = 4;
@@ -35,7 +35,7 @@ async fn participants_enter_and_leave_together_again_and_again() {
         });
     }
     soon("the rounds", tasks.join_all()).await;
-    client.sync(PATH).await.unwrap();
+    catch_up(&client).await;
     // The server may have removed the container already.
     let left = client.get_children(PATH).await.unwrap_or_default();
     assert!(left.is_empty(), "{left:?}");
@@ -53,9 +53,9 @@ async fn a_participant_whose_client_is_closed_has_left() {
     soon("the deletion", async {
         // Without a sync, a read could miss the directory, or a deletion that its server has not
         // received yet.
-        other.sync(PATH).await.unwrap();
+        catch_up(&other).await;
         while !names_in(&other, PATH).await.is_empty() {
-            other.sync(PATH).await.unwrap();
+            catch_up(&other).await;
         }
     })
     .await;

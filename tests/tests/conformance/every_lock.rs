@@ -17,7 +17,7 @@ use zk_tests::for_each_lock;
 use zk_tests::lock::{Waiter, acquire, settle, until_znodes, znodes};
 use zk_tests::scene::poll_times;
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{PATIENCE, reconnected, soon};
+use zk_tests::wait::{PATIENCE, catch_up, reconnected, soon};
 
 use crate::expiry::{NEVER, Victim};
 
@@ -81,7 +81,7 @@ async fn directory<C: Case>(owner: &Client, everybody: Permissions) {
 async fn cleaned_up(client: &Client) {
     soon("the end of the cleanup", async {
         while Session::of(client).janitor_slots_busy() > 0 {
-            client.sync("/").await.unwrap();
+            catch_up(client).await;
         }
     })
     .await;
@@ -145,13 +145,13 @@ async fn a_try_takes_a_free_lock_and_leaves_a_busy_one<H: Case, W: Case>() {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let guard = H::of(&client).try_acquire().await.unwrap().expect("the lock is free");
     let before = client.exists(H::directory()).await.unwrap().unwrap();
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert!(W::of(&other).try_acquire().await.unwrap().is_none());
     assert!(W::of(&client).try_acquire().await.unwrap().is_none(), "it is not reentrant");
     // A try only reads, so nothing was created.
     assert_eq!(client.exists(H::directory()).await.unwrap().unwrap(), before);
     guard.release().await.unwrap();
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let guard = W::of(&other).try_acquire().await.unwrap().expect("it is free again");
     guard.release().await.unwrap();
     until_znodes::<W>(&other, 0).await;
@@ -412,7 +412,7 @@ async fn a_directory_that_may_not_be_written_refuses_and_nothing_is_left<H: Case
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     directory::<W>(&owner, Permissions::READ).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let waiter = W::of(&other);
     for _ in 0..2 {
         let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
@@ -423,7 +423,7 @@ async fn a_directory_that_may_not_be_written_refuses_and_nothing_is_left<H: Case
     cleaned_up(&other).await;
     until_znodes::<W>(&owner, 0).await;
     let holder = acquire(&H::of(&owner)).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     // The lock is held, and the client has permission to read that.
     assert!(waiter.try_acquire().await.unwrap().is_none());
     let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
@@ -652,7 +652,7 @@ async fn a_holder_that_may_not_be_read_is_waited_for<H: Case, W: Case>() {
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     // Otherwise the lock would protect the directory as it protects the contender.
     directory::<H>(&owner, Permissions::ALL).await;
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     let secret = H::with(&owner, |lock| lock.acl(Acl::creator_all()));
     let holder = acquire(&secret).await;
     let mut waiter = Waiter::queue(&W::of(&other)).await;
@@ -671,7 +671,7 @@ async fn who_may_not_list_is_refused_and_nothing_is_left<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (owner, other) = (owner(&fixture).await, fixture.client().await);
     directory::<W>(&owner, Permissions::CREATE | Permissions::DELETE).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let waiter = W::of(&other);
     let error = waiter.acquire().timeout(PATIENCE).await.unwrap_err();
     assert!(is_refused(&error, FailedAction::List), "{error}");
@@ -700,7 +700,7 @@ async fn a_transaction_of_a_session_that_expires_changes_nothing<H: Case<Kind: Q
     let late = pay().await.unwrap_err();
     assert_eq!(late.outcome(), Outcome::NotApplied, "{late}");
     let next = next.guard().await;
-    client.sync("/paid").await.unwrap();
+    catch_up(&client).await;
     let (data, stat) = client.get_data("/paid").await.unwrap();
     assert_eq!((data, stat.version), ("".into(), Version(0)));
     drop(holder);

@@ -12,7 +12,7 @@ use zk_tests::bare::Bare as _;
 use zk_tests::case::{Case as _, LOCK};
 use zk_tests::lock::{Waiter, acquire, settle, until_znodes};
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{PATIENCE, soon};
+use zk_tests::wait::{PATIENCE, catch_up, soon};
 
 async fn owner(fixture: &Fixture) -> Client {
     fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap()
@@ -53,14 +53,14 @@ async fn the_holder_can_be_seen() {
     let seen = ExclusiveLock::of(&other);
     assert_eq!(seen.holder().await, Ok(None));
     let guard = acquire(&lock).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let holder = seen.holder().await.unwrap().expect("the lock is held");
     assert_eq!((holder.position, holder.role, holder.path.as_str()), (0, Role::Exclusive, LOCK));
     assert_eq!((holder.identity.as_ref(), holder.session), (&b"me, 17"[..], guard.session()));
     let stat = client.exists(LOCK).await.unwrap().unwrap();
     assert_eq!(guard.fencing_token().get(), stat.czxid.0);
     guard.release().await.unwrap();
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert_eq!(seen.holder().await, Ok(None));
 }
 
@@ -159,7 +159,7 @@ async fn who_may_not_read_the_holder_is_refused() {
     // Otherwise the lock would protect the directory as it protects its znode.
     owner.create("/locks", "", CreateMode::Persistent).await.unwrap();
     let holder = acquire(&ExclusiveLock::with(&owner, |lock| lock.acl(Acl::creator_all()))).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let lock = ExclusiveLock::of(&other);
     let refused = LockError::Refused {
         code: ErrorCode::NO_AUTH,
@@ -185,7 +185,7 @@ async fn create_and_delete_are_enough_in_the_directory() {
         .create("/locks", "", CreateOptions::from(CreateMode::Persistent).acl(list))
         .await
         .unwrap();
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     let denied = other.get_children("/locks").await.bare();
     assert_eq!(denied, Err(OpError::server(ErrorCode::NO_AUTH)));
     let holder = acquire(&ExclusiveLock::of(&other)).await;

@@ -12,7 +12,7 @@ use zk_session::{
 use zk_tests::bare::Bare as _;
 use zk_tests::proxy::Proxy;
 use zk_tests::target::{Fixture, SHORT_SESSION};
-use zk_tests::wait::{kind, soon, status};
+use zk_tests::wait::{catch_up, kind, soon, status};
 
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -54,7 +54,7 @@ impl Victim {
     /// Blocks the client until its server has expired the session.
     pub(super) async fn expire(&self) {
         let observer = &self.fixture.observer;
-        observer.sync("/").await.unwrap();
+        catch_up(observer).await;
         let path = self.fixture.full("/e");
         let (stat, mut watcher) = observer.exists_and_watch(&path).await.unwrap();
         assert_eq!(stat.and_then(|stat| stat.ephemeral_owner), self.before.session);
@@ -66,7 +66,7 @@ impl Victim {
     /// Waits like [`Victim::expire`], for a client that is already blocked.
     pub(super) async fn expire_while_blocked(&self) {
         let path = self.fixture.full("/e");
-        self.fixture.observer.sync("/").await.unwrap();
+        catch_up(&self.fixture.observer).await;
         let (stat, mut watcher) = self.fixture.observer.exists_and_watch(&path).await.unwrap();
         if stat.is_some() {
             assert_eq!(kind(&mut watcher).await, EventType::NODE_DELETED);
@@ -161,7 +161,7 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
     victim.proxy.resume();
     let after = victim.next_session().await;
     // The old session is over now, whether or not the server had expired it earlier.
-    client.sync("/").await.unwrap();
+    catch_up(client).await;
     assert_eq!(client.exists("/e").await, Ok(None));
     assert_eq!(client.session_id(), after.session);
 }
@@ -176,7 +176,7 @@ async fn idle_sessions_are_kept_alive() {
     let stat = idle.create("/idle", "", EPHEMERAL).await.unwrap().stat;
     // The victim has the same timeout, and sends its last request after the idle client's last
     // request.
-    victim.client.sync("/").await.unwrap();
+    catch_up(&victim.client).await;
     victim.expire().await;
     let seen = victim.fixture.observer.exists(&victim.fixture.full("/idle")).await.unwrap();
     assert_eq!(seen, Some(stat));

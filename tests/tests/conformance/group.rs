@@ -4,7 +4,7 @@ use zk_recipes::{
     Client, Group, GroupChange, GroupError, GroupWatch, Membership, MembershipState, Released,
 };
 use zk_tests::target::Fixture;
-use zk_tests::wait::soon;
+use zk_tests::wait::{catch_up, soon};
 
 use super::expiry::{NEVER, Victim};
 
@@ -42,7 +42,7 @@ async fn members_join_change_and_leave_and_a_watch_reports_it() {
     assert_eq!(next(&mut watch).await, "joined b ");
     a.set_data("2").await.unwrap();
     assert_eq!(next(&mut watch).await, "changed a 2");
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     let members = group(&other).members().await.unwrap();
     let ids: Vec<_> = members.iter().map(|member| (member.id.as_str(), member.session)).collect();
     let session = client.session_id().unwrap();

@@ -9,7 +9,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{PATIENCE, kind, reconnected, status};
+use zk_tests::wait::{PATIENCE, catch_up, kind, reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
@@ -291,7 +291,7 @@ async fn another_client_continues_a_session_that_is_handed_over() {
 
     let error = fixture.builder().resume(ticket).connect().await.unwrap_err();
     assert_eq!(error, ConnectError::NotResumed { session: session.unwrap() });
-    fixture.observer.sync("/").await.unwrap();
+    catch_up(&fixture.observer).await;
     assert_eq!(fixture.observer.exists(&fixture.full("/e")).await, Ok(None));
 }
 

@@ -5,6 +5,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::{CREDENTIALS, Fixture};
+use zk_tests::wait::catch_up;
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -35,7 +36,7 @@ async fn several_reads_have_independent_results() {
     client.create("/p/x", "", PERSISTENT).await.unwrap();
     client.create("/p/y", "", PERSISTENT).await.unwrap();
     create_secret(&fixture, "/secret").await;
-    client.sync("/").await.unwrap();
+    catch_up(&client).await;
 
     let reads = MultiRead::new()
         .get_data("/a")
@@ -81,7 +82,7 @@ async fn descendants_are_counted_without_the_znode_itself() {
     assert_eq!(client.count_descendants("/ab").await, Ok(0));
     // The root of this client is its chroot.
     assert_eq!(client.count_descendants("/").await, Ok(5));
-    fixture.observer.sync("/").await.unwrap();
+    catch_up(&fixture.observer).await;
     assert!(fixture.observer.count_descendants("/").await.unwrap() > 5);
 }
 
@@ -90,7 +91,7 @@ async fn descendants_are_counted_only_for_readers_of_an_existing_znode() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     create_secret(&fixture, "/secret").await;
-    client.sync("/").await.unwrap();
+    catch_up(&client).await;
     let error = client.count_descendants("/missing").await.unwrap_err();
     assert!(error.to_string().contains("\"/missing\""), "{error}");
     assert_eq!(error.bare(), refused(ErrorCode::NO_NODE));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use zk_session::{Client, CreateMode, EventType, Status, Watcher};
 use zk_tests::proxy::Proxy;
 use zk_tests::target::Fixture;
-use zk_tests::wait::{assert_silent, kind, reconnected, status};
+use zk_tests::wait::{assert_silent, catch_up, kind, reconnected, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
@@ -96,7 +96,7 @@ async fn changes_made_meanwhile_are_told_after_the_reconnect() {
     ];
 
     let outage = Outage::begin(&proxy, &client).await;
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     other.set_data("/changed", "x", None).await.unwrap();
     other.delete("/deleted", None).await.unwrap();
     other.create("/created", "", PERSISTENT).await.unwrap();

@@ -9,7 +9,7 @@ use zk_tests::case::{Case, LOCK, Reader, Writer};
 use zk_tests::lock::{Waiter, acquire, create_directory, settle, until_znodes, znodes};
 use zk_tests::scene::poll_times;
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::{PATIENCE, assert_silent, now, soon};
+use zk_tests::wait::{PATIENCE, assert_silent, catch_up, now, soon};
 
 use crate::expiry::{NEVER, Victim};
 
@@ -38,7 +38,7 @@ async fn readers_share_and_writers_do_not() {
     assert!(writer.is_waiting());
     third.release().await.unwrap();
     let writer = writer.guard().await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert!(Reader::of(&other).try_acquire().await.unwrap().is_none());
     assert!(Writer::of(&other).try_acquire().await.unwrap().is_none());
     assert_eq!(writer.release().await, Ok(Released::Released));
@@ -308,7 +308,7 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     let fair = acquire(&FairLock::of(&client)).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert_mixed(&Reader::of(&other), fair.path()).await;
     assert_mixed(&Writer::of(&other), fair.path()).await;
     assert_eq!(fair.validate().await, Ok(()));
@@ -316,13 +316,13 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     fair.release().await.unwrap();
 
     let reading = acquire(&Reader::of(&client)).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert_mixed(&FairLock::of(&other), reading.path()).await;
     until_znodes::<Writer>(&client, 1).await;
     reading.release().await.unwrap();
 
     let writing = acquire(&Writer::of(&client)).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert_mixed(&FairLock::of(&other), writing.path()).await;
     let kazoo = RwLock::builder(&other, LOCK).unwrap().naming(RwNaming::kazoo()).build().unwrap();
     assert_mixed(&Reader(kazoo.clone()), writing.path()).await;
@@ -348,7 +348,7 @@ async fn strangers_who_are_refused_leave_the_queue_as_it_was() {
     let (client, other) = (fixture.client().await, fixture.client().await);
     let holder = acquire(&FairLock::of(&client)).await;
     let waiter = Waiter::queue(&FairLock::of(&client)).await;
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     for _ in 0..3 {
         let error = Writer::of(&other).acquire().timeout(PATIENCE).await.unwrap_err();
         assert!(matches!(error, LockError::MixedKinds { .. }), "{error}");
@@ -385,7 +385,7 @@ async fn contenders_with_names_of_ones_own_exclude_each_other_across_clients() {
     let holder = acquire(&fair(&client)).await;
     let name = holder.path().strip_prefix(&format!("{LOCK}/x-")).expect("the form begins with x-");
     assert_eq!(name.len(), "0123456789abcdef0123456789abcdef-0000000000".len(), "{name}");
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert!(fair(&other).try_acquire().await.unwrap().is_none());
     let mut next = Waiter::queue(&fair(&other)).await;
     settle(&other).await;
@@ -408,7 +408,7 @@ async fn take_turns(naming: impl Fn() -> RwNaming, marks: [&str; 2]) {
     let (own, theirs) = (lock(&client), lock(&other));
     let reading = acquire(&Reader(own.clone())).await;
     assert!(reading.path().contains(marks[0]), "{}", reading.path());
-    other.sync(LOCK).await.unwrap();
+    catch_up(&other).await;
     assert!(theirs.try_write().await.unwrap().is_none());
     let joined = theirs.try_read().await.unwrap().expect("readers share");
     let writer = Waiter::queue(&Writer(theirs.clone())).await;
@@ -503,7 +503,7 @@ impl Pair {
             .create(&Half::Read.path(is_swapped), "", CreateMode::Ephemeral);
         curator.commit(both).await.unwrap();
         for client in &ours {
-            client.sync(LOCK).await.unwrap();
+            catch_up(client).await;
         }
         Self { _fixture: fixture, curator, ours }
     }

@@ -8,7 +8,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
-use zk_tests::wait::{event, kind, now, reconnected, soon, status};
+use zk_tests::wait::{catch_up, event, kind, now, reconnected, soon, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
@@ -43,7 +43,7 @@ async fn closing_ends_the_session_and_its_ephemerals() {
     client.create("/e", "", EPHEMERAL).await.unwrap();
     client.create("/p", "", PERSISTENT).await.unwrap();
     assert_eq!(client.close().await, CloseOutcome::Closed);
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     assert_eq!(other.get_children("/").await, Ok(vec!["p".into()]));
 
     assert_eq!(client.state(), SessionState::Closed);
@@ -66,7 +66,7 @@ async fn what_was_called_before_the_close_is_answered() {
             Err(error) => assert_eq!(error.bare(), OpError::closed(Outcome::NotApplied)),
         }
     }
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     let stat = other.exists("/a").await.unwrap().unwrap();
     assert_eq!(stat.version, Version(applied), "what was refused was not applied");
 }
@@ -76,7 +76,7 @@ async fn the_last_handle_closes_the_session_in_the_background() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/e", "", EPHEMERAL).await.unwrap();
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     let (_, mut watcher) = other.exists_and_watch("/e").await.unwrap();
     let clone = client.clone();
     drop(client);

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use zk_recipes::{Client, Counter, CounterFormat, SharedValue, ValueError};
 use zk_tests::scene::spawn;
 use zk_tests::target::Fixture;
-use zk_tests::wait::soon;
+use zk_tests::wait::{catch_up, soon};
 
 const PATH: &str = "/values/x";
 
@@ -59,7 +59,7 @@ async fn every_addition_counts_once() {
             });
         }
         soon("the additions", adding.join_all()).await;
-        client.sync(PATH).await.unwrap();
+        catch_up(&client).await;
         let counter = Counter::builder(&client, PATH).unwrap().format(format).build().unwrap();
         assert_eq!(counter.get().await, Ok(60));
         until_no_marker(&client).await;
@@ -86,7 +86,7 @@ async fn additions_over_a_connection_that_is_cut_again_and_again_count_once() {
         proxy.cut_all();
     }
     let client = soon("the additions", adding).await.unwrap();
-    client.sync(PATH).await.unwrap();
+    catch_up(&client).await;
     assert_eq!(Counter::new(&client, PATH).unwrap().get().await, Ok(40));
     until_no_marker(&other).await;
 }

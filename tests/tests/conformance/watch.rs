@@ -7,7 +7,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
-use zk_tests::wait::{assert_silent, event, kind, soon};
+use zk_tests::wait::{assert_silent, catch_up, event, kind, soon};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 const CREATED: EventType = EventType::NODE_CREATED;
@@ -156,7 +156,7 @@ async fn every_watcher_of_a_znode_gets_the_event() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
     client.create("/a", "", PERSISTENT).await.unwrap();
-    other.sync("/a").await.unwrap();
+    catch_up(&other).await;
     let mut watchers = vec![
         on_data(&client, "/a").await,
         on_data(&client, "/a").await,
@@ -218,7 +218,7 @@ async fn the_end_of_a_session_fires_the_watches_on_its_ephemerals() {
     for path in ["/d/one", "/d/two"] {
         owner.create(path, "", CreateMode::Ephemeral).await.unwrap();
     }
-    watching.sync("/d").await.unwrap();
+    catch_up(&watching).await;
     let mut one = on_existence(&watching, "/d/one").await;
     let mut two = on_data(&watching, "/d/two").await;
     let mut children = on_children(&watching, "/d").await;

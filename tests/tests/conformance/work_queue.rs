@@ -8,7 +8,7 @@ use zk_recipes::{
 };
 use zk_tests::scene::spawn;
 use zk_tests::target::{Fixture, SHORT_SESSION};
-use zk_tests::wait::{PATIENCE, names_in, soon};
+use zk_tests::wait::{PATIENCE, catch_up, names_in, soon};
 
 const QUEUE: &str = "/jobs";
 
@@ -36,7 +36,7 @@ async fn items_are_taken_in_order_of_priority_and_arrival() {
     puts.put_batch(["c", "d"]).await.unwrap();
     puts.put("a").priority(0).await.unwrap();
     puts.put("e").priority(999).await.unwrap();
-    consumer.sync("/").await.unwrap();
+    catch_up(&consumer).await;
     assert_eq!(drain(&queue(&consumer)).await, ["a", "b", "c", "d", "e"]);
 }
 
@@ -48,16 +48,16 @@ async fn a_batch_has_the_first_items_each_with_a_lease_of_its_own() {
     let text = |items: &[Leased]| -> Vec<_> { items.iter().map(|i| i.data().clone()).collect() };
     let first = queue(&one).take_batch(3).timeout(PATIENCE).await.unwrap();
     assert_eq!(text(&first), ["a", "b", "c"]);
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     let second = queue(&other).take_batch(3).timeout(PATIENCE).await.unwrap();
     assert_eq!(text(&second), ["d", "e"]);
     // The second batch was taken through another server of an ensemble.
-    one.sync("/").await.unwrap();
+    catch_up(&one).await;
     assert_eq!(one.get_children("/jobs/taken").await.unwrap().len(), 5);
     for item in first.into_iter().chain(second) {
         item.ack().await.unwrap();
     }
-    other.sync("/").await.unwrap();
+    catch_up(&other).await;
     assert_eq!(queue(&other).length().await, Ok(0));
 }
 
@@ -158,7 +158,7 @@ async fn a_full_queue_and_a_refused_item_leave_nothing() {
     assert_eq!(drain(&queue(&client)).await, ["a", "b"]);
     soon("the end of the cleanup", async {
         while !names_in(&client, "/jobs/puts").await.is_empty() {
-            client.sync("/jobs/puts").await.unwrap();
+            catch_up(&client).await;
         }
     })
     .await;

@@ -10,8 +10,7 @@ use zk_recipes::{GroupChange, GroupWatch};
 use zk_session::Zxid;
 use zk_tests::random::SplitMix64;
 use zk_tests::scene::{FIRST, SECOND, session};
-use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{ServerConfig, ServerVersion};
+use zk_tests::world::{MOVES, World, run, sleep_ms};
 
 use crate::{changes, create_directory, group, path, refuse_persistent_watches, stored, watch};
 
@@ -19,18 +18,17 @@ use crate::{changes, create_directory, group, path, refuse_persistent_watches, s
 /// the deletion and not applied it, so it resumes the session and still shows the member.
 #[test]
 fn a_member_that_has_left_stays_away_when_the_session_moves_to_a_server_that_lags() {
-    for version in [ServerVersion::V3_8, ServerVersion::V3_9] {
+    for (version, from, to) in MOVES {
         run(async {
-            let unapplied = Duration::from_secs(5);
-            let config = ServerConfig::default().version(version).members(2).unapplied(unapplied);
-            let world = World::with(config);
+            let world = World::slow_member(version, to);
             create_directory(&world);
-            let member = Arc::new(AtomicUsize::new(0));
+            let member = Arc::new(AtomicUsize::new(from));
             let client = world.moving_client(FIRST, &member).await;
             let other = world.client(SECOND).await;
             let owner = session(&other);
             world.server.admin_create(&path("a"), b"1", Some(owner));
             world.server.admin_create(&path("b"), b"1", Some(owner));
+            world.server.catch_up_all();
             let mut watch = group(&client).watch();
             assert_eq!(changes(&mut watch).await, ["joined a 1", "joined b 1"]);
             sleep_ms(20_000).await;
@@ -39,10 +37,10 @@ fn a_member_that_has_left_stays_away_when_the_session_moves_to_a_server_that_lag
                 watch.next().await.map(|change| crate::said(&change)),
                 Ok("left a 1".into())
             );
-            member.store(1, Ordering::SeqCst);
-            world.server.disconnect_member();
+            member.store(to, Ordering::SeqCst);
+            world.server.member(from).disconnect_member();
             let more = changes(&mut watch).await;
-            assert!(more.is_empty(), "{version:?}: {more:?}\n{}", world.trace());
+            assert!(more.is_empty(), "{version:?}, to {to}: {more:?}\n{}", world.trace());
         });
     }
 }

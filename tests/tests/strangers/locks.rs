@@ -8,7 +8,7 @@ use zk_recipes::{
     RwLock, Semaphore,
 };
 use zk_tests::scene::spawn;
-use zk_tests::wait::PATIENCE;
+use zk_tests::wait::{PATIENCE, catch_up};
 
 use crate::build;
 use crate::scene::Scene;
@@ -63,7 +63,7 @@ async fn a_semaphore_and_its_permits_are_protected() {
         let held = theirs.acquire().timeout(PATIENCE).await.unwrap();
         mine.set_permits(2).await.unwrap();
         scene.attack(2).await;
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         // Servers remove the directory, and the number with it, a while after it is empty.
         assert_eq!(theirs.stored_permits().await.unwrap(), Some(2));
         held.release().await.unwrap();

@@ -3,7 +3,7 @@
 use zk_recipes::{
     Barrier, Cache, CacheError, Counter, DoubleBarrier, Group, SharedValue, Tree, WorkQueue,
 };
-use zk_tests::wait::{PATIENCE, soon};
+use zk_tests::wait::{PATIENCE, catch_up, soon};
 
 use crate::build;
 use crate::scene::Scene;
@@ -16,7 +16,7 @@ async fn a_shared_value_is_protected() {
         let [mine, theirs] = scene.peers.each_ref().map(value);
         mine.set("1").await.unwrap();
         scene.attack(2).await;
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         assert_eq!(theirs.get().await.unwrap().bytes(), "1");
         theirs.update(|_| "2".into()).await.unwrap();
         scene.attack(2).await;
@@ -45,7 +45,7 @@ async fn a_barrier_is_protected() {
         let [mine, theirs] = scene.peers.each_ref().map(barrier);
         mine.close().await.unwrap();
         scene.attack(2).await;
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         assert!(!theirs.is_open().await.unwrap());
         theirs.open().await.unwrap();
         mine.wait().timeout(PATIENCE).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_group_is_protected() {
         let them = theirs.join("them", "1").await.unwrap();
         me.set_data("2").await.unwrap();
         scene.attack(3).await;
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         assert_eq!(theirs.members().await.unwrap().len(), 2);
         me.leave().await.unwrap();
         them.leave().await.unwrap();
@@ -104,7 +104,7 @@ async fn a_work_queue_is_protected_with_items_leases_and_markers() {
         let item = mine.take().timeout(PATIENCE).await.unwrap();
         assert_eq!(item.data(), "b");
         item.give_back().await.unwrap();
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         theirs.take().timeout(PATIENCE).await.unwrap().ack().await.unwrap();
         theirs.put("c").await.unwrap();
         assert_eq!(theirs.length().await.unwrap(), 1);
@@ -121,7 +121,7 @@ async fn a_tree_is_protected_and_a_cache_shows_it_to_peers_only() {
         });
         trees[0].ensure(&scene.path("a/b")).await.unwrap();
         scene.attack(3).await;
-        scene.peers[1].sync("/").await.unwrap();
+        catch_up(&scene.peers[1]).await;
         let mut cache = Cache::tree(&scene.peers[1], scene.base).build().unwrap();
         soon("the cache", cache.complete()).await.unwrap();
         assert_eq!(cache.len(), 3);

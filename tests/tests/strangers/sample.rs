@@ -2,6 +2,7 @@
 
 use zk_recipes::{ErrorCode, LockState, Tree};
 use zk_tests::target::Fixture;
+use zk_tests::wait::catch_up;
 
 const PAGE: &str = include_str!("../../../docs/security.md");
 const SOURCE: &str = include_str!("sample.rs");
@@ -36,7 +37,7 @@ async fn the_sample_of_the_page_is_safe_as_written() {
     let servers = format!("{}{}", fixture.target.hosts(), fixture.chroot());
     let (client, lock) = page::sample(&servers).await.unwrap();
     let guard = lock.acquire().await.unwrap();
-    stranger.sync("/").await.unwrap();
+    catch_up(&stranger).await;
     let refusals = [
         stranger.delete(guard.path(), None).await,
         stranger.get_children("/locks/reports").await.map(drop),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zk_recipes::{Acl, Client, ClientBuilder, CreateMode, CreateOptions, ErrorCode, Permissions};
 use zk_session::{OpError, Version};
 use zk_tests::target::{CREDENTIALS, Fixture};
-use zk_tests::wait::soon;
+use zk_tests::wait::{catch_up, soon};
 
 /// The id that a server derives from [`CREDENTIALS`].
 const ALICE: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
@@ -132,7 +132,7 @@ impl Scene {
     /// Returns the paths of all znodes, as a peer sees them.
     async fn paths(&self) -> BTreeSet<String> {
         let client = &self.peers[0];
-        client.sync("/").await.unwrap();
+        catch_up(client).await;
         let mut found = BTreeSet::new();
         let mut pending = vec![String::new()];
         while let Some(path) = pending.pop() {
@@ -161,7 +161,7 @@ impl Scene {
         let all = self.paths().await;
         let created: Vec<_> = all.difference(&self.before).cloned().collect();
         assert!(created.len() >= count_min, "{}: only {created:?}", self.what);
-        self.stranger.sync("/").await.unwrap();
+        catch_up(&self.stranger).await;
         let mut removable = BTreeSet::new();
         for path in &created {
             let is_removable = self.may_be_removed(path).await;

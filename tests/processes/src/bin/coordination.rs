@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             };
             let counter = Counter::builder(&client, path)?.format(format).build()?;
             if let [sum] = sum {
-                client.sync(path).await?;
+                client.catch_up().await?;
                 let found = counter.get().await?;
                 if found != sum.parse::<i64>()? {
                     return Err(format!("{found} instead of {sum}").into());

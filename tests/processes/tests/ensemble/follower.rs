@@ -8,7 +8,7 @@ use zk_tests::case::{Case as _, FairLock, LOCK};
 use zk_tests::ensemble::{Ensemble, Role};
 use zk_tests::lock::{Waiter, acquire, contenders};
 use zk_tests::target::Fixture;
-use zk_tests::wait::{kind, reconnected, soon, status};
+use zk_tests::wait::{catch_up, kind, reconnected, soon, status};
 
 use crate::{EPHEMERAL, PERSISTENT, Roamer};
 
@@ -97,7 +97,7 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     let roamer = Roamer::at(fixture, ensemble, &leader).await;
     let client = &roamer.client;
     client.create("/time", "old", EPHEMERAL).await.unwrap();
-    client.sync("/time").await.unwrap();
+    catch_up(&client).await;
 
     let fault = ensemble.cut_off(&lagging).await;
     client.set_data("/time", "new", None).await.unwrap();

@@ -7,7 +7,7 @@ use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::{Waiter, acquire, contenders, until_znodes};
 use zk_tests::target::Fixture;
-use zk_tests::wait::{reconnected, soon, status};
+use zk_tests::wait::{catch_up, reconnected, soon, status};
 
 use crate::{PERSISTENT, Roamer};
 
@@ -84,7 +84,7 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() 
     for client in [&roamer.client, &other.client] {
         // It may still be backing off after its attempts during the election.
         status(client, "a connection", |now| now.state == SessionState::Connected).await;
-        client.sync("/data").await.unwrap();
+        catch_up(&client).await;
         assert_eq!(client.get_data("/data").await.unwrap().0, "old");
     }
     assert_eq!(contenders(&other.client).await, 2);

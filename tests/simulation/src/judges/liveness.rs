@@ -23,8 +23,7 @@ const ROUND_TRIPS_MAX: u32 = 20;
 /// after the other.
 pub fn bound(plan: &Plan, program: &Program) -> Duration {
     let tasks = u32::try_from(program.tasks().count()).unwrap_or(u32::MAX);
-    let turn =
-        2 * CALM_HOLD_MAX + ROUND_TRIPS_MAX * plan.round_trip_max() + plan.lag + plan.unapplied;
+    let turn = 2 * CALM_HOLD_MAX + ROUND_TRIPS_MAX * plan.round_trip_max() + plan.unapplied_max();
     2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick) + 2 * PAUSE_MAX + TIMEOUT_MAX + tasks * turn
 }
 
@@ -34,7 +33,7 @@ pub fn bound(plan: &Plan, program: &Program) -> Duration {
 /// A recipe that was refused pauses before it tries again.
 pub fn patience(plan: &Plan) -> Duration {
     let pauses = if plan.faults.is_empty() { PAUSE_MAX / 2 } else { PAUSE_MAX * 3 / 2 };
-    pauses + 10 * plan.round_trip_max() + 3 * (plan.lag + plan.unapplied)
+    pauses + 10 * plan.round_trip_max() + 3 * plan.unapplied_max()
 }
 
 /// Returns how the promise was broken.

@@ -101,7 +101,7 @@ fn adds_client(event: &Event) -> bool {
 /// Returns whether a world gives a reason for a warning.
 fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
     let is_one_of = |all: &[&str]| all.iter().any(|about| message.starts_with(about));
-    let lags = !(plan.lag + plan.unapplied).is_zero();
+    let lags = !plan.unapplied_max().is_zero();
     let moves = program.ends.is_some() || program.moves.is_some();
     !plan.faults.is_empty()
         || is_one_of(&ABOUT_CALLERS)
@@ -165,7 +165,7 @@ mod tests {
     fn ends_and_moves_are_reasons_for_some_warnings() {
         let mut draw = Draw::new(1);
         let calm = Plan { faults: Vec::new(), lag: Duration::ZERO, ..Plan::draw(&mut draw) };
-        let calm = Plan { unapplied: Duration::ZERO, ..calm };
+        let calm = Plan { unapplied: Duration::ZERO, leader_unapplied: Duration::ZERO, ..calm };
         let behind = Plan { lag: Duration::from_millis(1), ..calm.clone() };
         let drawn = Program { ends: None, moves: None, ..Program::draw(&mut draw) };
         let ending = Program { ends: Some(Ends::draw(&mut draw)), ..drawn.clone() };

@@ -45,7 +45,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     }
     // What the last changes have caused arrives within this time.
     let plan = &task.world.plan;
-    let settled = plan.lag + plan.unapplied + 4 * plan.round_trip_max() + plan.tick;
+    let settled = plan.unapplied_max() + 4 * plan.round_trip_max() + plan.tick;
     let last = async {
         while let Ok(event) = tokio::time::timeout(settled, cache.next()).await {
             show(task, id, event?);

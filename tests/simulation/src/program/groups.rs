@@ -82,7 +82,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         }
     }
     let plan = &task.world.plan;
-    let settled = plan.lag + plan.unapplied + 4 * plan.round_trip_max() + plan.tick;
+    let settled = plan.unapplied_max() + 4 * plan.round_trip_max() + plan.tick;
     while let Ok(Ok(change)) = tokio::time::timeout(settled, changes.next()).await {
         report(task, watch, &mut shown, change);
     }

@@ -116,6 +116,8 @@ pub struct Plan {
     pub lag: Duration,
     /// How long followers take to apply what they have learned.
     pub unapplied: Duration,
+    /// How long the leader takes to apply what it has committed.
+    pub leader_unapplied: Duration,
     /// The version of all servers.
     pub version: ServerVersion,
     /// The servers' tick.
@@ -180,6 +182,7 @@ impl Plan {
             members,
             lag,
             unapplied,
+            leader_unapplied: Duration::ZERO,
             version,
             tick,
             session_timeout_max,
@@ -238,6 +241,10 @@ impl Plan {
             self.faults.push(FaultKind::Intruder);
         }
         self.outstanding = limits.chance(8).then_some(outstanding);
+        let mut leader = draw.fork();
+        if self.members > 1 && leader.chance(25) {
+            self.leader_unapplied = leader.ms(1, 3_000);
+        }
         self
     }
 
@@ -256,12 +263,18 @@ impl Plan {
         faults
     }
 
+    /// Returns how long a server may take at most to apply what has been committed.
+    pub fn unapplied_max(&self) -> Duration {
+        (self.lag + self.unapplied).max(self.leader_unapplied)
+    }
+
     /// Returns the configuration of the servers.
     pub fn server(&self) -> ServerConfig {
         let mut config = ServerConfig::default()
             .members(self.members)
             .lag(self.lag)
             .unapplied(self.unapplied)
+            .leader_unapplied(self.leader_unapplied)
             .version(self.version)
             .tick(self.tick)
             .reap_interval(self.reap_interval)

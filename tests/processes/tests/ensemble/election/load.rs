@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use zk_session::{Client, OpError, Outcome, Stat, Version};
-use zk_tests::wait::soon;
+use zk_tests::wait::{catch_up, soon};
 
 use crate::PERSISTENT;
 
@@ -182,7 +182,7 @@ async fn write_and_read(client: Client, index: usize, shared: Arc<Shared>) {
 /// Returns the value and stat of a client's znode.
 async fn read_at_leader(observer: &Client, index: usize) -> (u64, Stat) {
     let path = path(index);
-    soon("the leader's reply", observer.sync(&path)).await.unwrap();
+    soon("the commits of others", catch_up(observer)).await;
     let (data, stat) = soon("a reply", observer.get_data(&path)).await.unwrap();
     (str::from_utf8(&data).unwrap().parse().unwrap(), stat)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use zk_recipes::{Client, FairLock, Guard, LockError, LockState, LockStatus, Phase, Released};
-use zk_tests::wait::{PATIENCE, soon};
+use zk_tests::wait::{PATIENCE, catch_up, soon};
 
 use super::seconds;
 
@@ -128,9 +128,9 @@ impl Stands {
     }
 }
 
-/// Returns the paths of the znodes of all contenders according to the leader.
+/// Returns the paths of the znodes of all contenders.
 async fn places(client: &Client, lock: &FairLock) -> Vec<String> {
-    soon("the leader's reply", client.sync(lock.directory())).await.unwrap();
+    soon("the commits of others", catch_up(client)).await;
     let contenders = soon("a look at the queue", lock.contenders()).await.unwrap();
     contenders.into_iter().map(|contender| contender.path).collect()
 }
