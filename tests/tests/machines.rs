@@ -40,6 +40,7 @@ fn view(connection: u64) -> SessionView {
         now: at(0),
         connection: Some(connection),
         alive: Some(connection),
+        is_running_out: false,
         lapses: 0,
         has_stopped: false,
         seed: 0,

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use zk_recipes::kind::Queued;
 use zk_recipes::{AtRiskPolicy, Client, LockState};
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, hold, release};
+use zk_tests::lock::Waiter;
+use zk_tests::scene::{FIRST, SECOND, THIRD, hold, release};
 use zk_tests::world::{World, run_within, sleep_ms};
 
 for_each_lock! {
@@ -14,6 +16,9 @@ for_each_lock! {
         a_guard_that_gives_up_at_risk_is_held_after_any_idle_time,
         a_body_that_stops_at_risk_is_not_stopped_after_any_idle_time,
         a_lock_is_not_held_before_its_lease_is_certain,
+    ]
+    #[test] queues: [
+        a_waiter_behind_two_others_keeps_the_lock_whenever_it_gets_it,
     ]
 }
 
@@ -99,4 +104,31 @@ fn a_lock_is_not_held_before_its_lease_is_certain<C: Case>() {
         assert!(was_held, "there is a lease within six seconds");
         release(guard).await;
     });
+}
+
+/// A waiter with two others ahead commits no writes, so the deadline of its session comes nearer. If
+/// both of the others leave shortly before it, the lock must still last.
+fn a_waiter_behind_two_others_keeps_the_lock_whenever_it_gets_it<C: Case<Kind: Queued>>() {
+    for wait_ms in (7_000..9_700).step_by(30) {
+        run_within(LONG, async {
+            let world = World::new().leased().session_timeout(TIMEOUT);
+            let world = world.pace(Pace { per_minute: 400, ..Pace::CALM });
+            let client = world.client(FIRST).await;
+            let (second, third) = (world.client(SECOND).await, world.client(THIRD).await);
+            let held = hold(&C::Rival::of(&second)).await;
+            let next = Waiter::queue(&C::Rival::of(&third)).await;
+            let lock = C::of(&client);
+            let waiter = Waiter::queue(&lock).await;
+            sleep_ms(wait_ms).await;
+            release(held).await;
+            release(next.guard().await).await;
+            let guard = waiter.guard().await;
+            for _ in 0..600 {
+                sleep_ms(10).await;
+                assert!(!matches!(guard.state(), LockState::Lost(_)), "after {wait_ms} ms");
+            }
+            release(guard).await;
+            assert_eq!(lock.stats().lost, 0);
+        });
+    }
 }

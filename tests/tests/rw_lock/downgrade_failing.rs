@@ -454,6 +454,7 @@ fn view() -> SessionView {
         now: Time::default(),
         connection: Some(1),
         alive: Some(1),
+        is_running_out: false,
         lapses: 0,
         has_stopped: false,
         seed: 0,

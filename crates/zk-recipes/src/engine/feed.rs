@@ -43,6 +43,7 @@ impl Feed {
             now,
             connection: is_connected.then_some(status.connection),
             alive: status.is_alive(now).then_some(status.connection),
+            is_running_out: status.is_running_out(now),
             lapses: status.lapses,
             has_stopped: matches!(
                 status.state,

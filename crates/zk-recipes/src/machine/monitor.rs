@@ -187,6 +187,7 @@ mod tests {
             now,
             connection: Some(1),
             alive: Some(1),
+            is_running_out: false,
             lapses: 0,
             has_stopped: false,
             seed: 0,

@@ -87,7 +87,15 @@ mod tests {
 
     fn view(has_stopped: bool) -> SessionView {
         let now = Time::default();
-        SessionView { now, connection: Some(1), alive: Some(1), lapses: 0, has_stopped, seed: 0 }
+        SessionView {
+            now,
+            connection: Some(1),
+            alive: Some(1),
+            is_running_out: false,
+            lapses: 0,
+            has_stopped,
+            seed: 0,
+        }
     }
 
     fn reading(count: usize) -> Repeating<ReadAll> {

@@ -85,6 +85,9 @@ pub struct SessionView {
     /// future. After an outage longer than the lease, a session may be connected but not alive:
     /// only a committed write creates a new lease at once.
     pub alive: Option<u64>,
+    /// The guard deadline is so near that a lock which is granted now may be lost at once; see
+    /// [`Status::is_running_out`](zk_session::Status::is_running_out).
+    pub is_running_out: bool,
     /// Number of guard deadlines of the client that have passed.
     pub lapses: u64,
     /// The client has stopped: no connection and no session follows.
@@ -95,8 +98,14 @@ pub struct SessionView {
 }
 
 impl SessionView {
-    /// Returns whether the session is connected but its guard deadline has passed.
-    pub(crate) fn has_lapsed(&self) -> bool {
-        self.connection.is_some() && self.alive.is_none()
+    /// Returns whether the session is connected, but a write must be committed before a lock can be
+    /// granted: the guard deadline has passed, or is too near.
+    pub(crate) fn needs_write(&self) -> bool {
+        self.connection.is_some() && (self.alive.is_none() || self.is_running_out)
+    }
+
+    /// Returns whether a lock may be granted on this connection without another write.
+    pub(crate) fn may_grant(&self, connection: u64) -> bool {
+        self.alive == Some(connection) && !self.is_running_out
     }
 }

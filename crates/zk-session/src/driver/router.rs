@@ -154,6 +154,7 @@ impl Router {
                 lease_deadline,
                 leased_until,
                 slow_commits,
+                renewal_time,
                 acknowledgement_interval,
                 ..
             } = *status;
@@ -163,6 +164,7 @@ impl Router {
                 lease_deadline,
                 leased_until,
                 slow_commits,
+                renewal_time,
                 acknowledgement_interval,
                 ..new
             };

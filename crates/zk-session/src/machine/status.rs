@@ -149,6 +149,9 @@ pub struct Status {
     /// Until when a lock may rely on the lease, or begin to rely on it if no lock needs it yet.
     pub(crate) leased_until: Option<Time>,
     pub(crate) slow_commits: Option<SlowCommits>,
+    /// How long it takes at most until the next write has moved the guard deadline; zero if writes do
+    /// not move it.
+    pub(crate) renewal_time: Duration,
     /// Maximum time between two acknowledgements if the server replies promptly.
     pub(crate) acknowledgement_interval: Duration,
     /// How many guard deadlines have passed. Code that relied on the session before one of them
@@ -212,6 +215,13 @@ impl Status {
     /// An idle session lets its lease end.
     pub(crate) fn overdue_from(&self) -> Option<Time> {
         Some(self.acknowledged? + self.acknowledgement_interval * 2)
+    }
+
+    /// Returns true if the guard deadline is so near that a lock which begins now may be lost before
+    /// a write moves the deadline, although the servers are prompt. A write that is committed first
+    /// prevents it. A client that waits for a lock far back in a queue commits none.
+    pub fn is_running_out(&self, now: Time) -> bool {
+        self.guard_deadline.is_none_or(|deadline| deadline <= now + self.renewal_time)
     }
 
     /// Returns true if the session is connected and its guard deadline is later than `now`.

@@ -49,7 +49,15 @@ impl Machine for Asking {
 fn view(ms: u64) -> SessionView {
     let now = Time::default() + Duration::from_millis(ms);
     let (connection, alive) = (Some(1), Some(1));
-    SessionView { now, connection, alive, lapses: 0, has_stopped: false, seed: 0 }
+    SessionView {
+        now,
+        connection,
+        alive,
+        is_running_out: false,
+        lapses: 0,
+        has_stopped: false,
+        seed: 0,
+    }
 }
 
 fn done() -> Result<Response, OpError> {

@@ -178,7 +178,7 @@ impl SemaphoreAttempt {
     }
 
     fn listing(&mut self, view: SessionView) -> (Flight, Needs) {
-        let shape = FlightShape { barrier: view.has_lapsed(), own: self.own_watch.is_none() };
+        let shape = FlightShape { barrier: view.needs_write(), own: self.own_watch.is_none() };
         let directory = self.profile.directory.clone();
         let mut operations = Vec::new();
         if shape.barrier {
@@ -284,7 +284,7 @@ impl SemaphoreAttempt {
             Standing::Missing => restart(Restart::ZnodeGone),
             Standing::Entitled { ahead } => {
                 self.ahead = Some(ahead);
-                if view.alive == Some(connection) {
+                if view.may_grant(connection) || (has_barrier && view.alive == Some(connection)) {
                     self.grant(view, connection)
                 } else if has_barrier && view.connection == Some(connection) {
                     // Even the barrier has created no lease. The session gives up a connection that

@@ -321,7 +321,15 @@ mod tests {
     fn run(tree: &mut Tree, top: &str) -> (usize, usize) {
         let now = zk_session::Time::from_start(std::time::Duration::ZERO);
         let (connection, has_stopped) = (Some(1), false);
-        let view = SessionView { now, connection, alive: Some(1), lapses: 0, has_stopped, seed: 0 };
+        let view = SessionView {
+            now,
+            connection,
+            alive: Some(1),
+            is_running_out: false,
+            lapses: 0,
+            has_stopped,
+            seed: 0,
+        };
         let mut machine = Repeating::new(DeleteTree::new(top.into()));
         let (mut flights, mut most) = (0, 0);
         let mut step = machine.start(view);

@@ -181,6 +181,17 @@ impl LeaseClock {
         Some(bridge.write_interval.min(in_time.max(span / 8)))
     }
 
+    /// Returns how long it takes at most until the next write moves the deadline, if a lock begins to
+    /// need it now. If writes do not keep the lease, or are too slow to, the result is zero.
+    pub fn renewal_time(&self, now: Time) -> Duration {
+        let commit = self.commits.longest();
+        match self.write_interval(now) {
+            // Half an interval to spare, and a commit, as for the start of a lease.
+            Some(interval) if !self.is_too_slow() => interval * 3 / 2 + commit * 2,
+            Some(_) | None => Duration::ZERO,
+        }
+    }
+
     /// Records that a lock needs the lease, and none did before. Until now a lease kept by writes
     /// was not renewed, and if too little of it is left, it is discarded.
     pub fn needed(&mut self, now: Time) {

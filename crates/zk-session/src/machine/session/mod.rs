@@ -299,6 +299,7 @@ impl SessionMachine {
             lease_deadline: self.lease.deadline(),
             leased_until: self.leased_until(),
             slow_commits: self.lease.slow_commits(),
+            renewal_time: self.lease.renewal_time(self.now),
             acknowledgement_interval: self.acknowledgement_interval(),
             lapses: self.lapses,
         }

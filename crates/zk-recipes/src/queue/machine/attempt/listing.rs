@@ -34,7 +34,8 @@ impl QueueAttempt {
     /// client.
     ///
     /// Only a committed write renews a lease that has ended, and without a lease no lock can be
-    /// granted, so in that case a barrier precedes the list. Unless our own znode is watched, the
+    /// granted, so in that case a barrier precedes the list. So it does if the lock would be granted
+    /// so late that it might be lost at once. Unless our own znode is watched, the
     /// flight reads it too: its name alone could be that of a znode that another session has
     /// created. A watch that was restored after a disconnect is also sufficient: before the server
     /// answers any other request, it compares the znode with the state that the session had seen.
@@ -48,7 +49,7 @@ impl QueueAttempt {
         let fresh = self.watches.issue();
         let place = self.place.as_mut().expect("an attempt with a place lists");
         let directory = &self.profile.directory;
-        let shape = FlightShape { barrier: view.has_lapsed(), own: place.own_watch.is_none() };
+        let shape = FlightShape { barrier: view.needs_write(), own: place.own_watch.is_none() };
         let mut operations = Vec::new();
         if shape.barrier {
             operations.push(barrier(directory.clone()));
@@ -161,7 +162,9 @@ impl QueueAttempt {
                 self.ahead = Some(0);
                 if own == OwnZnode::Unclear {
                     self.list_again(view)
-                } else if view.alive == Some(connection) {
+                } else if view.may_grant(connection)
+                    || (has_barrier && view.alive == Some(connection))
+                {
                     self.grant(view, connection)
                 } else if has_barrier && view.connection == Some(connection) {
                     // Even the barrier has created no lease. The session gives up a connection that

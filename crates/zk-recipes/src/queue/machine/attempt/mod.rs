@@ -233,8 +233,7 @@ impl QueueAttempt {
                 return self.list_again(view);
             }
             Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. })) => {
-                let is_current =
-                    view.alive == Some(connection) && place.listed_on == Some(connection);
+                let is_current = view.may_grant(connection) && place.listed_on == Some(connection);
                 // The only predecessor is gone, and our own znode was read after that.
                 if is_own && is_current && place.own_watch.is_some() && self.had_one_ahead() {
                     return self.grant_confirmed(view, connection);
@@ -370,7 +369,7 @@ impl QueueAttempt {
             return self.wait(view);
         }
         // Check the conditions of step 4.
-        let is_current = place.is_listed(view);
+        let is_current = place.is_listed(view) && !view.is_running_out;
         let is_own_certain = place.is_ahead_foreign && place.is_own_watched(view);
         if kind != EventType::NODE_DELETED || !self.had_one_ahead() || self.is_blind || !is_current
         {
@@ -403,7 +402,7 @@ impl QueueAttempt {
             Answer::Done(Response::GetData(found))
                 if self.claim.is_znode(&found)
                     && place.own_watch.is_some()
-                    && view.alive == Some(connection)
+                    && view.may_grant(connection)
                     && place.listed_on == Some(connection) =>
             {
                 self.grant_confirmed(view, connection)
