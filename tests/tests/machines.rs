@@ -42,7 +42,7 @@ fn view(connection: u64) -> SessionView {
         alive: Some(connection),
         is_running_out: false,
         lapses: 0,
-        has_stopped: false,
+        has_expired: false,
         seed: 0,
     }
 }

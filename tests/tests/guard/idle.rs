@@ -6,8 +6,8 @@ use zk_recipes::kind::Queued;
 use zk_recipes::{AtRiskPolicy, Client, LockState};
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
-use zk_tests::meter::Pace;
 use zk_tests::lock::Waiter;
+use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, THIRD, hold, release};
 use zk_tests::world::{World, run_within, sleep_ms};
 

@@ -456,7 +456,7 @@ fn view() -> SessionView {
         alive: Some(1),
         is_running_out: false,
         lapses: 0,
-        has_stopped: false,
+        has_expired: false,
         seed: 0,
     }
 }

@@ -45,10 +45,7 @@ impl Feed {
             alive: status.is_alive(now).then_some(status.connection),
             is_running_out: status.is_running_out(now),
             lapses: status.lapses,
-            has_stopped: matches!(
-                status.state,
-                SessionState::AuthFailed | SessionState::Closed | SessionState::Expired
-            ),
+            has_expired: status.state == SessionState::Expired,
             seed: self.lane.seed(),
         }
     }

@@ -189,7 +189,7 @@ mod tests {
             alive: Some(1),
             is_running_out: false,
             lapses: 0,
-            has_stopped: false,
+            has_expired: false,
             seed: 0,
         }
     }
@@ -332,7 +332,7 @@ mod tests {
     fn the_end_of_the_last_session_is_a_failure() {
         let mut machine = monitor();
         let _ = machine.start(view(0));
-        let stopped = SessionView { has_stopped: true, ..view(0) };
+        let stopped = SessionView { has_expired: true, ..view(0) };
         let expired = failed(OpError::session_expired(Outcome::NotApplied));
         assert!(matches!(machine.handle(stopped, expired), Step::Done(Err(_))));
     }

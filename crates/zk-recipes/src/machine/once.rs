@@ -110,7 +110,7 @@ impl Once {
             Answer::Done(response) => self.executed(response),
             Answer::Refused(error) if self.is_in_doubt => self.undecided(error),
             Answer::Refused(error) => self.failed(error),
-            Answer::SessionOver if self.is_in_doubt || view.has_stopped => {
+            Answer::SessionOver if self.is_in_doubt || view.has_expired => {
                 let error = OpError::session_expired(Outcome::NotApplied);
                 if self.is_in_doubt { self.undecided(error) } else { self.failed(error) }
             }

@@ -85,7 +85,7 @@ mod tests {
     use crate::machine::Repeating;
     use crate::machine::operation::read;
 
-    fn view(has_stopped: bool) -> SessionView {
+    fn view(has_expired: bool) -> SessionView {
         let now = Time::default();
         SessionView {
             now,
@@ -93,7 +93,7 @@ mod tests {
             alive: Some(1),
             is_running_out: false,
             lapses: 0,
-            has_stopped,
+            has_expired,
             seed: 0,
         }
     }

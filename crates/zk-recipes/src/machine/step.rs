@@ -90,8 +90,9 @@ pub struct SessionView {
     pub is_running_out: bool,
     /// Number of guard deadlines of the client that have passed.
     pub lapses: u64,
-    /// The client has stopped: no connection and no session follows.
-    pub has_stopped: bool,
+    /// The session has expired, and the client does not replace it. This is not so for a client that
+    /// is closed: its machines are stopped, and the caller learns that it is closed.
+    pub has_expired: bool,
     /// A random number that belongs to the lane. It spreads the pauses of machines that a server has
     /// refused at the same time.
     pub seed: u64,

@@ -55,10 +55,7 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
                 // Some recipes name the end of the session instead, or what the end of the client
                 // keeps them from deciding.
-                let is_end = matches!(
-                    failure,
-                    Failure::Closed | Failure::SessionExpired | Failure::Undecided
-                );
+                let is_end = matches!(failure, Failure::Closed);
                 let is_closed = is_end && stale.has(begun.who);
                 if !is_closed && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));

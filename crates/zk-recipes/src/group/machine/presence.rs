@@ -491,7 +491,7 @@ impl Presence {
         self.gone(Absence::SessionEnded);
         self.is_undecided = false;
         self.is_tainted = false;
-        if view.has_stopped {
+        if view.has_expired {
             return Step::Done(Fate::Stopped);
         }
         self.create()

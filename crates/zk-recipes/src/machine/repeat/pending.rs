@@ -59,7 +59,7 @@ impl Pending {
 
     /// Returns whether the flight may continue in the next session.
     fn outlives_session(&self, view: SessionView) -> bool {
-        self.flight.session.is_none() && !view.has_stopped
+        self.flight.session.is_none() && !view.has_expired
     }
 
     pub(super) fn settle(

@@ -55,7 +55,7 @@ fn view(ms: u64) -> SessionView {
         alive,
         is_running_out: false,
         lapses: 0,
-        has_stopped: false,
+        has_expired: false,
         seed: 0,
     }
 }
@@ -263,7 +263,7 @@ fn one_try_is_one_try_and_a_failure_delays_the_next_flight() {
 fn a_flight_for_any_session_outlives_one_and_not_the_client() {
     for needs in [Needs::All, Needs::Each] {
         let over = || Err(OpError::session_expired(Outcome::NotApplied));
-        let stopped = SessionView { has_stopped: true, ..view(0) };
+        let stopped = SessionView { has_expired: true, ..view(0) };
         let mut asking = Asking::new(&[needs]);
         asking.machine.session = None;
         let _ = asking.start(view(0));

@@ -151,7 +151,7 @@ impl Resize {
                 }
                 Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
             },
-            Answer::SessionOver if view.has_stopped => self.stopped(),
+            Answer::SessionOver if view.has_expired => self.stopped(),
             // The barrier and the read behind it show what has become of it.
             Answer::SessionOver | Answer::Unknown { is_final: false, .. } => self.read(),
             Answer::Refused(error) | Answer::Unknown { error, .. } => {

@@ -320,14 +320,14 @@ mod tests {
     /// Deletes a tree. Returns the number of flights, and the most that the machine has kept.
     fn run(tree: &mut Tree, top: &str) -> (usize, usize) {
         let now = zk_session::Time::from_start(std::time::Duration::ZERO);
-        let (connection, has_stopped) = (Some(1), false);
+        let (connection, has_expired) = (Some(1), false);
         let view = SessionView {
             now,
             connection,
             alive: Some(1),
             is_running_out: false,
             lapses: 0,
-            has_stopped,
+            has_expired,
             seed: 0,
         };
         let mut machine = Repeating::new(DeleteTree::new(top.into()));

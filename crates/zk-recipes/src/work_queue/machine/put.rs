@@ -281,7 +281,7 @@ impl PutMachine {
 
     /// Continues with the step that is due, in whichever session is the next to be connected.
     fn again(&mut self, view: SessionView) -> PutStep {
-        if view.has_stopped {
+        if view.has_expired {
             return self.failed(FailedAction::Create, OpError::session_expired(Outcome::Unknown));
         }
         self.next()
