@@ -360,6 +360,7 @@ fn connections(out: &mut String) {
         DisconnectCause {
             AuthRefused,
             CatchUp,
+            CloseRefused,
             CredentialsRefused,
             EarlyEvent,
             ExpiryUnproven,
@@ -394,6 +395,7 @@ fn connections(out: &mut String) {
         [
             DisconnectCause::AuthRefused(ErrorCode::AUTH_FAILED),
             DisconnectCause::CatchUp(ErrorCode::THROTTLED_OP),
+            DisconnectCause::CloseRefused(ErrorCode::THROTTLED_OP),
             DisconnectCause::CredentialsRefused,
             DisconnectCause::EarlyEvent,
             DisconnectCause::ExpiryUnproven,

@@ -107,7 +107,9 @@ pub struct Client {
 /// The result of closing a client.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum CloseOutcome {
-    /// A server has confirmed the end of the session, so its ephemeral znodes are deleted.
+    /// A server has confirmed the end of the session, so its ephemeral znodes are deleted. If the
+    /// connection was lost meanwhile and the request was repeated, they may be deleted a moment
+    /// later: servers call a session expired while they commit its end.
     Closed,
     /// No server has confirmed the end of the session. The session expires after its timeout.
     Abandoned,

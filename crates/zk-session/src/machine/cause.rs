@@ -17,6 +17,9 @@ pub enum DisconnectCause {
     /// The server refused to catch up with the others.
     #[error("the server refused to catch up with what the client has seen on another one: {0}")]
     CatchUp(ErrorCode),
+    /// The server refused to close the session.
+    #[error("the server refused to close the session: {0}")]
+    CloseRefused(ErrorCode),
     /// The server refused the credentials.
     #[error("the server refused the credentials")]
     CredentialsRefused,

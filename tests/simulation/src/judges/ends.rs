@@ -11,21 +11,21 @@ use crate::history::{Event, What};
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], requests: &[RequestRecord]) -> Vec<String> {
-    // The client takes every reply for a confirmation. Servers do not refuse this request, but the
-    // faults of a world may. If its commit is late, servers already call the session expired.
-    let is_refused = |request: &&RequestRecord| {
-        request.op == OpCode::CLOSE_SESSION && request.outcome != Outcome::Applied(ErrorCode::OK)
-    };
-    let refused = requests.iter().filter(is_refused).map(|request| request.session);
-    judge_events(events, &refused.collect())
+    // While its commit is late, servers already call the session expired.
+    let is_late =
+        |outcome| matches!(outcome, Outcome::Held | Outcome::Applied(ErrorCode::SESSION_EXPIRED));
+    let is_late_close =
+        |request: &&RequestRecord| request.op == OpCode::CLOSE_SESSION && is_late(request.outcome);
+    let late = requests.iter().filter(is_late_close).map(|request| request.session);
+    judge_events(events, &late.collect())
 }
 
-fn judge_events(events: &[Event], refused: &BTreeSet<SessionId>) -> Vec<String> {
+fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
     let broken = |event: &Event| {
         let at = event.at;
         match &event.what {
             What::HasClosed { session: Some(session), is_confirmed: true, is_alive: true }
-                if !refused.contains(session) =>
+                if !late.contains(session) =>
             {
                 Some(format!("at {at:?}: a client was closed, and {session} lives"))
             }

@@ -202,14 +202,18 @@ impl SessionMachine {
             Purpose::CatchUp if code.is_ok() => return Ok(()),
             // What this server shows may be older than what the client knows.
             Purpose::CatchUp => return Err(DisconnectCause::CatchUp(code)),
-            Purpose::Close => {
-                if self.phase == Phase::ClosingStale {
-                    self.stale_is_gone();
-                } else {
-                    self.end_session(EndCause::Closed);
-                }
+            // If the close of the current session is refused, the next server may accept it. A session
+            // that was given up must not keep the client from opening another one.
+            Purpose::Close if self.phase == Phase::ClosingStale => {
+                self.stale_is_gone();
                 return Ok(());
             }
+            // A server also calls a session expired whose close it has only begun to commit.
+            Purpose::Close if code.is_ok() || code == ErrorCode::SESSION_EXPIRED => {
+                self.end_session(EndCause::Closed);
+                return Ok(());
+            }
+            Purpose::Close => return Err(DisconnectCause::CloseRefused(code)),
             Purpose::FindChroot => {
                 self.chroot_found(code);
                 return Ok(());

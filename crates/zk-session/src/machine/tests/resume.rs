@@ -228,6 +228,27 @@ fn a_close_survives_a_lost_connection_but_does_not_wait_for_ever() {
 }
 
 #[test]
+fn a_close_that_is_refused_is_no_end_and_goes_to_the_next_server() {
+    let mut pair = Pair::connected();
+    pair.session.close(pair.now);
+    pair.drain();
+    let ended = |cause| Change::Ended { session: SESSION, cause };
+    for code in [ErrorCode::THROTTLED_OP, ErrorCode::SYSTEM_ERROR, ErrorCode::SESSION_MOVED] {
+        pair.flush();
+        let requests = pair.requests();
+        assert!(matches!(&requests[..], [(_, Request::CloseSession)]), "{requests:?}");
+        pair.reply(requests[0].0, Err(code));
+        assert!(!pair.changes().iter().any(|change| matches!(change, Change::Ended { .. })));
+        pair.connect(SESSION);
+    }
+    pair.flush();
+    let requests = pair.requests();
+    pair.reply(requests[0].0, Err(ErrorCode::SESSION_EXPIRED));
+    assert!(pair.changes().contains(&ended(EndCause::Closed)));
+    assert_eq!(pair.session.poll_timeout(), None);
+}
+
+#[test]
 fn a_session_that_was_given_up_is_closed_before_the_next_is_opened() {
     let mut pair = Pair::connected();
     pair.cut();
