@@ -11,8 +11,11 @@ use crate::sasl_failure::SaslFailure;
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DisconnectCause {
-    /// The server refused credentials that a server has accepted before.
-    #[error("the server refused credentials that were accepted before: {0}")]
+    /// The server refused credentials that a server has accepted before, or did not say that they
+    /// are wrong.
+    #[error(
+        "the server refused an auth packet, which need not be the fault of the credentials: {0}"
+    )]
     AuthRefused(ErrorCode),
     /// The server refused to catch up with the others.
     #[error("the server refused to catch up with what the client has seen on another one: {0}")]

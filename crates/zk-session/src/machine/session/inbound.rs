@@ -356,13 +356,13 @@ impl SessionMachine {
         self.is_served |= code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
     }
 
-    /// Handles the reply to an auth packet. A refusal is final only as long as no server has
-    /// accepted the credentials, as with SASL.
+    /// Handles the reply to an auth packet. A refusal is final only if it says that the credentials
+    /// are wrong, and as long as no server has accepted them, as with SASL.
     fn handle_auth(&mut self, code: ErrorCode) -> Result<(), DisconnectCause> {
         let Phase::Authenticating(missing) = self.phase else {
             return Err(DisconnectCause::Xid(xid::AUTH));
         };
-        if !code.is_ok() && self.is_auth_proven {
+        if !code.is_ok() && (self.is_auth_proven || code != ErrorCode::AUTH_FAILED) {
             return Err(DisconnectCause::AuthRefused(code));
         }
         if !code.is_ok() {

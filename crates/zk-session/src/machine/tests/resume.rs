@@ -187,6 +187,22 @@ fn refused_credentials_are_final() {
     assert!(pair.take(|event| matches!(event, Event::Connect(_))).is_none());
 }
 
+/// Only one code says that the credentials are wrong; another server may accept them after the others.
+#[test]
+fn an_auth_packet_that_is_refused_for_another_reason_goes_to_the_next_server() {
+    let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) };
+    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    for code in [ErrorCode::THROTTLED_OP, ErrorCode::SYSTEM_ERROR, ErrorCode(-999)] {
+        pair.connect(SESSION);
+        pair.reply_at(xid::AUTH, Zxid(0), Err(code));
+        let told = Event::Disconnect(DisconnectCause::AuthRefused(code));
+        assert!(pair.take(|event| *event == told).is_some());
+    }
+    pair.connect(SESSION);
+    pair.reply_at(xid::AUTH, Zxid(0), Ok(Response::Empty));
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
 #[test]
 fn a_close_is_sent_behind_what_was_asked_for_and_confirmed() {
     let mut pair = Pair::connected();
