@@ -12,6 +12,7 @@ use crate::machine::flight::{Flight, Operation, Token};
 use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose, RequestedWatch};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
+use crate::machine::timer::Timer;
 use crate::time::Time;
 
 /// Limit on the bytes that the transport has not accepted yet; above it, requests wait. On a slow
@@ -250,6 +251,9 @@ impl SessionMachine {
     pub(super) fn send_close(&mut self) {
         let xid = self.take_xid();
         self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
+        // A ping that reached the server after it has closed the connection would make its host reset
+        // the connection, which discards a reply that has not been read yet.
+        self.timers.stop(Timer::Ping);
     }
 
     /// Returns the next xid. It counts from 1 to `i32::MAX` and starts again at 1, because all

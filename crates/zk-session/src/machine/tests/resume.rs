@@ -243,6 +243,19 @@ fn a_close_survives_a_lost_connection_but_does_not_wait_for_ever() {
     assert_eq!(pair.session.poll_timeout(), None);
 }
 
+/// A ping at a closed connection could discard the reply.
+#[test]
+fn no_ping_follows_a_close() {
+    let mut pair = Pair::connected();
+    pair.session.close(pair.now);
+    pair.drain();
+    pair.flush();
+    assert!(matches!(&pair.requests()[..], [(_, Request::CloseSession)]));
+    pair.sleep(TIMEOUT / 2);
+    pair.flush();
+    assert_eq!(pair.requests(), []);
+}
+
 #[test]
 fn a_close_that_is_refused_is_no_end_and_goes_to_the_next_server() {
     let mut pair = Pair::connected();
