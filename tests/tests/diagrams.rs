@@ -270,7 +270,7 @@ fn two_locks_that_are_taken_in_one_order() {
         let run = Run::start(&["/a", "/b"]).await;
         let lock = |client, path| FairLock::new(client, path).expect("the path is valid");
         let both = |client, first, second| {
-            let locks = MultiLock::builder().with(&lock(client, first)).with(&lock(client, second));
+            let locks = MultiLock::builder().with(lock(client, first)).with(lock(client, second));
             locks.build().expect("the paths differ")
         };
         let guard = both(&run.one, "/a", "/b").acquire().await.expect("they are free");

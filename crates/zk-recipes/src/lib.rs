@@ -53,9 +53,9 @@
 //!
 //! ## Locks
 //!
-//! - A lock is built with its options by a [`LockBuilder`], and acquired with an [`Acquire`] or a
-//!   [`TryAcquire`]: set options, then `.await` it, or keep the future, an [`Acquiring`].
-//!   [`Phases`] reports each [`Phase`] on the way.
+//! - Each lock is a [`Lock`] of its [`kind`], built with its options by a [`LockBuilder`], and
+//!   acquired with an [`Acquire`] or a [`TryAcquire`]: set options, then `.await` it, or keep the
+//!   future, an [`Acquiring`]. [`Phases`] reports each [`Phase`] on the way.
 //! - The [`Guard`] is the lock that is held, with its [`LockState`], its [`FencingToken`] and the
 //!   [`Run`] of a body of work; [`AtRiskPolicy`] says what *at risk* means to it. [`LockStatus`] is
 //!   a view of the guard for other code. What a guard can do depends on its kind: see [`kind`].
@@ -64,8 +64,7 @@
 //! - [`Naming`], [`RwNaming`] and [`ElectionNaming`] choose the names of Curator or kazoo, and
 //!   [`PermitLimit`] the number of permits of a [`Semaphore`].
 //! - [`Holder`] is acquired with [`AcquireLevel`] or [`TryAcquireLevel`]. [`MultiLock`] has a
-//!   [`MultiLockBuilder`], takes each lock as a [`Side`], and is acquired with [`MultiAcquire`] or
-//!   [`MultiAcquiring`].
+//!   [`MultiLockBuilder`], and is acquired with [`MultiAcquire`] or [`MultiAcquiring`].
 //!
 //! ## Coordination
 //!
@@ -226,7 +225,7 @@ pub use zk_session::{
 #[cfg(feature = "tokio")]
 pub use crate::{
     acquire::builder::LockBuilder,
-    acquire::side::Side,
+    acquire::lock::Lock,
     acquire::{Acquire, Acquiring, TryAcquire},
     barrier::{Barrier, BarrierBuilder, BarrierWait, BarrierWaiting},
     cache::{Cache, CacheBuilder, CacheError, CacheEvent, CacheStats, CachedNode},
@@ -272,7 +271,7 @@ pub use zk_session::Sasl;
 #[cfg(feature = "tls")]
 pub use zk_session::{Tls, TlsBuilder};
 
-/// Kinds of locks, as types: what a [`Guard`] can do depends on its kind.
+/// Kinds of locks, as types: what a [`Lock`] and its [`Guard`] can do depends on their kind.
 #[cfg(feature = "tokio")]
 pub mod kind {
     pub use crate::election::Lead;

@@ -1,17 +1,12 @@
 //! The exclusive lock, which has one znode and no queue.
 
 use jute_codec::OpCode;
-use zk_recipes::{
-    Acquire, Client, ConfigError, ExclusiveLock, FencingToken, Guard, LockBuilder, LockError,
-    LockStats, Side, TryAcquire, kind,
-};
+use zk_recipes::{ExclusiveLock, FencingToken, Guard, LockError, kind};
 
 use super::Case;
 
 impl Case for ExclusiveLock {
     type Kind = kind::Exclusive;
-    type Lock = Self;
-    type Naming = ();
     type Rival = Self;
 
     const NAME: &'static str = "exclusive";
@@ -21,32 +16,8 @@ impl Case for ExclusiveLock {
     // the znode too.
     const PROOF: &'static [OpCode] = &[OpCode::MULTI, OpCode::GET_DATA];
 
-    fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {
-        Self::builder(client, path)
-    }
-
-    fn build(builder: LockBuilder<Self>) -> Result<Self, ConfigError> {
-        builder.build()
-    }
-
-    fn acquire(&self) -> Acquire<kind::Exclusive> {
-        self.acquire()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<kind::Exclusive> {
-        self.try_acquire()
-    }
-
-    fn side(&self) -> Side<kind::Exclusive> {
-        Side::from(self)
-    }
-
     async fn inspect(&self) -> Result<(), LockError> {
         self.holder().await.map(drop)
-    }
-
-    fn stats(&self) -> LockStats {
-        self.stats()
     }
 
     fn token(guard: &Guard<kind::Exclusive>) -> Option<FencingToken> {

@@ -19,6 +19,7 @@ mod semaphore;
 mod write;
 
 use std::any::TypeId;
+use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
@@ -26,8 +27,8 @@ use std::pin::Pin;
 use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
-    Acquire, Client, ConfigError, DowngradeError, FencingToken, Guard, LockBuilder, LockError,
-    LockStats, ReadGuard, Side, TryAcquire,
+    Acquire, Client, ConfigError, DowngradeError, FencingToken, Guard, Lock, LockBuilder,
+    LockError, LockStats, ReadGuard, TryAcquire,
 };
 pub use zk_recipes::{Election, ExclusiveLock, FairLock};
 
@@ -66,13 +67,13 @@ macro_rules! recipes {
 pub const LOCK: &str = "/locks/x";
 
 /// A lock as one of its contenders uses it.
-pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
-    /// Kind of its guards.
+///
+/// The supertraits say that a case is the [`Lock`] of its kind.
+pub trait Case:
+    Borrow<Lock<Self::Kind>> + From<Lock<Self::Kind>> + Clone + Debug + Send + Sync + Sized + 'static
+{
+    /// Kind of the lock, and of its guards.
     type Kind: Kind;
-    /// Public type of the lock.
-    type Lock;
-    /// Form of the names of its contenders.
-    type Naming: Default;
     /// A case of the same lock that excludes this case, itself, and every other case of the lock.
     type Rival: Case;
 
@@ -104,26 +105,33 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The path is invalid.
-    fn builder(
-        client: &Client,
-        path: &str,
-    ) -> Result<LockBuilder<Self::Lock, Self::Naming>, ConfigError>;
+    fn builder(client: &Client, path: &str) -> Result<Builder<Self>, ConfigError> {
+        Lock::builder(client, path)
+    }
 
     /// Checks the options, and builds the lock.
     ///
     /// # Errors
     ///
     /// The options are invalid.
-    fn build(builder: LockBuilder<Self::Lock, Self::Naming>) -> Result<Self, ConfigError>;
-
-    /// Prepares an acquire, to be awaited.
-    fn acquire(&self) -> Acquire<Self::Kind>;
-
-    /// Prepares an acquire that does not wait for other contenders.
-    fn try_acquire(&self) -> TryAcquire<Self::Kind>;
+    fn build(builder: Builder<Self>) -> Result<Self, ConfigError> {
+        builder.build().map(Self::from)
+    }
 
     /// Returns the lock as recipes that work with every lock take it.
-    fn side(&self) -> Side<Self::Kind>;
+    fn lock(&self) -> &Lock<Self::Kind> {
+        self.borrow()
+    }
+
+    /// Prepares an acquire, to be awaited.
+    fn acquire(&self) -> Acquire<Self::Kind> {
+        self.lock().acquire()
+    }
+
+    /// Prepares an acquire that does not wait for other contenders.
+    fn try_acquire(&self) -> TryAcquire<Self::Kind> {
+        self.lock().try_acquire()
+    }
 
     /// Reads who holds the lock, and who waits if the lock has a queue.
     ///
@@ -133,10 +141,14 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     fn inspect(&self) -> impl Future<Output = Result<(), LockError>> + Send;
 
     /// Returns the statistics of the lock.
-    fn stats(&self) -> LockStats;
+    fn stats(&self) -> LockStats {
+        self.lock().stats()
+    }
 
     /// Returns the fencing token of a guard, unless the case has none.
-    fn token(guard: &Guard<Self::Kind>) -> Option<FencingToken>;
+    fn token(_: &Guard<Self::Kind>) -> Option<FencingToken> {
+        None
+    }
 
     /// Continues as a reader, without releasing the lock in between.
     ///
@@ -153,12 +165,7 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
     /// # Panics
     ///
     /// If the options are invalid.
-    fn with(
-        client: &Client,
-        options: impl FnOnce(
-            LockBuilder<Self::Lock, Self::Naming>,
-        ) -> LockBuilder<Self::Lock, Self::Naming>,
-    ) -> Self {
+    fn with(client: &Client, options: impl FnOnce(Builder<Self>) -> Builder<Self>) -> Self {
         Self::builder(client, LOCK)
             .and_then(|builder| Self::build(options(builder.watch_check(None))))
             .expect("the options are legal")
@@ -190,6 +197,9 @@ pub trait Case: Clone + Debug + Send + Sync + Sized + 'static {
         !(Self::IS_SHARED && Self::MARK.is_some_and(|mark| path.contains(mark)))
     }
 }
+
+/// The builder of a case's lock.
+pub type Builder<C> = LockBuilder<Lock<<C as Case>::Kind>, <<C as Case>::Kind as Kind>::Naming>;
 
 /// The future of a downgrade that has begun.
 pub type Downgrading =

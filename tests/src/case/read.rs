@@ -1,20 +1,14 @@
 //! The read/write lock as a reader uses it.
 
-use zk_recipes::{
-    Acquire, Client, ConfigError, FencingToken, Guard, LockBuilder, LockError, LockStats, RwLock,
-    RwNaming, Side, TryAcquire, kind,
-};
+use zk_recipes::{Lock, LockError, kind};
 
 use super::{Case, Writer};
 
 /// A read/write lock that is acquired for reading.
-#[derive(Clone, Debug)]
-pub struct Reader(pub RwLock);
+pub type Reader = Lock<kind::Read>;
 
 impl Case for Reader {
     type Kind = kind::Read;
-    type Lock = RwLock;
-    type Naming = RwNaming;
     type Rival = Writer;
 
     const NAME: &'static str = "read";
@@ -23,35 +17,7 @@ impl Case for Reader {
     const IS_SHARED: bool = true;
     const IS_FENCED: bool = false;
 
-    fn builder(client: &Client, path: &str) -> Result<LockBuilder<RwLock, RwNaming>, ConfigError> {
-        RwLock::builder(client, path)
-    }
-
-    fn build(builder: LockBuilder<RwLock, RwNaming>) -> Result<Self, ConfigError> {
-        builder.build().map(Self)
-    }
-
-    fn acquire(&self) -> Acquire<kind::Read> {
-        self.0.read()
-    }
-
-    fn try_acquire(&self) -> TryAcquire<kind::Read> {
-        self.0.try_read()
-    }
-
-    fn side(&self) -> Side<kind::Read> {
-        self.0.read_side()
-    }
-
     async fn inspect(&self) -> Result<(), LockError> {
-        self.0.contenders().await.map(drop)
-    }
-
-    fn stats(&self) -> LockStats {
-        self.0.stats()
-    }
-
-    fn token(_: &Guard<kind::Read>) -> Option<FencingToken> {
-        None
+        self.contenders().await.map(drop)
     }
 }

@@ -22,7 +22,7 @@ for_each_lock! {
 async fn a_holder_keeps_the_other_out_until_its_last_level_ends<H: Case, W: Case>() {
     let fixture = Fixture::start().await;
     let (client, other) = (fixture.client().await, fixture.client().await);
-    let holder = Holder::new(H::of(&client).side());
+    let holder = Holder::new(H::of(&client).lock());
     let outer = holder.acquire().timeout(PATIENCE).await.unwrap();
     let inner = holder.acquire().await.unwrap();
     let mut next = Waiter::queue(&W::of(&other)).await;
@@ -39,7 +39,7 @@ async fn a_holder_keeps_the_other_out_until_its_last_level_ends<H: Case, W: Case
 async fn a_holder_that_lost_its_lock_nests_no_more<C: Case>() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    let holder = Holder::new(C::of(&client).side());
+    let holder = Holder::new(C::of(&client).lock());
     let outer = holder.acquire().timeout(PATIENCE).await.unwrap();
     client.delete(outer.path(), None).await.unwrap();
     assert_eq!(soon("the loss", outer.lost()).await, LostReason::ZnodeDeleted);
@@ -94,8 +94,8 @@ async fn a_multi_lock_whose_last_lock_is_refused_leaves_nothing() {
     }
     catch_up(&client).await;
     let lock = MultiLock::builder()
-        .with(&FairLock::new(&client, "/locks/b").unwrap())
-        .with(&FairLock::new(&client, "/locks/a").unwrap())
+        .with(FairLock::new(&client, "/locks/b").unwrap())
+        .with(FairLock::new(&client, "/locks/a").unwrap())
         .build()
         .unwrap();
     let error = lock.acquire().timeout(PATIENCE).await.unwrap_err();

@@ -275,9 +275,9 @@ async fn the_contenders_can_be_seen_in_their_order() {
     };
     let lock = named(&client, "");
     assert_eq!(lock.contenders().await, Ok(vec![]));
-    let first = acquire(&Reader(named(&client, "first"))).await;
-    let second = Waiter::queue(&Writer(named(&other, "second"))).await;
-    let third = Waiter::queue(&Reader(named(&client, "third"))).await;
+    let first = acquire(&named(&client, "first").read_side()).await;
+    let second = Waiter::queue(&named(&other, "second").write_side()).await;
+    let third = Waiter::queue(&named(&client, "third").read_side()).await;
     client.create(&format!("{LOCK}/config"), "", CreateMode::Persistent).await.unwrap();
     let seen = lock.contenders().await.unwrap();
     let sessions = [&client, &other, &client].map(|client| client.session_id().unwrap());
@@ -325,8 +325,8 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
     catch_up(&other).await;
     assert_mixed(&FairLock::of(&other), writing.path()).await;
     let kazoo = RwLock::builder(&other, LOCK).unwrap().naming(RwNaming::kazoo()).build().unwrap();
-    assert_mixed(&Reader(kazoo.clone()), writing.path()).await;
-    assert_mixed(&Writer(kazoo), writing.path()).await;
+    assert_mixed(&kazoo.read_side(), writing.path()).await;
+    assert_mixed(&kazoo.write_side(), writing.path()).await;
     until_znodes::<Writer>(&client, 1).await;
     assert_eq!(writing.validate().await, Ok(()));
     writing.release().await.unwrap();
@@ -406,14 +406,14 @@ async fn take_turns(naming: impl Fn() -> RwNaming, marks: [&str; 2]) {
         lock.build().unwrap()
     };
     let (own, theirs) = (lock(&client), lock(&other));
-    let reading = acquire(&Reader(own.clone())).await;
+    let reading = acquire(&own.read_side()).await;
     assert!(reading.path().contains(marks[0]), "{}", reading.path());
     catch_up(&other).await;
     assert!(theirs.try_write().await.unwrap().is_none());
     let joined = theirs.try_read().await.unwrap().expect("readers share");
-    let writer = Waiter::queue(&Writer(theirs.clone())).await;
-    let mut reader = Waiter::queue(&Reader(own.clone())).await;
-    let mut last = Waiter::queue(&Writer(own.clone())).await;
+    let writer = Waiter::queue(&theirs.write_side()).await;
+    let mut reader = Waiter::queue(&own.read_side()).await;
+    let mut last = Waiter::queue(&own.write_side()).await;
     joined.release().await.unwrap();
     reading.release().await.unwrap();
     let writing = writer.guard().await;

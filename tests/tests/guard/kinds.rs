@@ -6,7 +6,8 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    CloseOutcome, ErrorCode, Guard, LockError, LockState, LostReason, Multi, TransactionError,
+    CloseOutcome, Election, ErrorCode, ExclusiveLock, FairLock, Guard, LockError, LockState,
+    LostReason, Multi, RwLock, Semaphore, TransactionError,
 };
 use zk_tests::case::{Case, Writer};
 use zk_tests::for_each_lock;
@@ -211,5 +212,33 @@ fn a_transaction_goes_on_after_a_downgrade() {
         assert_eq!(applied(&world), 2);
         drop(reading);
         world.check_clean(&[&client]).await;
+    });
+}
+
+#[test]
+fn a_lock_shows_its_name_and_what_identifies_it() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let rw = RwLock::new(&client, "/a").expect("the path is valid");
+        let shown = [
+            FairLock::new(&client, "/a").map(|lock| format!("{lock:?}")),
+            Semaphore::new(&client, "/a", 3).map(|lock| format!("{lock:?}")),
+            ExclusiveLock::new(&client, "/a").map(|lock| format!("{lock:?}")),
+            Election::new(&client, "/a").map(|lock| format!("{lock:?}")),
+            Ok(format!("{rw:?}")),
+            Ok(format!("{:?}", rw.read_side())),
+            Ok(format!("{:?}", rw.write_side())),
+        ];
+        let expected = [
+            r#"FairLock { directory: "/a", .. }"#,
+            r#"Semaphore { directory: "/a", permits: 3, .. }"#,
+            r#"ExclusiveLock { path: "/a", .. }"#,
+            r#"Election { path: "/a", .. }"#,
+            r#"RwLock { directory: "/a", .. }"#,
+            r#"Lock<Read> { directory: "/a", .. }"#,
+            r#"Lock<Write> { directory: "/a", .. }"#,
+        ];
+        assert_eq!(shown.map(|shown| shown.expect("the options are legal")), expected);
     });
 }

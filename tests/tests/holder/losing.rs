@@ -102,7 +102,7 @@ fn a_lock_at_risk_that_counts_as_lost_is_not_nested<C: Case>() {
         let world = World::shipped();
         let client = world.client(FIRST).await;
         let lock = C::with(&client, |builder| builder.at_risk(AtRiskPolicy::TreatAsLost));
-        let holder = zk_recipes::Holder::new(lock.side());
+        let holder = zk_recipes::Holder::new(lock.lock());
         let outer = level(&holder).await;
         world.server.disconnect_all();
         assert_eq!(outer.lost().await, LostReason::AtRisk);

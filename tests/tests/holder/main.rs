@@ -13,7 +13,7 @@ use zk_tests::case::Case;
 
 /// Returns a holder of the lock under test.
 fn holder<C: Case>(client: &Client) -> Holder<C::Kind> {
-    Holder::new(C::of(client).side())
+    Holder::new(C::of(client).lock())
 }
 
 /// Acquires a lock that is free or that the holder holds.

@@ -20,9 +20,9 @@ const PATHS: [&str; 3] = ["/locks/a", "/locks/b", "/locks/c"];
 /// Returns a multi-lock of three kinds.
 fn three(client: &zk_recipes::Client) -> zk_recipes::MultiLock {
     zk_recipes::MultiLock::builder()
-        .with(&exclusive(client, PATHS[1]))
+        .with(exclusive(client, PATHS[1]))
         .with(rw_lock(client, PATHS[2]).write_side())
-        .with(&fair(client, PATHS[0]))
+        .with(fair(client, PATHS[0]))
         .build()
         .expect("the paths differ")
 }

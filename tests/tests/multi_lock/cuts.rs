@@ -14,8 +14,8 @@ const HOLDER: u64 = 2;
 
 fn two(client: &zk_recipes::Client) -> zk_recipes::MultiLock {
     zk_recipes::MultiLock::builder()
-        .with(&fair(client, "/locks/b"))
-        .with(&exclusive(client, "/locks/a"))
+        .with(fair(client, "/locks/b"))
+        .with(exclusive(client, "/locks/a"))
         .build()
         .expect("the paths differ")
 }

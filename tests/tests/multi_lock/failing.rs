@@ -18,10 +18,10 @@ fn blocker(client: &Client, position: usize) -> MultiLock {
     let path = PATHS.get(position).expect("there is such a position");
     let builder = MultiLock::builder();
     let builder = match position {
-        0 => builder.with(&fair(client, path)),
-        1 => builder.with(&exclusive(client, path)),
+        0 => builder.with(fair(client, path)),
+        1 => builder.with(exclusive(client, path)),
         2 | 4 => builder.with(crate::rw_lock(client, path).write_side()),
-        _ => builder.with(&crate::semaphore(client, path)),
+        _ => builder.with(crate::semaphore(client, path)),
     };
     builder.build().expect("there is one lock")
 }

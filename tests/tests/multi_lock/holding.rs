@@ -48,8 +48,8 @@ fn the_guard_is_at_risk_when_any_of_its_locks_is() {
         let world = World::new();
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
         let lock = zk_recipes::MultiLock::builder()
-            .with(&crate::fair(&client, PATHS[0]))
-            .with(&crate::fair(&other, PATHS[1]))
+            .with(crate::fair(&client, PATHS[0]))
+            .with(crate::fair(&other, PATHS[1]))
             .build()
             .expect("the paths differ");
         let guard = hold(&lock).await;

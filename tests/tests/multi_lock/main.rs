@@ -43,10 +43,10 @@ fn semaphore(client: &Client, path: &str) -> Semaphore {
 fn all_kinds(client: &Client) -> MultiLock {
     let [a, b, c, d, e] = PATHS;
     MultiLock::builder()
-        .with(&semaphore(client, d))
-        .with(&exclusive(client, b))
+        .with(semaphore(client, d))
+        .with(exclusive(client, b))
         .with(rw_lock(client, e).read_side())
-        .with(&fair(client, a))
+        .with(fair(client, a))
         .with(rw_lock(client, c).write_side())
         .build()
         .expect("the paths differ")
@@ -54,8 +54,7 @@ fn all_kinds(client: &Client) -> MultiLock {
 
 /// Returns a multi-lock of fair locks at these paths.
 fn fair_locks(client: &Client, paths: &[&str]) -> MultiLock {
-    let add =
-        |builder: zk_recipes::MultiLockBuilder, path: &&str| builder.with(&fair(client, path));
+    let add = |builder: zk_recipes::MultiLockBuilder, path: &&str| builder.with(fair(client, path));
     paths.iter().fold(MultiLock::builder(), add).build().expect("the paths differ")
 }
 

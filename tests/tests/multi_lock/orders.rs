@@ -92,7 +92,7 @@ fn a_path_that_occurs_twice_is_refused_and_named() {
         let client = world.client(FIRST).await;
         let both_sides = rw_lock(&client, "/locks/b");
         let twice = MultiLock::builder()
-            .with(&fair(&client, "/locks/a"))
+            .with(fair(&client, "/locks/a"))
             .with(both_sides.read_side())
             .with(both_sides.write_side());
         let error = twice.build().expect_err("a writer waits for its own reader");

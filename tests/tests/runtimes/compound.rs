@@ -33,14 +33,14 @@ fn named(client: &Client, name: &str) -> FairLock {
 fn several(client: &Client, name: &str) -> MultiLock {
     let fair = FairLock::new(client, &format!("/several/{name}/a")).expect("the path is valid");
     let exclusive = ExclusiveLock::new(client, &format!("/several/{name}/b"));
-    let locks = MultiLock::builder().with(&fair).with(&exclusive.expect("the path is valid"));
+    let locks = MultiLock::builder().with(&fair).with(exclusive.expect("the path is valid"));
     locks.build().expect("the paths differ")
 }
 
 /// Returns a new holder of the lock with this name.
 fn holder(client: &Client, name: &str) -> Holder<Fair> {
     let lock = FairLock::new(client, &format!("/reentrant/{name}"));
-    Holder::new(&lock.expect("the path is valid"))
+    Holder::new(lock.expect("the path is valid"))
 }
 
 /// Locks that a client holds.

@@ -7,7 +7,7 @@ use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{OpError, Time, WatchMode};
 
-use super::request::AcquireRequest;
+use super::lock::Lock;
 use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::engine::persistent::PersistentWatch;
@@ -26,9 +26,18 @@ use crate::timed_out::{LastSeen, TimedOut};
 /// Number of attempts that may lose their znode before the acquire gives up.
 const ZNODES_LOST_MAX: u32 = 5;
 
+/// The parameters of an acquire.
+pub(crate) struct AcquireRequest<K: Kind> {
+    pub(crate) lock: Lock<K>,
+    /// When to give up.
+    pub(crate) deadline: Option<Time>,
+    /// The client may hold the lock already, so waiting behind its own session is not a mistake.
+    pub(crate) is_beside_own: bool,
+}
+
 /// Acquires the lock. If the future is dropped, the janitor removes what it has left behind.
-pub(crate) async fn acquire<K: Kind>(request: &AcquireRequest<K>) -> Result<Guard<K>, LockError> {
-    match attempts(request, true).await? {
+pub(crate) async fn acquire<K: Kind>(request: AcquireRequest<K>) -> Result<Guard<K>, LockError> {
+    match attempts(&request, true).await? {
         Some(guard) => Ok(guard),
         None => unreachable!("an attempt that may wait is never busy"),
     }
@@ -36,12 +45,12 @@ pub(crate) async fn acquire<K: Kind>(request: &AcquireRequest<K>) -> Result<Guar
 
 /// Acquires the lock if no wait is necessary. If the lock is taken, this costs one read.
 pub(crate) async fn try_acquire<K: Kind>(
-    request: &AcquireRequest<K>,
+    request: AcquireRequest<K>,
 ) -> Result<Option<Guard<K>>, LockError> {
-    if is_taken(request).await? {
+    if is_taken(&request).await? {
         return Ok(None);
     }
-    claim(request).await
+    claim(&request).await
 }
 
 /// Acquires the lock if no wait is necessary, without a read before the create.
@@ -62,7 +71,7 @@ async fn attempts<K: Kind>(
     request: &AcquireRequest<K>,
     may_wait: bool,
 ) -> Result<Option<Guard<K>>, LockError> {
-    let terms = &request.terms;
+    let terms = &request.lock.terms;
     let since = terms.client.now();
     let mut znodes_lost = 0;
     loop {
@@ -89,8 +98,8 @@ async fn attempts<K: Kind>(
                         return Err(LockError::Lost(LostReason::ZnodeDeleted));
                     }
                     let length = jitter(&terms.client, PAUSE);
-                    before(&request.terms.client, request.deadline, pause(&terms.client, length))
-                        .await?;
+                    let pausing = pause(&terms.client, length);
+                    before(&terms.client, request.deadline, pausing).await?;
                 }
             }
         }
@@ -104,15 +113,15 @@ async fn attempt<K: Kind>(
     may_wait: bool,
 ) -> Result<Outcome<K>, LockError> {
     let slot = before(
-        &request.terms.client,
+        request.lock.client(),
         request.deadline,
-        Session::of(&request.terms.client).reserve_slot(K::path(&request.profile)),
+        Session::of(request.lock.client()).reserve_slot(K::path(&request.lock.profile)),
     )
     .await?;
-    request.terms.counters.attempted();
-    let mut attempt = RunningAttempt::new(request, slot, may_wait);
+    request.lock.terms.counters.attempted();
+    let mut attempt = RunningAttempt::new(&request.lock, slot, may_wait);
     match attempt.run(request).await {
-        Ok(held) => Ok(Outcome::Held(attempt.into_guard(request, held))),
+        Ok(held) => Ok(Outcome::Held(attempt.into_guard(&request.lock, held))),
         Err(NotHeld::Busy) => Ok(Outcome::Busy),
         Err(NotHeld::Restart(restart)) => Ok(Outcome::Restart(restart)),
         Err(NotHeld::Failed(error)) => Err(error),
@@ -124,7 +133,7 @@ async fn leased<K: Kind>(
     request: &AcquireRequest<K>,
     guard: Guard<K>,
 ) -> Result<Outcome<K>, LockError> {
-    Ok(match before(&request.terms.client, request.deadline, guard.first_held()).await? {
+    Ok(match before(request.lock.client(), request.deadline, guard.first_held()).await? {
         Ok(()) => Outcome::Held(guard),
         Err(Stopped::Lost(LostReason::ZnodeDeleted)) => Outcome::Restart(Restart::ZnodeGone),
         Err(Stopped::NoLease(slow)) => return Err(LockError::NoLease(slow)),
@@ -150,15 +159,13 @@ struct AttemptParts<K: Recipe> {
 }
 
 impl<K: Kind> RunningAttempt<K> {
-    fn new(request: &AcquireRequest<K>, slot: Slot, may_wait: bool) -> Self {
-        let client = &request.terms.client;
-        let id = Session::of(client).unique_id();
-        let path = K::path(&request.profile);
+    fn new(lock: &Lock<K>, slot: Slot, may_wait: bool) -> Self {
+        let session = Session::of(lock.client());
+        let (id, path) = (session.unique_id(), lock.path());
         let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
-        let machine = Repeating::new(K::attempt(&request.profile, id, may_wait));
-        let parts =
-            Some(AttemptParts { machine, feed: Feed::new(Session::of(client).lane()), slot });
-        Self { parts, counters: Arc::clone(&request.terms.counters), span }
+        let machine = Repeating::new(K::attempt(&lock.profile, id, may_wait));
+        let parts = Some(AttemptParts { machine, feed: Feed::new(session.lane()), slot });
+        Self { parts, counters: Arc::clone(&lock.terms.counters), span }
     }
 
     async fn run(&mut self, request: &AcquireRequest<K>) -> Result<Held, NotHeld> {
@@ -178,11 +185,11 @@ impl<K: Kind> RunningAttempt<K> {
         })
     }
 
-    fn into_guard(mut self, request: &AcquireRequest<K>, held: Held) -> Guard<K> {
+    fn into_guard(mut self, lock: &Lock<K>, held: Held) -> Guard<K> {
         let parts = self.parts.take().expect("the lock was just granted");
         let (removal, _) = parts.machine.machine.abandon();
         let span = self.span.clone();
-        let terms = request.terms.clone();
+        let terms = lock.terms.clone();
         Guard::new(start_keeper::<K>(terms, parts.feed, parts.slot, removal, held, span))
     }
 }
@@ -210,7 +217,7 @@ fn last_seen(attempt: &impl Attempt) -> LastSeen {
 }
 
 /// Supervises an attempt.
-struct Waiting<'a, K: Recipe> {
+struct Waiting<'a, K: Kind> {
     request: &'a AcquireRequest<K>,
     span: &'a Span,
     /// What the attempt follows. It is in a box, because most waiters follow nothing.
@@ -219,7 +226,7 @@ struct Waiting<'a, K: Recipe> {
     has_warned: bool,
 }
 
-impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
+impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
     type Stop = Interrupted;
 
     fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Interrupted> {
@@ -252,7 +259,7 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
         if !machine.follows() {
             return Poll::Pending;
         }
-        let AcquireRequest { terms, profile, .. } = self.request;
+        let Lock { profile, terms } = &self.request.lock;
         let changes = self.changes.get_or_insert_with(|| {
             let mode = WatchMode::Persistent;
             Box::new(PersistentWatch::new(&terms.client, K::path(profile), mode))
@@ -269,34 +276,35 @@ impl<K: Recipe> Supervisor<K::Attempt> for Waiting<'_, K> {
     fn before_wait(&mut self, machine: &K::Attempt, feed: &mut Feed) {
         if !self.has_warned && !self.request.is_beside_own && machine.must_warn_of_own_session() {
             self.has_warned = true;
-            let path = K::path(&self.request.profile);
-            log::behind_own_session(&self.request.terms.client, self.span, path);
+            let path = self.request.lock.path();
+            log::behind_own_session(self.request.lock.client(), self.span, path);
         }
         let ahead = machine.ahead();
         // The next contender must have a lease when it is granted the lock. Contenders further back
         // cause no writes.
         feed.lane.need_lease(ahead.is_some_and(|ahead| ahead <= 1));
         let phase = ahead.map_or(Phase::Claiming, |ahead| Phase::Queued { ahead });
-        self.request.terms.observer.report(phase);
+        self.request.lock.terms.observer.report(phase);
     }
 
     fn after_input(&mut self, machine: &mut K::Attempt) {
         let tally = machine.take_tally();
-        self.request.terms.counters.add(tally);
+        self.request.lock.terms.counters.add(tally);
         if tally.watches_missed > 0 {
-            let path = K::path(&self.request.profile);
+            let path = self.request.lock.path();
             warn!(parent: self.span, %path, "a watch did not report a change");
         }
     }
 }
 
 /// Reads whether the lock is taken.
-async fn is_taken<K: Recipe>(request: &AcquireRequest<K>) -> Result<bool, LockError> {
-    let (operation, action) = K::look(&request.profile);
-    let mut read = ReadAll::new(vec![operation], action, K::path(&request.profile));
-    let seen = run(&request.terms.client, &mut read, request.deadline).await??;
+async fn is_taken<K: Kind>(request: &AcquireRequest<K>) -> Result<bool, LockError> {
+    let Lock { profile, terms } = &request.lock;
+    let (operation, action) = K::look(profile);
+    let mut read = ReadAll::new(vec![operation], action, K::path(profile));
+    let seen = run(&terms.client, &mut read, request.deadline).await??;
     match seen.into_iter().next().flatten() {
-        Some(response) => K::is_taken(&request.profile, &response),
+        Some(response) => K::is_taken(profile, &response),
         None => Ok(false),
     }
 }

@@ -6,18 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use bytestring::ByteString;
 use jute_codec::Acl;
-use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect};
 
-use super::{Acquire, TryAcquire};
+use super::lock::Lock;
 use crate::error::{check_acl, check_path};
 use crate::guard::Terms;
 use crate::lock::kind::Kind;
+use crate::lock::options::LockOptions;
 use crate::lock::phase::Observer;
 use crate::lock::state::AtRiskPolicy;
-use crate::lock::stats::{Counters, LockStats};
+use crate::lock::stats::Counters;
 
 /// Default interval of a waiter's check for missed watches.
 const WATCH_CHECK: Duration = Duration::from_secs(30);
@@ -31,26 +30,37 @@ const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
 pub struct LockBuilder<L, N = ()> {
     client: Client,
     options: LockOptions,
-    naming: N,
+    at_risk: AtRiskPolicy,
+    pub(crate) naming: N,
     lock: PhantomData<fn() -> L>,
 }
 
-/// The options that all locks have.
-#[derive(Clone, Debug)]
-pub(crate) struct LockOptions {
-    pub(crate) path: ByteString,
-    pub(crate) acl: Vec<Acl>,
-    pub(crate) identity: Bytes,
-    pub(crate) watch_check: Option<Duration>,
-    at_risk: AtRiskPolicy,
+impl<K: Kind> Lock<K> {
+    /// Returns a builder for a lock at a path: the directory of the contenders, or the znode of an
+    /// exclusive lock.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path below the root.
+    pub fn builder(
+        client: &Client,
+        path: &str,
+    ) -> Result<LockBuilder<Self, K::Naming>, ConfigError> {
+        LockBuilder::new(client, path)
+    }
 }
 
-/// The state that all types of locks contain.
-#[derive(Clone)]
-pub(crate) struct LockCore {
-    pub(crate) client: Client,
-    counters: Arc<Counters>,
-    at_risk: AtRiskPolicy,
+impl<K: Kind> LockBuilder<Lock<K>, K::Naming> {
+    /// Checks the options and builds the lock.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the access control list is empty, the interval of the watch check is too short, or
+    /// a semaphore has no permits.
+    pub fn build(self) -> Result<Lock<K>, ConfigError> {
+        let (terms, options, naming) = self.finish(K::METRIC)?;
+        Lock::with(terms, options, naming)
+    }
 }
 
 impl<L, N: Default> LockBuilder<L, N> {
@@ -61,9 +71,9 @@ impl<L, N: Default> LockBuilder<L, N> {
             acl: client.default_acl().to_vec(),
             identity: identity().into(),
             watch_check: Some(WATCH_CHECK),
-            at_risk: AtRiskPolicy::default(),
         };
-        Ok(Self { client: client.clone(), options, naming: N::default(), lock: PhantomData })
+        let (client, at_risk) = (client.clone(), AtRiskPolicy::default());
+        Ok(Self { client, options, at_risk, naming: N::default(), lock: PhantomData })
     }
 }
 
@@ -101,35 +111,26 @@ impl<L, N> LockBuilder<L, N> {
 
     /// Sets how a lock that is at risk is treated. Default: [`AtRiskPolicy::GoOn`].
     pub fn at_risk(mut self, policy: AtRiskPolicy) -> Self {
-        self.options.at_risk = policy;
+        self.at_risk = policy;
         self
     }
 
-    pub(crate) fn naming_so_far(&self) -> &N {
-        &self.naming
-    }
-
-    pub(crate) fn set_naming(mut self, naming: N) -> Self {
-        self.naming = naming;
-        self
-    }
-
-    /// Checks the options, and returns the parts from which a lock is built. `recipe` is the name
+    /// Checks the options, and returns the parts from which a lock is built. `metric` is the name
     /// of the recipe in metrics.
     pub(crate) fn finish(
         self,
-        recipe: &'static str,
-    ) -> Result<(LockCore, LockOptions, N), ConfigError> {
-        let Self { client, options, naming, .. } = self;
-        let invalid = |option, value, defect| Err(ConfigError::Option { option, value, defect });
+        metric: &'static str,
+    ) -> Result<(Terms, LockOptions, N), ConfigError> {
+        let Self { client, options, at_risk, naming, .. } = self;
         check_acl("acl of the lock", &options.acl)?;
         if let Some(short) = options.watch_check.filter(|interval| *interval < WATCH_CHECK_MIN) {
+            let (option, value) = ("watch_check", format!("{short:?}"));
             let defect = OptionDefect::ShorterThan(WATCH_CHECK_MIN);
-            return invalid("watch_check", format!("{short:?}"), defect);
+            return Err(ConfigError::Option { option, value, defect });
         }
-        let counters = Arc::new(Counters::new(recipe));
-        let core = LockCore { client, counters, at_risk: options.at_risk };
-        Ok((core, options, naming))
+        let (observer, counters) = (Observer::default(), Arc::new(Counters::new(metric)));
+        let terms = Terms { client, at_risk, observer, counters, hold_for: None };
+        Ok((terms, options, naming))
     }
 }
 
@@ -137,32 +138,9 @@ impl<L, N: fmt::Debug> fmt::Debug for LockBuilder<L, N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LockBuilder")
             .field("options", &self.options)
+            .field("at_risk", &self.at_risk)
             .field("naming", &self.naming)
             .finish_non_exhaustive()
-    }
-}
-
-impl LockCore {
-    pub(crate) fn acquire<K: Kind>(&self, profile: &Arc<K::Profile>) -> Acquire<K> {
-        Acquire::new(profile, self.terms())
-    }
-
-    pub(crate) fn try_acquire<K: Kind>(&self, profile: &Arc<K::Profile>) -> TryAcquire<K> {
-        TryAcquire::new(profile, self.terms())
-    }
-
-    pub(crate) fn stats(&self) -> LockStats {
-        self.counters.snapshot(Session::of(&self.client).janitor_backlog())
-    }
-
-    fn terms(&self) -> Terms {
-        Terms {
-            client: self.client.clone(),
-            at_risk: self.at_risk,
-            observer: Observer::default(),
-            counters: Arc::clone(&self.counters),
-            hold_for: None,
-        }
     }
 }
 

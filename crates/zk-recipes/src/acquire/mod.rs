@@ -2,23 +2,21 @@
 
 mod attempts;
 pub(crate) mod builder;
-mod request;
-pub(crate) mod side;
+pub(crate) mod lock;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytestring::ByteString;
 use zk_session::{Client, Time};
 
-use self::attempts::{acquire, claim, try_acquire};
-use self::request::AcquireRequest;
+use self::attempts::{AcquireRequest, acquire, claim, try_acquire};
+use self::lock::Lock;
 use crate::engine::limited::Begun;
-use crate::guard::{Guard, Terms};
+use crate::guard::Guard;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
 use crate::lock::phase::{Observer, Phases};
@@ -59,7 +57,7 @@ pub struct Acquiring<T> {
 }
 
 /// The deadline of an acquire, and a watchdog in case the client's runtime does not notice it.
-struct Limit {
+pub(crate) struct Limit {
     client: Client,
     path: ByteString,
     begun: Begun,
@@ -67,18 +65,62 @@ struct Limit {
     watchdog: Watchdog,
 }
 
+impl<K: Kind> Lock<K> {
+    /// Acquires the lock, and waits until no contender excludes this one: in a queue, until those
+    /// have left that are ahead of it.
+    ///
+    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
+    /// **expires** while the future waits, a new attempt starts in the next session, at the end of
+    /// the queue, within the same timeout. **Cancel safe**: dropping the future at any moment
+    /// leaves no znode.
+    ///
+    /// # Errors
+    ///
+    /// See [`LockError`]. After any error, the lock is not held.
+    pub fn acquire(&self) -> Acquire<K> {
+        Acquire { request: AcquireRequest::new(self) }
+    }
+
+    /// Acquires the lock if that needs no wait: if no contender that excludes this one holds the
+    /// lock or waits for it. Otherwise returns `None`, at the cost of one read. Without a connection
+    /// it fails with [`LockError::TimedOut`] after its timeout, by default the session timeout. In
+    /// all other respects it is like [`acquire`](Self::acquire).
+    ///
+    /// # Errors
+    ///
+    /// The errors are those of [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> TryAcquire<K> {
+        let timeout = self.terms.client.status().timeout;
+        TryAcquire { request: AcquireRequest::new(self) }.timeout(timeout)
+    }
+}
+
 impl<K: Kind> AcquireRequest<K> {
+    fn new(lock: &Lock<K>) -> Self {
+        Self { lock: lock.clone(), deadline: None, is_beside_own: false }
+    }
+
     fn limit(&mut self, timeout: Duration) {
-        self.deadline = Some(self.terms.client.now() + timeout);
+        self.deadline = Some(self.lock.client().now() + timeout);
+    }
+
+    fn begin<T, F>(self, run: impl FnOnce(Self) -> F) -> Acquiring<T>
+    where
+        F: Future<Output = Result<T, LockError>> + Send + 'static,
+    {
+        let limit = Limit::of(&self.lock, self.deadline);
+        Acquiring::new(limit, run(self))
+    }
+
+    fn describe(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(name)
+            .field("path", &self.lock.path())
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }
 
 impl<K: Kind> Acquire<K> {
-    pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
-        let profile = Arc::clone(profile);
-        Self { request: AcquireRequest { profile, deadline: None, is_beside_own: false, terms } }
-    }
-
     /// Makes the acquire give up at this time, if there is one.
     pub(crate) fn until(mut self, deadline: Option<Time>) -> Self {
         self.request.deadline = deadline;
@@ -97,12 +139,10 @@ impl<K: Kind> Acquire<K> {
     /// until it is released or lost.
     pub fn phases(mut self) -> (Self, Phases) {
         let (observer, phases) = Observer::new();
-        self.request.terms.observer = observer;
+        self.request.lock.terms.observer = observer;
         (self, phases)
     }
-}
 
-impl<K: Kind> Acquire<K> {
     /// Declares that the client may hold the lock already, so that waiting behind its own session
     /// is not a mistake.
     pub(crate) fn beside_own_session(mut self) -> Self {
@@ -112,7 +152,7 @@ impl<K: Kind> Acquire<K> {
 
     /// Limits how long the lock may be held. The client gives it back then, whatever its owner does.
     pub(crate) fn hold_for(mut self, length: Option<Duration>) -> Self {
-        self.request.terms.hold_for = length;
+        self.request.lock.terms.hold_for = length;
         self
     }
 
@@ -124,14 +164,6 @@ impl<K: Kind> Acquire<K> {
 }
 
 impl<K: Kind> TryAcquire<K> {
-    /// Creates an acquire that gives up after the session timeout if there is no connection.
-    pub(crate) fn new(profile: &Arc<K::Profile>, terms: Terms) -> Self {
-        let timeout = terms.client.status().timeout;
-        let profile = Arc::clone(profile);
-        Self { request: AcquireRequest { profile, deadline: None, is_beside_own: false, terms } }
-            .timeout(timeout)
-    }
-
     /// Makes the acquire give up at this time, if there is one.
     pub(crate) fn until(mut self, deadline: Option<Time>) -> Self {
         self.request.deadline = deadline;
@@ -151,10 +183,7 @@ impl<K: Kind> IntoFuture for Acquire<K> {
     type IntoFuture = Acquiring<Guard<K>>;
 
     fn into_future(self) -> Acquiring<Guard<K>> {
-        let Self { request } = self;
-        let (client, deadline) = (request.terms.client.clone(), request.deadline);
-        let path = deadline.map(|_| K::path(&request.profile).clone()).unwrap_or_default();
-        Acquiring::new(client, path, deadline, async move { acquire(&request).await })
+        self.request.begin(acquire)
     }
 }
 
@@ -163,27 +192,26 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
     type IntoFuture = Acquiring<Option<Guard<K>>>;
 
     fn into_future(self) -> Acquiring<Option<Guard<K>>> {
-        let Self { request } = self;
-        let (client, deadline) = (request.terms.client.clone(), request.deadline);
-        let path = deadline.map(|_| K::path(&request.profile).clone()).unwrap_or_default();
-        Acquiring::new(client, path, deadline, async move { try_acquire(&request).await })
+        self.request.begin(try_acquire)
+    }
+}
+
+impl Limit {
+    /// Returns the limit of an acquire that begins now; `None` if it has no deadline.
+    pub(crate) fn of<K: Kind>(lock: &Lock<K>, deadline: Option<Time>) -> Option<Box<Self>> {
+        let deadline = deadline?;
+        let (client, path) = (lock.client().clone(), K::path(&lock.profile).clone());
+        let (begun, watchdog) = (Begun::now(&client), Session::of(&client).watchdog());
+        Some(Box::new(Self { client, path, begun, deadline, watchdog }))
     }
 }
 
 impl<T> Acquiring<T> {
-    /// Wraps a future that gives up at the deadline, and adds the watchdog. The path is used only
-    /// with a deadline, for the error.
+    /// Wraps a future that gives up at the deadline, if there is one.
     pub(crate) fn new(
-        client: Client,
-        path: ByteString,
-        deadline: Option<Time>,
+        limit: Option<Box<Limit>>,
         future: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Self {
-        let limit = deadline.map(|deadline| {
-            let begun = Begun::now(&client);
-            let watchdog = Session::of(&client).watchdog();
-            Box::new(Limit { client, path, begun, deadline, watchdog })
-        });
         Self { inner: Some(Box::pin(future)), limit }
     }
 }
@@ -216,19 +244,13 @@ impl<T> Future for Acquiring<T> {
 
 impl<K: Kind> fmt::Debug for Acquire<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Acquire")
-            .field("path", K::path(&self.request.profile))
-            .field("deadline", &self.request.deadline)
-            .finish_non_exhaustive()
+        self.request.describe("Acquire", f)
     }
 }
 
 impl<K: Kind> fmt::Debug for TryAcquire<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryAcquire")
-            .field("path", K::path(&self.request.profile))
-            .field("deadline", &self.request.deadline)
-            .finish_non_exhaustive()
+        self.request.describe("TryAcquire", f)
     }
 }
 

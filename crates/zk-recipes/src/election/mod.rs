@@ -5,24 +5,23 @@ mod observe;
 mod term;
 
 use std::convert::Infallible;
-use std::fmt;
+use std::fmt::DebugStruct;
 use std::future::Future;
-use std::sync::Arc;
 
 use zk_session::{Client, ConfigError};
 
 pub use self::naming::ElectionNaming;
 pub use self::observe::{Leader, Leaders};
-use crate::acquire::builder::{LockBuilder, LockCore};
-use crate::acquire::side::Side;
+use crate::acquire::builder::LockBuilder;
+use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Fenced, Kind, Queued};
+use crate::lock::options::LockOptions;
 use crate::lock::outcome::Released;
-use crate::lock::stats::LockStats;
-use crate::queue::contenders::{contenders, first};
+use crate::queue::contenders::first;
 use crate::queue::naming::QueueNames;
 use crate::queue::profile::QueueProfile;
 use crate::queue::recipe::QueueKind;
@@ -33,8 +32,8 @@ use crate::queue::recipe::QueueKind;
 /// held, at risk or lost, for how long no other candidate can lead
 /// ([`remaining`](Guard::remaining)), and a [fencing token](Guard::fencing_token) that is greater
 /// for each later leader. There are no callbacks and no threads: a candidate awaits
-/// [`campaign`](Self::campaign), or passes its work to
-/// [`run_while_leader`](Self::run_while_leader).
+/// [`campaign`](Election::campaign), or passes its work to
+/// [`run_while_leader`](Election::run_while_leader).
 ///
 /// Building an election does no I/O, and clones are cheap. An election is identified by its
 /// directory: candidates in any process that use the same directory, and the same
@@ -62,11 +61,7 @@ use crate::queue::recipe::QueueKind;
 /// **Permissions.** The client needs READ, CREATE and DELETE on the directory, and READ on the
 /// candidate znodes. The election creates a missing directory and its ancestors as containers, with
 /// the list of the candidates.
-#[derive(Clone)]
-pub struct Election {
-    core: LockCore,
-    profile: Arc<QueueProfile>,
-}
+pub type Election = Lock<Lead>;
 
 /// The leadership of an [`Election`]. A leadership that is dropped is resigned in the background.
 pub type Leadership = Guard<Lead>;
@@ -85,42 +80,26 @@ impl Election {
         Self::builder(client, directory)?.build()
     }
 
-    /// Returns a builder for an election at a directory.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the path is not a valid absolute znode path below the root.
-    pub fn builder(
-        client: &Client,
-        directory: &str,
-    ) -> Result<LockBuilder<Self, ElectionNaming>, ConfigError> {
-        LockBuilder::new(client, directory)
-    }
-
-    /// Becomes a candidate, and waits for the leadership.
-    ///
-    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
-    /// **expires** while the future waits, the candidate starts again in the next session, behind
-    /// all others, within the same timeout. **Cancel safe**: dropping the future at any moment
-    /// withdraws the candidate, and leaves no znode.
+    /// Becomes a candidate, and waits for the leadership. If the session **expires** while the
+    /// future waits, the candidate starts again in the next session, behind all others. **Cancel
+    /// safe**: dropping the future withdraws the candidate, and leaves no znode. In all other
+    /// respects it is like [`acquire`](Self::acquire).
     ///
     /// # Errors
     ///
     /// See [`LockError`]. After any error, the caller does not lead.
     pub fn campaign(&self) -> Acquire<Lead> {
-        self.core.acquire(&self.profile)
+        self.acquire()
     }
 
-    /// Takes the leadership if there is no other candidate. Otherwise returns `None`, at the cost
-    /// of one read. Without a connection it fails with [`LockError::TimedOut`] after its timeout,
-    /// by default the session timeout. In all other respects it is like
-    /// [`campaign`](Self::campaign).
+    /// Takes the leadership if there is no other candidate, and returns `None` otherwise. In all
+    /// other respects it is like [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     ///
     /// The errors are those of [`campaign`](Self::campaign).
     pub fn try_campaign(&self) -> TryAcquire<Lead> {
-        self.core.try_acquire(&self.profile)
+        self.try_acquire()
     }
 
     /// Campaigns, and runs a body of work while this candidate leads. If the leadership is lost,
@@ -171,23 +150,18 @@ impl Election {
         &self,
         body: impl AsyncFnMut(&Leadership) -> T,
     ) -> Result<T, LockError> {
-        term::run_while_leader(&self.core, &self.profile, body).await
+        term::run_while_leader(self, body).await
     }
 
     /// Reads the candidates: the leader first, then the others in the order in which they will
-    /// lead. The result may or may not include candidates that arrive or leave during the call. It
-    /// costs one list, and one read for each candidate.
-    ///
-    /// After a lost connection, the reads are repeated. Cancel safe.
+    /// lead. It costs one list, and one read for each candidate. In all other respects it is like
+    /// [`contenders`](Self::contenders).
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the client may not read the directory or a candidate;
-    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
-    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
-    /// [`LockError::Closed`] and similar errors if the client has stopped.
+    /// The errors are those of [`contenders`](Self::contenders).
     pub async fn candidates(&self) -> Result<Vec<Contender>, LockError> {
-        contenders(&self.core.client, &self.profile).await
+        self.contenders().await
     }
 
     /// Reads who leads; `None` if there is no candidate. It costs one list and one read. If the
@@ -202,7 +176,7 @@ impl Election {
     ///
     /// The errors are those of [`candidates`](Self::candidates).
     pub async fn leader(&self) -> Result<Option<Contender>, LockError> {
-        first(&self.core.client, &self.profile).await
+        first(self.client(), &self.profile).await
     }
 
     /// Follows who leads: the stream reports the current leader first, and then each change,
@@ -222,17 +196,7 @@ impl Election {
     /// # Ok(()) }
     /// ```
     pub fn observe(&self) -> Leaders {
-        Leaders::new(&self.core.client, &self.profile)
-    }
-
-    /// Returns the counters of this election and its clones.
-    pub fn stats(&self) -> LockStats {
-        self.core.stats()
-    }
-
-    /// Returns the path of the directory of the election.
-    pub fn path(&self) -> &str {
-        &self.profile.directory
+        Leaders::new(self.client(), &self.profile)
     }
 }
 
@@ -251,21 +215,11 @@ impl Leadership {
     }
 }
 
-impl LockBuilder<Election, ElectionNaming> {
+impl<L> LockBuilder<L, ElectionNaming> {
     /// Sets the form of the candidates' names. Default: [`ElectionNaming::leader_latch`].
-    pub fn naming(self, naming: ElectionNaming) -> Self {
-        self.set_naming(naming)
-    }
-
-    /// Checks the options and builds the election.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the access control list is empty or the interval of the watch check is too short.
-    pub fn build(self) -> Result<Election, ConfigError> {
-        let (core, options, ElectionNaming(form)) = self.finish("election")?;
-        let profile = QueueProfile::new(options, QueueNames::exclusive(form));
-        Ok(Election { core, profile: Arc::new(profile) })
+    pub fn naming(mut self, naming: ElectionNaming) -> Self {
+        self.naming = naming;
+        self
     }
 }
 
@@ -273,18 +227,23 @@ impl QueueKind for Lead {
     type Change = Infallible;
 }
 
-impl Kind for Lead {}
+impl Kind for Lead {
+    type Naming = ElectionNaming;
+
+    const LOCK: &'static str = "Election";
+    const METRIC: &'static str = "election";
+
+    fn profile(
+        options: LockOptions,
+        ElectionNaming(form): ElectionNaming,
+    ) -> Result<QueueProfile, ConfigError> {
+        Ok(QueueProfile::new(options, QueueNames::exclusive(form)))
+    }
+
+    fn describe(profile: &QueueProfile, output: &mut DebugStruct<'_, '_>) {
+        output.field("path", &profile.directory);
+    }
+}
+
 impl Fenced for Lead {}
 impl Queued for Lead {}
-
-impl From<&Election> for Side<Lead> {
-    fn from(election: &Election) -> Self {
-        Self::new(&election.core, &election.profile)
-    }
-}
-
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election").field("path", &self.path()).finish_non_exhaustive()
-    }
-}

@@ -1,11 +1,10 @@
 //! Work that only the leader does: campaigning again and again until the work is complete.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::debug;
 
-use crate::acquire::builder::LockCore;
+use crate::acquire::lock::Lock;
 use crate::engine::drive::rest;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
@@ -19,14 +18,13 @@ const LASTED_MIN: Duration = Duration::from_secs(10);
 
 /// See [`Election::run_while_leader`](super::Election::run_while_leader).
 pub(super) async fn run_while_leader<K: Kind, T>(
-    core: &LockCore,
-    profile: &Arc<K::Profile>,
+    lock: &Lock<K>,
     mut body: impl AsyncFnMut(&Guard<K>) -> T,
 ) -> Result<T, LockError> {
-    let (client, path) = (&core.client, K::path(profile));
+    let (client, path) = (lock.client(), lock.path());
     let mut pauses = Pauses::default();
     loop {
-        match core.acquire::<K>(profile).await {
+        match lock.acquire().await {
             Ok(leadership) => {
                 let since = client.now();
                 match leadership.run(body(&leadership)).await {

@@ -1,7 +1,7 @@
 //! The exclusive lock itself.
 
 use std::convert::Infallible;
-use std::fmt;
+use std::fmt::DebugStruct;
 use std::sync::Arc;
 
 use bytestring::ByteString;
@@ -11,30 +11,28 @@ use zk_session::{Client, ConfigError, SessionId};
 
 use super::holder::holder;
 use super::machine::attempt::ExclusiveAttempt;
-use super::machine::profile::ExclusiveProfile;
 use super::machine::removal::ExclusiveRemoval;
-use crate::acquire::builder::{LockBuilder, LockCore};
-use crate::acquire::side::Side;
-use crate::acquire::{Acquire, TryAcquire};
+use crate::acquire::lock::Lock;
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Fenced, Kind};
+use crate::lock::options::LockOptions;
 use crate::lock::recipe::Recipe;
-use crate::lock::stats::LockStats;
 use crate::machine::{FailedAction, read};
 
 /// A lock that is one znode: the contender that creates it holds the lock. Contenders are served in
 /// no particular order.
 ///
 /// Use it where the lock is mostly free, or where a contender that does not get the lock does
-/// something else (see [`try_acquire`](Self::try_acquire)). When the lock is released, all waiters
+/// something else (see [`try_acquire`](Lock::try_acquire)). When the lock is released, all waiters
 /// try at once, and one of them succeeds, not necessarily the one that has waited longest. If there
 /// are more than a few waiters, or if every waiter must get its turn, use
 /// [`FairLock`](crate::FairLock).
 ///
 /// Building a lock does no I/O, and clones are cheap. A lock is identified by the path of its
-/// znode.
+/// znode. A znode there that is not ephemeral is not a lock: an acquire fails with
+/// [`LockError::MixedKinds`].
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -71,11 +69,7 @@ use crate::machine::{FailedAction, read};
 /// znode. The lock creates missing directories as containers, with the list of the znode.
 ///
 /// **Not reentrant.** A second acquire by the holder waits for the first.
-#[derive(Clone)]
-pub struct ExclusiveLock {
-    core: LockCore,
-    profile: Arc<ExclusiveProfile>,
-}
+pub type ExclusiveLock = Lock<Exclusive>;
 
 /// The kind of an [`ExclusiveLock`].
 #[derive(Clone, Copy, Debug)]
@@ -94,40 +88,6 @@ impl ExclusiveLock {
         Self::builder(client, path)?.build()
     }
 
-    /// Returns a builder for a lock at a path.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the path is not a valid absolute znode path below the root.
-    pub fn builder(client: &Client, path: &str) -> Result<LockBuilder<Self>, ConfigError> {
-        LockBuilder::new(client, path)
-    }
-
-    /// Acquires the lock, waiting while another contender holds it.
-    ///
-    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
-    /// **expires** while the future waits, a new attempt starts in the next session, within the
-    /// same timeout. **Cancel safe**: dropping the future at any moment leaves no znode.
-    ///
-    /// # Errors
-    ///
-    /// See [`LockError`]. After any error, the lock is not held. A znode at the path that is not
-    /// ephemeral is not a lock, and is reported as [`LockError::MixedKinds`].
-    pub fn acquire(&self) -> Acquire<Exclusive> {
-        self.core.acquire(&self.profile)
-    }
-
-    /// Acquires the lock if no other contender holds it. Otherwise returns `None`, at the cost of
-    /// one read. Without a connection it fails with [`LockError::TimedOut`] after its timeout, by
-    /// default the session timeout. In all other respects it is like [`acquire`](Self::acquire).
-    ///
-    /// # Errors
-    ///
-    /// The errors are those of [`acquire`](Self::acquire).
-    pub fn try_acquire(&self) -> TryAcquire<Exclusive> {
-        self.core.try_acquire(&self.profile)
-    }
-
     /// Reads which contender holds the lock. Returns `None` if the lock is free. Waiters are not
     /// visible.
     ///
@@ -139,76 +99,50 @@ impl ExclusiveLock {
     /// is not ephemeral, and so not a lock; [`LockError::Closed`] and similar errors if the client
     /// has stopped.
     pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
-        holder(&self.core.client, &self.profile.path).await
-    }
-
-    /// Returns the counters of this lock and its clones.
-    pub fn stats(&self) -> LockStats {
-        self.core.stats()
-    }
-
-    /// Returns the path of the lock.
-    pub fn path(&self) -> &str {
-        &self.profile.path
-    }
-}
-
-impl LockBuilder<ExclusiveLock> {
-    /// Checks the options and builds the lock.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the access control list is empty or the interval of the watch check is too short.
-    pub fn build(self) -> Result<ExclusiveLock, ConfigError> {
-        let (core, options, ()) = self.finish("exclusive")?;
-        let profile = ExclusiveProfile {
-            path: options.path,
-            acl: options.acl,
-            identity: options.identity,
-            watch_check: options.watch_check,
-        };
-        Ok(ExclusiveLock { core, profile: Arc::new(profile) })
+        holder(self.client(), &self.profile.path).await
     }
 }
 
 impl Recipe for Exclusive {
-    type Profile = ExclusiveProfile;
+    type Profile = LockOptions;
     type Attempt = ExclusiveAttempt;
     type Removal = ExclusiveRemoval;
     type Change = Infallible;
 
     const HAS_UNIQUE_NAMES: bool = false;
 
-    fn path(profile: &ExclusiveProfile) -> &ByteString {
+    fn path(profile: &LockOptions) -> &ByteString {
         &profile.path
     }
 
-    fn attempt(profile: &Arc<ExclusiveProfile>, id: u128, may_wait: bool) -> ExclusiveAttempt {
+    fn attempt(profile: &Arc<LockOptions>, id: u128, may_wait: bool) -> ExclusiveAttempt {
         ExclusiveAttempt::new(Arc::clone(profile), id, may_wait)
     }
 
-    fn look(profile: &ExclusiveProfile) -> (Operation, FailedAction) {
+    fn look(profile: &LockOptions) -> (Operation, FailedAction) {
         (read(profile.path.clone(), None), FailedAction::Read)
     }
 
-    fn is_taken(_: &ExclusiveProfile, seen: &Response) -> Result<bool, LockError> {
+    fn is_taken(_: &LockOptions, seen: &Response) -> Result<bool, LockError> {
         let Response::GetData(found) = seen else { return Ok(false) };
         // A znode that is not ephemeral is not a lock. The attempt will report this as an error.
         Ok(found.stat.ephemeral_owner != SessionId::NONE)
     }
 }
 
-impl Kind for Exclusive {}
+impl Kind for Exclusive {
+    type Naming = ();
+
+    const LOCK: &'static str = "ExclusiveLock";
+    const METRIC: &'static str = "exclusive";
+
+    fn profile(options: LockOptions, (): ()) -> Result<LockOptions, ConfigError> {
+        Ok(options)
+    }
+
+    fn describe(profile: &LockOptions, output: &mut DebugStruct<'_, '_>) {
+        output.field("path", &profile.path);
+    }
+}
+
 impl Fenced for Exclusive {}
-
-impl From<&ExclusiveLock> for Side<Exclusive> {
-    fn from(lock: &ExclusiveLock) -> Self {
-        Self::new(&lock.core, &lock.profile)
-    }
-}
-
-impl fmt::Debug for ExclusiveLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExclusiveLock").field("path", &self.path()).finish_non_exhaustive()
-    }
-}

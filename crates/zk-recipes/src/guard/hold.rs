@@ -23,7 +23,7 @@ use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::lock::stats::Counters;
 use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read};
 
-/// The parts of an acquire that the obtained lock takes over.
+/// The parts of a lock that its acquires take over, and the guards from them.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) client: Client,

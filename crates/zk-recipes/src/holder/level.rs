@@ -5,7 +5,7 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::acquire::side::Side;
+use crate::acquire::lock::Lock;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
@@ -14,7 +14,7 @@ use crate::lock::state::LockState;
 
 /// The state that the clones of a holder and its levels share.
 pub(super) struct Shared<K: Kind> {
-    pub(super) side: Side<K>,
+    pub(super) lock: Lock<K>,
     /// The task that has the turn may acquire the lock.
     pub(super) turn: tokio::sync::Mutex<()>,
     /// The guard of the current hold. Levels begin and end while this is locked, so that exactly
@@ -36,8 +36,8 @@ pub struct Level<K: Kind> {
 }
 
 impl<K: Kind> Shared<K> {
-    pub(super) fn new(side: Side<K>) -> Self {
-        Self { side, turn: tokio::sync::Mutex::new(()), hold: Mutex::new(Weak::new()) }
+    pub(super) fn new(lock: Lock<K>) -> Self {
+        Self { lock, turn: tokio::sync::Mutex::new(()), hold: Mutex::new(Weak::new()) }
     }
 
     /// Adds a level to the current hold. Fails if the lock is lost. Returns `None` if there is no

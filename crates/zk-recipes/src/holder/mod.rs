@@ -11,8 +11,8 @@ use zk_session::Time;
 
 pub use self::level::Level;
 use self::level::Shared;
-use crate::acquire::Acquiring;
-use crate::acquire::side::Side;
+use crate::acquire::lock::Lock;
+use crate::acquire::{Acquiring, Limit};
 use crate::engine::drive::before;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
@@ -85,7 +85,7 @@ pub struct TryAcquireLevel<K: Kind> {
 
 impl<K: Kind> Holder<K> {
     /// Creates a holder of a lock, or of one side of a read/write lock. Does no I/O.
-    pub fn new(lock: impl Into<Side<K>>) -> Self {
+    pub fn new(lock: impl Into<Lock<K>>) -> Self {
         Self { shared: Arc::new(Shared::new(lock.into())) }
     }
 
@@ -114,7 +114,7 @@ impl<K: Kind> Holder<K> {
     ///
     /// The errors are those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> TryAcquireLevel<K> {
-        let client = self.shared.side.client();
+        let client = self.shared.lock.client();
         let deadline = client.now() + client.status().timeout;
         TryAcquireLevel { shared: Arc::clone(&self.shared), deadline }
     }
@@ -127,7 +127,7 @@ impl<K: Kind> Holder<K> {
 
     /// Returns the path that identifies the lock.
     pub fn path(&self) -> &str {
-        self.shared.side.path()
+        self.shared.lock.path()
     }
 }
 
@@ -135,7 +135,7 @@ impl<K: Kind> AcquireLevel<K> {
     /// Makes the acquire give up after this time with [`LockError::TimedOut`]. The time includes
     /// the wait for other tasks of the holder.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.deadline = Some(self.shared.side.client().now() + timeout);
+        self.deadline = Some(self.shared.lock.client().now() + timeout);
         self
     }
 }
@@ -144,7 +144,7 @@ impl<K: Kind> TryAcquireLevel<K> {
     /// Makes the acquire give up after this time with [`LockError::TimedOut`]. Default: the session
     /// timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.deadline = self.shared.side.client().now() + timeout;
+        self.deadline = self.shared.lock.client().now() + timeout;
         self
     }
 }
@@ -155,9 +155,8 @@ impl<K: Kind> IntoFuture for AcquireLevel<K> {
 
     fn into_future(self) -> Acquiring<Level<K>> {
         let Self { shared, deadline } = self;
-        let client = shared.side.client().clone();
-        let path = deadline.map(|_| shared.side.path().into()).unwrap_or_default();
-        Acquiring::new(client, path, deadline, async move { acquire(&shared, deadline).await })
+        let limit = Limit::of(&shared.lock, deadline);
+        Acquiring::new(limit, async move { acquire(&shared, deadline).await })
     }
 }
 
@@ -167,10 +166,8 @@ impl<K: Kind> IntoFuture for TryAcquireLevel<K> {
 
     fn into_future(self) -> Acquiring<Option<Level<K>>> {
         let Self { shared, deadline } = self;
-        let client = shared.side.client().clone();
-        let path = shared.side.path().into();
-        let trying = async move { try_acquire(&shared, deadline).await };
-        Acquiring::new(client, path, Some(deadline), trying)
+        let limit = Limit::of(&shared.lock, Some(deadline));
+        Acquiring::new(limit, async move { try_acquire(&shared, deadline).await })
     }
 }
 
@@ -182,12 +179,12 @@ async fn acquire<K: Kind>(
         return nested;
     }
     // The turn passes to the next task when this future completes or is dropped.
-    let _turn = before(shared.side.client(), deadline, shared.turn.lock()).await?;
+    let _turn = before(shared.lock.client(), deadline, shared.turn.lock()).await?;
     // The task whose turn it was before may have obtained the lock.
     if let Some(nested) = shared.nest() {
         return nested;
     }
-    let guard = shared.side.acquire().until(deadline).await?;
+    let guard = shared.lock.acquire().until(deadline).await?;
     Ok(shared.begin(guard))
 }
 
@@ -202,7 +199,7 @@ async fn try_acquire<K: Kind>(
     if let Some(nested) = shared.nest() {
         return nested.map(Some);
     }
-    let guard = shared.side.try_acquire().until(Some(deadline)).await?;
+    let guard = shared.lock.try_acquire().until(Some(deadline)).await?;
     Ok(guard.map(|guard| shared.begin(guard)))
 }
 
@@ -224,7 +221,7 @@ impl<K: Kind> fmt::Debug for Holder<K> {
 impl<K: Kind> fmt::Debug for AcquireLevel<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcquireLevel")
-            .field("path", &self.shared.side.path())
+            .field("path", &self.shared.lock.path())
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
@@ -233,7 +230,7 @@ impl<K: Kind> fmt::Debug for AcquireLevel<K> {
 impl<K: Kind> fmt::Debug for TryAcquireLevel<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TryAcquireLevel")
-            .field("path", &self.shared.side.path())
+            .field("path", &self.shared.lock.path())
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }

@@ -1,9 +1,40 @@
-//! Kinds of locks, as types: what a [`Guard`](crate::Guard) can do depends on its kind.
+//! Kinds of locks, as types: what a [`Lock`](crate::Lock) and its [`Guard`](crate::Guard) can do
+//! depends on their kind.
 
+use std::fmt::{Debug, DebugStruct};
+
+use zk_session::ConfigError;
+
+use super::options::LockOptions;
 use super::recipe::Recipe;
 
 /// A kind of lock. Each lock defines its kinds in its own folder.
-pub trait Kind: Recipe {}
+pub trait Kind: Recipe {
+    /// The option that only locks of this kind have: the form of the contenders' names, or the
+    /// number of permits.
+    type Naming: Clone + Debug + Default + Send + Sync + 'static;
+
+    /// Name of the lock's type.
+    #[doc(hidden)]
+    const LOCK: &'static str;
+    /// Name of the recipe in metrics.
+    #[doc(hidden)]
+    const METRIC: &'static str;
+
+    /// Returns what the machines know about a lock with these options.
+    ///
+    /// # Errors
+    ///
+    /// The options are invalid.
+    #[doc(hidden)]
+    fn profile(options: LockOptions, naming: Self::Naming) -> Result<Self::Profile, ConfigError>;
+
+    /// Adds what identifies a lock to the output of its `Debug`.
+    #[doc(hidden)]
+    fn describe(profile: &Self::Profile, output: &mut DebugStruct<'_, '_>) {
+        output.field("directory", Self::path(profile));
+    }
+}
 
 /// Excludes all other contenders, so a fencing token identifies a holder. Readers share the lock,
 /// so no token can tell them apart:

@@ -1,6 +1,7 @@
 //! What all locks share: the interface between a recipe and the engine, states, errors, counters.
 
 pub(crate) mod error;
+pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod recipe;
 pub(crate) mod role;

@@ -17,7 +17,7 @@ use zk_session::{ConfigError, OptionDefect, Time};
 pub use self::error::{MultiLockError, MultiReleaseError};
 pub use self::guard::MultiGuard;
 use self::part::{HeldPart, Part};
-use crate::acquire::side::Side;
+use crate::acquire::lock::Lock;
 use crate::engine::drive::{before, jitter, pause};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
@@ -134,7 +134,7 @@ impl MultiLock {
 
 impl MultiLockBuilder {
     /// Adds a lock, or one side of a read/write lock. The order does not matter.
-    pub fn with<K: Kind>(mut self, lock: impl Into<Side<K>>) -> Self {
+    pub fn with<K: Kind>(mut self, lock: impl Into<Lock<K>>) -> Self {
         self.parts.push(Arc::new(lock.into()));
         self
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zk_session::{Client, Time};
 
-use crate::acquire::side::Side;
+use crate::acquire::lock::Lock;
 use crate::guard::Guard;
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
@@ -42,7 +42,7 @@ pub(super) trait HeldPart: Send + Sync {
     fn release(self: Box<Self>) -> Boxed<'static, Result<Released, LockError>>;
 }
 
-impl<K: Kind> Part for Side<K> {
+impl<K: Kind> Part for Lock<K> {
     fn path(&self) -> &str {
         self.path()
     }

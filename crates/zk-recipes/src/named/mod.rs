@@ -8,11 +8,12 @@ use std::sync::Arc;
 use zk_session::{Client, ConfigError, OptionDefect};
 
 use self::encoding::{decode, encode};
-use crate::acquire::builder::{LockBuilder, LockCore};
+use crate::acquire::builder::LockBuilder;
+use crate::acquire::lock::Lock;
 use crate::fair::{FairLock, Naming};
+use crate::lock::kind::{Fair, Kind as _};
 use crate::lock::stats::LockStats;
 use crate::machine::child;
-use crate::queue::naming::QueueNames;
 use crate::queue::profile::QueueProfile;
 
 /// Many locks below one root, each known by a name: one for each order, user or file, for example.
@@ -52,9 +53,8 @@ use crate::queue::profile::QueueProfile;
 /// until the servers remove them as empty containers.
 #[derive(Clone)]
 pub struct NamedLocks {
-    core: LockCore,
-    /// The profile of each lock, with the root in place of its directory.
-    profile: Arc<QueueProfile>,
+    /// Each of the locks, except that its directory is the root.
+    template: FairLock,
 }
 
 impl NamedLocks {
@@ -90,9 +90,10 @@ impl NamedLocks {
                 defect: OptionDefect::Empty,
             });
         }
-        let directory = child(&self.profile.directory, &encode(name));
-        let profile = QueueProfile { directory, ..(*self.profile).clone() };
-        Ok(FairLock::from_parts(self.core.clone(), profile))
+        let Lock { profile, terms } = self.template.clone();
+        let directory = child(&profile.directory, &encode(name));
+        let profile = Arc::new(QueueProfile { directory, ..(*profile).clone() });
+        Ok(Lock { profile, terms })
     }
 
     /// Returns the name of the lock whose directory has this path, such as the parent of a
@@ -104,33 +105,26 @@ impl NamedLocks {
 
     /// Returns the counters of all locks together that this value and its clones have returned.
     pub fn stats(&self) -> LockStats {
-        self.core.stats()
+        self.template.stats()
     }
 
     /// Returns the root.
     pub fn root(&self) -> &str {
-        &self.profile.directory
+        self.template.directory()
     }
 }
 
 impl LockBuilder<NamedLocks, Naming> {
-    /// Sets the form of the contenders' names. Default: [`Naming::curator`].
-    pub fn naming(self, naming: Naming) -> Self {
-        self.set_naming(naming)
-    }
-
     /// Checks the options.
     ///
     /// # Errors
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<NamedLocks, ConfigError> {
-        let (core, options, Naming(form)) = self.finish("named")?;
-        let profile = QueueProfile {
-            removes_directory: true,
-            ..QueueProfile::new(options, QueueNames::exclusive(form))
-        };
-        Ok(NamedLocks { core, profile: Arc::new(profile) })
+        let (terms, options, naming) = self.finish("named")?;
+        let profile = Fair::profile(options, naming)?;
+        let profile = Arc::new(QueueProfile { removes_directory: true, ..profile });
+        Ok(NamedLocks { template: Lock { profile, terms } })
     }
 }
 

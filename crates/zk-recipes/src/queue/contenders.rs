@@ -5,19 +5,31 @@ use jute_codec::{NameList, Response};
 use zk_session::Client;
 
 use super::profile::QueueProfile;
+use crate::acquire::lock::Lock;
 use crate::engine::drive::run;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
+use crate::lock::kind::Queued;
 use crate::lock::role::Role;
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
-/// Reads all contenders of a queue, in the order of the queue.
-pub(crate) async fn contenders(
-    client: &Client,
-    profile: &QueueProfile,
-) -> Result<Vec<Contender>, LockError> {
-    let queue = listed(client, profile).await?;
-    read_each(client, profile, &queue).await
+impl<K: Queued<Profile = QueueProfile>> Lock<K> {
+    /// Reads the queue in its order: those who hold the lock first, then the waiters; all of them,
+    /// whatever their kind. Contenders that arrive or leave during the call may be missing or
+    /// included.
+    ///
+    /// After a lost connection, the reads are repeated. Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Refused`] if the client may not read the directory or a contender;
+    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
+    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
+    pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
+        let queue = listed(self.client(), &self.profile).await?;
+        read_each(self.client(), &self.profile, &queue).await
+    }
 }
 
 /// Reads the first contender of a queue, which holds the lock. Returns `None` if there is none.

@@ -11,8 +11,8 @@ use super::machine::removal::QueueRemoval;
 use super::machine::standing;
 use super::naming::QueueNames;
 use super::profile::QueueProfile;
-use crate::acquire::builder::LockOptions;
 use crate::lock::error::LockError;
+use crate::lock::options::LockOptions;
 use crate::lock::recipe::{Change, Recipe};
 use crate::machine::{FailedAction, list};
 

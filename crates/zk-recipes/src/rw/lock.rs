@@ -2,22 +2,21 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
 
 use zk_session::{Client, ConfigError};
 
 use super::machine::Downgrade;
 use super::naming::RwNaming;
-use crate::acquire::builder::{LockBuilder, LockCore};
-use crate::acquire::side::Side;
+use crate::acquire::builder::LockBuilder;
+use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Fenced, Kind, Queued};
+use crate::lock::options::LockOptions;
 use crate::lock::role::Role;
 use crate::lock::stats::LockStats;
-use crate::queue::contenders::contenders;
 use crate::queue::profile::QueueProfile;
 use crate::queue::recipe::QueueKind;
 
@@ -63,9 +62,8 @@ use crate::queue::recipe::QueueKind;
 /// between the two places, even two read locks of one task wait for each other forever.
 #[derive(Clone)]
 pub struct RwLock {
-    core: LockCore,
-    reader: Arc<QueueProfile>,
-    writer: Arc<QueueProfile>,
+    reader: Lock<Read>,
+    writer: Lock<Write>,
 }
 
 /// The kind of the reading side of a [`RwLock`].
@@ -104,105 +102,97 @@ impl RwLock {
         LockBuilder::new(client, directory)
     }
 
-    /// Acquires the lock for reading, after all writers that are in the queue already.
-    ///
-    /// After a **connection loss**, requests are replayed, and no error is returned. If the session
-    /// **expires** while the future waits, a new attempt starts in the next session, at the end of
-    /// the queue, within the same timeout. **Cancel safe**: dropping the future at any moment
-    /// leaves no znode.
+    /// Acquires the lock for reading, after all writers that are in the queue already. In all other
+    /// respects it is like [`Lock::acquire`].
     ///
     /// # Errors
     ///
     /// See [`LockError`]. After any error, the lock is not held.
     pub fn read(&self) -> Acquire<Read> {
-        self.core.acquire(&self.reader)
+        self.reader.acquire()
     }
 
     /// Acquires the lock for writing, after all contenders that are in the queue already. In all
-    /// other respects it is like [`read`](Self::read).
+    /// other respects it is like [`Lock::acquire`].
     ///
     /// # Errors
     ///
     /// See [`LockError`]. After any error, the lock is not held.
     pub fn write(&self) -> Acquire<Write> {
-        self.core.acquire(&self.writer)
+        self.writer.acquire()
     }
 
     /// Acquires the lock for reading if no writer holds it or waits for it. Otherwise returns
-    /// `None`, at the cost of one read. Without a connection it fails with [`LockError::TimedOut`]
-    /// after its timeout, by default the session timeout. In all other respects it is like
-    /// [`read`](Self::read).
+    /// `None`. In all other respects it is like [`Lock::try_acquire`].
     ///
     /// # Errors
     ///
     /// The errors are those of [`read`](Self::read).
     pub fn try_read(&self) -> TryAcquire<Read> {
-        self.core.try_acquire(&self.reader)
+        self.reader.try_acquire()
     }
 
     /// Acquires the lock for writing if no other contender holds it or waits for it. Otherwise
-    /// returns `None`. In all other respects it is like [`try_read`](Self::try_read).
+    /// returns `None`. In all other respects it is like [`Lock::try_acquire`].
     ///
     /// # Errors
     ///
     /// The errors are those of [`read`](Self::read).
     pub fn try_write(&self) -> TryAcquire<Write> {
-        self.core.try_acquire(&self.writer)
+        self.writer.try_acquire()
     }
 
-    /// Returns the side of the readers, for a [`Holder`](crate::Holder) or a
-    /// [`MultiLock`](crate::MultiLock).
-    pub fn read_side(&self) -> Side<Read> {
-        Side::new(&self.core, &self.reader)
+    /// Returns the lock that readers acquire, for code that works with every lock, such as a
+    /// [`Holder`](crate::Holder) or a [`MultiLock`](crate::MultiLock).
+    pub fn read_side(&self) -> Lock<Read> {
+        self.reader.clone()
     }
 
-    /// Returns the side of the writers, for a [`Holder`](crate::Holder) or a
-    /// [`MultiLock`](crate::MultiLock).
-    pub fn write_side(&self) -> Side<Write> {
-        Side::new(&self.core, &self.writer)
+    /// Returns the lock that writers acquire, for code that works with every lock, such as a
+    /// [`Holder`](crate::Holder) or a [`MultiLock`](crate::MultiLock).
+    pub fn write_side(&self) -> Lock<Write> {
+        self.writer.clone()
     }
 
-    /// Reads the contenders in the order of the queue. The result may or may not include contenders
-    /// that join or leave the queue during the call.
-    ///
-    /// After a lost connection, the reads are repeated. Cancel safe.
+    /// Reads the readers and writers in the order of the queue. In all other respects it is like
+    /// [`Lock::contenders`].
     ///
     /// # Errors
     ///
-    /// [`LockError::Refused`] if the client may not read the directory or a contender;
-    /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
-    /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
-    /// [`LockError::Closed`] and similar errors if the client has stopped.
+    /// The errors are those of [`Lock::contenders`].
     pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
-        contenders(&self.core.client, &self.reader).await
+        self.reader.contenders().await
     }
 
     /// Returns the counters of this lock and its clones, for readers and writers together.
     pub fn stats(&self) -> LockStats {
-        self.core.stats()
+        self.reader.stats()
     }
 
     /// Returns the directory of the lock.
     pub fn directory(&self) -> &str {
-        &self.reader.directory
+        self.reader.directory()
+    }
+}
+
+impl<L> LockBuilder<L, RwNaming> {
+    /// Sets the forms of the readers' and writers' names. Default: [`RwNaming::curator`].
+    pub fn naming(mut self, naming: RwNaming) -> Self {
+        self.naming = naming;
+        self
     }
 }
 
 impl LockBuilder<RwLock, RwNaming> {
-    /// Sets the forms of the readers' and writers' names. Default: [`RwNaming::curator`].
-    pub fn naming(self, naming: RwNaming) -> Self {
-        self.set_naming(naming)
-    }
-
     /// Checks the options and builds the lock.
     ///
     /// # Errors
     ///
     /// Fails if the access control list is empty or the interval of the watch check is too short.
     pub fn build(self) -> Result<RwLock, ConfigError> {
-        let (core, options, naming) = self.finish("rw")?;
-        let profile = |role| Arc::new(QueueProfile::new(options.clone(), naming.names(role)));
-        Ok(RwLock { core, reader: profile(Role::Shared), writer: profile(Role::Exclusive) })
+        let (terms, options, naming) = self.finish(Read::METRIC)?;
+        let reader = Lock::with(terms.clone(), options.clone(), naming.clone())?;
+        Ok(RwLock { reader, writer: Lock::with(terms, options, naming)? })
     }
 }
 
@@ -214,10 +204,30 @@ impl QueueKind for Write {
     type Change = Downgrade;
 }
 
-impl Kind for Read {}
+impl Kind for Read {
+    type Naming = RwNaming;
+
+    const LOCK: &'static str = "Lock<Read>";
+    const METRIC: &'static str = "rw";
+
+    fn profile(options: LockOptions, naming: RwNaming) -> Result<QueueProfile, ConfigError> {
+        Ok(QueueProfile::new(options, naming.names(Role::Shared)))
+    }
+}
+
 impl Queued for Read {}
 
-impl Kind for Write {}
+impl Kind for Write {
+    type Naming = RwNaming;
+
+    const LOCK: &'static str = "Lock<Write>";
+    const METRIC: &'static str = "rw";
+
+    fn profile(options: LockOptions, naming: RwNaming) -> Result<QueueProfile, ConfigError> {
+        Ok(QueueProfile::new(options, naming.names(Role::Exclusive)))
+    }
+}
+
 impl Fenced for Write {}
 impl Queued for Write {}
 

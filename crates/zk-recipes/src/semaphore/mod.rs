@@ -2,8 +2,6 @@
 
 #[cfg(feature = "tokio")]
 mod lock;
-#[cfg(feature = "tokio")]
-mod recipe;
 
 pub(crate) mod machine;
 
