@@ -52,6 +52,12 @@ fn no_crate_has_cycles_of_modules() {
 }
 
 #[test]
+fn the_folders_of_recipes_keep_the_order_of_the_map() {
+    let problems = cycles::layers::breaches(&repository(), cycles::layers::NARROW);
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
 fn every_rule_for_files_catches_the_bad_and_accepts_the_good() {
     let problems = |rule: &FileRule, (path, text): &(&str, &str)| {
         assert!((rule.applies)(path), "{} passes over {path}", rule.name);
