@@ -101,6 +101,15 @@ pub(crate) const PLACES: &[Place] = &[
     },
     place("tests/tests/", Evidence::Suite),
     Place {
+        path: "tests/tests/machines.rs",
+        evidence: Evidence::ImportOrCase,
+        without: &[
+            ("cache", "its machine has pauses of its own, which its suite tests"),
+            ("holder", "its calls are those of the lock inside"),
+            ("multi_lock", "its calls are those of the locks inside"),
+        ],
+    },
+    Place {
         path: "tests/tests/messages/options.rs",
         evidence: Evidence::Import,
         without: &[("holder", "it takes a lock in place of a path, and has no options")],
