@@ -16,8 +16,8 @@ use zk_recipes::machines::{
     QueueAttempt, QueueNames, QueueProfile, Removal as _, Resize, Restart,
 };
 use zk_recipes::{
-    Acl, Barrier, Client, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError, OpError,
-    Outcome, RwLock, Semaphore, SessionId, Time, Tree, WorkQueue,
+    Acl, Barrier, Client, Counter, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError,
+    NamedLocks, OpError, Outcome, RwLock, Semaphore, SessionId, SharedValue, Time, Tree, WorkQueue,
 };
 use zk_session::recipe::{Flight, Reply};
 use zk_tests::meter::Pace;
@@ -456,6 +456,11 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     let group = Group::new(client, "/p/group").expect("legal");
     let members = group.members();
     let joining = group.clone();
+    let named = NamedLocks::builder(client, "/p/named").expect("legal").build().expect("legal");
+    let named = named.lock("a").expect("legal");
+    let value = SharedValue::new(client, "/p/value").expect("legal");
+    let counter = Counter::new(client, "/p/counter").expect("legal");
+    counter.add(1).await.expect("it is created");
     let tree = Tree::of(client);
     tree.ensure("/p/tree/a/b").await.expect("it is created");
     let (ensuring, contended) = (tree.clone(), fair.clone());
@@ -463,6 +468,7 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
         call("acquire a fair lock", fair.acquire().into_future()),
         call("acquire an exclusive lock", exclusive.acquire().into_future()),
         call("acquire a permit", semaphore.acquire().into_future()),
+        call("acquire a named lock", named.acquire().into_future()),
         call("release a fair lock", async move { held_fair.release().await }),
         call("release an exclusive lock", async move { held_exclusive.release().await }),
         call("downgrade", async move { held_write.downgrade().await }),
@@ -476,6 +482,8 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
         call("enter", double.enter().into_future()),
         call("leave", inside.expect("alone").leave().into_future()),
         call("members", members),
+        call("get a value", async move { value.get().await }),
+        call("add", async move { counter.add(1).await }),
         call("join", async move { joining.join("a", "").await }),
         call("delete a tree", async move { tree.delete("/p/tree").await }),
         call("create a path", async move { ensuring.ensure("/p/x/y/z").await }),

@@ -1,9 +1,9 @@
 //! Caches whose connection is lost at any request, reply or event, or whose session ends.
 
-use zk_recipes::{Cache, CacheEvent};
+use zk_recipes::{Cache, CacheError, CacheEvent, SessionState};
 use zk_tests::meter::Pace;
 use zk_tests::random::SplitMix64;
-use zk_tests::world::{Enumeration, World, run};
+use zk_tests::world::{Enumeration, World, run, sleep_ms};
 use zk_testserver::{Fault, ServerConfig, ServerVersion};
 
 use crate::history::History;
@@ -184,4 +184,24 @@ fn a_cache_reads_everything_again_in_the_next_session() {
             assert_eq!((cache.stats().gaps, cache.is_complete()), (1, true));
         });
     }
+}
+
+#[test]
+fn a_cache_of_a_client_that_opens_no_other_session_ends() {
+    run(async {
+        let world = World::new();
+        world.server.admin_create("/t", b"", None);
+        let client = world.client_with(1, |builder| builder.renew_after_expiry(false)).await;
+        let mut cache = Cache::tree(&client, "/t").build().unwrap();
+        cache.complete().await.unwrap();
+        world.server.expire(client.session_id().unwrap());
+        while client.state() != SessionState::Expired {
+            sleep_ms(10).await;
+        }
+        assert_eq!(settle(&mut cache, 1_000).await, Err(CacheError::Closed));
+        assert_eq!(cache.complete().await, Err(CacheError::Closed));
+        let mut late = Cache::tree(&client, "/t").build().unwrap();
+        assert_eq!(late.complete().await, Err(CacheError::Closed));
+        assert_eq!(shown(&cache).len(), 1);
+    });
 }

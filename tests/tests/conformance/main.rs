@@ -40,5 +40,6 @@ mod rw_lock;
 mod semaphore;
 mod session;
 mod shared_value;
+mod tree;
 mod watch;
 mod work_queue;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use zk_recipes::{
-    Barrier, Client, ClientBuilder, Counter, DoubleBarrier, ExclusiveLock, FairLock, Group, Lease,
-    MultiLock, NamedLocks, Naming, RwLock, Semaphore, SharedValue, WorkQueue,
+    Barrier, Cache, Client, ClientBuilder, Counter, DoubleBarrier, Election, ExclusiveLock,
+    FairLock, Group, Lease, MultiLock, NamedLocks, Naming, RwLock, Semaphore, SharedValue, Tree,
+    WorkQueue,
 };
 use zk_tests::scene::FIRST;
 use zk_tests::world::World;
@@ -58,12 +59,12 @@ pub(crate) async fn make(report: &mut Report) {
     }
     let world = World::new();
     let client = world.client(FIRST).await;
-    paths(report, &client);
+    paths(report, &client).await;
     values(report, &client).await;
     client.close().await;
 }
 
-fn paths(report: &mut Report, client: &Client) {
+async fn paths(report: &mut Report, client: &Client) {
     for path in ["", "/", "locks", "/locks/", "/a//b", "/a/./b", "/a/../b", "/a\n", "/\u{1f512}"] {
         report.add(&format!("lock at {path:?}"), FairLock::new(client, path));
     }
@@ -78,6 +79,10 @@ fn paths(report: &mut Report, client: &Client) {
     report.add("counter at \"/a/\"", Counter::new(client, path));
     report.add("group at \"/a/\"", Group::builder(client, path).map(drop));
     report.add("work queue at \"/a/\"", WorkQueue::new(client, path));
+    report.add("election at \"/a/\"", Election::new(client, path));
+    report.add("cache at \"/a/\"", Cache::tree(client, path).build());
+    report.add("a path \"/a/\" to create", Tree::of(client).ensure(path).await);
+    report.add("a subtree at \"/a/\"", Tree::of(client).delete(path).await);
 }
 
 async fn values(report: &mut Report, client: &Client) {

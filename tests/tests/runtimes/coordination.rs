@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use zk_recipes::{
-    Barrier, Client, Counter, DoubleBarrier, Group, GroupWatch, Inside, Leased, LostReason,
-    Membership, MembershipState, SessionState, SharedValue, ValueChanges, Versioned, WorkQueue,
+    Barrier, Cache, Client, Counter, DoubleBarrier, Group, GroupWatch, Inside, Leased, LostReason,
+    Membership, MembershipState, SessionState, SharedValue, Tree, ValueChanges, Versioned,
+    WorkQueue,
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
@@ -98,6 +99,11 @@ fn new_calls(client: &Client) -> Vec<Call> {
     let other = barrier.clone();
     calls.push(call("open", async move { other.open().await }));
     calls.push(call("is_open", async move { barrier.is_open().await }));
+    let (tree, other) = (Tree::of(client), Tree::of(client));
+    calls.push(call("ensure", async move { tree.ensure("/paths/a").await }));
+    calls.push(call("delete a subtree", async move { other.delete("/paths").await }));
+    let mut cache = Cache::tree(client, VALUE).build().expect("the path is valid");
+    calls.push(call("complete", async move { cache.complete().await }));
     calls.extend(compound::new_calls(client));
     calls
 }
@@ -217,7 +223,7 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
         assert!(is_told, "{name}: {error}");
         count += 1;
     }
-    assert_eq!(count, 48);
+    assert_eq!(count, 51);
     assert_eq!(stage.soon("the loss", lost), LostReason::Closed);
 }
 
@@ -327,6 +333,10 @@ fn short_calls(client: &Client, used: InUse) -> (Vec<Call>, InUseAfterwards) {
     let other = counter.clone();
     calls.push(call("sum", async move { other.get().await }));
     calls.push(call("add", async move { counter.add(1).await }));
+    let tree = Tree::of(client).timeout(SHORT);
+    let other = tree.clone();
+    calls.push(call("ensure", async move { other.ensure("/paths/a").await }));
+    calls.push(call("delete a subtree", async move { tree.delete("/paths").await }));
     calls.extend(compound::short_calls(client, SHORT));
     (calls, InUseAfterwards { items, members, changes, locks })
 }

@@ -9,6 +9,7 @@ mod cycles;
 mod file_rules;
 mod front_page;
 mod layout;
+mod recipes;
 mod text;
 mod tree_rules;
 
@@ -49,6 +50,20 @@ fn no_crate_has_cycles_of_modules() {
     let problems = cycles::cycles(&repository(), cycles::ALLOWED_PAIRS);
     let rules = "tests/tests/tidy/cycles/mod.rs says what counts as a dependency";
     assert!(problems.is_empty(), "\n{}\n({rules})\n", problems.join("\n"));
+}
+
+#[test]
+fn the_folders_of_recipes_keep_the_order_of_the_map() {
+    let problems = cycles::layers::breaches(&repository(), cycles::layers::NARROW);
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn each_recipe_is_in_the_places_that_the_guide_for_contributors_demands() {
+    let files = repository();
+    let mut problems = recipes::missing_places(&files, recipes::RECIPES, recipes::PLACES);
+    problems.extend(recipes::missing_paths(&files));
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
 #[test]

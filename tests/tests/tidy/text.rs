@@ -10,7 +10,7 @@ pub(crate) fn forbid(text: &str, words: &[&str]) -> Vec<String> {
     problems
 }
 
-fn has_word(line: &str, word: &str) -> bool {
+pub(crate) fn has_word(line: &str, word: &str) -> bool {
     let is_part = |letter: Option<char>| letter.is_some_and(|l| l.is_alphanumeric() || l == '_');
     line.match_indices(word).any(|(at, _)| {
         let (before, found) = line.split_at(at);

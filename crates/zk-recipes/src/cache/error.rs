@@ -12,7 +12,8 @@ pub enum CacheError {
     /// The client refused to read.
     #[error("the cache cannot read: {0}")]
     Client(OpError),
-    /// The client was closed, or a server refused its credentials.
+    /// The client was closed, a server refused its credentials, or its session has expired and it
+    /// opens no other (`renew_after_expiry(false)`).
     #[error("the client is closed")]
     Closed,
     /// An option is invalid.

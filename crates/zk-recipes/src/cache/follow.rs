@@ -12,7 +12,7 @@ use bytestring::ByteString;
 use jute_codec::Request;
 use zk_session::recipe::{Change, Flight, Lane, LaneEvent, Operation, Session, Token};
 use zk_session::{
-    Client, GapCause, OpError, Time, WatchEnded, WatchItem, WatchOptions, WatchStream,
+    Client, GapCause, OpError, SessionState, Time, WatchEnded, WatchItem, WatchOptions, WatchStream,
 };
 
 use super::error::CacheError;
@@ -293,6 +293,13 @@ impl Cache {
     }
 
     fn set_watch(&mut self) {
+        if matches!(
+            self.lane.status().state,
+            SessionState::AuthFailed | SessionState::Closed | SessionState::Expired
+        ) {
+            // There is no other session to set it in: each request would be refused at once.
+            return self.end(CacheError::Closed);
+        }
         // As many events as there are znodes cost less memory than the cache, and fewer reads than
         // a gap.
         let capacity = self.machine.nodes_max().max(EVENTS_MIN);

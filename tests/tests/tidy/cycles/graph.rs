@@ -27,6 +27,10 @@ impl Graph {
         self.edges.contains_key(&(from.to_owned(), to.to_owned()))
     }
 
+    pub(crate) fn edges(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.values()
+    }
+
     /// Joins the units of two files.
     pub(crate) fn join(&mut self, a: &str, b: &str, reason: &str) {
         self.joins.push((a.to_owned(), b.to_owned(), reason.to_owned()));

@@ -18,8 +18,11 @@
 //! not be part of a longer cycle.
 //!
 //! [`ALLOWED_PAIRS`] lists the pairs of files that may depend on each other.
+//!
+//! The same graph shows whether the folders of a crate keep their order; see [`layers`].
 
 mod graph;
+pub(crate) mod layers;
 mod paths;
 mod sources;
 mod tests;
@@ -61,10 +64,7 @@ fn cycles_in_crate(files: &[File], root: &str, allowed: &[Pair]) -> Vec<String> 
         found.map(|file| file.text.clone())
     };
     let krate = sources::read(root, &text_of);
-    let mut graph = Graph::default();
-    for id in 0..krate.modules.len() {
-        add_edges(&krate, id, &mut graph);
-    }
+    let mut graph = graph_of(&krate);
     let mut problems = Vec::new();
     for pair in allowed.iter().filter(|pair| pair.files.iter().all(|file| knows(&krate, file))) {
         let [a, b] = pair.files;
@@ -79,6 +79,14 @@ fn cycles_in_crate(files: &[File], root: &str, allowed: &[Pair]) -> Vec<String> 
     }
     problems.extend(graph.cycles());
     problems
+}
+
+fn graph_of(krate: &Crate) -> Graph {
+    let mut graph = Graph::default();
+    for id in 0..krate.modules.len() {
+        add_edges(krate, id, &mut graph);
+    }
+    graph
 }
 
 fn knows(krate: &Crate, file: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Tests that the check finds the cycles of small made-up crates, and accepts crates without
 //! cycles.
 
-use super::{File, Pair, cycles, roots};
+use super::{File, Pair, cycles, layers::breaches, roots};
 
 /// Source files of a crate: path below `crates/a/src/`, and text.
 type Sources<'a> = &'a [(&'a str, &'a str)];
@@ -224,4 +224,32 @@ fn tree(sources: Sources<'_>) -> Vec<File> {
         text: (*text).to_owned(),
     };
     sources.iter().map(file).collect()
+}
+
+#[test]
+fn a_folder_that_uses_a_later_one_of_the_map_is_noticed() {
+    const MAP: &str =
+        "# Map\n\n### `crates/zk-recipes`: recipes\n\n- `low/` is below `high/`: no.\n";
+    let tree = |map: &str, low: &str, high: &str| -> Vec<File> {
+        let file = |(path, text): (&str, &str)| File { path: path.into(), text: text.into() };
+        let root = "mod low;\nmod high;\nmod error;\npub use high::High;\npub use low::Low;";
+        [
+            ("ARCHITECTURE.md", map),
+            ("crates/zk-recipes/src/lib.rs", root),
+            ("crates/zk-recipes/src/error.rs", "pub struct Error(crate::High);"),
+            ("crates/zk-recipes/src/low/mod.rs", low),
+            ("crates/zk-recipes/src/high/mod.rs", high),
+        ]
+        .map(file)
+        .into()
+    };
+    let (low, high) = ("pub struct Low;", "pub struct High;");
+    let uses_low = "use crate::Low;\npub struct High(Low);";
+    let uses_high = "pub struct Low;\nfn f(_: super::high::High) {}";
+    assert_eq!(breaches(&tree(MAP, low, uses_low), &[]), [""; 0]);
+    assert_eq!(breaches(&tree(MAP, uses_high, high), &[]).len(), 1);
+    assert_eq!(breaches(&tree(MAP, low, uses_low), &[("high", &["low"])]), [""; 0]);
+    assert_eq!(breaches(&tree(MAP, low, uses_low), &[("high", &[])]).len(), 1);
+    assert_eq!(breaches(&tree(MAP, low, high), &[("gone", &[])]).len(), 1);
+    assert_eq!(breaches(&tree("# Map", low, high), &[]).len(), 2);
 }
