@@ -177,7 +177,11 @@ fn is_in(files: &[File], recipe: &Recipe, place: &Place) -> bool {
         }),
         Evidence::Folder => any(place.path, &|text| text.contains(&format!("`{folder}/`"))),
         Evidence::Import => any(place.path, &imports),
-        Evidence::ImportOrCase => any(place.path, &imports) || any(CASES, &imports),
+        Evidence::ImportOrCase => {
+            // A read/write lock consists of two locks, each of which is a case.
+            let is_case = |text: &str| *item == "RwLock" && has_word(&code(text), "kind::Write");
+            any(place.path, &imports) || any(CASES, &|text| imports(text) || is_case(text))
+        }
         Evidence::Suite => any(&format!("{}{suite}/", place.path), &imports),
         Evidence::Caught => any(place.path, &|text| {
             let names = text.lines().filter_map(|line| line.strip_prefix("Caught by: "));
