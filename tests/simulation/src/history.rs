@@ -79,6 +79,26 @@ pub enum Failure {
     Other(String),
 }
 
+/// What a caller wants of a tree.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum TreeCall {
+    /// A path, with its ancestors.
+    Ensure,
+    /// No znode at a path or below it.
+    Delete,
+}
+
+/// How a call of a tree has ended, after which its client sends nothing for it any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum TreeEnd {
+    /// It has reached what its caller wants, and has deleted so many znodes.
+    Done(u64),
+    /// A server has refused a request with this code.
+    Refused(i32),
+}
+
 /// How a call has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "judges match it")]
@@ -178,6 +198,12 @@ pub enum What {
     Nested { lock: String, is_same: bool, was_lost: bool },
     /// The holder with this contender and this token creates this path in a transaction of its guard.
     Fenced { path: String, contender: String, token: i64 },
+    /// A caller begins to create a path or to delete a subtree. `from` is what the servers have
+    /// committed last.
+    TreeBegun { tree: Id, call: TreeCall, path: String, from: i64 },
+    /// The same call has ended, and the servers have committed this last. Calls that were dropped, or
+    /// have failed otherwise, have no such end, because requests may still arrive.
+    TreeEnded { tree: Id, end: TreeEnd, to: i64 },
     /// Somebody should have done this for a long time, and could.
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.

@@ -268,12 +268,14 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
     requests.iter().for_each(|request| hash.add(request));
     commits.iter().for_each(|commit| hash.add(commit));
     let (deleted, traffic) = (world.strangers.deleted(), world.network.traffic());
+    let sessions = world.sessions();
     let case = Case {
         plan: &world.plan,
         program: &program,
         events: &events,
         requests: &requests,
         commits: &commits,
+        sessions: &sessions,
         traffic: &traffic,
         deleted: &deleted,
         quiet,
@@ -289,7 +291,7 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
         plan,
         events,
         requests,
-        sessions: world.sessions(),
+        sessions,
         commits,
         violations,
         hash,

@@ -113,7 +113,13 @@ impl Rules {
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
                     .contains(&ErrorCode(*code));
-                (is_operation && is_answer) || self.are_refused || self.are_tampered
+                // The judge of trees knows whether others had changed what the call concerns.
+                let is_beaten = match name {
+                    "delete_tree" => ErrorCode(*code) == ErrorCode::NOT_EMPTY,
+                    "ensure" => ErrorCode(*code) == ErrorCode::NO_NODE,
+                    _ => false,
+                };
+                (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
             }
             Failure::Lost => {
                 // A caller that is stopped learns of the grant of its lock after the loss.

@@ -8,6 +8,7 @@ use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_session::SessionTicket;
 
 use super::task::{Called, Task};
+use super::trees::LEAF;
 use crate::draw::Draw;
 use crate::history::{Failure, What, Who};
 use crate::world::World;
@@ -158,7 +159,8 @@ fn handed_over(task: &Task, ticket: &SessionTicket) {
     let ephemerals = task.world.server.ephemerals().into_iter();
     let of_recipes = ephemerals.filter(|(path, owner)| {
         // The programs create these without a recipe.
-        *owner == ticket.session() && !path.starts_with("/plain-")
+        let is_plain = path.starts_with("/plain-") || path.contains(&format!("/{LEAF}"));
+        *owner == ticket.session() && !is_plain
     });
     let left = of_recipes.map(|(path, _)| path).collect();
     task.push(What::HandedOver { session: ticket.session(), left });

@@ -10,6 +10,7 @@ pub mod locks;
 mod named;
 pub mod queue;
 pub mod task;
+pub mod trees;
 pub mod values;
 
 use std::future::Future;
@@ -33,6 +34,11 @@ const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How many seeds have programs of the newest kind, in percent.
+const NEWEST_PERCENT: u64 = 30;
+/// Chosen like `SALT`, when these programs were added.
+const NEWEST_SALT: u64 = 191;
 
 /// How many seeds have clients that end while others go on, in percent.
 const ENDS_PERCENT: u64 = 25;
@@ -72,6 +78,15 @@ pub enum Job {
     Member,
     /// Follows the group.
     Group,
+    /// Creates paths with their ancestors, and deletes subtrees.
+    Forest,
+}
+
+impl Job {
+    /// Returns whether this job belongs to the programs that take the place of all others.
+    pub fn is_newest(&self) -> bool {
+        matches!(self, Self::Forest)
+    }
 }
 
 /// The tasks of a run, which have not started.
@@ -118,7 +133,21 @@ impl Program {
         let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
         let mut draw = Draw::new(draw.seed());
         let moves = draw.chance(MOVES_PERCENT).then(|| Moves::draw(&mut draw));
+        let mut draw = Draw::new(draw.seed() ^ NEWEST_SALT);
+        if draw.chance(NEWEST_PERCENT) {
+            let jobs = Self::draw_newest_jobs(&mut draw);
+            for task in clients.iter_mut().flatten() {
+                if draw.chance(80) {
+                    *task = (0..draw.size(1, 3)).map(|_| draw.pick(&jobs)).collect();
+                }
+            }
+        }
         Self { clients, steps, drops, drops_nothing: false, ends, moves }
+    }
+
+    /// Draws the jobs that take the place of all others, also of those that were added before them.
+    fn draw_newest_jobs(_draw: &mut Draw) -> Vec<Job> {
+        vec![Job::Forest]
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -269,6 +298,7 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Barrier => barriers::pass(task).await,
             Job::Meeting => barriers::meet(task).await,
             Job::Member => groups::join(task).await,
+            Job::Forest => trees::use_tree(task).await,
             Job::Cache | Job::Group => unreachable!("followers have this job"),
         }
     }
@@ -293,6 +323,10 @@ mod tests {
     #[test]
     fn a_third_of_all_seeds_have_the_recipes_that_were_added_last() {
         let count = (1..=1_000).filter(|seed| has_more(&program(*seed))).count();
-        assert!((250..=450).contains(&count), "{count} of 1,000");
+        assert!((200..=400).contains(&count), "{count} of 1,000");
+        let has_newest =
+            |program: &Program| program.clients.iter().flatten().flatten().any(Job::is_newest);
+        let count = (1..=1_000).filter(|seed| has_newest(&program(*seed))).count();
+        assert!((200..=350).contains(&count), "{count} of 1,000");
     }
 }

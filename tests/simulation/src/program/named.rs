@@ -5,6 +5,8 @@ use zk_recipes::{
     MultiReleaseError, OpError, Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
 };
 
+use zk_session::MultiError;
+
 use crate::history::{Failure, Told};
 
 /// An error that a call of the library returns.
@@ -141,6 +143,15 @@ impl Named for MultiReleaseError {
     fn failure(&self) -> Failure {
         let first = self.failed.first();
         first.map_or_else(|| Failure::Other(self.to_string()), Named::failure)
+    }
+}
+
+impl Named for MultiError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Op(error) => error.failure(),
+            Self::Refused { code, .. } => Failure::Refused(code.0),
+        }
     }
 }
 

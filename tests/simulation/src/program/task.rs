@@ -193,6 +193,12 @@ impl Task {
         self.sleep(pause.min(left)).await;
     }
 
+    /// Does nothing for this long, or less once the faults have stopped.
+    pub async fn rest(&self, duration: Duration) {
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        self.sleep(duration.min(left)).await;
+    }
+
     /// Sleeps until this time has passed, or all drop their handles of the client.
     async fn sleep(&self, duration: Duration) {
         tokio::select! {
