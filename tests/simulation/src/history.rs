@@ -204,6 +204,17 @@ pub enum What {
     /// The same call has ended, and the servers have committed this last. Calls that were dropped, or
     /// have failed otherwise, have no such end, because requests may still arrive.
     TreeEnded { tree: Id, end: TreeEnd, to: i64 },
+    /// A caller begins to change the number of permits. `from` is what the servers have committed last.
+    Resizing { change: Id, permits: u32, from: i64 },
+    /// The same call has succeeded, and the servers have committed this last.
+    Resized { change: Id, to: i64 },
+    /// The number of permits that is stored at the end.
+    Permits { stored: u32 },
+    /// An observer of an election reports a leader, by its znode and its token, or that there is none.
+    Leads { view: Id, leader: Option<(String, i64)> },
+    /// A caller that follows a value is told that the znode has this czxid and this version, or that
+    /// there is none.
+    Valued { view: Id, state: Option<(i64, i32)> },
     /// Somebody should have done this for a long time, and could.
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.

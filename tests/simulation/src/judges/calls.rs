@@ -73,27 +73,33 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
 /// Who uses clients that have ended.
 #[derive(Debug, Default)]
 struct Stale {
-    ending: BTreeSet<usize>,
-    /// The clients that end, and the tasks that have another one since.
-    renewed: BTreeSet<Who>,
+    /// How many clients of each number have ended, or are about to.
+    ends: BTreeMap<usize, u64>,
+    /// The number of ends that each task knows of, because it has another client since.
+    known: BTreeMap<Who, u64>,
 }
 
 impl Stale {
     fn see(&mut self, event: &Event) {
         let Some(who) = event.who else { return };
+        let ends = self.ends.entry(who.client).or_default();
         match event.what {
-            What::Ending { .. } => {
-                self.ending.insert(who.client);
-                self.renewed.retain(|other| other.client != who.client);
+            What::Ending { .. } => *ends += 1,
+            What::GoesOn => {
+                *ends = ends.saturating_sub(1);
+                let of_client = self.known.iter_mut().filter(|(it, _)| it.client == who.client);
+                of_client.for_each(|(_, known)| *known = (*known).min(*ends));
             }
-            What::GoesOn => drop(self.ending.remove(&who.client)),
-            What::Renewed => drop(self.renewed.insert(who)),
+            What::Renewed => drop(self.known.insert(who, *ends)),
             _ => {}
         }
     }
 
     fn has(&self, who: Option<Who>) -> bool {
-        who.is_some_and(|who| self.ending.contains(&who.client) && !self.renewed.contains(&who))
+        who.is_some_and(|who| {
+            let ends = self.ends.get(&who.client).copied().unwrap_or(0);
+            ends > self.known.get(&who).copied().unwrap_or(0)
+        })
     }
 }
 
@@ -203,6 +209,9 @@ mod tests {
         assert_eq!(closed(vec![ending(), What::Renewed]), 1);
         assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
         assert_eq!(closed(vec![ending(), What::GoesOn]), 1);
+        let again = vec![ending(), ending(), What::GoesOn];
+        assert_eq!(closed(again), 0, "it has a guard of the first client for long");
+        assert_eq!(closed(vec![ending(), What::Renewed, What::GoesOn, ending()]), 0);
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod patience;
 pub mod traffic;
 pub mod tree;
 pub mod turns;
+pub mod views;
 pub mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +92,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
+        ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
         ("a client that ends leaves the way free", ends::judge(events, requests)),

@@ -66,7 +66,8 @@ impl Ends {
             };
             let (who, world) = (Who { client: number, task: *task }, Arc::clone(&world));
             let (drops, drops_nothing) = (0, false);
-            let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
+            let mut task =
+                Task { world, client, life, who, draw, drops, drops_nothing, is_patient: false };
             let kind = task.draw.pick(&self.kinds);
             task.push(What::Ending { kind });
             match kind {
