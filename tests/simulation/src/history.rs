@@ -140,6 +140,13 @@ pub enum What {
     HeldByClosed { lock: String, guard: Id },
     /// The body that ran under a guard counts as completed, although the lock is lost by now.
     Late { lock: String },
+    /// A body that stops at risk has run although its guard was not held at that moment.
+    RanAtRisk { lock: String },
+    /// A taker has kept an item for longer than a lease may take, and the lease was not lost.
+    Hung { item: String },
+    /// A put into a queue that may have this many items has succeeded. The servers had committed these
+    /// zxids when it began and when it ended, and the queue had so many items when it began.
+    PutWithin { limit: usize, items: usize, from: i64, to: i64 },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },

@@ -212,7 +212,7 @@ async fn inspect(world: &World, program: &Program) {
     let Ok(client) = world.observer() else { unreachable!("the options are valid") };
     let has = |job: Job| program.clients.iter().flatten().flatten().any(|other| *other == job);
     let reading = async {
-        if has(Job::Put) || has(Job::Take) {
+        if has(Job::Put) || has(Job::Take) || has(Job::Options) {
             drain(world, &client).await;
         }
         let stored = world.server.data(locks::RESIZED);

@@ -137,22 +137,23 @@ impl Rules {
                     "ack",
                     "downgrade",
                     "transaction",
+                    "run_body",
                 ];
                 // Another session has taken the id while the member was absent.
                 of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
             }
-            Failure::NoLease => name == "acquire" || name == "try_acquire",
+            Failure::NoLease => ["acquire", "try_acquire", "run_body"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
                 ["ack", "add", "set", "update"].contains(&name)
-                    || (name == "put" && self.are_refused)
+                    || (["put", "put_within"].contains(&name) && self.are_refused)
             }
             // Another member has the id.
             Failure::Changed => self.are_tampered || name == "join",
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.
-            Failure::Full => is_operation && self.is_limited,
+            Failure::Full => (is_operation && self.is_limited) || name == "put_within",
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }

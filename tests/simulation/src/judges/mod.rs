@@ -89,6 +89,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
+        ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),

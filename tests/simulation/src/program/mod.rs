@@ -85,6 +85,10 @@ pub enum Job {
     Permits,
     /// Follows who leads.
     Observe,
+    /// Runs bodies that stop while their lock is at risk.
+    Body,
+    /// Puts and takes with all options of the queue, and hangs.
+    Options,
     /// Follows the shared value.
     Changes,
 }
@@ -92,7 +96,15 @@ pub enum Job {
 impl Job {
     /// Returns whether this job belongs to the programs that take the place of all others.
     pub fn is_newest(&self) -> bool {
-        matches!(self, Self::Forest | Self::Permits | Self::Observe | Self::Changes)
+        matches!(
+            self,
+            Self::Forest
+                | Self::Permits
+                | Self::Observe
+                | Self::Changes
+                | Self::Body
+                | Self::Options
+        )
     }
 
     /// Returns whether a task with this job follows something until the end of the run.
@@ -167,13 +179,15 @@ impl Program {
 
     /// Draws the jobs that take the place of all others, also of those that were added before them.
     fn draw_newest_jobs(draw: &mut Draw) -> Vec<Job> {
-        match draw.between(0, 9) {
+        match draw.between(0, 13) {
             0 | 1 => vec![Job::Forest],
             2 => vec![Job::Lock(draw.pick(&LOCK_KINDS))],
             3 | 4 => vec![Job::Lock(LockKind::Semaphore)],
             5 => vec![Job::Barrier],
             6 | 7 => vec![Job::Permits],
             8 => vec![Job::Lock(LockKind::Election), Job::Observe],
+            9 | 10 => vec![Job::Body],
+            11 | 12 => vec![Job::Options],
             _ => vec![Job::Value, Job::Changes],
         }
     }
@@ -329,6 +343,8 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Meeting => barriers::meet(task).await,
             Job::Member => groups::join(task).await,
             Job::Forest => trees::use_tree(task).await,
+            Job::Body => guards::run_body(task).await,
+            Job::Options => queue::use_options(task).await,
             Job::Permits => locks::use_permits(task).await,
             Job::Cache | Job::Group | Job::Observe | Job::Changes => {
                 unreachable!("followers have this job")

@@ -2,7 +2,8 @@
 
 use zk_recipes::{
     CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
-    MultiReleaseError, OpError, Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
+    MultiReleaseError, OpError, Outcome, RecipeError, Stopped, TransactionError, ValueError,
+    WorkQueueError,
 };
 
 use zk_session::MultiError;
@@ -70,6 +71,7 @@ impl Named for RecipeError {
 impl Named for WorkQueueError {
     fn failure(&self) -> Failure {
         match self {
+            Self::Full { .. } => Failure::Full,
             Self::ItemGone { .. } => Failure::Changed,
             Self::LeaseLost(_) => Failure::Lost,
             Self::Unknown { .. } => Failure::Undecided,
@@ -143,6 +145,16 @@ impl Named for MultiReleaseError {
     fn failure(&self) -> Failure {
         let first = self.failed.first();
         first.map_or_else(|| Failure::Other(self.to_string()), Named::failure)
+    }
+}
+
+impl Named for Stopped {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::AtRisk | Self::Lost(_) => Failure::Lost,
+            Self::NoLease(_) => Failure::NoLease,
+            other => Failure::Other(other.to_string()),
+        }
     }
 }
 

@@ -60,6 +60,8 @@ pub enum FaultKind {
     Overload,
     /// Somebody without credentials deletes and changes what belongs to clients that have some.
     Intruder,
+    /// An administrator deletes a contender right after it has come, and the only one ahead of it.
+    Ambush,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -85,12 +87,13 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 5] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 6] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
     FaultKind::Overload,
     FaultKind::Intruder,
+    FaultKind::Ambush,
 ];
 
 /// Chosen once, so that what is drawn last is unrelated to the rest.
@@ -244,6 +247,12 @@ impl Plan {
         let mut leader = draw.fork();
         if self.members > 1 && leader.chance(25) {
             self.leader_unapplied = leader.ms(1, 3_000);
+        }
+        let mut ambush = draw.fork();
+        if ambush.chance(4) {
+            self.faults.push(FaultKind::Ambush);
+            // There must be a time between a list and the read that follows it.
+            self.latency = self.latency.max(Duration::from_millis(10));
         }
         self
     }

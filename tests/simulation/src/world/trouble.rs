@@ -90,7 +90,7 @@ pub fn leader_text(path: Option<&str>) -> String {
 
 /// Describes a value by its czxid and its version.
 pub fn value_text(state: Option<(i64, i32)>) -> String {
-    state.map_or("nothing".to_owned(), |(czxid, version)| format!("{czxid:#x}, {version}"))
+    state.map_or_else(|| "nothing".to_owned(), |(czxid, version)| format!("{czxid:#x}, {version}"))
 }
 
 #[derive(Debug)]
