@@ -302,16 +302,22 @@ impl Plan {
         config
     }
 
+    /// Returns how often a client writes while it has a lock, if it is more often than usual.
+    pub fn renewals(&self, client: usize) -> Option<Duration> {
+        let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
+        let is_frequent = draw.between(0, 9) <= 6;
+        is_frequent.then(|| Duration::from_millis(draw.pick(&[50, 100, 250])))
+    }
+
     /// Returns the lease of a client, if it is not the usual one. That one is so much shorter than a
     /// session that no error of a clock can show; frequent writes, and the tick that the servers
     /// really have, make it almost as long.
     pub fn lease(&self, client: usize) -> Option<Lease> {
+        if let Some(interval) = self.renewals(client) {
+            return Some(Lease::writes(interval).tick(self.tick));
+        }
         let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
         match draw.between(0, 9) {
-            0..=6 => {
-                let interval = Duration::from_millis(draw.pick(&[50, 100, 250]));
-                Some(Lease::writes(interval).tick(self.tick))
-            }
             7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
             _ => None,
         }
