@@ -79,6 +79,26 @@ pub enum Failure {
     Other(String),
 }
 
+/// What a caller wants of a tree.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum TreeCall {
+    /// A path, with its ancestors.
+    Ensure,
+    /// No znode at a path or below it.
+    Delete,
+}
+
+/// How a call of a tree has ended, after which its client sends nothing for it any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum TreeEnd {
+    /// It has reached what its caller wants, and has deleted so many znodes.
+    Done(u64),
+    /// A server has refused a request with this code.
+    Refused(i32),
+}
+
 /// How a call has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "judges match it")]
@@ -120,6 +140,13 @@ pub enum What {
     HeldByClosed { lock: String, guard: Id },
     /// The body that ran under a guard counts as completed, although the lock is lost by now.
     Late { lock: String },
+    /// A body that stops at risk has run although its guard was not held at that moment.
+    RanAtRisk { lock: String },
+    /// A taker has kept an item for longer than a lease may take, and the lease was not lost.
+    Hung { item: String },
+    /// A put into a queue that may have this many items has succeeded. The servers had committed these
+    /// zxids when it began and when it ended, and the queue had so many items when it began.
+    PutWithin { limit: usize, items: usize, from: i64, to: i64 },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.
     Held { lock: String, guards: Vec<(Id, Share)> },
@@ -178,6 +205,23 @@ pub enum What {
     Nested { lock: String, is_same: bool, was_lost: bool },
     /// The holder with this contender and this token creates this path in a transaction of its guard.
     Fenced { path: String, contender: String, token: i64 },
+    /// A caller begins to create a path or to delete a subtree. `from` is what the servers have
+    /// committed last.
+    TreeBegun { tree: Id, call: TreeCall, path: String, from: i64 },
+    /// The same call has ended, and the servers have committed this last. Calls that were dropped, or
+    /// have failed otherwise, have no such end, because requests may still arrive.
+    TreeEnded { tree: Id, end: TreeEnd, to: i64 },
+    /// A caller begins to change the number of permits. `from` is what the servers have committed last.
+    Resizing { change: Id, permits: u32, from: i64 },
+    /// The same call has succeeded, and the servers have committed this last.
+    Resized { change: Id, to: i64 },
+    /// The number of permits that is stored at the end.
+    Permits { stored: u32 },
+    /// An observer of an election reports a leader, by its znode and its token, or that there is none.
+    Leads { view: Id, leader: Option<(String, i64)> },
+    /// A caller that follows a value is told that the znode has this czxid and this version, or that
+    /// there is none.
+    Valued { view: Id, state: Option<(i64, i32)> },
     /// Somebody should have done this for a long time, and could.
     Overdue { what: String, since: Duration },
     /// Whoever uses the world does something to it.

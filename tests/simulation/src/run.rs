@@ -20,7 +20,7 @@ use crate::history::{Event, TraceHash, What};
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::logs::Log;
-use crate::program::{Program, barriers, queue, values};
+use crate::program::{Program, barriers, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
@@ -31,6 +31,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 10;
 /// How long nobody does anything before the clients close.
 const QUIET: Duration = Duration::from_secs(60);
+/// How long the programs of a quiet world run at least.
+const QUIET_MIN: Duration = Duration::from_secs(60);
 /// How long a client may take to close.
 const CLOSE_MAX: Duration = Duration::from_secs(120);
 
@@ -109,6 +111,10 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
 pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     let mut plan = Plan::draw(&mut draw.fork());
     let mut program = Program::draw(&mut draw.fork());
+    if program.is_quiet {
+        plan.faults.clear();
+        plan.calm_at = plan.calm_at.max(QUIET_MIN);
+    }
     cuts.apply(&mut plan, &mut program);
     (plan, program)
 }
@@ -206,8 +212,13 @@ async fn inspect(world: &World, program: &Program) {
     let Ok(client) = world.observer() else { unreachable!("the options are valid") };
     let has = |job: Job| program.clients.iter().flatten().flatten().any(|other| *other == job);
     let reading = async {
-        if has(Job::Put) || has(Job::Take) {
+        if has(Job::Put) || has(Job::Take) || has(Job::Options) {
             drain(world, &client).await;
+        }
+        let stored = world.server.data(locks::RESIZED);
+        if let Some(stored) = stored.and_then(|data| std::str::from_utf8(&data).ok()?.parse().ok())
+        {
+            world.history.note(What::Permits { stored });
         }
         if has(Job::Add)
             && let Ok(counter) = Counter::new(&client, values::COUNTER)
@@ -268,12 +279,14 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
     requests.iter().for_each(|request| hash.add(request));
     commits.iter().for_each(|commit| hash.add(commit));
     let (deleted, traffic) = (world.strangers.deleted(), world.network.traffic());
+    let sessions = world.sessions();
     let case = Case {
         plan: &world.plan,
         program: &program,
         events: &events,
         requests: &requests,
         commits: &commits,
+        sessions: &sessions,
         traffic: &traffic,
         deleted: &deleted,
         quiet,
@@ -289,7 +302,7 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
         plan,
         events,
         requests,
-        sessions: world.sessions(),
+        sessions,
         commits,
         violations,
         hash,

@@ -254,6 +254,8 @@ impl<'a> Texts<'a> {
             | What::Unleased { .. }
             | What::HeldByClosed { .. }
             | What::Late { .. }
+            | What::RanAtRisk { .. }
+            | What::Hung { .. }
             | What::Intruded { .. }
             | What::NotContinued { .. }
             | What::Strayed { .. }

@@ -115,11 +115,7 @@ pub(crate) const PLACES: &[Place] = &[
         without: &[("holder", "it takes a lock in place of a path, and has no options")],
     },
     place("tests/tests/strangers/", Evidence::Import),
-    Place {
-        path: "tests/simulation/src/program/",
-        evidence: Evidence::Import,
-        without: &[("tree", "docs/simulation.md says that the programs do not use it")],
-    },
+    place("tests/simulation/src/program/", Evidence::Import),
     place("tests/mutants/", Evidence::Caught),
 ];
 

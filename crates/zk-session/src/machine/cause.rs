@@ -138,7 +138,6 @@ impl DisconnectCause {
             self,
             Self::ExpiryUnproven
                 | Self::HandOver
-                | Self::HostsChanged
                 | Self::ReadWriteServer
                 | Self::SessionExpired
                 | Self::SessionSwapped

@@ -67,27 +67,33 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
 /// Who uses clients that have ended.
 #[derive(Debug, Default)]
 struct Stale {
-    ending: BTreeSet<usize>,
-    /// The clients that end, and the tasks that have another one since.
-    renewed: BTreeSet<Who>,
+    /// How many clients of each number have ended, or are about to.
+    ends: BTreeMap<usize, u64>,
+    /// The number of ends that each task knows of, because it has another client since.
+    known: BTreeMap<Who, u64>,
 }
 
 impl Stale {
     fn see(&mut self, event: &Event) {
         let Some(who) = event.who else { return };
+        let ends = self.ends.entry(who.client).or_default();
         match event.what {
-            What::Ending { .. } => {
-                self.ending.insert(who.client);
-                self.renewed.retain(|other| other.client != who.client);
+            What::Ending { .. } => *ends += 1,
+            What::GoesOn => {
+                *ends = ends.saturating_sub(1);
+                let of_client = self.known.iter_mut().filter(|(it, _)| it.client == who.client);
+                of_client.for_each(|(_, known)| *known = (*known).min(*ends));
             }
-            What::GoesOn => drop(self.ending.remove(&who.client)),
-            What::Renewed => drop(self.renewed.insert(who)),
+            What::Renewed => drop(self.known.insert(who, *ends)),
             _ => {}
         }
     }
 
     fn has(&self, who: Option<Who>) -> bool {
-        who.is_some_and(|who| self.ending.contains(&who.client) && !self.renewed.contains(&who))
+        who.is_some_and(|who| {
+            let ends = self.ends.get(&who.client).copied().unwrap_or(0);
+            ends > self.known.get(&who).copied().unwrap_or(0)
+        })
     }
 }
 
@@ -107,7 +113,13 @@ impl Rules {
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
                     .contains(&ErrorCode(*code));
-                (is_operation && is_answer) || self.are_refused || self.are_tampered
+                // The judge of trees knows whether others had changed what the call concerns.
+                let is_beaten = match name {
+                    "delete_tree" => ErrorCode(*code) == ErrorCode::NOT_EMPTY,
+                    "ensure" => ErrorCode(*code) == ErrorCode::NO_NODE,
+                    _ => false,
+                };
+                (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
             }
             Failure::Lost => {
                 // A caller that is stopped learns of the grant of its lock after the loss.
@@ -119,22 +131,23 @@ impl Rules {
                     "ack",
                     "downgrade",
                     "transaction",
+                    "run_body",
                 ];
                 // Another session has taken the id while the member was absent.
                 of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
             }
-            Failure::NoLease => name == "acquire" || name == "try_acquire",
+            Failure::NoLease => ["acquire", "try_acquire", "run_body"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
                 ["ack", "add", "set", "update"].contains(&name)
-                    || (name == "put" && self.are_refused)
+                    || (["put", "put_within"].contains(&name) && self.are_refused)
             }
             // Another member has the id.
             Failure::Changed => self.are_tampered || name == "join",
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.
-            Failure::Full => is_operation && self.is_limited,
+            Failure::Full => (is_operation && self.is_limited) || name == "put_within",
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
@@ -188,6 +201,9 @@ mod tests {
         assert_eq!(closed(vec![ending(), What::Renewed]), 1);
         assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
         assert_eq!(closed(vec![ending(), What::GoesOn]), 1);
+        let again = vec![ending(), ending(), What::GoesOn];
+        assert_eq!(closed(again), 0, "it has a guard of the first client for long");
+        assert_eq!(closed(vec![ending(), What::Renewed, What::GoesOn, ending()]), 0);
     }
 
     #[test]

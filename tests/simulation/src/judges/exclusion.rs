@@ -31,6 +31,14 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: a body counts as completed after the loss of the lock",
                 event.at
             )),
+            What::RanAtRisk { lock } => violations.push(format!(
+                "{lock} at {:?}: a body that stops at risk has run without the lock",
+                event.at
+            )),
+            What::Hung { item } => violations.push(format!(
+                "{item} at {:?}: the lease was held for longer than it may be",
+                event.at
+            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -143,6 +151,12 @@ mod tests {
     #[test]
     fn a_body_that_ends_after_the_loss_is_seen() {
         assert_eq!(count(vec![What::Late { lock: "/locks/a".to_owned() }]), 1);
+    }
+
+    #[test]
+    fn a_body_that_runs_at_risk_and_a_lease_without_an_end_are_seen() {
+        assert_eq!(count(vec![What::RanAtRisk { lock: "/locks/a".to_owned() }]), 1);
+        assert_eq!(count(vec![What::Hung { item: "item-1".to_owned() }]), 1);
     }
 
     #[test]

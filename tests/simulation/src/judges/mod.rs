@@ -20,7 +20,9 @@ pub mod memory;
 pub mod outcomes;
 pub mod patience;
 pub mod traffic;
+pub mod tree;
 pub mod turns;
+pub mod views;
 pub mod work_queue;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +30,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use zk_testserver::{CommitRecord, RequestRecord};
 
 use crate::history::{Event, What};
@@ -48,6 +51,8 @@ pub struct Case<'a> {
     pub requests: &'a [RequestRecord],
     /// What they have committed.
     pub commits: &'a [CommitRecord],
+    /// The clients of the sessions.
+    pub sessions: &'a BTreeMap<SessionId, usize>,
     /// How many bytes have arrived in each second, in both directions.
     pub traffic: &'a BTreeMap<u64, u64>,
     /// What an administrator has deleted.
@@ -76,20 +81,24 @@ impl fmt::Display for Violation {
 
 /// Returns all promises that a run has broken.
 pub fn judge(case: &Case<'_>) -> Vec<Violation> {
-    let Case { plan, program, events, requests, commits, traffic, deleted, quiet, grown } = case;
+    let Case { plan, program, events, requests, commits, traffic, deleted, quiet, grown, .. } =
+        case;
     let found = [
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
         ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
+        ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
+        ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
         ("a client that ends leaves the way free", ends::judge(events, requests)),
         ("a client uses the servers of its list", hosts::judge(events)),
+        ("a subtree is gone, and nothing beside it", tree::judge(case)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),

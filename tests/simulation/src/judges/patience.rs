@@ -15,7 +15,7 @@ use jute_codec::SessionId;
 use super::turns::{Contender, parse};
 use crate::history::Id;
 use crate::program::barriers::{BARRIER, MEETING, PARTICIPANTS};
-use crate::program::locks::{EXCLUSIVE, PERMITS};
+use crate::program::locks::{EXCLUSIVE, PERMITS, RESIZED};
 use crate::program::queue::QUEUE;
 
 /// What the servers have at one moment, and who waits.
@@ -42,6 +42,11 @@ pub struct Moment {
     pub round: Vec<String>,
     /// The number of items in the queue.
     pub items: usize,
+    /// What the callers follow that were not told the newest state: their numbers, that state, and
+    /// the sessions of their clients.
+    pub views: Vec<(Id, String, SessionId)>,
+    /// The number of permits of the semaphore whose number changes.
+    pub resized: usize,
 }
 
 /// A call that has not ended.
@@ -112,6 +117,8 @@ impl Patience {
         due.extend(self.openings(moment));
         due.extend(meetings(moment));
         due.extend(deliveries(moment));
+        let views = moment.views.iter().filter(|(.., session)| moment.prompt.contains(session));
+        due.extend(views.map(|(view, state, _)| format!("the report of {state} to view {view}")));
         due.extend(moment.astray.iter().map(|client| format!("the move of {client}")));
         due.extend(moment.abandoned.iter().map(|session| format!("the end of {session}")));
         due
@@ -152,11 +159,12 @@ impl Patience {
             }
         }
         let mut due = BTreeSet::new();
-        for contenders in queues.values_mut() {
+        for (directory, contenders) in &mut queues {
             contenders.sort_unstable_by_key(|(contender, ..)| contender.number);
             let readers = contenders.iter().take_while(|(contender, ..)| contender.is_reader);
             let permits = contenders.iter().take_while(|(contender, ..)| contender.is_permit);
-            let count = readers.count().max(permits.take(PERMITS as usize).count()).max(1);
+            let most = if *directory == RESIZED { moment.resized } else { PERMITS as usize };
+            let count = readers.count().max(permits.take(most).count()).max(1);
             let first = contenders.iter().take(count);
             let waits = |(_, path, owner): &&(Contender, &str, SessionId)| {
                 moment.prompt.contains(owner) && !moment.kept.contains(*path)
@@ -291,6 +299,24 @@ mod tests {
     fn a_session_that_outlives_the_last_handle_of_its_client_is_seen() {
         let abandoned = BTreeSet::from([TWO]);
         assert_eq!(count(&Moment { abandoned, ..moment(&[]) }), 1);
+    }
+
+    #[test]
+    fn a_caller_that_is_not_told_the_newest_state_is_seen() {
+        let views = |session| vec![(7, "nobody".to_owned(), session)];
+        assert_eq!(count(&Moment { views: views(ONE), ..moment(&[]) }), 1);
+        assert_eq!(count(&Moment { views: views(TWO), ..moment(&[]) }), 0, "it is cut off");
+    }
+
+    #[test]
+    fn the_number_of_permits_that_is_stored_counts() {
+        let permits = [
+            (format!("{RESIZED}/x-permit-0000000001"), TWO),
+            (format!("{RESIZED}/x-permit-0000000002"), ONE),
+        ];
+        let count =
+            |resized| count(&Moment { ephemerals: permits.to_vec(), resized, ..moment(&[]) });
+        assert_eq!((count(1), count(2)), (0, 1));
     }
 
     #[test]

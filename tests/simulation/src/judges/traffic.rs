@@ -16,6 +16,8 @@ const IDLE_MAX: u64 = 1_600;
 const MINUTE: Duration = Duration::from_secs(60);
 /// The bytes of a ping with its reply.
 const PING: u64 = 32;
+/// The bytes of a write that renews a lease, with its reply.
+const RENEWAL: u64 = 140;
 /// How many there may be for each call, with all that waits, renewals and reconnects need. The most
 /// in the seeds 1 to 1,000 is 2,900.
 const CALL_MAX: u64 = 4_000;
@@ -46,7 +48,9 @@ pub fn judge(
     let calls = events.iter().filter(|event| matches!(event.what, What::Begun { .. })).count();
     let pings = idle_max * (to / 60 + 1);
     let (total, calls) = (sum(0..to), calls as u64);
-    if total > pings + CALL_MAX * (calls + CALLS_LEAST) {
+    // Whoever keeps a lock for long renews its lease again and again.
+    let renewals = if program.is_patient { renewals(plan, program) } else { 0 };
+    if total > pings + RENEWAL * renewals + CALL_MAX * (calls + CALLS_LEAST) {
         violations.push(format!("{total} bytes for {calls} calls in {to} s"));
     }
     let storm = traffic.range(..to).max_by_key(|(_, bytes)| **bytes);
@@ -54,6 +58,15 @@ pub fn judge(
         violations.push(format!("{bytes} bytes in second {second}"));
     }
     violations
+}
+
+/// Returns how often the clients may write to keep their leases before they finish what they have
+/// begun.
+fn renewals(plan: &Plan, program: &Program) -> u64 {
+    let clients = (0..program.clients.len()).filter(|client| program.uses(*client));
+    let intervals = clients.filter_map(|client| plan.renewals(client));
+    let counts = intervals.map(|it| plan.calm_at.as_millis() / it.as_millis().max(1));
+    u64::try_from(counts.sum::<u128>()).unwrap_or(u64::MAX)
 }
 
 /// Returns how many bytes a client may send and receive in a minute in which none of its tasks runs.
@@ -118,5 +131,26 @@ mod tests {
     fn storms_are_seen() {
         assert_eq!(count(100, &[(7, 20_000)]), 0);
         assert_eq!(count(100, &[(7, 20_001)]), 1);
+    }
+
+    #[test]
+    fn a_patient_holder_with_a_short_lease_may_write_often() {
+        let (mut plan, mut program) =
+            (Plan::draw(&mut Draw::new(1)), Program::draw(&mut Draw::new(1)));
+        plan.faults.clear();
+        plan.calm_at = Duration::from_secs(75);
+        let mut seeds = (0..100).filter(|seed| {
+            plan.leases = Some(*seed);
+            (0..program.clients.len()).any(|client| plan.renewals(client).is_some())
+        });
+        plan.leases = seeds.next();
+        assert!(plan.leases.is_some());
+        let count = |is_patient: bool, program: &mut Program| {
+            program.is_patient = is_patient;
+            let bytes = (0..75).map(|second| (second, 1_500)).collect();
+            let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+            judge(&[], &bytes, &plan, program, &quiet).len()
+        };
+        assert_eq!((count(false, &mut program), count(true, &mut program)), (1, 0));
     }
 }

@@ -12,7 +12,8 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use super::lives::{Life, lives};
-use crate::history::{Event, Share, What};
+use crate::history::{Event, Id, Share, What};
+use crate::program::locks::{RESIZED, RESIZED_MAX};
 
 /// Servers give this number, or one below zero, to all contenders that come last.
 const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
@@ -26,10 +27,10 @@ const DIGITS: usize = 10;
 
 /// What the name of a contender says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Contender {
-    pub(super) number: u32,
-    pub(super) is_reader: bool,
-    pub(super) is_permit: bool,
+pub(crate) struct Contender {
+    pub(crate) number: u32,
+    pub(crate) is_reader: bool,
+    pub(crate) is_permit: bool,
 }
 
 /// Returns how the promise was broken.
@@ -38,7 +39,8 @@ pub fn judge(
     commits: &[CommitRecord],
     requests: &[RequestRecord],
 ) -> Vec<String> {
-    let mut violations = judge_lives(events, &lives(commits));
+    let mut violations = judge_lives(events, &lives(commits), &changes(events));
+    violations.extend(judge_stored(events, &changes(events)));
     violations.extend(judge_missing(events, &seen_missing(commits, requests)));
     violations
 }
@@ -107,7 +109,11 @@ fn judge_missing(events: &[Event], missing: &[(&str, Duration)]) -> Vec<String> 
     violations
 }
 
-fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
+fn judge_lives(
+    events: &[Event],
+    lives: &BTreeMap<&str, Vec<Life>>,
+    changes: &[Change],
+) -> Vec<String> {
     let mut queues: BTreeMap<&str, Vec<(Contender, Life)>> = BTreeMap::new();
     for (path, lives) in lives {
         let Some((directory, contender)) = parse(path) else { continue };
@@ -122,7 +128,15 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
             }
             let queue = queues.get(directory)?;
             let mut own = lives.get(path.as_str())?.iter();
-            let is_due = own.any(|life| had_turn(queue, number, *life, *share, *zxid));
+            let is_due = own.any(|life| {
+                let share = match share {
+                    Share::Permit(_) if lock == RESIZED => {
+                        Share::Permit(most_permits(changes, life.0, *zxid))
+                    }
+                    other => *other,
+                };
+                had_turn(queue, number, *life, share, *zxid)
+            });
             (!is_due).then(|| {
                 format!(
                     "{lock} at {:?}: guard {guard} was granted at {zxid:#x} or before, and it \
@@ -136,8 +150,74 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     events.iter().filter_map(broken).collect()
 }
 
+/// A change of the number of permits. It is committed after `from`, and not after `to`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    permits: u32,
+    from: i64,
+    to: Option<i64>,
+}
+
+/// Returns the changes of the number of permits. The first contender stores the usual number, unless
+/// somebody has changed it before.
+pub(super) fn changes(events: &[Event]) -> Vec<Change> {
+    let mut all: BTreeMap<Id, Change> = BTreeMap::new();
+    all.insert(0, Change { permits: RESIZED_MAX, from: 0, to: Some(0) });
+    for event in events {
+        match &event.what {
+            What::Resizing { change, permits, from } => {
+                all.insert(*change, Change { permits: *permits, from: *from, to: None });
+            }
+            What::Resized { change, to } => {
+                if let Some(change) = all.get_mut(change) {
+                    change.to = Some(*to);
+                }
+            }
+            _ => {}
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Returns the numbers of permits that may have been stored at some moment of this time.
+pub(super) fn possible_permits(
+    changes: &[Change],
+    from: i64,
+    to: i64,
+) -> impl Iterator<Item = u32> + '_ {
+    let is_possible = move |change: &&Change| {
+        // Another change began after this one had ended, and ended before that time.
+        let is_replaced = |other: &Change| {
+            change.to.is_some_and(|end| end <= other.from)
+                && other.to.is_some_and(|end| end <= from)
+                && other.from >= change.from
+                && (other.from, other.to) != (change.from, change.to)
+        };
+        change.from < to && !changes.iter().any(is_replaced)
+    };
+    changes.iter().filter(is_possible).map(|change| change.permits)
+}
+
+fn most_permits(changes: &[Change], from: i64, to: i64) -> usize {
+    let most = possible_permits(changes, from, to).max().unwrap_or(RESIZED_MAX);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+/// Returns whether the number of permits at the end is one that may be stored then.
+fn judge_stored(events: &[Event], changes: &[Change]) -> Vec<String> {
+    let broken = |event: &Event| match event.what {
+        What::Permits { stored } => {
+            let mut possible = possible_permits(changes, i64::MAX, i64::MAX);
+            (!possible.any(|permits| permits == stored))
+                .then(|| format!("{RESIZED} has {stored} permits in the end: {changes:?}"))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
 /// Returns the directory of a contender, and what its name says.
-pub(super) fn parse(path: &str) -> Option<(&str, Contender)> {
+pub(crate) fn parse(path: &str) -> Option<(&str, Contender)> {
     let (directory, name) = path.rsplit_once('/')?;
     let (form, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
     let number = digits.parse().ok()?;
@@ -184,7 +264,7 @@ mod tests {
         let (lock, path) = ("/a".to_owned(), Some(path.to_owned()));
         let granted =
             What::Granted { lock, guard: 1, share, path, token: None, is_held: true, zxid };
-        judge_lives(&history(vec![granted]), &lives).len()
+        judge_lives(&history(vec![granted]), &lives, &[]).len()
     }
 
     #[test]
@@ -286,5 +366,51 @@ mod tests {
             ("/a/2-lock-0000000002", (2, None)),
         ];
         assert_eq!(count(&lives, "/a/2-lock-0000000002", Share::Alone, 2), 0);
+    }
+
+    fn resizing(change: Id, permits: u32, from: i64, to: Option<i64>) -> Vec<What> {
+        let begun = What::Resizing { change, permits, from };
+        std::iter::once(begun).chain(to.map(|to| What::Resized { change, to })).collect()
+    }
+
+    #[test]
+    fn a_permit_beyond_the_number_that_is_stored_is_seen() {
+        let paths = [1, 2, 3].map(|number| format!("{RESIZED}/x-permit-000000000{number}"));
+        let lives: BTreeMap<&str, Vec<Life>> = paths
+            .iter()
+            .zip([10, 20, 30])
+            .map(|(path, at)| (path.as_str(), vec![(at, None)]))
+            .collect();
+        let count = |before: Vec<What>| {
+            let (lock, path) = (RESIZED.to_owned(), paths.last().cloned());
+            let share = Share::Permit(RESIZED_MAX as usize);
+            let granted =
+                What::Granted { lock, guard: 1, share, path, token: None, is_held: true, zxid: 40 };
+            let events = history(before.into_iter().chain([granted]).collect());
+            judge_lives(&events, &lives, &changes(&events)).len()
+        };
+        assert_eq!(count(vec![]), 0, "nobody has changed the number");
+        assert_eq!(count(resizing(1, 2, 3, Some(4))), 1);
+        assert_eq!(count(resizing(1, 2, 3, None)), 0, "perhaps it is not committed yet");
+        assert_eq!(count(resizing(1, 2, 3, Some(35))), 0, "it came after the contender");
+        let back = [resizing(1, 2, 3, Some(4)), resizing(2, 3, 5, None)].concat();
+        assert_eq!(count(back), 0, "it may be three again");
+    }
+
+    #[test]
+    fn a_number_of_permits_that_was_forgotten_is_seen() {
+        let count = |before: Vec<What>, stored: u32| {
+            let whats = before.into_iter().chain([What::Permits { stored }]).collect();
+            let events = history(whats);
+            judge_stored(&events, &changes(&events)).len()
+        };
+        let set = |change, permits, from| resizing(change, permits, from, Some(from + 1));
+        assert_eq!(count(vec![], RESIZED_MAX), 0);
+        assert_eq!(count(set(1, 2, 3), 2), 0);
+        assert_eq!(count(set(1, 2, 3), RESIZED_MAX), 1);
+        let twice = [set(1, 2, 3), set(2, 1, 5)].concat();
+        assert_eq!((count(twice.clone(), 1), count(twice, 2)), (0, 1));
+        let lost = [resizing(1, 2, 3, None), set(2, 1, 5)].concat();
+        assert_eq!((count(lost.clone(), 1), count(lost, 2)), (0, 0));
     }
 }

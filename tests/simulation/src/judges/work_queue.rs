@@ -3,8 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jute_codec::{ErrorCode, OpCode};
+use zk_testserver::CommitRecord;
+
 use super::is_tampered;
 use crate::history::{Event, Told, What};
+use crate::program::queue::QUEUE;
+use crate::world::plan::Plan;
 
 /// What has happened to an item.
 #[derive(Debug, Default)]
@@ -13,6 +18,34 @@ struct Item {
     is_acked: bool,
     may_be_acked: bool,
     is_remaining: usize,
+}
+
+/// Returns which puts have succeeded although the queue was full from their begin to their end. A
+/// follower that lags behind may count fewer items.
+pub fn judge_limit(events: &[Event], commits: &[CommitRecord], plan: &Plan) -> Vec<String> {
+    if plan.members > 1 {
+        return Vec::new();
+    }
+    let entries = format!("{QUEUE}/entries/");
+    let is_deletion = |commit: &&CommitRecord| {
+        commit.error == ErrorCode::OK
+            && commit.op == OpCode::DELETE
+            && commit.path.as_deref().is_some_and(|path| path.starts_with(&entries))
+    };
+    let deletions = commits.iter().filter(is_deletion).map(|commit| commit.zxid.0).collect();
+    judge_puts(events, &deletions)
+}
+
+fn judge_puts(events: &[Event], deletions: &BTreeSet<i64>) -> Vec<String> {
+    let broken = |event: &Event| match event.what {
+        What::PutWithin { limit, items, from, to }
+            if items >= limit && deletions.range(from + 1..=to).next().is_none() =>
+        {
+            Some(format!("the queue was full: {event}"))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
 }
 
 /// Returns how the promise was broken.
@@ -154,5 +187,17 @@ mod tests {
         let deleted = BTreeSet::from(["/queue/entries/entry-1".to_owned()]);
         let events = history(vec![put(Told::Applied), drained()]);
         assert_eq!(judge(&events, &deleted).len(), 0);
+    }
+
+    #[test]
+    fn a_put_into_a_full_queue_is_seen() {
+        let count = |items: usize, deletions: &[i64]| {
+            let put = What::PutWithin { limit: 3, items, from: 5, to: 9 };
+            judge_puts(&history(vec![put]), &deletions.iter().copied().collect()).len()
+        };
+        assert_eq!(count(3, &[]), 1);
+        assert_eq!(count(2, &[]), 0);
+        assert_eq!(count(3, &[7]), 0, "an item has left meanwhile");
+        assert_eq!(count(3, &[4, 10]), 1);
     }
 }

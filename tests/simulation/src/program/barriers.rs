@@ -1,6 +1,7 @@
 //! Uses of a barrier and of a double barrier.
 
 use std::future::IntoFuture as _;
+use std::time::Duration;
 
 use jute_codec::SessionId;
 use zk_recipes::{Barrier, DoubleBarrier, Inside};
@@ -25,6 +26,9 @@ pub(super) async fn pass(task: &mut Task) {
     });
     let Ok(barrier) = built else { unreachable!("the options are valid") };
     let from = task.world.server.zxid().0;
+    if task.is_patient && task.draw.chance(40) {
+        return pulse(task, &barrier, limit).await;
+    }
     let (name, is_open, called) = match task.draw.between(0, 3) {
         0 => {
             let close = barrier.close();
@@ -44,6 +48,29 @@ pub(super) async fn pass(task: &mut Task) {
     if let Called::Done(()) = called {
         let to = task.world.server.zxid().0;
         task.push(What::Passed { name, barrier: BARRIER.to_owned(), is_open, from, to });
+    }
+}
+
+/// Closes the barrier for a while, and opens it for a moment, which those who wait
+/// must notice.
+async fn pulse(task: &mut Task, barrier: &Barrier, limit: Option<Duration>) {
+    for (name, is_open) in
+        [("close_barrier", false), ("open_barrier", true), ("close_barrier", false)]
+    {
+        let from = task.zxid();
+        let called = if is_open {
+            task.call(name, BARRIER, limit, barrier.open()).await
+        } else {
+            task.call(name, BARRIER, limit, barrier.close()).await
+        };
+        let Called::Done(()) = called else { return };
+        let to = task.zxid();
+        task.push(What::Passed { name, barrier: BARRIER.to_owned(), is_open, from, to });
+        if name == "close_barrier" {
+            // Long enough for a judge to know that nobody has missed the close, or the opening.
+            let duration = task.draw.ms(10_000, 40_000);
+            task.hold_for(duration).await;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_session::SessionTicket;
 
 use super::task::{Called, Task};
+use super::trees::LEAF;
 use crate::draw::Draw;
 use crate::history::{Failure, What, Who};
 use crate::world::World;
@@ -65,7 +66,8 @@ impl Ends {
             };
             let (who, world) = (Who { client: number, task: *task }, Arc::clone(&world));
             let (drops, drops_nothing) = (0, false);
-            let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
+            let mut task =
+                Task { world, client, life, who, draw, drops, drops_nothing, is_patient: false };
             let kind = task.draw.pick(&self.kinds);
             task.push(What::Ending { kind });
             match kind {
@@ -158,7 +160,8 @@ fn handed_over(task: &Task, ticket: &SessionTicket) {
     let ephemerals = task.world.server.ephemerals().into_iter();
     let of_recipes = ephemerals.filter(|(path, owner)| {
         // The programs create these without a recipe.
-        *owner == ticket.session() && !path.starts_with("/plain-")
+        let is_plain = path.starts_with("/plain-") || path.contains(&format!("/{LEAF}"));
+        *owner == ticket.session() && !is_plain
     });
     let left = of_recipes.map(|(path, _)| path).collect();
     task.push(What::HandedOver { session: ticket.session(), left });

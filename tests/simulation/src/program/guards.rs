@@ -1,6 +1,8 @@
 //! What the holder of a lock can do with it: nested acquires, downgrades, fenced transactions.
 
-use std::future::IntoFuture as _;
+use std::cell::Cell;
+use std::future::{Future as _, IntoFuture as _, poll_fn};
+use std::pin::pin;
 
 use zk_recipes::{
     CreateMode, FairLock, Guard, Holder, LockState, Multi, RwLock, kind::Kind, request_revocation,
@@ -22,6 +24,43 @@ pub(super) async fn use_guard(task: &mut Task) {
         1 => downgrade(task).await,
         _ => write_fenced(task).await,
     }
+}
+
+/// Takes a lock, and runs a body under it that must not run while the lock is at risk.
+pub(super) async fn run_body(task: &mut Task) {
+    let Ok(lock) = FairLock::new(&task.client, LOCK) else { unreachable!("the path is valid") };
+    let limit = task.timeout();
+    let mut acquire = lock.acquire();
+    if let Some(limit) = limit {
+        acquire = acquire.timeout(limit);
+    }
+    let acquired = task.call("acquire", LOCK, limit, acquire.into_future()).await;
+    let Some(guard) = acquired.done() else { return };
+    let _kept = granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
+    let longest = task.draw.pick(&[3_000, 20_000]);
+    let duration = task.draw.ms(1, longest);
+    let ran_at_risk = Cell::new(false);
+    let body = async {
+        let mut working = pin!(task.hold_for(duration));
+        poll_fn(|cx| {
+            // Nothing else runs between the look of the library at its lock and this one.
+            if guard.state() != LockState::Held {
+                ran_at_risk.set(true);
+            }
+            working.as_mut().poll(cx)
+        })
+        .await;
+    };
+    let run = guard.run(body).stop_at_risk();
+    let is_done = task.call_to_end("run_body", LOCK, run).await.done().is_some();
+    if ran_at_risk.get() {
+        task.push(What::RanAtRisk { lock: LOCK.to_owned() });
+    }
+    if is_done && guard.state() != LockState::Held {
+        task.push(What::Late { lock: LOCK.to_owned() });
+    }
+    task.call("release", LOCK, None, guard.release()).await;
+    task.world.registry.look();
 }
 
 /// Records a guard that its caller has until the value that is returned is dropped.

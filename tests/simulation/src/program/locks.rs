@@ -17,6 +17,11 @@ use crate::history::{Share, What};
 /// The number of permits of the semaphore.
 pub const PERMITS: u32 = 2;
 
+/// The semaphore whose number of permits changes.
+pub const RESIZED: &str = "/permits";
+/// The number of permits that it has until somebody changes it, and the most that it ever has.
+pub const RESIZED_MAX: u32 = 3;
+
 /// The path of the exclusive lock.
 pub const EXCLUSIVE: &str = "/exclusive/lock";
 
@@ -112,6 +117,26 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             take(task, &path, Share::Alone, || lock.acquire(), || lock.try_acquire()).await;
         }
         LockKind::Multi => use_both(task).await,
+    }
+}
+
+/// Takes a permit of the semaphore whose number changes, or changes the number.
+pub(super) async fn use_permits(task: &mut Task) {
+    let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
+    let built = Semaphore::builder(&task.client, RESIZED).and_then(|lock| {
+        lock.permits(RESIZED_MAX).accept_stored_permits().watch_check(check).build()
+    });
+    let Ok(mut lock) = built else { unreachable!("the options are valid") };
+    if task.draw.chance(75) {
+        let share = Share::Permit(usize::try_from(RESIZED_MAX).unwrap_or(1));
+        return take_unfenced(task, RESIZED, share, || lock.acquire(), || lock.try_acquire()).await;
+    }
+    let permits = task.draw.pick(&[1, 1, 2, RESIZED_MAX]);
+    let (change, from) = (task.id(), task.zxid());
+    task.push(What::Resizing { change, permits, from });
+    let called = task.call("set_permits", RESIZED, None, lock.set_permits(permits)).await;
+    if called.done().is_some() {
+        task.push(What::Resized { change, to: task.zxid() });
     }
 }
 

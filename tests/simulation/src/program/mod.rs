@@ -10,7 +10,9 @@ pub mod locks;
 mod named;
 pub mod queue;
 pub mod task;
+pub mod trees;
 pub mod values;
+pub mod views;
 
 use std::future::Future;
 use std::pin::pin;
@@ -33,6 +35,11 @@ const MORE_PERCENT: u64 = 40;
 /// Chosen so that these recipes did not change the programs of the seeds that were in
 /// `tests/corpus.txt` when they were added.
 const SALT: u64 = 44;
+
+/// How many seeds have programs of the newest kind, in percent.
+const NEWEST_PERCENT: u64 = 30;
+/// Chosen like `SALT`, when these programs were added.
+const NEWEST_SALT: u64 = 191;
 
 /// How many seeds have clients that end while others go on, in percent.
 const ENDS_PERCENT: u64 = 25;
@@ -72,6 +79,38 @@ pub enum Job {
     Member,
     /// Follows the group.
     Group,
+    /// Creates paths with their ancestors, and deletes subtrees.
+    Forest,
+    /// Takes permits of a semaphore whose number of permits changes, and changes it.
+    Permits,
+    /// Follows who leads.
+    Observe,
+    /// Runs bodies that stop while their lock is at risk.
+    Body,
+    /// Puts and takes with all options of the queue, and hangs.
+    Options,
+    /// Follows the shared value.
+    Changes,
+}
+
+impl Job {
+    /// Returns whether this job belongs to the programs that take the place of all others.
+    pub fn is_newest(&self) -> bool {
+        matches!(
+            self,
+            Self::Forest
+                | Self::Permits
+                | Self::Observe
+                | Self::Changes
+                | Self::Body
+                | Self::Options
+        )
+    }
+
+    /// Returns whether a task with this job follows something until the end of the run.
+    fn follows(&self) -> bool {
+        matches!(self, Self::Cache | Self::Group | Self::Observe | Self::Changes)
+    }
 }
 
 /// The tasks of a run, which have not started.
@@ -90,6 +129,10 @@ pub struct Program {
     pub ends: Option<Ends>,
     /// How the lists of servers of clients change, if they do.
     pub moves: Option<Moves>,
+    /// Whoever has something often keeps it for long.
+    pub is_patient: bool,
+    /// Nothing goes wrong.
+    pub is_quiet: bool,
 }
 
 impl Program {
@@ -118,7 +161,35 @@ impl Program {
         let ends = draw.chance(ENDS_PERCENT).then(|| Ends::draw(&mut draw));
         let mut draw = Draw::new(draw.seed());
         let moves = draw.chance(MOVES_PERCENT).then(|| Moves::draw(&mut draw));
-        Self { clients, steps, drops, drops_nothing: false, ends, moves }
+        let mut draw = Draw::new(draw.seed() ^ NEWEST_SALT);
+        let (mut is_patient, mut is_quiet) = (false, false);
+        if draw.chance(NEWEST_PERCENT) {
+            let jobs = Self::draw_newest_jobs(&mut draw);
+            is_patient = jobs != [Job::Forest] && draw.chance(70);
+            is_quiet = draw.chance(if is_patient { 60 } else { 15 });
+            for task in clients.iter_mut().flatten() {
+                if draw.chance(80) {
+                    *task = (0..draw.size(1, 3)).map(|_| draw.pick(&jobs)).collect();
+                }
+            }
+        }
+        let drops_nothing = false;
+        Self { clients, steps, drops, drops_nothing, ends, moves, is_patient, is_quiet }
+    }
+
+    /// Draws the jobs that take the place of all others, also of those that were added before them.
+    fn draw_newest_jobs(draw: &mut Draw) -> Vec<Job> {
+        match draw.between(0, 13) {
+            0 | 1 => vec![Job::Forest],
+            2 => vec![Job::Lock(draw.pick(&LOCK_KINDS))],
+            3 | 4 => vec![Job::Lock(LockKind::Semaphore)],
+            5 => vec![Job::Barrier],
+            6 | 7 => vec![Job::Permits],
+            8 => vec![Job::Lock(LockKind::Election), Job::Observe],
+            9 | 10 => vec![Job::Body],
+            11 | 12 => vec![Job::Options],
+            _ => vec![Job::Value, Job::Changes],
+        }
     }
 
     /// Draws the jobs that take the place of others in some worlds.
@@ -180,17 +251,18 @@ impl Program {
                 let who = Who { client: number, task: index };
                 let world = Arc::clone(world);
                 let (drops, drops_nothing) = (self.drops, self.drops_nothing);
-                let mut task = Task { world, client, life, who, draw, drops, drops_nothing };
+                let is_patient = self.is_patient;
+                let mut task =
+                    Task { world, client, life, who, draw, drops, drops_nothing, is_patient };
                 let (jobs, steps) = (jobs.clone(), self.steps);
-                if jobs.contains(&Job::Cache) || jobs.contains(&Job::Group) {
-                    let is_cache = jobs.contains(&Job::Cache);
+                if let Some(job) = jobs.iter().copied().find(Job::follows) {
                     let (finish, finished) = oneshot::channel();
                     tasks.finish.push(finish);
                     tasks.followers.spawn_local(async move {
                         // An error means that the run has ended.
                         let finished = async { finished.await.unwrap_or_default() };
                         let world = Arc::clone(&task.world);
-                        let caller = follow(&mut task, finished, is_cache);
+                        let caller = follow(&mut task, finished, job);
                         world.freezer.run(number, caller).await;
                     });
                 } else {
@@ -229,13 +301,14 @@ pub struct Tasks {
 }
 
 /// Follows something with one client after the other, until the end of the run.
-async fn follow(task: &mut Task, finished: impl Future<Output = ()>, is_cache: bool) {
+async fn follow(task: &mut Task, finished: impl Future<Output = ()>, job: Job) {
     let mut finished = pin!(finished);
     loop {
-        let has_failed = if is_cache {
-            caches::follow(task, &mut finished).await
-        } else {
-            groups::follow(task, &mut finished).await
+        let has_failed = match job {
+            Job::Observe => views::observe(task, &mut finished).await,
+            Job::Changes => views::follow_value(task, &mut finished).await,
+            Job::Group => groups::follow(task, &mut finished).await,
+            _ => caches::follow(task, &mut finished).await,
         };
         if !has_failed || !task.life.is_ending() {
             return;
@@ -269,7 +342,13 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Barrier => barriers::pass(task).await,
             Job::Meeting => barriers::meet(task).await,
             Job::Member => groups::join(task).await,
-            Job::Cache | Job::Group => unreachable!("followers have this job"),
+            Job::Forest => trees::use_tree(task).await,
+            Job::Body => guards::run_body(task).await,
+            Job::Options => queue::use_options(task).await,
+            Job::Permits => locks::use_permits(task).await,
+            Job::Cache | Job::Group | Job::Observe | Job::Changes => {
+                unreachable!("followers have this job")
+            }
         }
     }
 }
@@ -293,6 +372,10 @@ mod tests {
     #[test]
     fn a_third_of_all_seeds_have_the_recipes_that_were_added_last() {
         let count = (1..=1_000).filter(|seed| has_more(&program(*seed))).count();
-        assert!((250..=450).contains(&count), "{count} of 1,000");
+        assert!((200..=400).contains(&count), "{count} of 1,000");
+        let has_newest =
+            |program: &Program| program.clients.iter().flatten().flatten().any(Job::is_newest);
+        let count = (1..=1_000).filter(|seed| has_newest(&program(*seed))).count();
+        assert!((120..=300).contains(&count), "{count} of 1,000");
     }
 }

@@ -2,8 +2,11 @@
 
 use zk_recipes::{
     CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
-    MultiReleaseError, OpError, Outcome, RecipeError, TransactionError, ValueError, WorkQueueError,
+    MultiReleaseError, OpError, Outcome, RecipeError, Stopped, TransactionError, ValueError,
+    WorkQueueError,
 };
+
+use zk_session::MultiError;
 
 use crate::history::{Failure, Told};
 
@@ -68,6 +71,7 @@ impl Named for RecipeError {
 impl Named for WorkQueueError {
     fn failure(&self) -> Failure {
         match self {
+            Self::Full { .. } => Failure::Full,
             Self::ItemGone { .. } => Failure::Changed,
             Self::LeaseLost(_) => Failure::Lost,
             Self::Unknown { .. } => Failure::Undecided,
@@ -141,6 +145,25 @@ impl Named for MultiReleaseError {
     fn failure(&self) -> Failure {
         let first = self.failed.first();
         first.map_or_else(|| Failure::Other(self.to_string()), Named::failure)
+    }
+}
+
+impl Named for Stopped {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::AtRisk | Self::Lost(_) => Failure::Lost,
+            Self::NoLease(_) => Failure::NoLease,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+impl Named for MultiError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Op(error) => error.failure(),
+            Self::Refused { code, .. } => Failure::Refused(code.0),
+        }
     }
 }
 

@@ -12,6 +12,11 @@ use crate::history::{Id, Share, Told, What};
 /// The directory of the queue.
 pub const QUEUE: &str = "/queue";
 
+/// How many items a queue may have that has a limit.
+const LIMIT: usize = 3;
+/// By how much longer a lease may look as if it were held.
+const LEASE_SLACK: Duration = Duration::from_millis(500);
+
 /// Puts an item whose name no other item has.
 pub async fn put(task: &mut Task) {
     let queue = queue(task);
@@ -63,6 +68,59 @@ pub async fn take(task: &mut Task) {
             drop(item);
         }
     }
+}
+
+/// Puts an item, or takes one and perhaps hangs, with options from their whole ranges.
+pub async fn use_options(task: &mut Task) {
+    let lease_for = task.draw.ms(1_000, 8_000);
+    // The takers of a queue pass over what one of them has given back. A longer time would look as if
+    // nobody knew of the item.
+    let delay = task.draw.pick(&[0, 100, 1_000, 2_000]);
+    let check = task.draw.pick(&[Some(1), Some(5), Some(30), None]).map(Duration::from_secs);
+    let built = WorkQueue::builder(&task.client, QUEUE).and_then(|queue| {
+        let queue = queue.watch_check(check).redelivery_delay(Duration::from_millis(delay));
+        queue.lease_for(lease_for).limit(LIMIT).build()
+    });
+    let Ok(queue) = built else { unreachable!("the options are valid") };
+    if task.draw.chance(50) {
+        return put_within(task, &queue).await;
+    }
+    let timeout = task.draw.ms(1, u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(1));
+    let take = queue.take().timeout(timeout).into_future();
+    let Some(item) = task.call("take", QUEUE, Some(timeout), take).await.done() else { return };
+    let taken = task.world.history.now();
+    let kept = Kept::new(task, item);
+    if task.draw.chance(50) {
+        let longer = task.draw.ms(1_000, 10_000);
+        task.hold_for(lease_for + longer).await;
+    } else {
+        task.hold().await;
+    }
+    let Some(item) = kept.take() else { return };
+    // The client ends the lease, and its task may run after this one.
+    let is_over = task.world.history.now() > taken + lease_for + LEASE_SLACK;
+    if is_over && !matches!(item.state(), LockState::Lost(_)) {
+        task.push(What::Hung { item: kept.item.clone() });
+    }
+    let told = task.call("ack", QUEUE, None, item.ack()).await.told();
+    if is_over && told == Told::Applied {
+        task.push(What::Hung { item: kept.item.clone() });
+    }
+    task.push(kept.acked(told));
+}
+
+/// Puts an item into a queue that is full with few of them.
+async fn put_within(task: &mut Task, queue: &WorkQueue) {
+    let item = format!("item-{}", task.id());
+    let items = task.world.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
+    let items = items.iter().filter(|name| name.starts_with("entry-")).count();
+    let from = task.zxid();
+    let put = queue.put(item.clone()).into_future();
+    let told = task.call("put_within", QUEUE, None, put).await.told();
+    if told == Told::Applied {
+        task.push(What::PutWithin { limit: LIMIT, items, from, to: task.zxid() });
+    }
+    task.push(What::Put { queue: QUEUE.to_owned(), item, told });
 }
 
 fn queue(task: &mut Task) -> WorkQueue {

@@ -18,6 +18,8 @@ use crate::world::plan::FaultKind;
 
 /// The longest time for which a task keeps something once the faults have stopped.
 pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
+/// For how long a patient task keeps something.
+const LONG_MS: (u64, u64) = (5_000, 40_000);
 /// The longest timeout of a call that only another call can end.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
@@ -39,6 +41,8 @@ pub struct Task {
     pub drops: u64,
     /// The calls that would be dropped are awaited instead.
     pub drops_nothing: bool,
+    /// It often keeps what it has for long.
+    pub is_patient: bool,
 }
 
 /// How a call has ended.
@@ -135,7 +139,10 @@ impl Task {
     /// Keeps something for a drawn time.
     pub async fn hold(&mut self) {
         let longest = if self.draw.chance(10) { 40_000 } else { 3_000 };
-        let duration = self.draw.ms(1, longest);
+        let mut duration = self.draw.ms(1, longest);
+        if self.is_patient && self.draw.chance(50) {
+            duration = self.draw.ms(LONG_MS.0, LONG_MS.1);
+        }
         self.hold_for(duration).await;
     }
 
@@ -193,6 +200,12 @@ impl Task {
         self.sleep(pause.min(left)).await;
     }
 
+    /// Does nothing for this long, or less once the faults have stopped.
+    pub async fn rest(&self, duration: Duration) {
+        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
+        self.sleep(duration.min(left)).await;
+    }
+
     /// Sleeps until this time has passed, or all drop their handles of the client.
     async fn sleep(&self, duration: Duration) {
         tokio::select! {
@@ -219,7 +232,7 @@ impl Task {
     /// that may happen before the faults stop.
     pub fn long_timeout(&mut self, least: u64) -> Duration {
         let short = self.draw.ms(least, 20_000);
-        if self.draw.chance(60) {
+        if self.draw.chance(if self.is_patient { 20 } else { 60 }) {
             return short;
         }
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());

@@ -7,7 +7,8 @@ use crate::history::What;
 
 /// The path of the counter.
 pub const COUNTER: &str = "/values/counter";
-const VALUE: &str = "/values/shared";
+/// The path of the shared value.
+pub const VALUE: &str = "/values/shared";
 /// The directory that caches follow.
 pub const TREE: &str = "/tree";
 

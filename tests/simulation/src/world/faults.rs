@@ -101,6 +101,7 @@ async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
             "the clients go on".to_owned()
         }
         FaultKind::Stop => stop(world, draw, left),
+        FaultKind::Ambush => world.strangers.ambush(world, draw, left).await,
         FaultKind::Intruder => world.strangers.intrude(world, draw).await,
         kind => inflict(world, draw, kind),
     };
@@ -234,7 +235,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             }
             format!("for {duration:?}, connections: {is_refused}")
         }
-        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder => {
+        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder | FaultKind::Ambush => {
             unreachable!("these have other arguments")
         }
     }

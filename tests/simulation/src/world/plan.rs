@@ -60,6 +60,8 @@ pub enum FaultKind {
     Overload,
     /// Somebody without credentials deletes and changes what belongs to clients that have some.
     Intruder,
+    /// An administrator deletes a contender right after it has come, and the only one ahead of it.
+    Ambush,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -85,12 +87,13 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 5] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 6] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
     FaultKind::Overload,
     FaultKind::Intruder,
+    FaultKind::Ambush,
 ];
 
 /// Chosen once, so that what is drawn last is unrelated to the rest.
@@ -245,6 +248,12 @@ impl Plan {
         if self.members > 1 && leader.chance(25) {
             self.leader_unapplied = leader.ms(1, 3_000);
         }
+        let mut ambush = draw.fork();
+        if ambush.chance(4) {
+            self.faults.push(FaultKind::Ambush);
+            // There must be a time between a list and the read that follows it.
+            self.latency = self.latency.max(Duration::from_millis(10));
+        }
         self
     }
 
@@ -293,16 +302,22 @@ impl Plan {
         config
     }
 
+    /// Returns how often a client writes while it has a lock, if it is more often than usual.
+    pub fn renewals(&self, client: usize) -> Option<Duration> {
+        let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
+        let is_frequent = draw.between(0, 9) <= 6;
+        is_frequent.then(|| Duration::from_millis(draw.pick(&[50, 100, 250])))
+    }
+
     /// Returns the lease of a client, if it is not the usual one. That one is so much shorter than a
     /// session that no error of a clock can show; frequent writes, and the tick that the servers
     /// really have, make it almost as long.
     pub fn lease(&self, client: usize) -> Option<Lease> {
+        if let Some(interval) = self.renewals(client) {
+            return Some(Lease::writes(interval).tick(self.tick));
+        }
         let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
         match draw.between(0, 9) {
-            0..=6 => {
-                let interval = Duration::from_millis(draw.pick(&[50, 100, 250]));
-                Some(Lease::writes(interval).tick(self.tick))
-            }
             7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
             _ => None,
         }

@@ -24,6 +24,10 @@ const SEQUENCES: [&str; 9] = [
     "/queue/takers",
 ];
 
+/// The directories of locks where an administrator waits for contenders, and how long it does.
+const AMBUSHED: [&str; 4] = ["/locks/a", "/locks/b", "/election", "/named/order%2F1"];
+const AMBUSH: Duration = Duration::from_secs(5);
+
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
 pub struct Strangers {
@@ -107,6 +111,30 @@ impl Strangers {
         let tried = tokio::time::timeout(Duration::from_secs(1), deleting).await;
         tokio::task::spawn_local(async move { client.close().await });
         tried.unwrap_or_else(|_| "nobody answers".to_owned())
+    }
+
+    /// Waits for a contender that has one other ahead of it, and deletes both before it can have read
+    /// the other one: first itself, so that its turn never comes.
+    pub(super) async fn ambush(&self, world: &World, draw: &mut Draw, left: Duration) -> String {
+        let round_trip = world.plan.latency * 2;
+        let (delay, from) = (draw.ms(1, 1_000), world.server.zxid());
+        let delay =
+            round_trip.mul_f64(f64::from(u32::try_from(delay.as_millis()).unwrap_or(0)) / 1_000.0);
+        let until = world.history.now() + AMBUSH.min(left);
+        while world.history.now() < until {
+            world.sleep(round_trip / 4).await;
+            let pair = AMBUSHED.iter().map(|directory| children(world, directory)).find(|paths| {
+                let newest = paths.last().and_then(|path| world.server.stat(path));
+                paths.len() == 2 && newest.is_some_and(|stat| stat.czxid > from)
+            });
+            if let Some(mut pair) = pair {
+                world.sleep(delay).await;
+                pair.reverse();
+                pair.retain(|path| self.delete_path(world, path));
+                return format!("{pair:?}, deleted");
+            }
+        }
+        "nobody came".to_owned()
     }
 
     fn admin_created(&self, path: &str) -> bool {

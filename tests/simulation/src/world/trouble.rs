@@ -5,15 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jute_codec::SessionId;
 use zk_recipes::SessionState;
+use zk_testserver::TestServer;
 
 use super::World;
 use super::clients::Life;
 use super::plan::FaultKind;
 use crate::history::{Id, What};
 use crate::judges::patience::{Moment, Patience, Waiting};
+use crate::judges::turns::parse;
 use crate::program::barriers::{BARRIER, MEETING};
+use crate::program::locks::RESIZED;
 use crate::program::queue::QUEUE;
+use crate::program::values::VALUE;
+use crate::program::views::ELECTION;
 
 /// How long it takes until a client has noticed that its connection is dead.
 const FROZEN: Duration = Duration::from_secs(45);
@@ -33,6 +39,58 @@ struct Inner {
     armed: usize,
     calls: BTreeMap<Id, Call>,
     kept: BTreeSet<String>,
+    views: BTreeMap<Id, View>,
+}
+
+/// What a caller follows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "each is compared")]
+pub enum ViewOf {
+    /// The leader of the election.
+    Leader,
+    /// The shared value.
+    Value,
+}
+
+#[derive(Debug)]
+struct View {
+    of: ViewOf,
+    client: usize,
+    life: Life,
+    shown: Option<String>,
+}
+
+/// Says what a caller was told last about what it follows, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the caller follows something until this is dropped"]
+pub struct Shows {
+    trouble: Trouble,
+    view: Id,
+}
+
+impl Shows {
+    /// The caller is told this.
+    pub fn set(&self, shown: String) {
+        if let Some(view) = self.trouble.lock().views.get_mut(&self.view) {
+            view.shown = Some(shown);
+        }
+    }
+}
+
+impl Drop for Shows {
+    fn drop(&mut self) {
+        self.trouble.lock().views.remove(&self.view);
+    }
+}
+
+/// Describes who leads.
+pub fn leader_text(path: Option<&str>) -> String {
+    path.unwrap_or("nobody").to_owned()
+}
+
+/// Describes a value by its czxid and its version.
+pub fn value_text(state: Option<(i64, i32)>) -> String {
+    state.map_or_else(|| "nothing".to_owned(), |(czxid, version)| format!("{czxid:#x}, {version}"))
 }
 
 #[derive(Debug)]
@@ -85,6 +143,13 @@ impl Trouble {
         self.lock().calls.remove(&call);
     }
 
+    /// A caller follows something.
+    pub fn view(&self, view: Id, of: ViewOf, client: usize, life: &Life) -> Shows {
+        let follows = View { of, client, life: life.clone(), shown: None };
+        self.lock().views.insert(view, follows);
+        Shows { trouble: self.clone(), view }
+    }
+
     /// A caller has a guard with this znode.
     pub fn keep(&self, path: &str) -> Kept {
         self.lock().kept.insert(path.to_owned());
@@ -94,6 +159,22 @@ impl Trouble {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the first contender of a directory.
+fn first_of<'a>(ephemerals: &'a [(String, SessionId)], directory: &str) -> Option<&'a str> {
+    let contenders = ephemerals.iter().filter_map(|(path, _)| {
+        let (of, contender) = parse(path)?;
+        (of == directory).then_some((contender.number, path.as_str()))
+    });
+    contenders.min().map(|(_, path)| path)
+}
+
+/// Returns the number of permits of the semaphore whose number changes.
+fn stored_permits(server: &TestServer) -> usize {
+    let stored = server.data(RESIZED);
+    let stored = stored.and_then(|data| std::str::from_utf8(&data).ok()?.parse().ok());
+    stored.unwrap_or(1)
 }
 
 impl World {
@@ -131,12 +212,25 @@ impl World {
             }
         }
         let inner = self.trouble.lock();
+        // A client that ends, or hands its session over, does nothing for its callers.
+        let session_of = |number: &usize, life: &Life| {
+            let own = clients.get(number).filter(|(_, other)| other.is_same(life));
+            own.filter(|(_, life)| !life.is_ending())?.0.session_id()
+        };
         let calls = inner.calls.iter().map(|(id, call)| {
-            // A client that ends, or hands its session over, does nothing for its callers.
-            let own = clients.get(&call.client).filter(|(_, life)| life.is_same(&call.life));
-            let own = own.filter(|(_, life)| !life.is_ending());
-            let session = own.and_then(|(client, _)| client.session_id());
+            let session = session_of(&call.client, &call.life);
             (*id, Waiting { name: call.name, on: call.on.clone(), session })
+        });
+        let ephemerals = self.server.ephemerals();
+        let value = self.server.stat(VALUE).map(|stat| (stat.czxid.0, stat.version.0));
+        let (value, leader) = (value_text(value), leader_text(first_of(&ephemerals, ELECTION)));
+        let views = inner.views.iter().filter_map(|(id, view)| {
+            let real = match view.of {
+                ViewOf::Leader => leader.clone(),
+                ViewOf::Value => value.clone(),
+            };
+            let is_old = view.shown.as_ref() != Some(&real);
+            is_old.then_some((*id, real, session_of(&view.client, &view.life)?))
         });
         let round = self.server.data(MEETING).unwrap_or_default();
         let items = self.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
@@ -145,7 +239,9 @@ impl World {
             prompt,
             abandoned,
             astray,
-            ephemerals: self.server.ephemerals(),
+            ephemerals: ephemerals.clone(),
+            views: views.collect(),
+            resized: stored_permits(&self.server),
             kept: inner.kept.clone(),
             calls: calls.collect(),
             closed_by: self.server.stat(BARRIER).map(|stat| stat.czxid.0),

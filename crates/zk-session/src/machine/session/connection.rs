@@ -190,6 +190,7 @@ impl SessionMachine {
         self.ready_at = None;
         self.proven_from = None;
         let is_regular = cause.as_ref().is_some_and(DisconnectCause::is_regular_reply);
+        let has_new_list = cause == Some(DisconnectCause::HostsChanged);
         self.events.extend(cause.map(Event::Disconnect));
         let was_established = self.phase == Phase::Established;
         self.phase = Phase::Idle;
@@ -206,7 +207,8 @@ impl SessionMachine {
             self.timers.stop(timer);
         }
         let is_urgent = self.savable_until().is_some();
-        let at = if is_same_server {
+        // A new list is no failure of a server, and nobody can tell how often it changes.
+        let at = if is_same_server || has_new_list {
             self.hosts.pace(self.now)
         } else if is_regular {
             self.hosts.follow_at(self.now, is_urgent)

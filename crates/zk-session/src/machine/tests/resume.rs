@@ -243,6 +243,22 @@ fn a_close_survives_a_lost_connection_but_does_not_wait_for_ever() {
     assert_eq!(pair.session.poll_timeout(), None);
 }
 
+/// The pauses after failures would keep the client away for longer than each list lasts.
+#[test]
+fn a_list_of_servers_that_changes_all_the_time_does_not_keep_the_client_away() {
+    let mut pair = Pair::connected();
+    for change in 0..100 {
+        let host = crate::host::Host { name: format!("zk{change}"), port: 2181 };
+        pair.session.set_hosts(pair.now, vec![host]);
+        let begin = pair.now;
+        pair.connect(SESSION);
+        let pause = pair.now.saturating_since(begin);
+        assert!(pause <= Duration::from_secs(1), "{pause:?} after change {change}");
+        pair.sleep(Duration::from_millis(500));
+    }
+    assert!(pair.now.since_start() > Duration::from_secs(80), "the attempts are spaced");
+}
+
 /// A ping at a closed connection could discard the reply.
 #[test]
 fn no_ping_follows_a_close() {
