@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(every(30_000, 3, WAITS), 0);
         assert_eq!(every(10, 22, "the lock is at risk"), 0);
         assert_eq!(every(10, 23, "the lock is at risk"), 1);
-        assert_eq!(every(10, 120, "connected"), 0);
-        assert_eq!(every(10, 121, "connected"), 1);
+        assert_eq!(every(10, 150, "connected"), 0);
+        assert_eq!(every(10, 151, "connected"), 1);
     }
 }
