@@ -36,10 +36,15 @@ pub(crate) struct AcquireRequest<K: Kind> {
 }
 
 /// Acquires the lock. If the future is dropped, the janitor removes what it has left behind.
-pub(crate) async fn acquire<K: Kind>(request: AcquireRequest<K>) -> Result<Guard<K>, LockError> {
-    match attempts(&request, true).await? {
-        Some(guard) => Ok(guard),
-        None => unreachable!("an attempt that may wait is never busy"),
+#[expect(clippy::manual_async_fn, reason = "a waiter would have its argument in memory twice")]
+pub(crate) fn acquire<K: Kind>(
+    request: AcquireRequest<K>,
+) -> impl Future<Output = Result<Guard<K>, LockError>> + Send {
+    async move {
+        match attempts(&request, true).await? {
+            Some(guard) => Ok(guard),
+            None => unreachable!("an attempt that may wait is never busy"),
+        }
     }
 }
 
