@@ -26,16 +26,20 @@ pub(super) async fn use_guard(task: &mut Task) {
     }
 }
 
-/// Takes a lock, and runs a body under it that must not run while the lock is at risk.
-pub(super) async fn run_body(task: &mut Task) {
+/// Acquires the fair lock, with a timeout or without.
+async fn acquire(task: &mut Task) -> Option<Guard> {
     let Ok(lock) = FairLock::new(&task.client, LOCK) else { unreachable!("the path is valid") };
     let limit = task.timeout();
     let mut acquire = lock.acquire();
     if let Some(limit) = limit {
         acquire = acquire.timeout(limit);
     }
-    let acquired = task.call("acquire", LOCK, limit, acquire.into_future()).await;
-    let Some(guard) = acquired.done() else { return };
+    task.call("acquire", LOCK, limit, acquire.into_future()).await.done()
+}
+
+/// Takes a lock, and runs a body under it that must not run while the lock is at risk.
+pub(super) async fn run_body(task: &mut Task) {
+    let Some(guard) = acquire(task).await else { return };
     let _kept = granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
     let longest = task.draw.pick(&[3_000, 20_000]);
     let duration = task.draw.ms(1, longest);
@@ -135,14 +139,7 @@ async fn downgrade(task: &mut Task) {
 
 /// Takes a lock, and writes in transactions that only its holder may commit.
 async fn write_fenced(task: &mut Task) {
-    let Ok(lock) = FairLock::new(&task.client, LOCK) else { unreachable!("the path is valid") };
-    let limit = task.timeout();
-    let mut acquire = lock.acquire();
-    if let Some(limit) = limit {
-        acquire = acquire.timeout(limit);
-    }
-    let acquired = task.call("acquire", LOCK, limit, acquire.into_future()).await;
-    let Some(guard) = acquired.done() else { return };
+    let Some(guard) = acquire(task).await else { return };
     let _kept = granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
     for _ in 0..task.draw.size(1, 3) {
         task.hold().await;

@@ -3,10 +3,10 @@
 //!
 //! **Writes.** While a lock needs the lease, the session commits a write in each interval, unless
 //! another write on the same connection was committed in that interval. The write is a `multi` that
-//! only checks the root. A ping precedes the write in the same bytes: the lease
-//! is based on a request that is followed by another request, and the ping and the write form such
-//! a pair. The next renewal is never sent before the last one is complete: a bridge needs a reply
-//! in its middle, and a slow server must not get more requests.
+//! only checks the root. A ping precedes the write in the same bytes: the lease is based on a
+//! request that is followed by another request, and the ping and the write form such a pair. The
+//! next renewal is never sent before the last one is complete: a bridge needs a reply in its
+//! middle, and a slow server must not get more requests.
 //!
 //! **Before the first lease** of a session that has been idle, there is not enough proof. Until
 //! then the guard deadline is provisional: it assumes that the leader is not paused. That is enough

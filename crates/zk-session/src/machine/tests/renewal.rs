@@ -139,7 +139,7 @@ fn there_is_no_second_renewal_before_the_first_is_answered() {
 }
 
 #[test]
-fn another_write_takes_the_place_of_a_write_of_nothing() {
+fn another_write_takes_the_place_of_a_renewal() {
     let mut pair = connected();
     pair.session.set_lease_needed(pair.now, true);
     for _ in 0..30 {

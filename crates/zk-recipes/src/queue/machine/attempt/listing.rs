@@ -34,10 +34,10 @@ impl QueueAttempt {
     /// client.
     ///
     /// Only a committed write renews a lease that has ended, and without a lease no lock can be
-    /// granted, so in that case a barrier precedes the list. So it does if the lock would be granted
-    /// so late that it might be lost at once. Unless our own znode is watched, the
-    /// flight reads it too: its name alone could be that of a znode that another session has
-    /// created. A watch that was restored after a disconnect is also sufficient: before the server
+    /// granted, so a barrier precedes the list in that case. A barrier also precedes it if the lease
+    /// ends so soon that a lock which is granted now may be lost at once. Unless our own znode is
+    /// watched, the flight reads it too: its name alone could be that of a znode that another
+    /// session has created. A watch that was restored after a disconnect is also sufficient: before the server
     /// answers any other request, it compares the znode with the state that the session had seen.
     pub(super) fn list_again(&mut self, view: SessionView) -> AttemptStep {
         let (flight, needs) = self.listing(view);
