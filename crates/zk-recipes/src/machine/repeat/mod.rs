@@ -16,6 +16,9 @@
 //! 4. A flight that is meant for any session continues in the next one. If none follows, the machine
 //!    receives the end of the session.
 //!
+//! Results that came with an earlier reply are kept until the others are there, but not beyond the
+//! watches that they set: if one fires, its operation is submitted again with the rest.
+//!
 //! If an operation must not be applied twice and its outcome is unknown, the machine learns this at
 //! once, because it may be dropped at any moment and must know then what it may have left. If a
 //! server has failed, its next flight waits for a pause.
@@ -69,6 +72,9 @@ impl<M: Machine> Repeating<M> {
 
     /// Advances by one input.
     pub fn handle(&mut self, view: SessionView, input: Input) -> Step<M::Output> {
+        if let (Input::Watch { watch, .. }, Some(pending)) = (&input, &mut self.pending) {
+            pending.fired(*watch);
+        }
         let until = self.paused_until();
         let ends_pause = match input {
             Input::Timer => until.is_some_and(|until| until <= view.now),

@@ -1,7 +1,7 @@
 //! A flight without the results that its machine needs, and what its replies lead to.
 
 use jute_codec::Response;
-use zk_session::recipe::Flight;
+use zk_session::recipe::{Flight, WatchNumber};
 use zk_session::{OpError, Time};
 
 use crate::machine::answer::{Answer, Needs};
@@ -15,6 +15,10 @@ pub(super) struct Pending {
     pub(super) needs: Needs,
     /// The results that need not be asked for again.
     pub(super) known: Vec<Option<Answer>>,
+    /// The known results whose watches have fired since. Their operations are submitted again with
+    /// the next flight: the machine does not know these watches yet, so their events mean nothing
+    /// to it.
+    outdated: Vec<usize>,
     pub(super) replays: u64,
     pub(super) is_repeated: bool,
     /// When to submit it, if that is later.
@@ -43,6 +47,7 @@ impl Pending {
             flight,
             needs,
             known: Vec::new(),
+            outdated: Vec::new(),
             replays: 0,
             is_repeated: false,
             paused_until: None,
@@ -50,11 +55,28 @@ impl Pending {
     }
 
     /// Returns the flight, with the operations that have no result yet.
-    pub(super) fn left(&self) -> Flight {
+    pub(super) fn left(&mut self) -> Flight {
+        self.forget_outdated();
         let mut flight = self.flight.clone();
         let mut known = self.known.iter();
         flight.operations.retain(|_| known.next().is_none_or(Option::is_none));
         flight
+    }
+
+    /// Takes note that a watch has fired, which may be that of a known result.
+    pub(super) fn fired(&mut self, watch: WatchNumber) {
+        let watches = self.flight.operations.iter().map(|operation| operation.watch);
+        let known = self.known.iter().zip(watches).enumerate();
+        let fired = known.filter(|(_, (known, own))| known.is_some() && *own == Some(watch));
+        self.outdated.extend(fired.map(|(index, _)| index));
+    }
+
+    fn forget_outdated(&mut self) {
+        for index in self.outdated.drain(..) {
+            if let Some(known) = self.known.get_mut(index) {
+                *known = None;
+            }
+        }
     }
 
     /// Returns whether the flight may continue in the next session.
@@ -104,6 +126,7 @@ impl Pending {
                 Verdict::NotApplied | Verdict::Unknown => is_lost = true,
             }
         }
+        self.forget_outdated();
         let or =
             |missing: Answer| move |known: Option<Answer>| known.unwrap_or_else(|| missing.clone());
         if is_over || self.known.iter().all(Option::is_some) {

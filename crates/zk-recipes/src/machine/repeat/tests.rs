@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, Response};
+use jute_codec::{ErrorCode, EventType, Response};
+use zk_session::recipe::WatchNumber;
 use zk_session::{OpError, SessionId};
 
-use super::super::operation::{delete, flight};
+use super::super::operation::{delete, flight, read};
 use super::*;
 
 const SESSION: SessionId = SessionId(1);
@@ -115,6 +116,99 @@ fn of_others_those_without_a_result_are_issued_again() {
     let _ = asking.handle(view(0), first(refused(ErrorCode::NO_NODE)));
     let answers = &asking.machine.answers[0].results;
     assert!(answers[0].is_no_node() && matches!(answers[1], Answer::Done(_)), "{answers:?}");
+}
+
+/// Reads two znodes and watches them, and submits the same again after each answer.
+#[derive(Debug, Default)]
+struct Watching {
+    answers: Vec<Answers>,
+}
+
+impl Machine for Watching {
+    type Output = ();
+
+    fn start(&mut self, _: SessionView) -> Step<()> {
+        let first = WatchNumber::FIRST;
+        let reads = vec![read("/a".into(), Some(first)), read("/b".into(), Some(first.next()))];
+        Step::Submit(flight(Some(SESSION), reads), Needs::Each)
+    }
+
+    fn handle(&mut self, view: SessionView, input: Input) -> Step<()> {
+        let Input::Answered(answers) = input else { return Step::Wait(None) };
+        self.answers.push(answers);
+        self.start(view)
+    }
+}
+
+#[test]
+fn a_result_whose_watch_has_fired_since_is_asked_for_again() {
+    let one = |result| {
+        let (session, results) = (Some(SESSION), vec![result]);
+        Input::Reply(Reply { session, connection: 1, results, refused: None })
+    };
+    let throttled = || refused(ErrorCode::THROTTLED_OP);
+    let (a, b) = (WatchNumber::FIRST, WatchNumber::FIRST.next());
+    let fired = |watch| Input::Watch { watch, kind: EventType::NODE_DELETED };
+    let missing = |asking: &Repeating<Watching>| {
+        asking.machine.answers[0].results.iter().map(Answer::is_no_node).collect::<Vec<_>>()
+    };
+    // During the pause, the rest is joined by the result that is out of date.
+    let mut asking = Repeating::new(Watching::default());
+    let _ = asking.start(view(0));
+    let step = asking.handle(view(0), reply(throttled(), done()));
+    let until = paused(&step, 0);
+    let step = asking.handle(view(1), fired(b));
+    assert_eq!(paused(&step, 0), until);
+    let step = asking.handle(view(until), Input::Timer);
+    assert_eq!(submitted(&step), 2);
+    let _ = asking.handle(view(until), reply(done(), refused(ErrorCode::NO_NODE)));
+    assert_eq!(missing(&asking), [false, true]);
+
+    // While the rest is in flight, the result that is out of date follows it.
+    let mut asking = Repeating::new(Watching::default());
+    let _ = asking.start(view(0));
+    let _ = asking.handle(view(0), reply(throttled(), done()));
+    let step = asking.handle(view(until), Input::Timer);
+    assert_eq!(submitted(&step), 1);
+    assert!(matches!(asking.handle(view(until), fired(b)), Step::Wait(None)));
+    let step = asking.handle(view(until), one(done()));
+    assert_eq!((submitted(&step), asking.machine.answers.len()), (1, 0));
+    let _ = asking.handle(view(until), one(refused(ErrorCode::NO_NODE)));
+    assert_eq!(missing(&asking), [false, true]);
+
+    // A result that is not there yet, and the watch of another flight, change nothing.
+    let mut asking = Repeating::new(Watching::default());
+    let _ = asking.start(view(0));
+    let _ = asking.handle(view(0), reply(throttled(), done()));
+    for watch in [a, b.next()] {
+        let _ = asking.handle(view(0), fired(watch));
+    }
+    let step = asking.handle(view(until), Input::Timer);
+    assert_eq!(submitted(&step), 1);
+    let _ = asking.handle(view(until), one(done()));
+    assert_eq!(missing(&asking), [false, false]);
+}
+
+#[test]
+fn what_is_out_of_date_is_not_handed_over_when_the_rest_is_given_up() {
+    let failed = || refused(ErrorCode::SYSTEM_ERROR);
+    let mut asking = Repeating::new(Watching::default());
+    let _ = asking.start(view(0));
+    let mut step = asking.handle(view(0), reply(failed(), done()));
+    let mut now = 0;
+    let fired =
+        Input::Watch { watch: WatchNumber::FIRST.next(), kind: EventType::NODE_DATA_CHANGED };
+    while asking.machine.answers.is_empty() {
+        now = paused(&step, now) + now;
+        let left = submitted(&asking.handle(view(now), Input::Timer));
+        let _ = asking.handle(view(now), fired.clone());
+        let results = std::iter::repeat_with(failed).take(left).collect();
+        let (session, connection) = (Some(SESSION), 1);
+        let answer = Reply { session, connection, results, refused: None };
+        step = asking.handle(view(now), Input::Reply(answer));
+    }
+    let answers = &asking.machine.answers[0].results;
+    assert!(matches!(answers[..], [Answer::Refused(_), Answer::Refused(_)]), "{answers:?}");
 }
 
 #[test]
