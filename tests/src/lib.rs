@@ -4,6 +4,7 @@ pub mod bare;
 pub mod cancel;
 pub mod capture;
 pub mod case;
+pub mod dead_host;
 pub mod delayed;
 pub mod diagram;
 pub mod ensemble;

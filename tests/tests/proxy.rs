@@ -5,10 +5,11 @@ use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpSocket, TcpStream},
+    net::{TcpListener, TcpStream},
     task::JoinSet,
     time::timeout,
 };
+use zk_tests::dead_host::DeadHost;
 use zk_tests::proxy::{Proxy, Statistics};
 
 #[tokio::test]
@@ -118,10 +119,8 @@ async fn a_paused_connection_can_be_cut() {
 
 #[tokio::test]
 async fn a_server_that_is_away_costs_the_client_its_connection() {
-    // The socket is bound so that no other test gets the port, but it does not listen.
-    let port = TcpSocket::new_v4().unwrap();
-    port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
-    let proxy = Proxy::start(port.local_addr().unwrap()).await;
+    let dead = DeadHost::new();
+    let proxy = Proxy::start(dead.addr()).await;
     let mut client = TcpStream::connect(proxy.addr()).await.unwrap();
     assert_ended(&mut client).await;
     proxy.until(|now| now.unreachable == 1).await;

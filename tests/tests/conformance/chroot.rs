@@ -2,22 +2,16 @@
 
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use zk_session::{
     Client, ConfigError, ConnectError, ConnectString, CreateMode, ErrorCode, EventType, Multi,
     MultiOutcome, OpError,
 };
 use zk_tests::bare::Bare as _;
+use zk_tests::dead_host::DeadHost;
 use zk_tests::target::{Fixture, LONG_SESSION};
 use zk_tests::wait::{catch_up, event};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
-
-/// Returns an address at which no server listens.
-async fn dead_host() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().to_string()
-}
 
 #[tokio::test]
 async fn connecting_creates_the_chroot_and_its_ancestors() {
@@ -118,7 +112,8 @@ async fn events_name_the_path_as_the_client_knows_it() {
 #[tokio::test]
 async fn a_dead_host_in_the_list_does_no_harm() {
     let fixture = Fixture::start().await;
-    let hosts = format!("{},{}", dead_host().await, fixture.target.hosts());
+    let dead = DeadHost::new();
+    let hosts = format!("{},{}", dead.addr(), fixture.target.hosts());
     // The client shuffles the list. These seeds cover both orders of the two addresses.
     for seed in 0..4 {
         let client = fixture.builder_at(&hosts).seed(seed).connect().await.unwrap();
@@ -128,11 +123,12 @@ async fn a_dead_host_in_the_list_does_no_harm() {
 
 #[tokio::test]
 async fn dead_hosts_alone_are_an_error_that_says_why() {
-    let dead = dead_host().await;
-    let builder = Client::builder(&dead).connect_within(Duration::from_millis(300));
+    let dead = DeadHost::new();
+    let address = dead.addr().to_string();
+    let builder = Client::builder(&address).connect_within(Duration::from_millis(300));
     let error = builder.connect().await.unwrap_err();
     let ConnectError::TimedOut { hosts, last_failure, .. } = &error else { panic!("{error}") };
-    assert_eq!((hosts, last_failure.is_some()), (&dead, true), "{error}");
+    assert_eq!((hosts, last_failure.is_some()), (&address, true), "{error}");
 }
 
 #[test]
