@@ -15,12 +15,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 const OF_A_KIND_MAX: usize = 22;
 /// How often a client may log in such a minute that it waits for itself at a lock.
 const WAITS_MAX: usize = 2;
-/// How many lines a client may log in such a minute. A connection that is lost and made again has
-/// two. There is one connection per second, after a burst of one for each server and eight more, which
-/// worlds with the most faults need, and lists of servers that change all the time.
-const LINES_MAX: usize = 150;
+/// How many lines a client may log in such a minute about its connections. One that is lost and made
+/// again has two. There is one connection per second, after a burst of one for each server and eight
+/// more, which worlds with the most faults need, and lists of servers that change all the time.
+const OF_CONNECTIONS_MAX: usize = 150;
+/// How many lines of all kinds a client may log in such a minute.
+const LINES_MAX: usize = OF_CONNECTIONS_MAX + OF_LOCKS.len() * OF_A_KIND_MAX;
 
 const WAITS: &str = "waiting for a znode of the own session";
+/// Lines about connections.
+const OF_CONNECTIONS: [&str; 2] = ["connected", "connection lost"];
 /// Lines about single locks.
 const OF_LOCKS: [&str; 3] = ["the lock is at risk", "the lock is held again", "the lock is lost"];
 /// Warnings about what callers do, or what they have configured: the shortest session timeouts leave a
@@ -118,6 +122,9 @@ fn repeated(lines: &[Line<'_>], clients: usize) -> Vec<String> {
             times.push(line.at);
         };
         count("lines", "", LINES_MAX);
+        if OF_CONNECTIONS.contains(&line.message) {
+            count("lines about connections", "", OF_CONNECTIONS_MAX);
+        }
         if let Some(kind) = OF_LOCKS.iter().find(|kind| **kind == line.message) {
             count(kind, "", OF_A_KIND_MAX);
         }
@@ -223,5 +230,7 @@ mod tests {
         assert_eq!(every(10, 23, "the lock is at risk"), 1);
         assert_eq!(every(10, 150, "connected"), 0);
         assert_eq!(every(10, 151, "connected"), 1);
+        assert_eq!(every(10, 216, "the journal is full"), 0);
+        assert_eq!(every(10, 217, "the journal is full"), 1);
     }
 }

@@ -46,25 +46,53 @@ pub fn judge(
 }
 
 /// Returns the reads that have told a contender that its own znode is gone. Those who wait behind it
-/// read its znode too.
+/// read its znode too, and then their own. They may be of the same session.
 fn seen_missing<'a>(
     commits: &'a [CommitRecord],
     requests: &'a [RequestRecord],
 ) -> Vec<(&'a str, Duration)> {
-    let is_missing = |request: &&RequestRecord| {
-        matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS)
-            && request.outcome == Outcome::Applied(ErrorCode::NO_NODE)
-    };
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     });
     let owners =
         owners(creates.filter_map(|commit| Some((commit.path.as_deref()?, commit.session))));
-    let own = requests.iter().filter(is_missing).filter_map(|request| {
+    let reads = requests.iter().filter_map(|request| {
         let path = request.path.as_deref()?;
-        (owners.get(path) == Some(&request.session)).then_some((path, request.at))
+        let is_read = matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS);
+        let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
+        let is_own = owners.get(path) == Some(&request.session);
+        let RequestRecord { session, at, .. } = *request;
+        (is_read && is_own).then_some(OwnRead { session, path, is_missing, at })
     });
-    own.collect()
+    missing(&reads.collect::<Vec<_>>())
+}
+
+/// A read of a contender by the session that owns it.
+#[derive(Clone, Copy)]
+struct OwnRead<'a> {
+    session: SessionId,
+    path: &'a str,
+    is_missing: bool,
+    at: Duration,
+}
+
+fn missing<'a>(reads: &[OwnRead<'a>]) -> Vec<(&'a str, Duration)> {
+    let mut missing = Vec::new();
+    for (index, read) in reads.iter().enumerate().filter(|(_, read)| read.is_missing) {
+        let mut later = reads.get(index + 1..).unwrap_or_default().iter();
+        let next = later.find(|next| next.session == read.session && next.at == read.at);
+        let is_of_another = next.is_some_and(|next| {
+            next.path != read.path && directory(next.path) == directory(read.path)
+        });
+        if !is_of_another {
+            missing.push((read.path, read.at));
+        }
+    }
+    missing
+}
+
+fn directory(path: &str) -> Option<&str> {
+    path.rsplit_once('/').map(|(directory, _)| directory)
 }
 
 /// Returns who has created each path, without those that were created more than once: the numbers
@@ -315,6 +343,25 @@ mod tests {
         assert_eq!(count(&events("/a/lock"), "/a/lock", 1_500), 0, "others use this path too");
         let alive = history(vec![What::Calm, What::Calm, granted(path)]);
         assert_eq!(count(&alive, path, 1_500), 0);
+    }
+
+    #[test]
+    fn a_read_before_that_of_another_contender_of_the_session_is_that_ones() {
+        let (one, two) = (SessionId(1), SessionId(2));
+        let read = |session, path, ms| {
+            let at = Duration::from_millis(ms);
+            OwnRead { session, path, is_missing: true, at }
+        };
+        let seen = |reads: &[OwnRead<'static>]| {
+            missing(reads).iter().map(|(path, _)| *path).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            seen(&[read(one, "/a/1", 1), read(two, "/a/2", 1), read(one, "/a/3", 1)]),
+            ["/a/2", "/a/3"]
+        );
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/a/3", 2)]), ["/a/1", "/a/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/b/3", 1)]), ["/a/1", "/b/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(two, "/a/3", 1)]), ["/a/1", "/a/3"]);
     }
 
     #[test]

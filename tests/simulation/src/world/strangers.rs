@@ -116,7 +116,8 @@ impl Strangers {
     /// Waits for a contender that has one other ahead of it, and deletes both before it can have read
     /// the other one: first itself, so that its turn never comes.
     pub(super) async fn ambush(&self, world: &World, draw: &mut Draw, left: Duration) -> String {
-        let round_trip = world.plan.latency * 2;
+        // Without a latency, time would stand still in the loop below.
+        let round_trip = (world.plan.latency * 2).max(Duration::from_millis(1));
         let (delay, from) = (draw.ms(1, 1_000), world.server.zxid());
         let delay =
             round_trip.mul_f64(f64::from(u32::try_from(delay.as_millis()).unwrap_or(0)) / 1_000.0);
