@@ -220,6 +220,27 @@ fn a_watch_that_is_refused_says_so_and_goes_on_afterwards() {
 }
 
 #[test]
+fn a_member_that_leaves_while_another_one_cannot_be_read_is_no_member() {
+    run(async {
+        let world = World::new();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        let (a, b) = (join(&other, "a", "1").await, join(&other, "b", "1").await);
+        let mut watch = group(&client).watch();
+        // One flight reads both, and the first read is refused. So the pause before the next try
+        // begins with the data of b, and with its watch.
+        let throttled = Action::Error(ErrorCode::THROTTLED_OP);
+        world.server.inject(at_op(session(&client), OpCode::GET_DATA, throttled));
+        let (changes, ()) = tokio::join!(changes(&mut watch), async {
+            sleep_ms(50).await;
+            b.leave().await.expect("it may be deleted");
+        });
+        assert_eq!(changes, ["joined a 1"]);
+        drop(a);
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+#[test]
 fn a_watch_of_a_closed_client_fails() {
     run(async {
         let world = World::new();
