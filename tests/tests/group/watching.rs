@@ -7,7 +7,7 @@ use zk_recipes::{ErrorCode, GroupChange, RecipeError};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, at_op, partition, poll_times, session};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::Action;
+use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{GROUP, changes, check_clean, create_directory, group, join, path, watch};
 
@@ -238,6 +238,37 @@ fn a_member_that_leaves_while_another_one_cannot_be_read_is_no_member() {
         drop(a);
         check_clean(&world, &[&client, &other]).await;
     });
+}
+
+#[test]
+fn a_change_between_two_reads_of_a_flight_is_reported() {
+    for leaves in [true, false] {
+        run(async {
+            let world = World::new();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let (a, b) = (join(&other, "a", "1").await, join(&other, "b", "1").await);
+            let mut watch = group(&client).watch();
+            // The server has read a, and reads b later. The event of a precedes the reply of b.
+            let own = Some(session(&client));
+            let filter = Filter { session: own, op: Some(OpCode::GET_DATA), ..Filter::default() };
+            let at = At::Request { nth: 1, filter };
+            world.server.inject(Fault::new(at, Action::Pause(Duration::from_millis(200))));
+            let (changes, left) = tokio::join!(changes(&mut watch), async {
+                sleep_ms(50).await;
+                if leaves {
+                    a.leave().await.expect("it may be deleted");
+                    return None;
+                }
+                a.set_data("2").await.expect("it may be written");
+                Some(a)
+            });
+            let told: &[&str] =
+                if leaves { &["joined b 1"] } else { &["joined a 2", "joined b 1"] };
+            assert_eq!(changes, told);
+            drop((left, b));
+            check_clean(&world, &[&client, &other]).await;
+        });
+    }
 }
 
 #[test]

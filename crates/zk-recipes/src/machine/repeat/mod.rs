@@ -16,8 +16,9 @@
 //! 4. A flight that is meant for any session continues in the next one. If none follows, the machine
 //!    receives the end of the session.
 //!
-//! Results that came with an earlier reply are kept until the others are there, but not beyond the
-//! watches that they set: if one fires, its operation is submitted again with the rest.
+//! If a machine needs the result of each operation, those that have arrived are kept until the others
+//! are there. But its watches may fire in the meantime, also between two operations of one flight:
+//! these are submitted again.
 //!
 //! If an operation must not be applied twice and its outcome is unknown, the machine learns this at
 //! once, because it may be dropped at any moment and must know then what it may have left. If a

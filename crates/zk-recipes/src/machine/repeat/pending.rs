@@ -15,9 +15,8 @@ pub(super) struct Pending {
     pub(super) needs: Needs,
     /// The results that need not be asked for again.
     pub(super) known: Vec<Option<Answer>>,
-    /// The known results whose watches have fired since. Their operations are submitted again with
-    /// the next flight: the machine does not know these watches yet, so their events mean nothing
-    /// to it.
+    /// The operations whose watches have fired, although the machine does not know their results yet,
+    /// so that the events mean nothing to it. They are submitted again with the next flight.
     outdated: Vec<usize>,
     pub(super) replays: u64,
     pub(super) is_repeated: bool,
@@ -63,12 +62,10 @@ impl Pending {
         flight
     }
 
-    /// Takes note that a watch has fired, which may be that of a known result.
+    /// Takes note that a watch has fired, which may be one of this flight.
     pub(super) fn fired(&mut self, watch: WatchNumber) {
-        let watches = self.flight.operations.iter().map(|operation| operation.watch);
-        let known = self.known.iter().zip(watches).enumerate();
-        let fired = known.filter(|(_, (known, own))| known.is_some() && *own == Some(watch));
-        self.outdated.extend(fired.map(|(index, _)| index));
+        let mut watches = self.flight.operations.iter().map(|operation| operation.watch);
+        self.outdated.extend(watches.position(|own| own == Some(watch)));
     }
 
     fn forget_outdated(&mut self) {
