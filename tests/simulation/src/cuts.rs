@@ -17,7 +17,7 @@ use crate::world::plan::{CLOCK_RATE, FAULT_KINDS, FaultKind, MORE_FAULT_KINDS, P
 #[command(next_help_heading = "Parts of the seed that the run leaves out")]
 pub struct Cuts {
     /// Leaves out these kinds of faults (cut, late-commit, ...) and these delays (latency, jitter,
-    /// commit, lag, unapplied, leader-unapplied); drops: no call is dropped; clocks: all run at one
+    /// commit, service, lag, unapplied, leader-unapplied); drops: no call is dropped; clocks: all run at one
     /// speed; leases: they have their usual length; limits: no client permits few requests; access:
     /// nobody has an identity; ends: no client ends before the others; moves: no list of servers
     /// changes.
@@ -52,6 +52,8 @@ pub enum Part {
     Jitter,
     /// The time that commits take.
     Commit,
+    /// The time for a request that is sent with others.
+    Service,
     /// Followers that learn of writes late.
     Lag,
     /// Followers that apply late what they have learned.
@@ -75,7 +77,7 @@ pub enum Part {
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 13] = [
+pub const CALM_PARTS: [Part; 14] = [
     Part::Clocks,
     Part::Leases,
     Part::Limits,
@@ -85,6 +87,7 @@ pub const CALM_PARTS: [Part; 13] = [
     Part::Latency,
     Part::Jitter,
     Part::Commit,
+    Part::Service,
     Part::Lag,
     Part::Unapplied,
     Part::LeaderUnapplied,
@@ -145,6 +148,7 @@ impl Cuts {
             (Part::Latency, &mut plan.latency),
             (Part::Jitter, &mut plan.jitter),
             (Part::Commit, &mut plan.commit),
+            (Part::Service, &mut plan.service),
             (Part::Lag, &mut plan.lag),
             (Part::Unapplied, &mut plan.unapplied),
             (Part::LeaderUnapplied, &mut plan.leader_unapplied),

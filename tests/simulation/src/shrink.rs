@@ -146,6 +146,7 @@ impl<T: FnMut(&str)> Search<T> {
             Part::Latency => !plan.latency.is_zero(),
             Part::Jitter => !plan.jitter.is_zero(),
             Part::Commit => !plan.commit.is_zero(),
+            Part::Service => !plan.service.is_zero(),
             Part::Lag => !plan.lag.is_zero(),
             Part::Unapplied => !plan.unapplied.is_zero(),
             Part::LeaderUnapplied => !plan.leader_unapplied.is_zero(),

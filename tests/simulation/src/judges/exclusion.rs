@@ -53,7 +53,7 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
             }
             // A guard that was not held when it was returned may be older than the last one.
             What::Granted { lock, guard, token: Some(token), is_held: true, .. }
-                if is_judged(lock, deleted) =>
+                if has_order(lock, paths.get(guard), deleted) =>
             {
                 let last = tokens.insert(lock, (*token, *guard));
                 if let Some((greater, other)) = last.filter(|(last, _)| last >= token) {
@@ -68,6 +68,13 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Nothing is promised about the order of tokens after a deletion in the directory of the lock. That
+/// of a named lock has another name than the lock.
+fn has_order(lock: &str, path: Option<&&str>, deleted: &BTreeSet<String>) -> bool {
+    let other = path.filter(|path| !path.starts_with(lock)).and_then(|path| path.rsplit_once('/'));
+    is_judged(other.map_or(lock, |(directory, _)| directory), deleted)
 }
 
 /// Where the znode of a guard is not known, nothing is promised after a deletion in the directory.
@@ -139,6 +146,19 @@ mod tests {
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 7, true)]), 1);
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, true)]), 1);
         assert_eq!(count(vec![granted(1, 7, true), granted(2, 6, false)]), 0);
+    }
+
+    #[test]
+    fn tokens_have_no_order_after_a_deletion_in_the_directory_of_a_named_lock() {
+        let granted = |guard: Id, token| {
+            let (lock, share) = ("/named/order/1".to_owned(), Share::Alone);
+            let path = Some(format!("/named/order%2F1/lock-{guard}"));
+            What::Granted { lock, guard, share, path, token: Some(token), is_held: true, zxid: 0 }
+        };
+        let events = history(vec![granted(1, 7), granted(2, 6)]);
+        let violations = |path: &str| judge(&events, &BTreeSet::from([path.to_owned()])).len();
+        assert_eq!(violations("/named/order%2F1/lock-2"), 0);
+        assert_eq!(violations("/named/order%2F2/lock-2"), 1);
     }
 
     #[test]

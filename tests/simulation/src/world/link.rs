@@ -40,6 +40,7 @@ pub struct Network {
     latency: Duration,
     jitter: Duration,
     commit: Duration,
+    service: Duration,
     state: Arc<Mutex<State>>,
     packets: Arc<AtomicU64>,
     traffic: Arc<Mutex<BTreeMap<u64, u64>>>,
@@ -112,6 +113,7 @@ impl Network {
             latency: plan.latency,
             jitter: plan.jitter,
             commit: plan.commit,
+            service: plan.service,
             state: Arc::new(Mutex::new(state)),
             packets: Arc::default(),
             traffic: Arc::default(),
@@ -261,11 +263,19 @@ impl Network {
                         is_open = false;
                         continue;
                     };
-                    let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-                    let is_write = direction == Direction::Up && frames.has_write(&bytes);
-                    let due = newest.max(Some(self.due(client, direction, is_write)));
-                    newest = due;
-                    packets.extend(due.map(|due| Packet { due, bytes, is_write }));
+                    let bytes = buffer.get(..count).unwrap_or_default();
+                    let pieces = match direction {
+                        Direction::Up => frames.split(bytes, self.service.is_zero()),
+                        Direction::Down => vec![Piece { bytes: bytes.to_vec(), is_write: false }],
+                    };
+                    let mut service = Duration::ZERO;
+                    for Piece { bytes, is_write } in pieces {
+                        let due = self.due(client, direction, is_write);
+                        let due = due.max(newest.map_or(due, |newest| newest + service));
+                        newest = Some(due);
+                        packets.push_back(Packet { due, bytes, is_write });
+                        service = self.service;
+                    }
                 }
             }
         }
@@ -386,7 +396,7 @@ async fn wait_for(at: Option<Instant>) {
     }
 }
 
-/// Finds the writes in what a client sends.
+/// Finds the requests in what a client sends, and the writes among them.
 #[derive(Debug, Default)]
 struct Frames {
     /// The beginning of the next frame: length, xid, opcode.
@@ -395,29 +405,59 @@ struct Frames {
     left: usize,
 }
 
+/// A part of what a client sends.
+#[derive(Debug, Eq, PartialEq)]
+struct Piece {
+    bytes: Vec<u8>,
+    /// The header of a write ends in it.
+    is_write: bool,
+}
+
 impl Frames {
-    /// Returns whether the header of a write ends in these bytes.
-    fn has_write(&mut self, mut bytes: &[u8]) -> bool {
-        let mut has_write = false;
+    /// Splits these bytes after each request that ends in them, or leaves them together.
+    fn split(&mut self, mut bytes: &[u8], is_together: bool) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut is_new = true;
         while !bytes.is_empty() {
-            let skipped = self.left.min(bytes.len());
-            self.left -= skipped;
-            bytes = bytes.get(skipped..).unwrap_or_default();
-            let missing = (HEADER - self.header.len()).min(bytes.len());
-            let (header, rest) = bytes.split_at(missing);
-            self.header.extend_from_slice(header);
-            bytes = rest;
-            if self.header.len() == HEADER {
-                let number = |at: usize| {
-                    let bytes = self.header.get(at..at + 4).and_then(|four| four.try_into().ok());
-                    i32::from_be_bytes(bytes.unwrap_or_default())
-                };
-                has_write |= is_write(OpCode(number(8)));
-                self.left = usize::try_from(number(0)).unwrap_or(0).saturating_sub(HEADER - 4);
+            if self.left == 0 && self.header.len() < HEADER {
+                let missing = HEADER - self.header.len();
+                let (header, rest) = bytes.split_at(missing.min(bytes.len()));
+                self.header.extend_from_slice(header);
+                let is_write = self.header.len() == HEADER && is_write(OpCode(self.number(8)));
+                if self.header.len() == HEADER {
+                    let length = usize::try_from(self.number(0)).unwrap_or(0);
+                    self.left = length.saturating_sub(HEADER - 4);
+                }
+                add(&mut pieces, is_new, header, is_write);
+                bytes = rest;
+            } else {
+                let (body, rest) = bytes.split_at(self.left.min(bytes.len()));
+                self.left -= body.len();
+                add(&mut pieces, is_new, body, false);
+                bytes = rest;
+            }
+            is_new = false;
+            if self.left == 0 && self.header.len() == HEADER {
                 self.header.clear();
+                is_new = !is_together;
             }
         }
-        has_write
+        pieces
+    }
+
+    fn number(&self, at: usize) -> i32 {
+        let bytes = self.header.get(at..at + 4).and_then(|four| four.try_into().ok());
+        i32::from_be_bytes(bytes.unwrap_or_default())
+    }
+}
+
+fn add(pieces: &mut Vec<Piece>, is_new: bool, bytes: &[u8], is_write: bool) {
+    match pieces.last_mut() {
+        Some(piece) if !is_new => {
+            piece.bytes.extend_from_slice(bytes);
+            piece.is_write |= is_write;
+        }
+        _ => pieces.push(Piece { bytes: bytes.to_vec(), is_write }),
     }
 }
 
@@ -453,10 +493,34 @@ mod tests {
         let sent: Vec<u8> = ops.iter().flat_map(|op| frame(*op, 5)).collect();
         for length in 1..=sent.len() {
             let mut frames = Frames::default();
-            let found = sent.chunks(length).filter(|packet| frames.has_write(packet)).count();
+            let pieces = sent.chunks(length).flat_map(|packet| frames.split(packet, true));
+            let found = pieces.filter(|piece| piece.is_write).count();
             // The headers of the two writes end with these bytes.
             let [first, second] = [28 / length, 62 / length];
             assert_eq!(found, if first == second { 1 } else { 2 }, "{length}");
+        }
+    }
+    #[test]
+    fn requests_are_told_apart_wherever_the_packets_end() {
+        let ops = [OpCode::GET_DATA, OpCode::SET_DATA, OpCode::EXISTS, OpCode::DELETE];
+        let requests: Vec<Vec<u8>> = (0..).zip(ops).map(|(body, op)| frame(op, body)).collect();
+        let sent = requests.concat();
+        let ends: Vec<usize> =
+            (1..=requests.len()).map(|it| requests[..it].concat().len()).collect();
+        for length in 1..=sent.len() {
+            let mut frames = Frames::default();
+            let pieces = sent.chunks(length).flat_map(|packet| frames.split(packet, false));
+            let pieces: Vec<Piece> = pieces.collect();
+            let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes.clone()).collect();
+            assert_eq!(bytes, sent, "{length}");
+            assert_eq!(pieces.iter().filter(|piece| piece.is_write).count(), 2, "{length}");
+            // They end where a request or a packet does.
+            let mut at = 0;
+            for piece in &pieces {
+                at += piece.bytes.len();
+                assert!(ends.contains(&at) || at % length == 0, "{length}: {at}");
+            }
+            assert!(length == 1 || pieces.len() >= ops.len(), "{length}");
         }
     }
 }

@@ -96,6 +96,8 @@ pub const MORE_FAULT_KINDS: [FaultKind; 6] = [
     FaultKind::Ambush,
 ];
 
+/// How many requests a client sends at once, apart from rare flights.
+const FLIGHT_MAX: u32 = 10;
 /// Chosen once, so that what is drawn last is unrelated to the rest.
 const SALT: u64 = 0x1d_2c45;
 
@@ -121,6 +123,9 @@ pub struct Plan {
     pub unapplied: Duration,
     /// How long the leader takes to apply what it has committed.
     pub leader_unapplied: Duration,
+    /// How long a server takes for each request that a client sends with others. Meanwhile, it
+    /// executes the requests of other clients.
+    pub service: Duration,
     /// The version of all servers.
     pub version: ServerVersion,
     /// The servers' tick.
@@ -186,6 +191,7 @@ impl Plan {
             lag,
             unapplied,
             leader_unapplied: Duration::ZERO,
+            service: Duration::ZERO,
             version,
             tick,
             session_timeout_max,
@@ -253,6 +259,10 @@ impl Plan {
             self.faults.push(FaultKind::Ambush);
             // There must be a time between a list and the read that follows it.
             self.latency = self.latency.max(Duration::from_millis(10));
+        }
+        let mut service = draw.fork();
+        if service.chance(20) {
+            self.service = service.ms(1, 15);
         }
         self
     }
@@ -330,6 +340,6 @@ impl Plan {
 
     /// Returns how long a write takes once there are no faults, from the call to the reply.
     pub fn round_trip_max(&self) -> Duration {
-        2 * (self.latency + self.jitter) + self.commit
+        2 * (self.latency + self.jitter) + self.commit + FLIGHT_MAX * self.service
     }
 }
