@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, Request};
 
 use crate::host::Host;
 use crate::operations::Facts;
@@ -32,6 +32,8 @@ pub(super) struct Support {
     proven: Vec<OpCode>,
     /// The xid and the operation of the request that is in flight alone.
     probe: Option<(i32, OpCode)>,
+    /// Requests of the session itself that wait for the reply to that one.
+    deferred: Vec<Request>,
     refused: Vec<Refused>,
 }
 
@@ -58,6 +60,7 @@ impl Support {
     pub(super) fn disconnected(&mut self) {
         self.proven.clear();
         self.probe = None;
+        self.deferred.clear();
     }
 
     /// Returns true if the server may not know the operation, so that it must be sent alone.
@@ -84,11 +87,21 @@ impl Support {
         }
     }
 
-    /// Records the reply to a request, which shows that the server knows its operation.
-    pub(super) fn replied(&mut self, xid: i32) {
-        if let Some((_, op)) = self.probe.take_if(|(probe, _)| *probe == xid) {
-            self.proven.push(op);
-        }
+    /// Keeps a request until the one that is in flight alone has its reply. If the server does not
+    /// know that one, the request is discarded with the connection.
+    pub(super) fn defer(&mut self, request: Request) {
+        debug_assert!(self.is_probing());
+        self.deferred.push(request);
+    }
+
+    /// Records the reply to a request, which shows that the server knows its operation. Returns the
+    /// requests that have waited for it.
+    pub(super) fn replied(&mut self, xid: i32) -> Vec<Request> {
+        let Some((_, op)) = self.probe.take_if(|(probe, _)| *probe == xid) else {
+            return Vec::new();
+        };
+        self.proven.push(op);
+        std::mem::take(&mut self.deferred)
     }
 
     /// Records that the server does not know an operation.

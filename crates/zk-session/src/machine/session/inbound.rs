@@ -150,7 +150,9 @@ impl SessionMachine {
             xid => {
                 let pending =
                     self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
-                self.support.replied(xid);
+                for request in self.support.replied(xid) {
+                    self.renew_watches(request);
+                }
                 self.heartbeat.request_completed(self.now);
                 // SASL messages do not renew the session at the server.
                 if !matches!(pending.purpose, Purpose::Sasl) {

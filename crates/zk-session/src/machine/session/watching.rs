@@ -64,16 +64,27 @@ impl SessionMachine {
         id.map(RequestedWatch::OneShot)
     }
 
-    /// Sets the child watches of a path again, right after a request for a recursive watch, which
-    /// replaces them at servers before 3.9.
+    /// Sets the child watches of a path again after a request for a recursive watch, which replaces
+    /// them at servers before 3.9.
     pub(super) fn renew_child_watches(&mut self, path: &str, sent: WatchMode) {
         let has_children_watched = self.watches.kinds_on(path).any(|kind| kind == WatchKind::Child)
             || self.inflight.is_watching_children(path);
         if sent == WatchMode::Recursive && has_children_watched {
             // Changes up to this zxid were reported before, if a watch was set by then.
             for request in batches::restoring(path, [WatchKind::Child], None, self.last_zxid) {
-                self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
+                self.renew_watches(request);
             }
+        }
+    }
+
+    /// Sends a request that sets watches again, or keeps it while a request is in flight alone: if
+    /// the server closes the connection because it does not know that one, what arrives afterwards
+    /// makes its host reset the connection, which can discard the reply.
+    pub(super) fn renew_watches(&mut self, request: Request) {
+        if self.support.is_probing() {
+            self.support.defer(request);
+        } else {
+            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
         }
     }
 
@@ -161,7 +172,7 @@ impl SessionMachine {
             self.events.push_back(Event::PersistentWatch { id, news: WatchNews::Reset });
         }
         for request in batches::restoring(path, kept, mode, self.last_zxid) {
-            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
+            self.renew_watches(request);
         }
     }
 

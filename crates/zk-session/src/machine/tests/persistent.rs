@@ -7,7 +7,7 @@ use jute_codec::{
 };
 
 use super::peer::{OWNER, Pair, SESSION, data, sync, watch};
-use crate::error::{Outcome, WatchEnded};
+use crate::error::{OpError, Outcome, WatchEnded};
 use crate::machine::{Event, Operation, Token, WatchNews, WatchNumber};
 use crate::types::SessionId;
 
@@ -295,6 +295,35 @@ fn child_watches_are_set_again_behind_a_recursive_watch() {
     pair.reply(xid, no_children());
     let (_, _, asks) = read(&mut pair, watch(2, Request::GetData, "/a"));
     assert!(!asks);
+}
+
+/// What arrives after the server has closed the connection can cost the client the reply.
+#[test]
+fn child_watches_are_not_set_again_before_the_server_is_known_to_know_the_recursive_watch() {
+    for knows in [true, false] {
+        let mut pair = Pair::connected();
+        let (_, xid, _) = read(&mut pair, get_children("/a"));
+        pair.reply(xid, no_children());
+        let adding = pair.submit(vec![add(3, "/a", RECURSIVE)]);
+        pair.flush();
+        let requests = pair.requests();
+        let [(xid, Request::AddWatch(_))] = &requests[..] else { panic!("{requests:?}") };
+        if knows {
+            pair.reply(*xid, Ok(Response::AddWatch(ErrorCode::OK)));
+            assert!(pair.answer(adding).results[0].is_ok());
+            pair.flush();
+        } else {
+            pair.reply_at(*xid, Zxid::NONE, Err(ErrorCode::UNIMPLEMENTED));
+            assert!(matches!(pair.error(adding), OpError::Unsupported { .. }));
+            pair.connect(SESSION);
+        }
+        let requests = pair.requests();
+        let [(xid::SET_WATCHES, Request::SetWatches(batch))] = &requests[..] else {
+            panic!("{requests:?}")
+        };
+        // The child watch may have missed what was committed since the request was sent.
+        assert_eq!((batch.relative_zxid, batch.child.concat()), (Zxid(1), "/a".to_owned()));
+    }
 }
 
 #[test]
