@@ -41,7 +41,10 @@ pub enum RecipeError {
         /// The path of the znode, or of the directory if the action is on its children.
         path: String,
     },
-    /// The session expired during an operation that belongs to one session.
+    /// The session expired during an operation that belongs to one session, or it has expired and
+    /// the client opens no other
+    /// ([`renew_after_expiry`](zk_session::ClientBuilder::renew_after_expiry)): then every operation
+    /// fails.
     #[error(
         "the session has expired during the operation, which belongs to one session; begin it again"
     )]

@@ -207,7 +207,7 @@ impl ClientBuilder {
 
     /// Sets whether to open another session after one has expired. Default: true. Otherwise the
     /// client stops, and every operation fails with
-    /// [`OpError::SessionExpired`](crate::OpError::SessionExpired).
+    /// [`OpError::SessionExpired`](crate::OpError::SessionExpired). Recipes fail as their errors say.
     pub fn renew_after_expiry(mut self, renew: bool) -> Self {
         self.renew = renew;
         self

@@ -20,7 +20,7 @@ pub struct Cuts {
     /// commit, service, lag, unapplied, leader-unapplied); drops: no call is dropped; clocks: all run at one
     /// speed; leases: they have their usual length; limits: no client permits few requests; access:
     /// nobody has an identity; ends: no client ends before the others; moves: no list of servers
-    /// changes.
+    /// changes; mortals: all clients open another session after one has expired.
     #[arg(long, value_name = "PART,...", requires = "seed")]
     pub without: Option<List<Part>>,
     /// Leaves out these faults, by their numbers in the trace.
@@ -74,16 +74,19 @@ pub enum Part {
     Ends,
     /// Lists of servers that change.
     Moves,
+    /// Clients that end when their session expires.
+    Mortals,
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 14] = [
+pub const CALM_PARTS: [Part; 15] = [
     Part::Clocks,
     Part::Leases,
     Part::Limits,
     Part::Access,
     Part::Ends,
     Part::Moves,
+    Part::Mortals,
     Part::Latency,
     Part::Jitter,
     Part::Commit,
@@ -171,6 +174,7 @@ impl Cuts {
         }
         plan.leases.take_if(|_| self.has(Part::Leases));
         plan.outstanding.take_if(|_| self.has(Part::Limits));
+        plan.mortals.take_if(|_| self.has(Part::Mortals));
         if let Some(ms) = self.calm_at_ms {
             plan.calm_at = plan.calm_at.min(Duration::from_millis(ms));
         }

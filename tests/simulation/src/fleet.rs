@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Returns how many threads the machine can run at once.
 pub fn cores() -> usize {
@@ -55,6 +56,37 @@ pub fn work_in_order<T: Send>(
     });
 }
 
+/// What runs at the moment, and since when.
+#[derive(Debug)]
+pub struct Watch(Mutex<BTreeMap<u64, Instant>>);
+
+impl Watch {
+    /// Nothing runs.
+    #[expect(clippy::new_without_default, reason = "a static needs a constant")]
+    pub const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    /// Works on a seed, and says so meanwhile.
+    #[expect(clippy::disallowed_methods, reason = "a seed that spins stops the virtual time")]
+    pub fn during<T>(&self, seed: u64, work: impl FnOnce() -> T) -> T {
+        self.lock().insert(seed, Instant::now());
+        let output = work();
+        self.lock().remove(&seed);
+        output
+    }
+
+    /// Returns a seed on which somebody has worked for longer than this.
+    pub fn overdue(&self, limit: Duration) -> Option<u64> {
+        let working = self.lock();
+        working.iter().find(|(_, since)| since.elapsed() > limit).map(|(seed, _)| *seed)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +112,14 @@ mod tests {
             ControlFlow::Continue(())
         });
         assert_eq!(taken, [7, 8, 9, 10, 11]);
+    }
+
+    #[test]
+    fn a_seed_that_does_not_end_is_named() {
+        let watch = Watch::new();
+        assert_eq!(watch.during(7, || watch.overdue(Duration::ZERO)), Some(7));
+        assert_eq!(watch.during(7, || watch.overdue(Duration::from_secs(1_000))), None);
+        assert_eq!(watch.overdue(Duration::ZERO), None);
     }
 
     #[test]

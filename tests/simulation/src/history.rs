@@ -249,6 +249,10 @@ pub enum What {
     HandedOver { session: SessionId, left: Vec<String> },
     /// The client that should continue a session has another one. Nothing went wrong in this world.
     NotContinued { session: SessionId },
+    /// A client has ended, because its session has expired and it opens no other.
+    Stopped,
+    /// A client begins to connect although it has ended with its session.
+    Revived { client: usize },
     /// Another client has taken the place of the one that ends.
     Followed,
     /// A task uses the client that has this number now.
@@ -265,7 +269,7 @@ pub enum What {
     Logged { level: &'static str, message: String, path: Option<String> },
     /// A task has panicked.
     Panicked(String),
-    /// A client sends without end while no time passes.
+    /// A client sends, or a caller runs, without end while no time passes.
     Spinning,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use zk_simulation::cuts::Cuts;
-use zk_simulation::fleet::{cores, work_in_order};
+use zk_simulation::fleet::{Watch, cores, work_in_order};
 use zk_simulation::judges::Violation;
 use zk_simulation::run::{Report, run_cut};
 use zk_simulation::shrink::shrink;
@@ -56,6 +56,9 @@ struct Options {
 
 /// How often the progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a seed may take in real time. Most take some hundredths of a second. Whatever runs in a
+/// seed without end, and is no caller, stops its virtual time.
+const SEED_MAX: Duration = Duration::from_secs(120);
 /// How many failed seeds the summary names.
 const NAMED_MAX: usize = 20;
 
@@ -81,6 +84,7 @@ struct Totals {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    std::thread::spawn(end_if_a_seed_spins);
     if let Some(seed) = options.seed.filter(|_| options.shrink) {
         return shrink_seed(seed, &options);
     }
@@ -125,6 +129,21 @@ fn main() -> ExitCode {
     if totals.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// The seeds that run.
+static WATCH: Watch = Watch::new();
+
+/// Ends the program if a seed does not end.
+fn end_if_a_seed_spins() {
+    loop {
+        std::thread::sleep(PROGRESS_INTERVAL);
+        if let Some(seed) = WATCH.overdue(SEED_MAX) {
+            println!("seed {seed}: no task panics and no client spins: it runs since {SEED_MAX:?}");
+            println!("simulation: failed seeds: {seed}");
+            std::process::exit(1);
+        }
+    }
+}
+
 /// Returns a seed that nobody has run before.
 fn fresh_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -133,13 +152,14 @@ fn fresh_seed() -> u64 {
 
 /// Runs a seed, or runs it twice.
 fn verdict(seed: u64, options: &Options) -> Verdict {
-    let report = run_cut(seed, &options.cuts);
+    let report = WATCH.during(seed, || run_cut(seed, &options.cuts));
     if options.trace {
         print_trace(&report);
     }
     let mut violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
     let is_repeated = options.twice_every > 0 && seed.is_multiple_of(options.twice_every);
-    if is_repeated && run_cut(seed, &options.cuts).hash != report.hash {
+    let repeat = || run_cut(seed, &options.cuts).hash;
+    if is_repeated && WATCH.during(seed, repeat) != report.hash {
         violations.push("a seed gives the same run: the second run has another trace".to_owned());
     }
     Verdict {

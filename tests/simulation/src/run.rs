@@ -20,6 +20,7 @@ use crate::history::{Event, TraceHash, What};
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::logs::Log;
+use crate::program::ends::Heirs;
 use crate::program::{Program, barriers, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
@@ -138,6 +139,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
+    let mut heirs = Heirs::new(&world, &program);
     observers.spawn_local(async move {
         let mut round = None;
         loop {
@@ -145,6 +147,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
                 watched.sleep(LOOK_INTERVAL).await;
                 watched.registry.look();
                 watched.note_sessions();
+                heirs.look(&watched);
                 let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);
                 if now != round
                     && let Some((number, round)) = now.clone()

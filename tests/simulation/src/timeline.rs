@@ -259,6 +259,7 @@ impl<'a> Texts<'a> {
             | What::Intruded { .. }
             | What::NotContinued { .. }
             | What::Strayed { .. }
+            | What::Revived { .. }
             | What::Panicked(_)
             | What::Spinning => Some(format!("!! {:?}", event.what)),
             other => {

@@ -267,3 +267,23 @@ fn a_refused_resignation_does_not_lose_the_output() {
         world.check_clean(&[&client]).await;
     });
 }
+
+/// Each candidacy would fail at once, without a pause between two of them.
+#[test]
+fn a_candidate_whose_client_ends_with_its_session_gives_up() {
+    run(async {
+        let world = World::new();
+        let client = world.client_with(FIRST, |builder| builder.renew_after_expiry(false)).await;
+        let election = Election::of(&client);
+        let led = spawn(async move {
+            election.run_while_leader(async |_: &Leadership| pending::<()>().await).await
+        });
+        world.until("the leader", |server| !server.ephemerals().is_empty()).await;
+        world.server.expire(session(&client));
+        let error = led.await.expect("it does not panic").expect_err("there is no other session");
+        assert_eq!(error, LockError::Lost(LostReason::SessionExpired));
+        // So does one that begins afterwards.
+        let again = Election::of(&client).run_while_leader(async |_| ()).await;
+        assert_eq!(again, Err(LockError::Lost(LostReason::SessionExpired)));
+    });
+}

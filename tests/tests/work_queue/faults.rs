@@ -38,6 +38,20 @@ fn an_item_whose_taker_expires_is_delivered_again_and_not_acknowledged_by_the_fi
     });
 }
 
+#[test]
+fn a_taker_whose_client_ends_with_its_session_is_told_so() {
+    run(async {
+        let world = world();
+        let client = world.client_with(FIRST, |builder| builder.renew_after_expiry(false)).await;
+        let taker = start_taking(&world, &queue(&client)).await;
+        world.server.expire(session(&client));
+        let refused = taker.await.expect("no panic").unwrap_err();
+        assert_eq!(refused, WorkQueueError::Recipe(RecipeError::SessionExpired));
+        let refused = queue(&client).take().await.unwrap_err();
+        assert_eq!(refused, WorkQueueError::Recipe(RecipeError::SessionExpired));
+    });
+}
+
 /// The taker learns nothing about the end of its session before it acknowledges the item.
 #[test]
 fn an_ack_after_an_expiry_that_nobody_has_reported_deletes_nothing() {

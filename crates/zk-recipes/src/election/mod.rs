@@ -138,8 +138,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// The errors of [`campaign`](Self::campaign), except [`LockError::Lost`] and
-    /// [`LockError::TimedOut`]. An error means that the body is not running and this candidate does
+    /// The errors of [`campaign`](Self::campaign), except [`LockError::TimedOut`]. It fails with
+    /// [`LockError::Lost`] only if the session has expired and the client opens no other
+    /// ([`renew_after_expiry`](zk_session::ClientBuilder::renew_after_expiry)). An error means that the body is not running and this candidate does
     /// not lead. If a server refuses to delete the znode after the body has completed, the output
     /// is returned, and the client retries as after [`resign`](Leadership::resign).
     ///

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tracing::debug;
+use zk_session::SessionState;
 
 use crate::acquire::lock::Lock;
 use crate::engine::drive::rest;
@@ -41,6 +42,10 @@ pub(super) async fn run_while_leader<K: Kind, T>(
                 if client.now().saturating_since(since) >= LASTED_MIN {
                     pauses.reset();
                 }
+            }
+            // The client has ended with its session, so each candidacy would end at once.
+            Err(error @ LockError::Lost(_)) if client.state() == SessionState::Expired => {
+                return Err(error);
             }
             // Others have deleted the znodes of this candidate too often. That is a loss as well.
             Err(LockError::Lost(reason)) => {

@@ -34,7 +34,9 @@ pub enum LockError {
     /// The client was closed.
     #[error("the client is closed")]
     Closed,
-    /// The lock is no longer held, or the attempt lost its place in the queue too often.
+    /// The lock is no longer held, or the attempt lost its place in the queue too often, or the
+    /// session has expired and the client opens no other
+    /// ([`renew_after_expiry`](zk_session::ClientBuilder::renew_after_expiry)).
     #[error("the lock is lost: {0}")]
     Lost(LostReason),
     /// A lock of another kind, or with other names, shares the directory. The two locks would not

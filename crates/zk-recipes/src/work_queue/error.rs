@@ -89,7 +89,8 @@ pub enum WorkQueueError {
         bytes: usize,
     },
     /// The outcome is not known. After a put: a server kept answering with errors of unclear
-    /// meaning, so the items may have been put. After an acknowledgement: the same, or the lease was
+    /// meaning, or the client has ended with its session before the outcome was known, so the items
+    /// may have been put. After an acknowledgement: the same, or the lease was
     /// lost and the item is gone, so either this call or a later taker has acknowledged it.
     #[error(
         "it is not known whether the change of {item:?} was applied; read it before you repeat the call"
@@ -130,6 +131,8 @@ impl From<LockError> for WorkQueueError {
             }
             LockError::TooLarge(error) => RecipeError::TooLarge(error),
             LockError::Config(error) => RecipeError::Config(error),
+            // A taker waits on in the next session, unless the client opens none.
+            LockError::Lost(LostReason::SessionExpired) => RecipeError::SessionExpired,
             error @ (LockError::Lost(_)
             | LockError::MixedKinds { .. }
             | LockError::PermitsDiffer { .. }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jute_codec::ErrorCode;
 
+use super::stopped::Stopped;
 use crate::history::{End, Event, Failure, Id, What, Who};
 use crate::world::plan::{FaultKind, Plan};
 
@@ -53,8 +54,8 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
             }
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
-                let is_closed = matches!(failure, Failure::Closed) && stale.has(begun.who);
-                if !is_closed && !rules.allow(name, *has_timeout, failure) {
+                let is_over = stale.allows(begun.who, name, failure);
+                if !is_over && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
             }
@@ -71,14 +72,17 @@ struct Stale {
     ends: BTreeMap<usize, u64>,
     /// The number of ends that each task knows of, because it has another client since.
     known: BTreeMap<Who, u64>,
+    /// Who uses a client that has ended with its session.
+    stopped: Stopped,
 }
 
 impl Stale {
     fn see(&mut self, event: &Event) {
+        self.stopped.see(event);
         let Some(who) = event.who else { return };
         let ends = self.ends.entry(who.client).or_default();
         match event.what {
-            What::Ending { .. } => *ends += 1,
+            What::Ending { .. } | What::Stopped => *ends += 1,
             What::GoesOn => {
                 *ends = ends.saturating_sub(1);
                 let of_client = self.known.iter_mut().filter(|(it, _)| it.client == who.client);
@@ -86,6 +90,19 @@ impl Stale {
             }
             What::Renewed => drop(self.known.insert(who, *ends)),
             _ => {}
+        }
+    }
+
+    /// Returns whether a call may fail like this because its client has ended.
+    fn allows(&self, who: Option<Who>, name: &str, failure: &Failure) -> bool {
+        let has_stopped = who.is_some_and(|who| self.stopped.stopped_at(who).is_some());
+        match failure {
+            Failure::Closed => self.has(who),
+            // There is no other session in which the call could go on.
+            Failure::SessionExpired => has_stopped,
+            Failure::Lost => has_stopped && ["observe", "lead", "set_permits"].contains(&name),
+            Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
+            _ => false,
         }
     }
 
@@ -197,6 +214,9 @@ mod tests {
         let ending = || What::Ending { kind: EndKind::Close };
         let closed = |before| failed(before, Failure::Closed);
         assert_eq!(failed(vec![ending()], Failure::SessionExpired), 1);
+        assert_eq!(failed(vec![What::Stopped], Failure::SessionExpired), 0);
+        assert_eq!(failed(vec![What::Stopped, What::Renewed], Failure::SessionExpired), 1);
+        assert_eq!(failed(vec![What::Stopped], Failure::Undecided), 1);
         assert_eq!(closed(vec![ending()]), 0);
         assert_eq!(closed(vec![ending(), What::Renewed]), 1);
         assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);

@@ -19,6 +19,7 @@ pub mod logs;
 pub mod memory;
 pub mod outcomes;
 pub mod patience;
+pub mod stopped;
 pub mod traffic;
 pub mod tree;
 pub mod turns;
@@ -98,6 +99,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("only a holder commits", fencing::judge(events, commits)),
         ("a client that ends leaves the way free", ends::judge(events, requests)),
         ("a client uses the servers of its list", hosts::judge(events)),
+        ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
@@ -117,7 +119,9 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
 fn crashes(events: &[Event]) -> Vec<String> {
     let crash = |event: &Event| match &event.what {
         What::Panicked(message) => Some(format!("a task has panicked at {message}")),
-        What::Spinning => Some(format!("a client sends without end at {:?}", event.at)),
+        What::Spinning => {
+            Some(format!("a client sends, or a caller runs, without end at {:?}", event.at))
+        }
         _ => None,
     };
     events.iter().filter_map(crash).collect()

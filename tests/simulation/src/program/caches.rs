@@ -39,6 +39,11 @@ pub(super) async fn follow<F: Future<Output = ()>>(
             Ok(event) => show(task, id, event),
             Err(error) => {
                 task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
+                if task.life.has_expired() {
+                    // It has ended, and says so again.
+                    task.call_to_end("next", root, cache.next()).await;
+                    task.call_to_end("complete", root, cache.complete()).await;
+                }
                 return true;
             }
         }

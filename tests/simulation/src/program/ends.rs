@@ -1,5 +1,6 @@
 //! Clients that end while others go on, and the clients that follow in their places.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use jute_codec::SessionId;
 use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_session::SessionTicket;
 
+use super::Program;
 use super::task::{Called, Task};
 use super::trees::LEAF;
 use crate::draw::Draw;
@@ -26,6 +28,11 @@ pub enum EndKind {
     /// Another client continues its session.
     HandOver,
 }
+
+/// How long the tasks of a client that has ended with its session may go on with it.
+const HEIR_MS_MAX: u64 = 10_000;
+/// Chosen once, so that heirs are unrelated to who has one.
+const HEIR_SALT: u64 = 0x4e1f;
 
 const END_KINDS: [EndKind; 4] =
     [EndKind::Close, EndKind::CloseWithin, EndKind::Drop, EndKind::HandOver];
@@ -69,6 +76,11 @@ impl Ends {
             let mut task =
                 Task { world, client, life, who, draw, drops, drops_nothing, is_patient: false };
             let kind = task.draw.pick(&self.kinds);
+            task.world.note_end(who, &task.client, &task.life);
+            if task.world.plan.mortals.is_some() && !task.life.has_expired() {
+                // It has not used the clients before this one.
+                task.push(What::Renewed);
+            }
             task.push(What::Ending { kind });
             match kind {
                 EndKind::Close => close(task, None).await,
@@ -79,6 +91,48 @@ impl Ends {
                 EndKind::Drop => drop_all(task),
                 EndKind::HandOver => hand_over(task).await,
             }
+        }
+    }
+}
+
+/// Starts other clients in the places of those that have ended with their sessions.
+#[derive(Debug)]
+pub struct Heirs {
+    draw: Draw,
+    /// The number of tasks of each client. Who starts an heir has a number of its own.
+    tasks: Vec<usize>,
+    /// When an heir follows the client of this number.
+    due: BTreeMap<usize, Duration>,
+}
+
+impl Heirs {
+    /// Nobody has ended yet.
+    pub fn new(world: &World, program: &Program) -> Self {
+        let draw = Draw::new(world.plan.mortals.unwrap_or_default() ^ HEIR_SALT);
+        let tasks = program.clients.iter().map(Vec::len).collect();
+        Self { draw, tasks, due: BTreeMap::new() }
+    }
+
+    /// Looks who has ended, and lets an heir follow after a while.
+    pub fn look(&mut self, world: &Arc<World>) {
+        for (number, (client, life)) in world.clients.all() {
+            let who = Who { client: number, task: self.tasks.get(number).copied().unwrap_or(0) };
+            world.note_end(who, &client, &life);
+            if !life.has_expired() {
+                self.due.remove(&number);
+                continue;
+            }
+            let now = world.history.now();
+            let draw = &mut self.draw;
+            let due = *self.due.entry(number).or_insert_with(|| now + draw.ms(1, HEIR_MS_MAX));
+            if now < due {
+                continue;
+            }
+            let (world, draw) = (Arc::clone(world), draw.fork());
+            let (drops, drops_nothing) = (0, false);
+            let mut task =
+                Task { world, client, life, who, draw, drops, drops_nothing, is_patient: false };
+            follow(&mut task, None);
         }
     }
 }
@@ -184,11 +238,34 @@ async fn continued(task: &mut Task, session: SessionId) {
     }
 }
 
-/// Starts a client in the place of the one of this task.
+/// Starts a client in the place of the one of this task, unless another one has followed it.
 fn follow(task: &mut Task, ticket: Option<SessionTicket>) {
+    if !task.life.bequeath() {
+        return;
+    }
     let number = task.who.client;
     let (builder, life) = task.world.builder(number, &mut task.draw, ticket);
     let Ok(client) = builder.start() else { unreachable!("the options are valid") };
     task.world.clients.put(number, client, life);
     task.push(What::Followed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::run;
+
+    #[test]
+    fn tasks_get_another_client_after_theirs_has_ended_with_its_session() {
+        let is_stopped = |what: &What| matches!(what, What::Stopped);
+        let has = |events: &[crate::history::Event], of: fn(&What) -> bool| {
+            events.iter().any(|event| of(&event.what))
+        };
+        let mut reports = (1..1_000).map(run);
+        let report = reports.find(|report| has(&report.events, is_stopped)).unwrap();
+        let stopped = report.events.iter().position(|event| is_stopped(&event.what)).unwrap();
+        let after = report.events.get(stopped..).unwrap();
+        assert!(has(after, |what| matches!(what, What::Followed)));
+        assert!(has(after, |what| matches!(what, What::Renewed)));
+    }
 }

@@ -76,6 +76,10 @@ pub(super) async fn follow<F: Future<Output = ()>>(
                 let called = task.call_to_end("next", GROUP, async { Err::<(), _>(error) }).await;
                 // After a refusal, the watch goes on.
                 if !matches!(called, Called::Failed(crate::history::Failure::Refused(_), _)) {
+                    if task.life.has_expired() {
+                        // It has ended, and says so again.
+                        task.call_to_end("next", GROUP, changes.next()).await;
+                    }
                     return true;
                 }
             }

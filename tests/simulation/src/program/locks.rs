@@ -105,6 +105,9 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             let built = Election::builder(&client, path)
                 .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
+            if task.world.plan.is_mortal(task.who.client) && task.draw.chance(40) {
+                return lead(task, path, &lock).await;
+            }
             take(task, path, Share::Alone, || lock.campaign(), || lock.try_campaign()).await;
         }
         LockKind::Named => {
@@ -118,6 +121,28 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
         }
         LockKind::Multi => use_both(task).await,
     }
+}
+
+/// Leads again and again, until a body has come to its end.
+async fn lead(task: &mut Task, name: &str, lock: &Election) {
+    let longest = task.draw.pick(&[3_000, 40_000]);
+    let duration = task.draw.ms(1, longest);
+    let body_of = &*task;
+    let leading = lock.run_while_leader(async |leadership| {
+        let _kept = body_of.world.trouble.keep(leadership.path());
+        let id = body_of.id();
+        let is_held = leadership.state() == LockState::Held;
+        let (path, token) = (leadership.path().to_owned(), leadership.fencing_token().get());
+        let (lock, zxid) = (name.to_owned(), body_of.zxid());
+        let (path, token, share) = (Some(path), Some(token), Share::Alone);
+        body_of.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
+        let (session, is_held) =
+            (body_of.leased(leadership.session()), body_of.reliance(leadership));
+        body_of.register(name, id, share, session, is_held);
+        body_of.hold_for(duration).await;
+    });
+    body_of.call_to_end("lead", name, leading).await;
+    task.world.registry.look();
 }
 
 /// Takes a permit of the semaphore whose number changes, or changes the number.

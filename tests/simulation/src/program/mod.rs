@@ -263,12 +263,12 @@ impl Program {
                         let finished = async { finished.await.unwrap_or_default() };
                         let world = Arc::clone(&task.world);
                         let caller = follow(&mut task, finished, job);
-                        world.freezer.run(number, caller).await;
+                        world.run_caller(number, caller).await;
                     });
                 } else {
                     tasks.workers.spawn_local(async move {
                         let world = Arc::clone(&task.world);
-                        world.freezer.run(number, work(&mut task, &jobs, steps)).await;
+                        world.run_caller(number, work(&mut task, &jobs, steps)).await;
                     });
                 }
             }

@@ -121,6 +121,7 @@ impl Task {
             Some(Err(error)) => Called::Failed(error.failure(), error.told()),
             None => Called::Dropped,
         };
+        self.world.note_end(self.who, &self.client, &self.life);
         let end = match &called {
             Called::Done(_) => End::Done,
             Called::Failed(failure, _) => End::Failed(failure.clone()),

@@ -39,6 +39,10 @@ pub(super) async fn observe<F: Future<Output = ()>>(
             Err(error) => {
                 let called = task.call_to_end("observe", ELECTION, async { Err::<(), _>(error) });
                 if has_ended(&called.await) {
+                    if task.life.has_expired() {
+                        // It has ended, and says so again.
+                        task.call_to_end("observe", ELECTION, leaders.next()).await;
+                    }
                     return true;
                 }
             }
@@ -72,6 +76,10 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
             Err(error) => {
                 let called = task.call_to_end("changes", VALUE, async { Err::<(), _>(error) });
                 if has_ended(&called.await) {
+                    if task.life.has_expired() {
+                        // It has ended, and says so again.
+                        task.call_to_end("changes", VALUE, changes.next()).await;
+                    }
                     return true;
                 }
             }

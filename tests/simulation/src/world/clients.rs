@@ -30,6 +30,8 @@ struct State {
     hosts: Mutex<Option<(Duration, Vec<usize>)>>,
     is_ending: AtomicBool,
     is_closed: AtomicBool,
+    has_expired: AtomicBool,
+    has_heir: AtomicBool,
     is_abandoned: AtomicBool,
     abandoned: Notify,
 }
@@ -58,7 +60,23 @@ impl Life {
 
     /// Returns whether the client is about to end, or has ended.
     pub fn is_ending(&self) -> bool {
-        self.0.is_ending.load(Ordering::Relaxed)
+        self.0.is_ending.load(Ordering::Relaxed) || self.has_expired()
+    }
+
+    /// The client has ended with its session. Returns whether nobody knew it.
+    pub fn expire(&self) -> bool {
+        self.0.is_closed.store(true, Ordering::Relaxed);
+        !self.0.has_expired.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns whether somebody knows that the client has ended with its session.
+    pub fn has_expired(&self) -> bool {
+        self.0.has_expired.load(Ordering::Relaxed)
+    }
+
+    /// Another client is about to follow this one. Returns whether it is the first.
+    pub fn bequeath(&self) -> bool {
+        !self.0.has_heir.swap(true, Ordering::Relaxed)
     }
 
     /// Somebody was told that the client is closed.

@@ -101,6 +101,7 @@ async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
             "the clients go on".to_owned()
         }
         FaultKind::Stop => stop(world, draw, left),
+        FaultKind::Expiry => expire(world, draw),
         FaultKind::Ambush => world.strangers.ambush(world, draw, left).await,
         FaultKind::Intruder => world.strangers.intrude(world, draw).await,
         kind => inflict(world, draw, kind),
@@ -235,9 +236,11 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             }
             format!("for {duration:?}, connections: {is_refused}")
         }
-        FaultKind::Suspension | FaultKind::Stop | FaultKind::Intruder | FaultKind::Ambush => {
-            unreachable!("these have other arguments")
-        }
+        FaultKind::Ambush
+        | FaultKind::Expiry
+        | FaultKind::Intruder
+        | FaultKind::Stop
+        | FaultKind::Suspension => unreachable!("these have other arguments"),
     }
 }
 
@@ -256,6 +259,17 @@ fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
         world.network.isolate(client, duration);
     }
     format!("client {client} for {duration:?}, with its links: {is_isolated}")
+}
+
+/// Lets nothing of a client arrive until its session has ended. Prefers one that ends with it.
+fn expire(world: &World, draw: &mut Draw) -> String {
+    let mortals: Vec<usize> = (0..world.count).filter(|it| world.plan.is_mortal(*it)).collect();
+    let client = if mortals.is_empty() { any_client(world, draw) } else { draw.pick(&mortals) };
+    let Some((handle, _)) = world.clients.get(client) else { return format!("no client {client}") };
+    let timeout = handle.status().timeout + 2 * world.plan.tick;
+    let duration = world.plan.true_time(timeout).max(timeout) + draw.ms(1, 10_000);
+    world.network.isolate(client, duration);
+    format!("client {client} for {duration:?}")
 }
 
 fn any_client(world: &World, draw: &mut Draw) -> usize {

@@ -18,6 +18,9 @@ use super::World;
 use super::trouble::STRUCK;
 use crate::history::What;
 
+/// How often a caller may run at one moment.
+const POLLS_MAX: u64 = 100_000;
+
 /// The clients whose callers do not run, and until when.
 #[derive(Debug, Default)]
 pub struct Freezer(Mutex<BTreeMap<usize, Instant>>);
@@ -61,6 +64,26 @@ impl Freezer {
 }
 
 impl World {
+    /// Runs a caller of this client, except while it is stopped. A caller that runs without end while
+    /// no time passes is stopped for ever, so that the others go on.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub async fn run_caller<T>(&self, client: usize, caller: impl Future<Output = T>) -> T {
+        let mut caller = pin!(self.freezer.run(client, caller));
+        let (mut moment, mut polls) = (Instant::now(), 0_u64);
+        poll_fn(|cx| {
+            let now = Instant::now();
+            if moment != now && polls < POLLS_MAX {
+                (moment, polls) = (now, 0);
+            }
+            polls += 1;
+            if polls == POLLS_MAX {
+                self.history.note(What::Spinning);
+            }
+            if polls < POLLS_MAX { caller.as_mut().poll(cx) } else { Poll::Pending }
+        })
+        .await
+    }
+
     /// Suspends all clients for this long, and asks the guards before anything else runs.
     pub fn suspend(&self, duration: Duration) {
         // Everybody has to notice it, and to connect again.

@@ -126,6 +126,9 @@ impl Network {
         if life.has_left(self.history.now(), member) {
             self.history.note(What::Strayed { client, member });
         }
+        if life.has_expired() {
+            self.history.note(What::Revived { client });
+        }
     }
 
     /// Holds back what travels in these directions for this long. It arrives afterwards, as with

@@ -21,7 +21,7 @@ use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
-use crate::history::{History, What};
+use crate::history::{History, What, Who};
 
 use self::clients::{Clients, Life};
 use self::freeze::Freezer;
@@ -141,6 +141,9 @@ impl World {
         if self.plan.is_protected {
             builder = with_credentials(builder);
         }
+        if self.plan.is_mortal(number) {
+            builder = builder.renew_after_expiry(false);
+        }
         if let Some(limit) = self.plan.outstanding {
             builder = builder.outstanding_limit(limit);
         }
@@ -158,6 +161,14 @@ impl World {
             && client.session_id().is_some_and(|session| alive.contains(&session))
             && !self.network.is_isolated(number)
             && !self.freezer.is_stopped(number)
+    }
+
+    /// Records that a client has ended with its session, if it has and nobody knew it.
+    pub fn note_end(&self, who: Who, client: &Client, life: &Life) {
+        if client.state() == SessionState::Expired && life.expire() {
+            self.history.push(who, What::Stopped);
+            self.registry.look();
+        }
     }
 
     /// Returns whether the client of this number is to keep a lease.

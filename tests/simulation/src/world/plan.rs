@@ -62,6 +62,8 @@ pub enum FaultKind {
     Intruder,
     /// An administrator deletes a contender right after it has come, and the only one ahead of it.
     Ambush,
+    /// Nothing of a client that opens no other session arrives for longer than its session lasts.
+    Expiry,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -87,19 +89,26 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 6] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 7] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
     FaultKind::Overload,
     FaultKind::Intruder,
     FaultKind::Ambush,
+    FaultKind::Expiry,
 ];
 
 /// How many requests a client sends at once, apart from rare flights.
 const FLIGHT_MAX: u32 = 10;
 /// Chosen once, so that what is drawn last is unrelated to the rest.
 const SALT: u64 = 0x1d_2c45;
+
+/// How many seeds have clients that open no other session, in percent.
+const MORTAL_PERCENT: u64 = 12;
+/// Chosen so that the worlds of the seeds in `tests/corpus.txt` did not change when these clients were
+/// added.
+const MORTAL_SALT: u64 = 1;
 
 /// After how many ticks a follower notices that it is cut off.
 pub const SYNC_LIMIT: u32 = 5;
@@ -156,6 +165,8 @@ pub struct Plan {
     pub is_protected: bool,
     /// The seed of leases that are longer than those by default, if clients have such ones.
     pub leases: Option<u64>,
+    /// The seed of the clients that end when their session expires, if there are such ones.
+    pub mortals: Option<u64>,
 }
 
 impl Plan {
@@ -205,6 +216,7 @@ impl Plan {
             calm_at,
             clock_rate: CLOCK_RATE,
             leases: None,
+            mortals: None,
             is_protected: false,
             outstanding: None,
         };
@@ -260,9 +272,17 @@ impl Plan {
             // There must be a time between a list and the read that follows it.
             self.latency = self.latency.max(Duration::from_millis(10));
         }
-        let mut service = draw.fork();
+        let seed = draw.seed();
+        let mut service = Draw::new(seed);
         if service.chance(20) {
             self.service = service.ms(1, 15);
+        }
+        let mut mortals = Draw::new(seed ^ MORTAL_SALT);
+        if mortals.chance(MORTAL_PERCENT) {
+            self.mortals = Some(mortals.seed());
+            self.faults.push(FaultKind::Expiry);
+            // Long enough for the end of a session, and of the next one.
+            self.calm_at = self.calm_at.max(Duration::from_secs(45));
         }
         self
     }
@@ -331,6 +351,13 @@ impl Plan {
             7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
             _ => None,
         }
+    }
+
+    /// Returns whether the client of this number ends when its session expires, instead of opening
+    /// another one.
+    pub fn is_mortal(&self, client: usize) -> bool {
+        let (Some(seed), Ok(client)) = (self.mortals, u64::try_from(client)) else { return false };
+        Draw::new(seed ^ client).chance(60)
     }
 
     /// Returns how long it really takes until the clock of the servers has counted a time.
