@@ -5,7 +5,7 @@ use thiserror::Error;
 use zk_session::{ConfigError, OpError, OptionDefect, PathDefect};
 
 use crate::action::because;
-use crate::machine::{FailedAction, Failure, Interrupted};
+use crate::machine::{FailedAction, Failure};
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a recipe that is not a lock could not do what its caller asked for.
@@ -82,27 +82,6 @@ pub(crate) fn check_acl(option: &'static str, acl: &[Acl]) -> Result<(), ConfigE
     Ok(())
 }
 
-impl From<Failure> for RecipeError {
-    fn from(Failure { action, path, error }: Failure) -> Self {
-        match (error.server_code(), error) {
-            (_, OpError::ChrootMissing { chroot, path }) => Self::ChrootMissing { chroot, path },
-            (Some(code), _) => Self::Refused { code, action, path: path.to_string() },
-            (None, error) => Self::of_client(error),
-        }
-    }
-}
-
-impl From<Interrupted> for RecipeError {
-    fn from(interrupted: Interrupted) -> Self {
-        match interrupted {
-            Interrupted::AuthFailed => Self::AuthFailed,
-            Interrupted::Closed => Self::Closed,
-            Interrupted::Rejected(error) => Self::of_client(error),
-            Interrupted::TimedOut => Self::timed_out(),
-        }
-    }
-}
-
 impl MayTimeOut for RecipeError {
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
@@ -120,8 +99,19 @@ impl RecipeError {
         Self::TimedOut(TimedOut::unexplained())
     }
 
-    /// Converts an error whose meaning does not depend on an action and a path.
-    fn of_client(error: OpError) -> Self {
+    /// Converts the failure of an operation. This is no `From`, because compilers suggest every `From`
+    /// to users, and these cannot name a [`Failure`].
+    pub(crate) fn of(Failure { action, path, error }: Failure) -> Self {
+        match (error.server_code(), error) {
+            (_, OpError::ChrootMissing { chroot, path }) => Self::ChrootMissing { chroot, path },
+            (Some(code), _) => Self::Refused { code, action, path: path.to_string() },
+            (None, error) => Self::of_client(error),
+        }
+    }
+
+    /// Converts an error whose meaning does not depend on an action and a path, such as that of a
+    /// client that did not accept a flight.
+    pub(crate) fn of_client(error: OpError) -> Self {
         match error {
             OpError::AuthFailed => Self::AuthFailed,
             OpError::ChrootMissing { chroot, path } => Self::ChrootMissing { chroot, path },

@@ -11,6 +11,7 @@ use super::lock::Lock;
 use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::engine::persistent::PersistentWatch;
+use crate::error::RecipeError;
 use crate::guard::{Guard, removal_duty, start_keeper};
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::Kind;
@@ -20,7 +21,7 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
 use crate::lock::stats::Counters;
-use crate::machine::{Input, Interrupted, PAUSE, ReadAll, Repeating, Step};
+use crate::machine::{Input, PAUSE, ReadAll, Repeating, Step};
 use crate::timed_out::{LastSeen, TimedOut};
 
 /// Number of attempts that may lose their znode before the acquire gives up.
@@ -178,14 +179,11 @@ impl<K: Kind> RunningAttempt<K> {
             self.parts.as_mut().expect("the lock is not held yet");
         let mut supervisor =
             Waiting { request, span: &self.span, changes: None, has_warned: false };
-        drive(feed, machine, &mut supervisor).await.unwrap_or_else(|interrupted| {
-            Err(NotHeld::Failed(match interrupted {
-                Interrupted::TimedOut => {
-                    LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
-                }
-                stopped @ (Interrupted::AuthFailed
-                | Interrupted::Closed
-                | Interrupted::Rejected(_)) => stopped.into(),
+        drive(feed, machine, &mut supervisor).await.unwrap_or_else(|stopped| {
+            Err(NotHeld::Failed(if stopped.is_timed_out() {
+                LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
+            } else {
+                stopped.into()
             }))
         })
     }
@@ -232,14 +230,14 @@ struct Waiting<'a, K: Kind> {
 }
 
 impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
-    type Stop = Interrupted;
+    type Stop = RecipeError;
 
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Interrupted> {
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, RecipeError> {
         let is_late = self.request.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
         match event {
-            FeedEvent::Input(Input::Timer) if is_late => Err(Interrupted::TimedOut),
-            FeedEvent::AuthFailed => Err(Interrupted::AuthFailed),
-            FeedEvent::Closed => Err(Interrupted::Closed),
+            FeedEvent::Input(Input::Timer) if is_late => Err(RecipeError::timed_out()),
+            FeedEvent::AuthFailed => Err(RecipeError::AuthFailed),
+            FeedEvent::Closed => Err(RecipeError::Closed),
             FeedEvent::Connected(_) => Ok(None),
             // After the guard deadline, earlier conclusions are as invalid as after a disconnect.
             FeedEvent::Lapsed => Ok(Some(Input::Suspended)),
@@ -247,8 +245,8 @@ impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
         }
     }
 
-    fn rejected(&mut self, error: OpError) -> Interrupted {
-        Interrupted::Rejected(error)
+    fn rejected(&mut self, error: OpError) -> RecipeError {
+        RecipeError::of_client(error)
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -307,7 +305,7 @@ async fn is_taken<K: Kind>(request: &AcquireRequest<K>) -> Result<bool, LockErro
     let Lock { profile, terms } = &request.lock;
     let (operation, action) = K::look(profile);
     let mut read = ReadAll::new(vec![operation], action, K::path(profile));
-    let seen = run(&terms.client, &mut read, request.deadline).await??;
+    let seen = run(&terms.client, &mut read, request.deadline).await?;
     match seen.into_iter().next().flatten() {
         Some(response) => K::is_taken(profile, &response),
         None => Ok(false),

@@ -43,14 +43,14 @@ async fn change_before(
     let is_closing = change == Change::Close;
     let action = if is_closing { FailedAction::Create } else { FailedAction::Delete };
     let failed = |code| -> Result<(), RecipeError> {
-        Err(Failure::new(action, path.clone(), OpError::server(code)).into())
+        Err(RecipeError::of(Failure::new(action, path.clone(), OpError::server(code))))
     };
     for _ in 0..CREATES_MAX {
         match attempt(profile, change, deadline).await? {
             Settled::Applied(_) => return Ok(()),
             Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
                 let mut ensure = Ensure::parent_of(path.clone(), acl.clone());
-                run(client, &mut ensure, deadline).await??;
+                run(client, &mut ensure, deadline).await?;
             }
             Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
             Settled::Refused(_, ErrorCode::NO_NODE) if !is_closing => return Ok(()),
@@ -62,7 +62,7 @@ async fn change_before(
                 if is_there(profile, true, deadline).await? == is_closing {
                     return Ok(());
                 }
-                return Err(Failure::new(action, path.clone(), error).into());
+                return Err(RecipeError::of(Failure::new(action, path.clone(), error)));
             }
         }
     }
@@ -91,7 +91,7 @@ async fn attempt(
     let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
     let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
     let mut running = Attended::new(client, once, path).await;
-    Ok(running.run(deadline).await??)
+    running.run(deadline).await
 }
 
 /// Reads whether the znode exists, behind a write barrier if writes may be on their way.
@@ -105,6 +105,6 @@ pub(super) async fn is_there(
         operations.insert(0, barrier(path.clone()));
     }
     let mut reading = ReadAll::new(operations, FailedAction::Check, path);
-    let found = run(client, &mut reading, deadline).await??.pop().flatten();
+    let found = run(client, &mut reading, deadline).await?.pop().flatten();
     Ok(found.is_some())
 }

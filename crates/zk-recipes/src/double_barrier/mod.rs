@@ -170,12 +170,12 @@ impl DoubleBarrier {
             let path = child(&self.directory, &own);
             let once = Once::new(path.clone(), self.acl.clone(), Vec::new());
             let mut participant = Attended::new(&self.client, once, &path).await;
-            match participant.run(deadline).await?? {
+            match participant.run(deadline).await? {
                 Settled::Applied(_) => {}
                 Settled::Refused(_, ErrorCode::NO_NODE) => {
                     lost += 1;
                     let mut ensure = Ensure::parent_of(path, self.acl.clone());
-                    run(&self.client, &mut ensure, deadline).await??;
+                    run(&self.client, &mut ensure, deadline).await?;
                     continue;
                 }
                 Settled::Refused(_, code) => return Err(self.refused(OpError::server(code))),
@@ -190,7 +190,7 @@ impl DoubleBarrier {
             let count = usize::try_from(self.count).unwrap_or(usize::MAX);
             let directory = self.directory.clone();
             let mut meet = Meet::new(directory, own.clone(), session, count, past);
-            let met = run(&self.client, &mut meet, deadline).await??;
+            let met = run(&self.client, &mut meet, deadline).await?;
             past = meet.into_past();
             match met {
                 Met::Together(round) => return Ok(self.inside(round, Some((own, participant)))),
@@ -216,8 +216,7 @@ impl DoubleBarrier {
         deadline: Option<Time>,
     ) -> Result<Option<Round>, RecipeError> {
         let mut survey = Survey::new(self.directory.clone(), past.names());
-        let Surveyed { has_deleted, directory } =
-            run(&self.client, &mut survey, deadline).await??;
+        let Surveyed { has_deleted, directory } = run(&self.client, &mut survey, deadline).await?;
         // Servers delete an empty directory, and with it the rounds that it has named.
         let round = directory.as_ref().map(round_of).ok_or(RecipeError::SessionExpired)?;
         match past.survey(&round, has_deleted) {
@@ -233,7 +232,7 @@ impl DoubleBarrier {
     }
 
     fn refused(&self, error: OpError) -> RecipeError {
-        Failure::new(FailedAction::Create, self.directory.clone(), error).into()
+        RecipeError::of(Failure::new(FailedAction::Create, self.directory.clone(), error))
     }
 }
 
@@ -310,7 +309,7 @@ impl Inside {
         let own = participant.map(|(own, _)| own);
         let choice = Session::of(&client).unique_id();
         let mut depart = Depart::new(directory, &round.names, own, choice);
-        Ok(run(&client, &mut depart, deadline).await??)
+        run(&client, &mut depart, deadline).await
     }
 }
 

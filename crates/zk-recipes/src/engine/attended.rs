@@ -10,7 +10,8 @@ use zk_session::{OpError, Time};
 
 use super::drive::{Caller, ClientStopped, Unattended, drive};
 use super::feed::Feed;
-use crate::machine::{Failure, Interrupted, Leaving, Remove, Repeating};
+use crate::error::RecipeError;
+use crate::machine::{Failure, Leaving, Machine, Remove, Repeating};
 
 /// Pause after the first refusal of a removal.
 pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -33,7 +34,20 @@ impl<M: Leaving> Attended<M> {
         Self { parts: Some((Repeating::new(machine), feed, slot)) }
     }
 
-    pub(crate) async fn run(&mut self, deadline: Option<Time>) -> Result<M::Output, Interrupted> {
+    /// Runs a machine that may fail.
+    pub(crate) async fn run<T>(&mut self, deadline: Option<Time>) -> Result<T, RecipeError>
+    where
+        M: Machine<Output = Result<T, Failure>>,
+    {
+        let (machine, feed, _) = self.parts.as_mut().expect("it has not been dropped");
+        drive(feed, machine, &mut Caller { deadline }).await?.map_err(RecipeError::of)
+    }
+
+    /// Runs the machine to its end, and returns its output, or why it was stopped before.
+    pub(crate) async fn run_to_end(
+        &mut self,
+        deadline: Option<Time>,
+    ) -> Result<M::Output, RecipeError> {
         let (machine, feed, _) = self.parts.as_mut().expect("it has not been dropped");
         drive(feed, machine, &mut Caller { deadline }).await
     }

@@ -9,7 +9,8 @@ use zk_session::recipe::Session;
 use zk_session::{Client, OpError, Time};
 
 use super::feed::{Feed, FeedEvent};
-use crate::machine::{Input, Interrupted, Machine, Pauses, Repeating, Step};
+use crate::error::RecipeError;
+use crate::machine::{Failure, Input, Machine, Pauses, Repeating, Step};
 
 /// Decides which events of the session reach a machine, and when to stop the machine.
 pub(crate) trait Supervisor<M: Machine> {
@@ -146,21 +147,21 @@ pub(crate) struct Caller {
 }
 
 impl<M: Machine> Supervisor<M> for Caller {
-    type Stop = Interrupted;
+    type Stop = RecipeError;
 
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Interrupted> {
+    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, RecipeError> {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
         match event {
-            FeedEvent::Input(Input::Timer) if is_late => Err(Interrupted::TimedOut),
-            FeedEvent::AuthFailed => Err(Interrupted::AuthFailed),
-            FeedEvent::Closed => Err(Interrupted::Closed),
+            FeedEvent::Input(Input::Timer) if is_late => Err(RecipeError::timed_out()),
+            FeedEvent::AuthFailed => Err(RecipeError::AuthFailed),
+            FeedEvent::Closed => Err(RecipeError::Closed),
             FeedEvent::Input(input) => Ok(Some(input)),
             FeedEvent::Connected(_) | FeedEvent::Lapsed => Ok(None),
         }
     }
 
-    fn rejected(&mut self, error: OpError) -> Interrupted {
-        Interrupted::Rejected(error)
+    fn rejected(&mut self, error: OpError) -> RecipeError {
+        RecipeError::of_client(error)
     }
 
     fn deadline(&self) -> Option<Time> {
@@ -191,12 +192,24 @@ impl<M: Machine> Supervisor<M> for Unattended {
     }
 }
 
-/// Runs a machine for a caller, on a lane of its own.
-pub(crate) async fn run<M: Machine>(
+/// Runs a machine that may fail for a caller, on a lane of its own. It does not call
+/// [`run_to_end`], because the future of a waiter would be longer.
+pub(crate) async fn run<T, M: Machine<Output = Result<T, Failure>>>(
     client: &Client,
     machine: &mut M,
     deadline: Option<Time>,
-) -> Result<M::Output, Interrupted> {
+) -> Result<T, RecipeError> {
+    let mut feed = Feed::new(Session::of(client).lane());
+    let output = drive(&mut feed, &mut Repeating::new(machine), &mut Caller { deadline }).await?;
+    output.map_err(RecipeError::of)
+}
+
+/// Runs a machine for a caller, on a lane of its own, and returns its output.
+pub(crate) async fn run_to_end<M: Machine>(
+    client: &Client,
+    machine: &mut M,
+    deadline: Option<Time>,
+) -> Result<M::Output, RecipeError> {
     let mut feed = Feed::new(Session::of(client).lane());
     drive(&mut feed, &mut Repeating::new(machine), &mut Caller { deadline }).await
 }
@@ -206,7 +219,7 @@ pub(crate) async fn before<T>(
     client: &Client,
     deadline: Option<Time>,
     future: impl Future<Output = T>,
-) -> Result<T, Interrupted> {
+) -> Result<T, RecipeError> {
     let mut future = pin!(future);
     // Open the feed only if the future has to wait.
     let mut feed = None;
@@ -217,9 +230,9 @@ pub(crate) async fn before<T>(
         let feed = feed.get_or_insert_with(|| Feed::new(Session::of(client).lane()));
         loop {
             return Poll::Ready(Err(match ready!(feed.poll_next(cx, deadline)) {
-                FeedEvent::Input(Input::Timer) => Interrupted::TimedOut,
-                FeedEvent::AuthFailed => Interrupted::AuthFailed,
-                FeedEvent::Closed => Interrupted::Closed,
+                FeedEvent::Input(Input::Timer) => RecipeError::timed_out(),
+                FeedEvent::AuthFailed => RecipeError::AuthFailed,
+                FeedEvent::Closed => RecipeError::Closed,
                 FeedEvent::Connected(_) | FeedEvent::Input(_) | FeedEvent::Lapsed => continue,
             }));
         }

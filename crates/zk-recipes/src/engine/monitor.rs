@@ -32,6 +32,7 @@ impl Monitored {
         &mut self,
         deadline: Option<Time>,
     ) -> Result<Option<Response>, RecipeError> {
-        Ok(drive(&mut self.feed, &mut self.machine, &mut Caller { deadline }).await??)
+        let mut caller = Caller { deadline };
+        drive(&mut self.feed, &mut self.machine, &mut caller).await?.map_err(RecipeError::of)
     }
 }

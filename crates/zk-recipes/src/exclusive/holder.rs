@@ -17,7 +17,7 @@ pub(crate) async fn holder(
     path: &ByteString,
 ) -> Result<Option<Contender>, LockError> {
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, path);
-    let response = run(client, &mut reading, None).await??.into_iter().next().flatten();
+    let response = run(client, &mut reading, None).await?.into_iter().next().flatten();
     let Some(Response::GetData(mut data)) = response else { return Ok(None) };
     if data.stat.ephemeral_owner == SessionId::NONE {
         let name = path.to_string();

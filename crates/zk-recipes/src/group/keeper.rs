@@ -93,7 +93,7 @@ async fn keep(
             RemovalEnded::Released(released) => Ok(released),
             RemovalEnded::Refused(refusal) => {
                 let action = crate::machine::FailedAction::Delete;
-                Err(Failure::new(action, refusal.path, refusal.error).into())
+                Err(RecipeError::of(Failure::new(action, refusal.path, refusal.error)))
             }
             RemovalEnded::Stopped => Err(RecipeError::Closed),
         })));

@@ -68,7 +68,7 @@ impl Membership {
                 Ok(membership)
             }
             Ok(News::Over(Over::Fate(fate))) => Err(match fate {
-                Fate::Failed(failure) => GroupError::Recipe(failure.into()),
+                Fate::Failed(failure) => RecipeError::of(failure).into(),
                 Fate::NotEphemeral => GroupError::NotEphemeral { path: path() },
                 Fate::Stopped => GroupError::Recipe(RecipeError::Closed),
                 Fate::Taken(session) => GroupError::IdTaken { path: path(), session },
@@ -187,7 +187,7 @@ async fn in_time<T>(
     deadline: Option<Time>,
     future: impl Future<Output = T>,
 ) -> Result<T, RecipeError> {
-    let waiting = async { Ok(before(client, deadline, future).await?) };
+    let waiting = before(client, deadline, future);
     limited(client, path, deadline, RecipeError::timed_out, waiting).await
 }
 

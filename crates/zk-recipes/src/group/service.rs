@@ -174,13 +174,13 @@ async fn read_members(
     deadline: Option<Time>,
 ) -> Result<Vec<Member>, RecipeError> {
     let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
-    let listed = run(client, &mut listing, deadline).await??.pop().flatten();
+    let listed = run(client, &mut listing, deadline).await?.pop().flatten();
     let Some(Response::GetChildren(names)) = listed else { return Ok(Vec::new()) };
     let mut names: Vec<_> = names.into_iter().collect();
     names.sort();
     let reads = names.iter().map(|name| read(child(directory, name), None)).collect();
     let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);
-    let found = run(client, &mut reading, deadline).await??;
+    let found = run(client, &mut reading, deadline).await?;
     let members = names.iter().zip(found).filter_map(|(name, found)| match found {
         Some(Response::GetData(found)) => Member::new(name, found),
         // If the znode does not exist, the member has left since the list was read.

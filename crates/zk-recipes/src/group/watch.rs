@@ -121,7 +121,7 @@ impl GroupWatch {
             let mut caller = Caller { deadline };
             let change = drive(feed, roster, &mut caller);
             match before(names, change).await {
-                Ok(change) => return Ok(change??),
+                Ok(change) => return change?.map_err(RecipeError::of),
                 Err(news) => tell(&mut roster.machine, &news),
             }
         }

@@ -478,7 +478,7 @@ impl<M: Machine> Supervisor<M> for Changing<'_> {
 
     fn rejected(&mut self, error: OpError) -> LockError {
         self.hold.lose(LostReason::Closed);
-        Failure::new(FailedAction::Create, self.hold.path.clone(), error).into()
+        LockError::of(Failure::new(FailedAction::Create, self.hold.path.clone(), error))
     }
 
     fn poll_stop(&mut self, cx: &mut Context<'_>) -> Poll<LockError> {

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use zk_session::{Multi, MultiOutcome, SessionId, Time};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
-use crate::engine::drive::run;
+use crate::engine::drive::run_to_end;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
 use crate::lock::outcome::{Refusal, Released};
@@ -201,13 +201,14 @@ impl<K: Kind> Guard<K> {
     /// has stopped.
     pub async fn validate(&self) -> Result<(), LockError> {
         let hold = &self.hold;
-        let refused = |error| Failure::new(FailedAction::Check, hold.path.clone(), error).into();
+        let refused =
+            |error| LockError::of(Failure::new(FailedAction::Check, hold.path.clone(), error));
         loop {
             if let LockState::Lost(reason) = self.state() {
                 return Err(LockError::Lost(reason));
             }
             let mut issue = Issue::new(hold.session, hold.proof::<K>(None));
-            let answers = run(hold.client(), &mut issue, None).await?;
+            let answers = run_to_end(hold.client(), &mut issue, None).await?;
             let connection = answers.connection;
             match hold.proven::<K>(answers.results.into_iter().map(Verdict::from)) {
                 Proof::Held => {
@@ -302,7 +303,7 @@ impl<K: Kind> Guard<K> {
             match released {
                 Some(Ok(released)) => Ok(released),
                 Some(Err(ReleaseFailure::Refused(Refusal { path, error }))) => {
-                    Err(Failure::new(FailedAction::Delete, path, error).into())
+                    Err(LockError::of(Failure::new(FailedAction::Delete, path, error)))
                 }
                 Some(Err(ReleaseFailure::Stopped)) | None => Err(LockError::Closed),
             }

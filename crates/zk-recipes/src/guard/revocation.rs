@@ -59,7 +59,7 @@ pub async fn request_revocation(client: &Client, contender: &str) -> Result<bool
     let operation = write(path.clone(), Bytes::from_static(REVOKE), Version::ANY);
     // The write may be repeated as often as a read.
     let mut writing = ReadAll::new(vec![operation], FailedAction::Write, &path);
-    let written = run(client, &mut writing, None).await??;
+    let written = run(client, &mut writing, None).await?;
     Ok(written.first().is_some_and(Option::is_some))
 }
 

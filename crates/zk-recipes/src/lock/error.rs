@@ -6,7 +6,7 @@ use zk_session::{ConfigError, OpError, SlowCommits};
 
 use crate::action::because;
 use crate::error::RecipeError;
-use crate::machine::{FailedAction, Failure, Interrupted};
+use crate::machine::{FailedAction, Failure};
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a lock was not obtained, or is no longer held.
@@ -153,6 +153,11 @@ impl LockError {
     pub fn is_timed_out(&self) -> bool {
         matches!(self, Self::TimedOut(_))
     }
+
+    /// Converts the failure of an operation.
+    pub(crate) fn of(failure: Failure) -> Self {
+        RecipeError::of(failure).into()
+    }
 }
 
 impl MayTimeOut for LockError {
@@ -186,17 +191,5 @@ impl From<RecipeError> for LockError {
             RecipeError::TooLarge(error) => Self::TooLarge(error),
             RecipeError::Config(error) => Self::Config(error),
         }
-    }
-}
-
-impl From<Failure> for LockError {
-    fn from(failure: Failure) -> Self {
-        RecipeError::from(failure).into()
-    }
-}
-
-impl From<Interrupted> for LockError {
-    fn from(interrupted: Interrupted) -> Self {
-        RecipeError::from(interrupted).into()
     }
 }

@@ -110,9 +110,10 @@ impl Tally {
     }
 }
 
-impl From<Failure> for NotHeld {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure.into())
+impl NotHeld {
+    /// Converts the failure of an operation that the attempt cannot do without.
+    pub(crate) fn of(failure: Failure) -> Self {
+        Self::Failed(LockError::of(failure))
     }
 }
 

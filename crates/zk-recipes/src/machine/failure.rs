@@ -16,19 +16,6 @@ pub struct Failure {
     pub error: OpError,
 }
 
-/// Why a machine was stopped before its end.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Interrupted {
-    /// The credentials were refused.
-    AuthFailed,
-    /// The client was closed.
-    Closed,
-    /// The client did not accept a flight. No server has seen it.
-    Rejected(OpError),
-    /// The caller's deadline has passed.
-    TimedOut,
-}
-
 impl Failure {
     pub(crate) fn new(action: FailedAction, path: impl Into<ByteString>, error: OpError) -> Self {
         Self { action, path: path.into(), error }

@@ -41,7 +41,6 @@ pub use crate::action::FailedAction;
 
 #[cfg(feature = "tokio")]
 pub(crate) use self::ensure::Ensure;
-pub(crate) use self::failure::Interrupted;
 #[cfg(feature = "tokio")]
 pub(crate) use self::issue::Issue;
 #[cfg(feature = "tokio")]

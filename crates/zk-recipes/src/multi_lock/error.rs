@@ -3,7 +3,7 @@
 use thiserror::Error;
 use zk_session::ConfigError;
 
-use crate::lock::error::LockError;
+use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::Released;
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
@@ -36,6 +36,15 @@ pub struct MultiReleaseError {
 impl From<ConfigError> for MultiLockError {
     fn from(error: ConfigError) -> Self {
         Self::new("", error.into())
+    }
+}
+
+/// Keeps the first lock that was not released.
+impl From<MultiReleaseError> for MultiLockError {
+    fn from(error: MultiReleaseError) -> Self {
+        // The list is empty only if the caller has emptied it.
+        let released = || Self::new("", LockError::Lost(LostReason::Released));
+        error.failed.into_iter().next().unwrap_or_else(released)
     }
 }
 

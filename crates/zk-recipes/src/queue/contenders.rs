@@ -74,7 +74,7 @@ pub(crate) fn first_of(
 async fn listed(client: &Client, profile: &QueueProfile) -> Result<Vec<Listed>, LockError> {
     let directory = &profile.directory;
     let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
-    let listed = run(client, &mut listing, None).await??.into_iter().next().flatten();
+    let listed = run(client, &mut listing, None).await?.into_iter().next().flatten();
     match listed {
         Some(Response::GetChildren(names)) => in_order(profile, names),
         Some(_) | None => Ok(Vec::new()),
@@ -102,7 +102,7 @@ async fn read_each(
     let paths: Vec<_> = queue.iter().map(|(.., name)| child(directory, name)).collect();
     let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
     let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);
-    let responses = run(client, &mut reading, None).await??;
+    let responses = run(client, &mut reading, None).await?;
     let mut found = Vec::new();
     for ((response, (_, role, _)), path) in responses.into_iter().zip(queue).zip(&paths) {
         // If the znode does not exist, the contender has left the queue since the list was read.

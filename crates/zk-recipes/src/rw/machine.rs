@@ -191,7 +191,8 @@ impl Downgrade {
         if error.is_session_over() || error == OpError::AuthFailed {
             return lost(LostReason::Closed);
         }
-        refused(Failure::new(FailedAction::Create, self.profile.directory.clone(), error).into())
+        let path = self.profile.directory.clone();
+        refused(LockError::of(Failure::new(FailedAction::Create, path, error)))
     }
 
     fn done(&self, connection: u64) -> ChangeStep {

@@ -97,7 +97,7 @@ impl Semaphore {
         let directory = &self.profile.directory;
         let operations = vec![read(directory.clone(), None)];
         let mut reading = ReadAll::new(operations, FailedAction::Read, directory);
-        let response = run(self.client(), &mut reading, None).await??.pop().flatten();
+        let response = run(self.client(), &mut reading, None).await?.pop().flatten();
         let Some(Response::GetData(found)) = response else { return Ok(None) };
         Permits::decode(found.data.as_ref()).map_err(|stored| LockError::PermitsDiffer {
             directory: directory.to_string(),
@@ -128,7 +128,7 @@ impl Semaphore {
         let permits = Permits { count: checked(permits)?, ..self.expected() };
         let profile = Arc::new(QueueProfile { permits: Some(permits), ..(*self.profile).clone() });
         let mut resize = Resize::new(Arc::clone(&profile));
-        run(self.client(), &mut resize, None).await??;
+        run(self.client(), &mut resize, None).await?;
         self.profile = profile;
         Ok(())
     }

@@ -231,8 +231,7 @@ impl SharedValue {
             let path = &self.profile.path;
             let operations = vec![read(path.clone(), None)];
             let mut reading = ReadAll::new(operations, FailedAction::Read, path);
-            let read = run(&self.client, &mut reading, deadline).await;
-            let read = read.map_err(RecipeError::from)?.map_err(RecipeError::from)?.pop();
+            let read = run(&self.client, &mut reading, deadline).await?.pop();
             if let Some(Some(Response::GetData(found))) = read {
                 return Ok(Versioned::of(&found));
             }
@@ -245,13 +244,13 @@ impl SharedValue {
     fn keeps_vanishing(&self) -> ValueError {
         let error = OpError::server(ErrorCode::NO_NODE);
         let path = self.profile.path.clone();
-        RecipeError::from(Failure::new(FailedAction::Create, path, error)).into()
+        RecipeError::of(Failure::new(FailedAction::Create, path, error)).into()
     }
 
     async fn create(&self, deadline: Option<Time>) -> Result<(), RecipeError> {
         let ValueProfile { path, initial, acl, .. } = &*self.profile;
         let mut ensure = Ensure::znode(path.clone(), initial.clone(), acl.clone());
-        Ok(run(&self.client, &mut ensure, deadline).await??)
+        run(&self.client, &mut ensure, deadline).await
     }
 
     /// Reads the znode, and returns whether it is certain that it no longer has this value. A server
@@ -263,7 +262,7 @@ impl SharedValue {
     ) -> Result<bool, RecipeError> {
         let path = &self.profile.path;
         let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, path);
-        let found = match run(&self.client, &mut reading, deadline).await??.pop().flatten() {
+        let found = match run(&self.client, &mut reading, deadline).await?.pop().flatten() {
             Some(Response::GetData(found)) => Versioned::of(&found),
             _ => return Ok(false),
         };

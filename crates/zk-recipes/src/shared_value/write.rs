@@ -93,13 +93,12 @@ async fn attempt(
     let once = Once::new(marker.clone(), profile.acl.clone(), vec![MultiOp::SetData(request)]);
     let mut running = Attended::new(client, once, &profile.path).await;
     let refused = |action, path, code| {
-        ValueError::from(RecipeError::from(Failure::new(action, path, OpError::server(code))))
+        ValueError::from(RecipeError::of(Failure::new(action, path, OpError::server(code))))
     };
-    let settled = match running.run(deadline).await {
-        Ok(settled) => settled.map_err(RecipeError::from)?,
-        Err(interrupted) => {
+    let settled = match running.run_to_end(deadline).await {
+        Ok(settled) => settled.map_err(RecipeError::of)?,
+        Err(cause) => {
             let (once, is_pending) = running.state();
-            let cause = RecipeError::from(interrupted);
             let in_doubt = once.is_in_doubt() || is_pending;
             return if in_doubt { Ok(Attempt::InDoubt(cause)) } else { Err(cause.into()) };
         }
@@ -125,7 +124,7 @@ async fn attempt(
         Settled::Refused(_, code) => Err(refused(FailedAction::Write, profile.path.clone(), code)),
         Settled::Undecided(error) => {
             let failure = Failure::new(FailedAction::Write, profile.path.clone(), error);
-            Ok(Attempt::InDoubt(failure.into()))
+            Ok(Attempt::InDoubt(RecipeError::of(failure)))
         }
     }
 }
@@ -138,7 +137,7 @@ async fn look(
 ) -> Result<Option<Versioned>, RecipeError> {
     let operations = vec![barrier(profile.path.clone()), read(profile.path.clone(), None)];
     let mut reading = ReadAll::new(operations, FailedAction::Read, &profile.path);
-    Ok(match run(client, &mut reading, deadline).await??.pop().flatten() {
+    Ok(match run(client, &mut reading, deadline).await?.pop().flatten() {
         Some(Response::GetData(found)) => Some(Versioned::of(&found)),
         _ => None,
     })

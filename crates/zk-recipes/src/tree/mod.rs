@@ -97,7 +97,7 @@ impl Tree {
             ensure = ensure.with_persistent_ancestors();
         }
         let deadline = self.deadline();
-        let ensuring = async { Ok(run(&self.client, &mut ensure, deadline).await??) };
+        let ensuring = async { run(&self.client, &mut ensure, deadline).await };
         limited(&self.client, path, deadline, RecipeError::timed_out, ensuring).await
     }
 
@@ -146,7 +146,7 @@ impl Tree {
         let deadline = self.deadline();
         let deleting = async {
             loop {
-                let batch = run(&self.client, &mut machine, deadline).await??;
+                let batch = run(&self.client, &mut machine, deadline).await?;
                 progress(batch.deleted);
                 if batch.is_last {
                     return Ok(batch.deleted);

@@ -49,7 +49,7 @@ impl Core {
     pub(crate) async fn length(&self, deadline: Option<Time>) -> Result<usize, WorkQueueError> {
         let entries = &self.layout.entries;
         let mut reading = ReadAll::new(vec![exists(entries.clone())], FailedAction::Check, entries);
-        let response = run(&self.client, &mut reading, deadline).await??.pop().flatten();
+        let response = run(&self.client, &mut reading, deadline).await?.pop().flatten();
         let Some(Response::Exists(stat)) = response else { return Ok(0) };
         Ok(usize::try_from(stat.num_children).unwrap_or_default())
     }

@@ -6,7 +6,6 @@ use zk_session::ConfigError;
 use super::aside::BlockReason;
 use crate::error::RecipeError;
 use crate::lock::error::{LockError, LostReason};
-use crate::machine::{Failure, Interrupted};
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a work queue could not do what its caller asked for.
@@ -139,17 +138,5 @@ impl From<LockError> for WorkQueueError {
             | LockError::NoLease(_)
             | LockError::QueueExhausted { .. }) => return Self::Takers(error),
         })
-    }
-}
-
-impl From<Failure> for WorkQueueError {
-    fn from(failure: Failure) -> Self {
-        Self::Recipe(failure.into())
-    }
-}
-
-impl From<Interrupted> for WorkQueueError {
-    fn from(interrupted: Interrupted) -> Self {
-        Self::Recipe(interrupted.into())
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode};
+use zk_session::Zxid;
 use zk_session::recipe::Session;
-use zk_session::{OpError, Zxid};
 
 use super::aside::BlockReason;
 use super::core::Core;
@@ -18,11 +18,11 @@ use super::layout::ItemName;
 use super::machine::ack::{AckMachine, Acked};
 use crate::engine::attended::Attended;
 use crate::engine::drive::pause;
+use crate::error::RecipeError;
 use crate::exclusive::ExclusiveGuard;
 use crate::guard::FencingToken;
 use crate::lock::error::LostReason;
 use crate::lock::state::LockState;
-use crate::machine::Failure;
 
 /// How long an acknowledgement waits until the guard knows that its lease is lost.
 const NOTICE_MAX: Duration = Duration::from_secs(1);
@@ -148,8 +148,8 @@ impl Leased {
         );
         let item_path = || path.to_string();
         let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
-        let acked = match ack.run(None).await? {
-            Err(Failure { error: OpError::Server { code: ErrorCode::NOT_EMPTY, .. }, .. }) => {
+        let acked = match ack.run(None).await {
+            Err(RecipeError::Refused { code: ErrorCode::NOT_EMPTY, .. }) => {
                 returning.is_settled = true;
                 core.block(&item, BlockReason::HasChildren);
                 return Err(WorkQueueError::HasChildren { item: item_path() });

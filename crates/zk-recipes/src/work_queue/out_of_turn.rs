@@ -95,7 +95,7 @@ async fn measure(
     deadline: Option<Time>,
 ) -> Result<Option<Stat>, WorkQueueError> {
     let mut reading = ReadAll::new(vec![exists(path.clone())], FailedAction::Check, path);
-    let measured = run(&core.client, &mut reading, deadline).await??.pop().flatten();
+    let measured = run(&core.client, &mut reading, deadline).await?.pop().flatten();
     let Some(Response::Exists(stat)) = measured else { return Ok(None) };
     Ok(Some(stat))
 }

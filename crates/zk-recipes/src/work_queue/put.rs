@@ -85,7 +85,7 @@ impl Put {
             core.is_full.store(put.is_err(), Ordering::Relaxed);
         }
         put.map_err(|not_put| match not_put {
-            Interruption::NotPut(NotPut::Failed(failure)) => failure.into(),
+            Interruption::NotPut(NotPut::Failed(failure)) => RecipeError::of(failure).into(),
             Interruption::NotPut(NotPut::Exhausted) => {
                 WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
             }

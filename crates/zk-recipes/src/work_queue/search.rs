@@ -16,7 +16,7 @@ use crate::engine::drive::run;
 use crate::engine::join::join_all;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
-use crate::machine::{FailedAction, Failure, ReadAll, list, read};
+use crate::machine::{FailedAction, ReadAll, list, read};
 
 /// Number of items of one list that a taker tries before it lists again.
 const TRIES_MAX: usize = 4;
@@ -164,8 +164,8 @@ pub(crate) async fn look(
     loop {
         let (layout, aside) = (Arc::clone(&core.layout), core.aside().clone());
         let mut look = Look::new(layout, core.listed(), aside, may_wait, unique_id(core));
-        let mut found = match run(&core.client, &mut look, deadline).await? {
-            Err(Failure { error: OpError::ResponseTooLarge { length: bytes, .. }, .. }) => {
+        let mut found = match run(&core.client, &mut look, deadline).await {
+            Err(RecipeError::TooLarge(OpError::ResponseTooLarge { length: bytes, .. })) => {
                 let items = core.length(deadline).await?;
                 let directory = core.layout.directory.to_string();
                 return Err(WorkQueueError::TooLong { directory, items, bytes });
@@ -220,17 +220,17 @@ async fn read_item(
 ) -> Result<Option<DataReply>, WorkQueueError> {
     let path = core.layout.item(item);
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
-    let found = match run(&core.client, &mut reading, deadline).await? {
+    let found = match run(&core.client, &mut reading, deadline).await {
         Ok(mut found) => found.pop().flatten(),
-        Err(Failure { error: OpError::Server { code: ErrorCode::NO_AUTH, .. }, .. }) => {
+        Err(RecipeError::Refused { code: ErrorCode::NO_AUTH, .. }) => {
             core.block(item, BlockReason::NotPermitted);
             return Ok(None);
         }
-        Err(Failure { error: OpError::ResponseTooLarge { .. }, .. }) => {
+        Err(RecipeError::TooLarge(OpError::ResponseTooLarge { .. })) => {
             core.block(item, BlockReason::TooLarge);
             return Ok(None);
         }
-        Err(failure) => return Err(failure.into()),
+        Err(error) => return Err(error.into()),
     };
     let Some(Response::GetData(found)) = found else {
         core.forget(item);
@@ -253,7 +253,7 @@ async fn has_foreign_children(
 ) -> Result<bool, WorkQueueError> {
     let path = core.layout.item(item);
     let mut listing = ReadAll::new(vec![list(&path, None)], FailedAction::List, &path);
-    let found = run(&core.client, &mut listing, deadline).await??.pop().flatten();
+    let found = run(&core.client, &mut listing, deadline).await?.pop().flatten();
     let Some(Response::GetChildren(names)) = found else { return Ok(false) };
     Ok(names.into_iter().any(|name| !Layout::is_pin(&name)))
 }

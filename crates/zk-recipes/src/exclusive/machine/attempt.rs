@@ -258,7 +258,7 @@ impl ExclusiveAttempt {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations), Needs::All)
             }
-            Err(failure) => Step::Done(Err(failure.into())),
+            Err(failure) => Step::Done(Err(NotHeld::of(failure))),
         }
     }
 
@@ -266,7 +266,7 @@ impl ExclusiveAttempt {
         match self.directory.created(&parent(&self.profile.path), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
-            Round::Failed(failure) => Step::Done(Err(failure.into())),
+            Round::Failed(failure) => Step::Done(Err(NotHeld::of(failure))),
             Round::SessionOver => restart(Restart::SessionOver),
         }
     }
@@ -324,7 +324,7 @@ impl ExclusiveAttempt {
 
     fn failed(&self, action: FailedAction, error: OpError) -> AttemptStep {
         let failure = Failure::new(action, self.profile.path.clone(), error);
-        Step::Done(Err(failure.into()))
+        Step::Done(Err(NotHeld::of(failure)))
     }
 
     /// Continues as before. A grant is repeated, unless its connection has ended or its deadline

@@ -351,7 +351,7 @@ impl Presence {
 
     /// Reports that servers do not accept the data, and keeps those that they have accepted.
     fn refuse_data(&mut self, error: OpError) {
-        let refusal = Some(self.failure(FailedAction::Write, error).into());
+        let refusal = Some(RecipeError::of(self.failure(FailedAction::Write, error)));
         self.settled = Settled { generation: self.generation, refusal };
         self.wanted = self.accepted.clone();
     }
@@ -511,7 +511,7 @@ impl Presence {
         }
         self.directory = Directory::default();
         if self.czxid.is_none() {
-            self.absence = Absence::Refused(failure.into());
+            self.absence = Absence::Refused(RecipeError::of(failure));
         }
         self.pause()
     }

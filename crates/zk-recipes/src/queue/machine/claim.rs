@@ -294,7 +294,7 @@ impl Claim {
 
     fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
         let failure = Failure::new(action, self.profile.directory.clone(), error);
-        Step::Done(Err(failure.into()))
+        Step::Done(Err(NotHeld::of(failure)))
     }
 
     fn make_directory(&mut self, view: SessionView) -> ClaimStep {
@@ -310,7 +310,7 @@ impl Claim {
                 let (flight, needs) = self.creating();
                 Step::SubmitLater(flight, needs)
             }
-            Err(failure) => Step::Done(Err(failure.into())),
+            Err(failure) => Step::Done(Err(NotHeld::of(failure))),
         }
     }
 
@@ -318,7 +318,7 @@ impl Claim {
         match self.directory.created(&self.profile.directory, answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
-            Round::Failed(failure) => Step::Done(Err(failure.into())),
+            Round::Failed(failure) => Step::Done(Err(NotHeld::of(failure))),
             Round::SessionOver => session_over(),
         }
     }
@@ -399,7 +399,11 @@ impl Claim {
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) => {
                     let path = child(&self.profile.directory, &name);
-                    return Step::Done(Err(Failure::new(FailedAction::Read, path, error).into()));
+                    return Step::Done(Err(NotHeld::of(Failure::new(
+                        FailedAction::Read,
+                        path,
+                        error,
+                    ))));
                 }
                 Answer::Done(_) | Answer::Unknown { .. } => return self.probe(),
             }

@@ -651,5 +651,5 @@ fn restart(restart: Restart) -> AttemptStep {
 }
 
 fn failed(action: FailedAction, path: ByteString, error: OpError) -> AttemptStep {
-    Step::Done(Err(Failure::new(action, path, error).into()))
+    Step::Done(Err(NotHeld::of(Failure::new(action, path, error))))
 }

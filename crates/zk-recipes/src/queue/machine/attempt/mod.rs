@@ -553,5 +553,5 @@ fn restart(restart: Restart) -> AttemptStep {
 }
 
 fn failed(failure: Failure) -> AttemptStep {
-    Step::Done(Err(failure.into()))
+    Step::Done(Err(NotHeld::of(failure)))
 }
