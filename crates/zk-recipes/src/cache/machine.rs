@@ -338,6 +338,12 @@ impl CacheMachine {
                 *is_late = true;
             }
         }
+        self.deepen(path);
+    }
+
+    /// Extends the reads of a znode to everything below it.
+    fn deepen(&mut self, path: &ByteString) {
+        let work = self.work.entry(path.clone()).or_default();
         if !std::mem::replace(&mut work.is_deep, true) {
             self.deep += 1;
         }
@@ -474,12 +480,19 @@ impl CacheMachine {
         self.check_limits();
     }
 
+    /// Reads what is below a place that could not be read before: the refusal has ended that read.
+    fn readable(&mut self, path: &ByteString, aspect: Aspect) {
+        if self.unreadable.remove(path, aspect) {
+            self.deepen(path);
+        }
+    }
+
     fn is_accepted(&self, path: &ByteString) -> bool {
         self.limits.accepts_unreadable && *path != self.root
     }
 
     fn found(&mut self, path: &ByteString, found: DataReply, is_final: bool) {
-        self.unreadable.remove(path, Aspect::Data);
+        self.readable(path, Aspect::Data);
         let stat = Stat::from(found.stat);
         // A slice of the reply would keep all received bytes in memory.
         let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());
@@ -518,7 +531,7 @@ impl CacheMachine {
     }
 
     fn listed(&mut self, path: &ByteString, names: &[ByteString], is_final: bool) {
-        self.unreadable.remove(path, Aspect::List);
+        self.readable(path, Aspect::List);
         let names: Vec<_> = names.iter().filter(|name| !is_marker(name)).collect();
         let is_deep = self.work.get(path).is_some_and(|work| work.is_deep);
         let listed = |name: &ByteString| match &**path {

@@ -122,6 +122,57 @@ fn a_gap_while_everything_is_read_reads_everything_again() {
     assert_eq!(machine.stats().gaps, 1);
 }
 
+/// An event of a znode that could not be read is a reason to read the znode, and also what is below
+/// it: the refusal had ended the read of everything.
+#[test]
+fn what_can_be_read_again_is_read_with_all_that_is_below_it() {
+    let inner = || {
+        let Ok(Response::GetData(mut reply)) = found(1, "") else { unreachable!() };
+        reply.stat.num_children = 1;
+        Ok(Response::GetData(reply))
+    };
+    let refusal = || Err(OpError::server(ErrorCode::NO_AUTH));
+    let below = || Ok(Response::GetChildren(NameList::from_iter(["a"])));
+    for is_list in [false, true] {
+        for is_repeated in [false, true] {
+            let mut machine = machine();
+            let mut refused = machine.poll_read().expect("the root is read");
+            if is_list {
+                machine.reply(&refused, inner());
+                refused = machine.poll_read().expect("it has children");
+            }
+            if is_repeated {
+                // The event comes before the refusal.
+                machine.event(CHANGED, &"/t".into());
+            }
+            machine.reply(&refused, refusal());
+            assert!(news(&mut machine).contains(&"unreadable /t".to_owned()));
+            assert!(!machine.is_complete());
+            if !is_repeated {
+                machine.event(CHANGED, &"/t".into());
+            }
+            if is_list {
+                machine.retry_unreadable();
+            }
+            while let Some(read) = machine.poll_read() {
+                let reply = match (&*read.path, read.aspect) {
+                    ("/t", Aspect::Data) => inner(),
+                    ("/t", Aspect::List) => below(),
+                    ("/t/a", Aspect::Data) => found(2, "a"),
+                    other => panic!("{other:?}"),
+                };
+                machine.reply(&read, reply);
+            }
+            let shown = news(&mut machine);
+            assert!(
+                shown.contains(&"added /t/a a".to_owned()),
+                "{is_list} {is_repeated}: {shown:?}"
+            );
+            assert_eq!(shown.last().map(String::as_str), Some("complete"), "{shown:?}");
+        }
+    }
+}
+
 /// Returns the reads of a request for the children of the root.
 fn children(machine: &mut CacheMachine, count: usize) -> Vec<Read> {
     let root = machine.poll_read().expect("the root is read");
