@@ -192,7 +192,8 @@ impl ExclusiveAttempt {
                 self.wait(view)
             }
             look if look.is_no_node() => {
-                self.tally.watches_missed += u32::from(is_check);
+                // If the watch fired while the check was pending, no event was missed.
+                self.tally.watches_missed += u32::from(is_check && self.watch.is_some());
                 self.create()
             }
             Answer::Refused(error) => self.failed(FailedAction::Read, error),
