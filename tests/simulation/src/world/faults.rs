@@ -309,6 +309,7 @@ fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     for _ in 0..count {
         let at = At::Request { nth: 0, filter: filter.clone() };
         world.server.inject(Fault::new(at, Action::Error(code)));
+        world.trouble.arm();
     }
     format!("{count} times {code:?} at {filter:?}")
 }
@@ -326,6 +327,7 @@ fn arm(world: &World, draw: &mut Draw, at: At, action: Action) -> String {
     }
     let text = format!("{fault:?}");
     world.server.inject(fault);
+    world.trouble.arm();
     text
 }
 

@@ -35,7 +35,7 @@ struct Inner {
     until: Duration,
     /// Until then, nobody gives up what it holds.
     linger_until: Duration,
-    /// The number of faults that have not struck yet.
+    /// The number of faults that had not struck at the last look, and of those since.
     armed: usize,
     calls: BTreeMap<Id, Call>,
     kept: BTreeSet<String>,
@@ -120,6 +120,11 @@ impl Trouble {
     pub fn add(&self, until: Duration) {
         let mut inner = self.lock();
         inner.until = inner.until.max(until);
+    }
+
+    /// Another fault waits for its moment.
+    pub fn arm(&self) {
+        self.lock().armed += 1;
     }
 
     /// Nobody gives up what it holds until then.
