@@ -100,6 +100,9 @@
 //!
 //! ## Errors
 //!
+//! The error of each recipe takes what its constructors and its other calls return, so `?` is enough
+//! in a function that returns it.
+//!
 //! - [`LockError`] says why a lock was not obtained, or is no longer held, [`LostReason`] why it was
 //!   lost, and [`Stopped`] why a body was stopped. [`TransactionError`] and [`DowngradeError`] belong
 //!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.

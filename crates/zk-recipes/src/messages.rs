@@ -188,9 +188,10 @@ fn locks(out: &mut String) {
     writeln!(out, "MultiReleaseError: {error}").expect("it is a string");
     messages!(
         out,
-        TransactionError { CheckRefused, Lost, Op, Refused },
+        TransactionError { CheckRefused, Lock, Lost, Op, Refused },
         [
             TransactionError::CheckRefused { code, path: "/locks/a/_c_1-lock-0000000001".into() },
+            TransactionError::Lock(LockError::Closed),
             TransactionError::Lost(LostReason::AtRisk),
             TransactionError::Op(
                 OpError::connection_loss(Outcome::Unknown)

@@ -3,6 +3,7 @@
 //!
 //! The messages of all variants are reviewed in `messages.txt` of the crates that define them.
 
+mod conversions;
 mod locks;
 mod operations;
 mod options;

@@ -114,6 +114,7 @@ pub(crate) const PLACES: &[Place] = &[
         evidence: Evidence::Import,
         without: &[("holder", "it takes a lock in place of a path, and has no options")],
     },
+    place("tests/tests/messages/conversions.rs", Evidence::Import),
     place("tests/tests/strangers/", Evidence::Import),
     place("tests/simulation/src/program/", Evidence::Import),
     place("tests/mutants/", Evidence::Caught),

@@ -6,16 +6,18 @@ use std::sync::Arc;
 use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::recipe::Session;
-use zk_session::{Multi, MultiError, MultiOutcome, OpError, Outcome, Target};
+use zk_session::{ConfigError, Multi, MultiError, MultiOutcome, OpError, Outcome, Target};
 
 use super::hold::Hold;
 use crate::action::because;
-use crate::lock::error::LostReason;
+use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::state::LockState;
 
 /// Why a transaction of a guard was not committed, or may not have been.
 ///
-/// Only after [`Op`](Self::Op) can the effect be unknown; see [`outcome`](Self::outcome).
+/// After a transaction, the effect can be unknown only for [`Op`](Self::Op); see
+/// [`outcome`](Self::outcome). A function that acquires a lock, commits under it and releases it can
+/// return this error: `?` converts those of the other calls to [`Lock`](Self::Lock).
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -32,6 +34,10 @@ pub enum TransactionError {
         /// The path of the contender znode.
         path: String,
     },
+    /// A call of the lock or of its guard has failed. No transaction returns this; it is for functions
+    /// that make such calls too.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The lock is lost. Nothing was applied.
     #[error("the lock is lost, so nothing was applied: {0}")]
     Lost(LostReason),
@@ -55,12 +61,30 @@ pub enum TransactionError {
 }
 
 impl TransactionError {
-    /// Returns what is known about the effect of the transaction.
+    /// Returns what is known about the effect of the transaction. It is unknown after
+    /// [`Lock`](Self::Lock), because the error does not tell whether the call that has failed came
+    /// before a transaction or after it.
     pub fn outcome(&self) -> Outcome {
         match self {
             Self::CheckRefused { .. } | Self::Lost(_) | Self::Refused { .. } => Outcome::NotApplied,
+            Self::Lock(_) => Outcome::Unknown,
             Self::Op(error) => error.outcome(),
         }
+    }
+}
+
+/// For what the constructors of the locks return.
+impl From<ConfigError> for TransactionError {
+    fn from(error: ConfigError) -> Self {
+        Self::Lock(error.into())
+    }
+}
+
+/// For the body of a [`run`](crate::Guard::run) that was stopped. Its transactions may have been
+/// committed.
+impl From<Stopped> for TransactionError {
+    fn from(stopped: Stopped) -> Self {
+        Self::Lock(stopped.into())
     }
 }
 

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use zk_session::ConfigError;
 
-use crate::lock::error::LockError;
+use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::Released;
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
@@ -39,6 +39,15 @@ impl From<ConfigError> for MultiLockError {
     }
 }
 
+/// Keeps the first lock that was not released.
+impl From<MultiReleaseError> for MultiLockError {
+    fn from(error: MultiReleaseError) -> Self {
+        // The list is empty only if the caller has emptied it.
+        let released = || Self::new("", LockError::Lost(LostReason::Released));
+        error.failed.into_iter().next().unwrap_or_else(released)
+    }
+}
+
 impl MultiLockError {
     pub(super) fn new(path: &str, error: LockError) -> Self {
         Self { path: path.to_owned(), error }
@@ -51,4 +60,16 @@ fn of_multi_lock(path: &str) -> String {
 
 fn first(failed: &[MultiLockError]) -> String {
     failed.first().map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lock_that_was_not_released_is_kept() {
+        let failed = ["/a", "/b"].map(|path| MultiLockError::new(path, LockError::Closed));
+        let error = MultiReleaseError { failed: failed.to_vec(), released: Vec::new() };
+        assert_eq!(MultiLockError::from(error), failed[0]);
+    }
 }
