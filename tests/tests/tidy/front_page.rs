@@ -27,6 +27,37 @@ pub(crate) fn crate_pages_name_everything(files: &[File]) -> Vec<String> {
     problems
 }
 
+/// Checks that each conversion into a public type, such as an error, begins with a public type. If `?`
+/// does not convert an error, compilers list all conversions, and a user can do nothing with a
+/// type that has no public name.
+pub(crate) fn conversions_are_public(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for name in INDEXED_CRATES {
+        let folder = format!("crates/{name}/src/");
+        let root = files.iter().find(|file| file.path == format!("{folder}lib.rs"));
+        let public = root.map(|root| items(&root.text)).unwrap_or_default();
+        let is_public = |name: &str| public.iter().any(|item| item == name);
+        for file in files.iter().filter(|file| file.path.starts_with(&folder)) {
+            let lines = file.text.lines().filter_map(conversion);
+            let wrong = lines.filter(|(from, to)| is_public(to) && !is_public(from));
+            problems.extend(wrong.map(|(from, to)| {
+                format!("{}: {to} is converted from {from}, which is not public", file.path)
+            }));
+        }
+    }
+    problems
+}
+
+/// Returns the names of the types that a line converts, unless the first is the same type, or has the
+/// path of another crate.
+fn conversion(line: &str) -> Option<(&str, &str)> {
+    let name = |of: &str| of.find(['<', ' ']).unwrap_or(of.len());
+    let (from, to) = line.split_once(" From<")?.1.split_once("> for ")?;
+    let from = from.trim_start_matches('&');
+    let (from, to) = (from.get(..name(from))?, to.get(..name(to))?);
+    (from != "Self" && !from.starts_with(char::is_lowercase)).then_some((from, to))
+}
+
 /// Returns the names of the public items of a crate's root, except for hidden ones.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the roots contain modules and re-exports")]
 fn items(root: &str) -> Vec<String> {

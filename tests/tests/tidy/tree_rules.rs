@@ -81,6 +81,19 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         ],
     },
     TreeRule {
+        name: "conversions are public",
+        check: front_page::conversions_are_public,
+        bad: &[
+            &[SESSION, ("crates/zk-session/src/k.rs", "impl From<Inner> for J {")],
+            &[SESSION, ("crates/zk-session/src/k.rs", "impl<T> From<&Inner<T>> for J<T> {")],
+        ],
+        good: &[
+            SESSION,
+            ("crates/zk-session/src/k.rs", "impl From<&J> for J {\nimpl From<&io::Error> for J {"),
+            ("crates/zk-session/src/l.rs", "impl From<Inner> for Other {\nimpl From<i64> for J {"),
+        ],
+    },
+    TreeRule {
         name: "pages are in the summary",
         check: pages_are_in_the_summary,
         bad: &[

@@ -73,7 +73,7 @@ impl Exchange for DigestExchange {
                 Some(_) => SaslFailure::NotMutual,
             });
         };
-        let directives = parse(&reply)?;
+        let directives = parse(&reply).map_err(refuse)?;
         match &self.expected_proof {
             None => self.respond(&directives),
             Some(expected) if directives.get("rspauth") == Some(expected) => Ok(SaslStep::Done),
@@ -133,13 +133,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-impl From<Malformed> for SaslFailure {
-    fn from(malformed: Malformed) -> Self {
-        match malformed {
-            Malformed::NoDirectives => Self::OtherMechanism(NAME),
-            Malformed::OpenQuote => Self::Challenge("a quotation mark is not closed"),
-            Malformed::TooLong => Self::Challenge("it is longer than 2,047 bytes"),
-        }
+fn refuse(malformed: Malformed) -> SaslFailure {
+    match malformed {
+        Malformed::NoDirectives => SaslFailure::OtherMechanism(NAME),
+        Malformed::OpenQuote => SaslFailure::Challenge("a quotation mark is not closed"),
+        Malformed::TooLong => SaslFailure::Challenge("it is longer than 2,047 bytes"),
     }
 }
 
