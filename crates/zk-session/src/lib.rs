@@ -132,7 +132,7 @@ mod health;
 mod lane;
 #[cfg(feature = "tokio")]
 mod latency;
-#[cfg(feature = "metrics")]
+#[cfg(feature = "tokio")]
 #[doc(hidden)]
 pub mod metrics;
 #[cfg(feature = "tokio")]

@@ -8,51 +8,77 @@ use jute_codec::OpCode;
 use crate::latency::Latencies;
 use crate::operations::Facts;
 
-/// A snapshot of what a client has done since it was built; see
-/// [`Client::stats`](crate::Client::stats).
-///
-/// ```
-/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
-/// # let address = server.listen("127.0.0.1:0").await?;
-/// use zk_session::Client;
-///
-/// let client = Client::connect(address.to_string()).await?;
-/// client.get_data("/zookeeper").await?;
-/// let stats = client.stats();
-/// let reads = stats.request("get_data").expect("there was one");
-/// assert_eq!(reads.completed, 1);
-/// println!("99 % of the reads took at most {:?}", reads.latency(0.99));
-/// # Ok(()) }
-/// ```
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Bytes that the transport has accepted.
-    pub bytes_sent: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
-    /// Attempts to connect to a server.
-    pub attempts: u64,
-    /// Attempts that succeeded: a session was opened or resumed.
-    pub connections: u64,
-    /// Connections that were lost after that.
-    pub connections_lost: u64,
-    /// Sessions that were opened.
-    pub sessions: u64,
-    /// Sessions that expired, or must have expired. Closed sessions do not count.
-    pub sessions_lost: u64,
-    /// Total time without a connection since the first one. The current outage is included once it
-    /// ends.
-    pub disconnected: Duration,
-    /// Watch events that were delivered to watchers and locks.
-    pub watch_events: u64,
-    /// Watches that are registered now.
-    pub watches: usize,
-    /// Operations that wait or are in flight now.
-    pub pending: usize,
-    /// The requests by operation, in the order of the first request of each.
-    pub requests: Vec<RequestStats>,
+crate::figures! {
+    /// A snapshot of what a client has done since it was built; see
+    /// [`Client::stats`](crate::Client::stats).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// use zk_session::Client;
+    ///
+    /// let client = Client::connect(address.to_string()).await?;
+    /// client.get_data("/zookeeper").await?;
+    /// let stats = client.stats();
+    /// let reads = stats.request("get_data").expect("there was one");
+    /// assert_eq!(reads.completed, 1);
+    /// println!("99 % of the reads took at most {:?}", reads.latency(0.99));
+    /// # Ok(()) }
+    /// ```
+    #[derive(Clone, Debug, Default, Eq, PartialEq)]
+    #[non_exhaustive]
+    pub struct Stats
+    counts {
+        /// Bytes that the transport has accepted.
+        bytes_sent = Bytes "zk_sent_bytes_total"
+            "Bytes that the transport has accepted.";
+        /// Bytes received.
+        bytes_received = Bytes "zk_received_bytes_total"
+            "Bytes received.";
+        /// Attempts to connect to a server.
+        attempts = Counter "zk_connect_attempts_total"
+            "Attempts to connect to a server.";
+        /// Attempts that succeeded: a session was opened or resumed.
+        connections = Counter "zk_connections_total"
+            "Attempts that succeeded: a session was opened or resumed.";
+        /// Connections that were lost after that.
+        connections_lost = Counter "zk_connections_lost_total"
+            "Connections that were lost after they had been made.";
+        /// Sessions that were opened.
+        sessions = Counter "zk_sessions_total"
+            "Sessions that were opened.";
+        /// Sessions that expired, or must have expired. Closed sessions do not count.
+        sessions_lost = Counter "zk_sessions_lost_total"
+            "Sessions that expired, or must have expired. Closed sessions do not count.";
+        /// Watch events that were delivered to watchers and locks.
+        watch_events = Counter "zk_watch_events_total"
+            "Watch events that were delivered.";
+    }
+    times {
+        /// Total time without a connection since the first one. The current outage is included once
+        /// it ends.
+        disconnected = "zk_outage_seconds"
+            "Time without a connection, recorded when the outage ends.";
+    }
+    levels {
+        /// Watches that are registered now.
+        watches = "zk_watches"
+            "Watches that are registered.";
+        /// Operations that wait or are in flight now.
+        pending = "zk_requests_pending"
+            "Operations that wait or are in flight.";
+    }
+    gauges {
+        clients = "zk_clients"
+            "Clients of this process whose task runs.";
+        connected = "zk_clients_connected"
+            "Clients that have a session and a connection.";
+    }
+    others {
+        /// The requests by operation, in the order of the first request of each.
+        requests: Vec<RequestStats>;
+    }
 }
 
 impl Stats {
@@ -60,19 +86,6 @@ impl Stats {
     /// [`RequestStats::operation`]. Returns `None` if no such request has ended yet.
     pub fn request(&self, operation: &str) -> Option<&RequestStats> {
         self.requests.iter().find(|requests| requests.operation == operation)
-    }
-
-    pub(crate) fn of(&mut self, op: OpCode) -> &mut RequestStats {
-        let operation = Facts::of(op).name;
-        // There are about twenty operations, and most clients use few of them.
-        let known = self.requests.iter().position(|requests| requests.operation == operation);
-        let index = known.unwrap_or_else(|| {
-            // Most sessions use few operations.
-            self.requests.reserve_exact(1);
-            self.requests.push(RequestStats::new(operation));
-            self.requests.len() - 1
-        });
-        self.requests.get_mut(index).expect("the index is valid")
     }
 }
 
@@ -95,6 +108,20 @@ pub struct RequestStats {
 }
 
 impl RequestStats {
+    /// Finds the counters of an operation, or adds them.
+    pub(crate) fn of(all: &mut Vec<Self>, op: OpCode) -> &mut Self {
+        let operation = Facts::of(op).name;
+        // There are about twenty operations, and most clients use few of them.
+        let known = all.iter().position(|requests| requests.operation == operation);
+        let index = known.unwrap_or_else(|| {
+            // Most sessions use few operations.
+            all.reserve_exact(1);
+            all.push(Self::new(operation));
+            all.len() - 1
+        });
+        all.get_mut(index).expect("the index is valid")
+    }
+
     fn new(operation: &'static str) -> Self {
         let latencies = Latencies::default();
         Self { operation, completed: 0, refused: 0, lost: 0, unusable: 0, latencies }

@@ -8,8 +8,8 @@ pub(crate) mod role;
 
 #[cfg(feature = "tokio")]
 pub(crate) mod contender;
-#[cfg(feature = "metrics")]
-mod export;
+#[cfg(feature = "tokio")]
+mod figures;
 #[cfg(feature = "tokio")]
 pub(crate) mod kind;
 #[cfg(feature = "tokio")]

@@ -2,31 +2,34 @@
 
 use std::collections::BTreeMap;
 
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, Label};
 
 use super::round::Round;
 use crate::machine::sample::{Fate, Sample};
-use crate::machine::{SessionMachine, SessionState};
-use crate::metrics as names;
+use crate::metrics::{Metric, MetricKind, counter, describe, gauge, histogram};
 use crate::operations::Facts;
+use crate::stats::{Counts, Gauges, Levels, Times};
+
+const REQUESTS: Metric = Metric {
+    name: "zk_requests_total",
+    kind: MetricKind::Counter,
+    description: "Requests that have ended. The result is completed, refused (by the server), lost \
+                  (with the connection) or unusable (a reply too long or malformed).",
+};
+const REQUEST_SECONDS: Metric = Metric {
+    name: "zk_request_seconds",
+    kind: MetricKind::Seconds,
+    description: "Time from the sending of a request to its reply.",
+};
 
 /// The metrics of one client. All clients of a process share the same metrics, so a gauge is the
 /// sum over all clients.
 pub(super) struct Export {
+    counts: Counts<Counter>,
+    times: Times<Histogram>,
+    levels: Levels<Level>,
+    gauges: Gauges<Level>,
     requests: BTreeMap<&'static str, RequestMetrics>,
-    bytes_sent: Counter,
-    bytes_received: Counter,
-    attempts: Counter,
-    connections: Counter,
-    connections_lost: Counter,
-    outage: Histogram,
-    sessions: Counter,
-    sessions_lost: Counter,
-    watch_events: Counter,
-    clients: Level,
-    connected: Level,
-    watches: Level,
-    pending: Level,
 }
 
 struct RequestMetrics {
@@ -39,9 +42,13 @@ struct RequestMetrics {
 
 impl RequestMetrics {
     fn new(operation: &'static str) -> Self {
-        let result = |result: &'static str| counter!(names::REQUESTS.name, "operation" => operation, "result" => result);
+        let operation = Label::from_static_parts("operation", operation);
+        let result = |result| {
+            let result = Label::from_static_parts("result", result);
+            counter(Some(REQUESTS), &[operation.clone(), result])
+        };
         Self {
-            latency: histogram!(names::REQUEST_SECONDS.name, "operation" => operation),
+            latency: histogram(Some(REQUEST_SECONDS), std::slice::from_ref(&operation)),
             completed: result("completed"),
             refused: result("refused"),
             lost: result("lost"),
@@ -53,84 +60,62 @@ impl RequestMetrics {
 /// The share of this client in a gauge. It is taken back when the client ends.
 struct Level {
     gauge: Gauge,
-    share: f64,
+    share: usize,
 }
 
 impl Level {
     fn new(gauge: Gauge) -> Self {
-        Self { gauge, share: 0.0 }
+        Self { gauge, share: 0 }
     }
 
-    fn set(&mut self, share: f64) {
-        // These are whole numbers, so they can be compared.
-        let difference = share - std::mem::replace(&mut self.share, share);
-        if difference != 0.0 {
-            self.gauge.increment(difference);
+    #[expect(clippy::cast_precision_loss, reason = "no client has 2^52 watches or requests")]
+    fn set(&mut self, share: usize) {
+        let before = std::mem::replace(&mut self.share, share);
+        if share != before {
+            self.gauge.increment(share as f64 - before as f64);
         }
     }
 }
 
 impl Drop for Level {
     fn drop(&mut self) {
-        self.set(0.0);
+        self.set(0);
     }
 }
 
 impl Export {
     /// Describes and registers the metrics with the recorder that is installed now.
     pub(super) fn new() -> Self {
-        names::describe(names::ALL);
+        describe(REQUESTS);
+        describe(REQUEST_SECONDS);
+        let level = |metric: &_| Level::new(gauge(*metric, &[]));
         let mut export = Self {
+            counts: Counts::METRICS.map(|metric| counter(*metric, &[])),
+            times: Times::METRICS.map(|metric| histogram(*metric, &[])),
+            levels: Levels::METRICS.map(level),
+            gauges: Gauges::METRICS.map(level),
             requests: BTreeMap::new(),
-            bytes_sent: counter!(names::BYTES_SENT.name),
-            bytes_received: counter!(names::BYTES_RECEIVED.name),
-            attempts: counter!(names::ATTEMPTS.name),
-            connections: counter!(names::CONNECTIONS.name),
-            connections_lost: counter!(names::CONNECTIONS_LOST.name),
-            outage: histogram!(names::OUTAGE_SECONDS.name),
-            sessions: counter!(names::SESSIONS.name),
-            sessions_lost: counter!(names::SESSIONS_LOST.name),
-            watch_events: counter!(names::WATCH_EVENTS.name),
-            clients: Level::new(gauge!(names::CLIENTS.name)),
-            connected: Level::new(gauge!(names::CLIENTS_CONNECTED.name)),
-            watches: Level::new(gauge!(names::WATCHES.name)),
-            pending: Level::new(gauge!(names::PENDING.name)),
         };
-        export.clients.set(1.0);
+        export.gauges.clients.set(1);
         export
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "no client has 2^52 watches or requests")]
-    pub(super) fn set_levels(&mut self, machine: &SessionMachine) {
-        let is_connected = machine.status().state == SessionState::Connected;
-        self.connected.set(f64::from(u8::from(is_connected)));
-        self.watches.set(machine.watch_count() as f64);
-        self.pending.set(machine.outstanding() as f64);
-    }
-
-    pub(super) fn round(&mut self, round: &Round, samples: &[Sample]) {
-        let Round {
-            bytes_sent,
-            bytes_received,
-            attempts,
-            connections,
-            connections_lost,
-            sessions,
-            sessions_lost,
-            watch_events,
-            outage,
-        } = round;
-        self.bytes_sent.increment(*bytes_sent);
-        self.bytes_received.increment(*bytes_received);
-        self.attempts.increment(*attempts);
-        self.connections.increment(*connections);
-        self.connections_lost.increment(*connections_lost);
-        self.sessions.increment(*sessions);
-        self.sessions_lost.increment(*sessions_lost);
-        self.watch_events.increment(*watch_events);
-        if let Some(outage) = outage {
-            self.outage.record(*outage);
+    pub(super) fn round(
+        &mut self,
+        round: &Round,
+        samples: &[Sample],
+        levels: &Levels<usize>,
+        gauges: &Gauges<usize>,
+    ) {
+        if *round != Round::default() {
+            let Round { counts, times } = round;
+            self.counts.pairs(counts).for_each(|(counter, count)| counter.increment(*count));
+            for (histogram, time) in self.times.pairs(times) {
+                time.iter().for_each(|time| histogram.record(*time));
+            }
         }
+        self.levels.pairs(levels).for_each(|(level, share)| level.set(*share));
+        self.gauges.pairs(gauges).for_each(|(level, share)| level.set(*share));
         for Sample { op, fate, latency } in samples {
             let operation = Facts::of(*op).name;
             let metrics =

@@ -1,13 +1,18 @@
 //! Counts what a client does, for [`Client::stats`](crate::Client::stats) and for metrics.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 #[cfg(feature = "metrics")]
 use super::export::Export;
 use super::round::Round;
+#[cfg(feature = "metrics")]
+use crate::machine::SessionState;
 use crate::machine::sample::{Fate, Sample};
 use crate::machine::{Change, EndCause, Event, SessionMachine, WatchNews};
-use crate::stats::Stats;
+#[cfg(feature = "metrics")]
+use crate::stats::Gauges;
+use crate::stats::{Counts, Levels, RequestStats, Stats, Times};
 use crate::time::Time;
 
 /// Capacity of the buffer of samples that an idle session keeps.
@@ -15,12 +20,22 @@ const SAMPLES_KEPT: usize = 64;
 
 /// The counters, which the task writes and the handles read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Totals(Arc<Mutex<Stats>>);
+pub(crate) struct Totals(Arc<Mutex<Sums>>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    counts: Counts<u64>,
+    times: Times<Duration>,
+    levels: Levels<usize>,
+    requests: Vec<RequestStats>,
+}
 
 impl Totals {
     /// Returns a copy of the counters.
     pub(crate) fn read(&self) -> Stats {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = sums.requests.clone();
+        Stats { requests, ..Stats::of(&sums.counts, &sums.times, &sums.levels) }
     }
 }
 
@@ -32,7 +47,6 @@ pub(super) struct Meter {
     /// What has happened in this round.
     round: Round,
     samples: Vec<Sample>,
-    watches: usize,
     /// When the last connection was lost.
     lost_at: Option<Time>,
     #[cfg(feature = "metrics")]
@@ -45,7 +59,6 @@ impl Meter {
             totals,
             round: Round::default(),
             samples: Vec::new(),
-            watches: 0,
             lost_at: None,
             #[cfg(feature = "metrics")]
             export: Export::new(),
@@ -53,19 +66,19 @@ impl Meter {
     }
 
     pub(super) fn sent(&mut self, bytes: usize) {
-        self.round.bytes_sent += bytes as u64;
+        self.round.counts.bytes_sent += bytes as u64;
     }
 
     pub(super) fn received(&mut self, bytes: usize) {
-        self.round.bytes_received += bytes as u64;
+        self.round.counts.bytes_received += bytes as u64;
     }
 
     fn event(&mut self, event: &Event, now: Time) {
         match event {
-            Event::Connect(_) => self.round.attempts += 1,
+            Event::Connect(_) => self.round.counts.attempts += 1,
             Event::Change(change) => self.session_changed(*change, now),
             Event::Watch { .. } | Event::PersistentWatch { news: WatchNews::Event(_), .. } => {
-                self.round.watch_events += 1;
+                self.round.counts.watch_events += 1;
             }
             Event::PersistentWatch {
                 news: WatchNews::Ended(_) | WatchNews::Gap | WatchNews::Reset,
@@ -83,18 +96,19 @@ impl Meter {
     fn session_changed(&mut self, change: Change, now: Time) {
         match change {
             Change::Connected { resumed, .. } => {
-                self.round.connections += 1;
-                self.round.sessions += u64::from(!resumed);
+                self.round.counts.connections += 1;
+                self.round.counts.sessions += u64::from(!resumed);
                 let outage = self.lost_at.take().map(|lost_at| now.saturating_since(lost_at));
-                self.round.outage = self.round.outage.or(outage);
+                let disconnected = &mut self.round.times.disconnected;
+                *disconnected = disconnected.or(outage);
             }
             Change::Suspended { .. } => {
-                self.round.connections_lost += 1;
+                self.round.counts.connections_lost += 1;
                 self.lost_at.get_or_insert(now);
             }
             Change::Ended { cause, .. } => match cause {
                 EndCause::Expired | EndCause::GaveUp | EndCause::Swapped => {
-                    self.round.sessions_lost += 1;
+                    self.round.counts.sessions_lost += 1;
                     self.lost_at.get_or_insert(now);
                 }
                 EndCause::Abandoned | EndCause::Closed => {}
@@ -110,29 +124,21 @@ impl Meter {
             self.event(event, now);
         }
         machine.take_samples(&mut self.samples);
-        #[cfg(feature = "metrics")]
-        self.export.set_levels(machine);
-        let watches = machine.watch_count();
-        let is_unchanged = watches == std::mem::replace(&mut self.watches, watches);
-        if is_unchanged && self.samples.is_empty() && self.round == Round::default() {
-            return;
-        }
+        let levels = Levels { watches: machine.watch_count(), pending: machine.outstanding() };
         let round = std::mem::take(&mut self.round);
         #[cfg(feature = "metrics")]
-        self.export.round(&round, &self.samples);
-        let mut stats = self.totals.0.lock().unwrap_or_else(PoisonError::into_inner);
-        stats.bytes_sent += round.bytes_sent;
-        stats.bytes_received += round.bytes_received;
-        stats.connections += round.connections;
-        stats.connections_lost += round.connections_lost;
-        stats.attempts += round.attempts;
-        stats.sessions += round.sessions;
-        stats.sessions_lost += round.sessions_lost;
-        stats.watch_events += round.watch_events;
-        stats.watches = watches;
-        stats.disconnected += round.outage.unwrap_or_default();
+        {
+            let is_connected = machine.status().state == SessionState::Connected;
+            let gauges = Gauges { clients: 1, connected: usize::from(is_connected) };
+            self.export.round(&round, &self.samples, &levels, &gauges);
+        }
+        let mut locked = self.totals.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sums = &mut *locked;
+        sums.counts.pairs(&round.counts).for_each(|(sum, count)| *sum += count);
+        sums.times.pairs(&round.times).for_each(|(sum, time)| *sum += time.unwrap_or_default());
+        sums.levels = levels;
         for Sample { op, fate, latency } in self.samples.drain(..) {
-            let requests = stats.of(op);
+            let requests = RequestStats::of(&mut sums.requests, op);
             match fate {
                 Fate::Completed => requests.completed += 1,
                 Fate::Refused => requests.refused += 1,
@@ -143,7 +149,7 @@ impl Meter {
                 requests.latencies.record(latency);
             }
         }
-        drop(stats);
+        drop(locked);
         if self.samples.capacity() > SAMPLES_KEPT {
             self.samples = Vec::new();
         }
