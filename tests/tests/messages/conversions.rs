@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use zk_recipes::{
     Barrier, Cache, CacheError, Client, ConfigError, Counter, CreateMode, DoubleBarrier, Election,
-    ElectionNaming, ExclusiveLock, FairLock, Group, GroupError, Holder, LockError, Multi,
-    MultiLock, MultiLockError, NamedLocks, Naming, RecipeError, RwLock, RwNaming, Semaphore,
-    SharedValue, TransactionError, Tree, ValueError, WorkQueue, WorkQueueError, request_revocation,
+    ElectionNaming, ExclusiveLock, FairLock, Group, GroupError, Holder, LockError, LostReason,
+    Multi, MultiLock, MultiLockError, NamedLocks, Naming, Outcome, RecipeError, RwLock, RwNaming,
+    Semaphore, SharedValue, Stopped, TransactionError, Tree, ValueError, WorkQueue, WorkQueueError,
+    request_revocation,
 };
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
@@ -225,4 +226,12 @@ fn an_invalid_option_is_found_in_each_error() {
         }
         client.close().await;
     });
+}
+
+/// A caller that repeats what was not applied would commit twice after a release that has failed.
+#[test]
+fn a_lock_that_fails_leaves_open_whether_a_transaction_was_committed() {
+    assert_eq!(TransactionError::from(LockError::Closed).outcome(), Outcome::Unknown);
+    let stopped = Stopped::Lost(LostReason::SessionExpired);
+    assert_eq!(TransactionError::from(stopped).outcome(), Outcome::Unknown);
 }

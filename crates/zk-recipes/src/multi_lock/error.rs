@@ -61,3 +61,15 @@ fn of_multi_lock(path: &str) -> String {
 fn first(failed: &[MultiLockError]) -> String {
     failed.first().map(ToString::to_string).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_lock_that_was_not_released_is_kept() {
+        let failed = ["/a", "/b"].map(|path| MultiLockError::new(path, LockError::Closed));
+        let error = MultiReleaseError { failed: failed.to_vec(), released: Vec::new() };
+        assert_eq!(MultiLockError::from(error), failed[0]);
+    }
+}
