@@ -101,6 +101,10 @@ impl From<Interrupted> for RecipeError {
 }
 
 impl MayTimeOut for RecipeError {
+    fn timed_out(_: &str) -> Self {
+        Self::timed_out()
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
     }

@@ -51,6 +51,11 @@
 //!
 //! # All items by topic
 //!
+//! ## Calls
+//!
+//! - A [`Call`] is an operation of a recipe: set its timeout, then `.await` it. A [`TimedOut`] in
+//!   its error says what it has [seen last](LastSeen), such as a [`Predecessor`].
+//!
 //! ## Locks
 //!
 //! - Each lock is a [`Lock`] of its [`kind`], built with its options by a [`LockBuilder`], and
@@ -73,8 +78,8 @@
 //!   calls. A [`BlockedItem`] cannot be delivered, for a [`BlockReason`].
 //! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
 //!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
-//! - [`Barrier`], built by a [`BarrierBuilder`]: [`BarrierWait`] and [`BarrierWaiting`] wait.
-//! - [`DoubleBarrier`], built by a [`DoubleBarrierBuilder`]: each [`BarrierStep`] enters or leaves.
+//! - [`Barrier`], built by a [`BarrierBuilder`], and [`DoubleBarrier`], built by a
+//!   [`DoubleBarrierBuilder`].
 //!
 //! ## Data
 //!
@@ -227,11 +232,12 @@ pub use crate::{
     acquire::builder::LockBuilder,
     acquire::lock::Lock,
     acquire::{Acquire, Acquiring, TryAcquire},
-    barrier::{Barrier, BarrierBuilder, BarrierWait, BarrierWaiting},
+    barrier::{Barrier, BarrierBuilder},
     cache::{Cache, CacheBuilder, CacheError, CacheEvent, CacheStats, CachedNode},
     counter::{Counter, CounterBuilder, CounterChanges, CounterFormat},
-    double_barrier::{BarrierStep, DoubleBarrier, DoubleBarrierBuilder, Inside},
+    double_barrier::{DoubleBarrier, DoubleBarrierBuilder, Inside},
     election::{Election, ElectionNaming, Leader, Leaders, Leadership},
+    engine::call::Call,
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
     group::{

@@ -154,6 +154,10 @@ impl LockError {
 }
 
 impl MayTimeOut for LockError {
+    fn timed_out(_: &str) -> Self {
+        Self::TimedOut(TimedOut::unexplained())
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
     }

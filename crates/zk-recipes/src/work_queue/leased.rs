@@ -147,7 +147,7 @@ impl Leased {
             lease.ends_at(),
         );
         let item_path = || path.to_string();
-        let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
+        let mut ack = Attended::new(&core.client, ack, &core.layout.directory, None).await?;
         let acked = match ack.run(None).await? {
             Err(Failure { error: OpError::Server { code: ErrorCode::NOT_EMPTY, .. }, .. }) => {
                 returning.is_settled = true;
