@@ -51,11 +51,6 @@
 //!
 //! # All items by topic
 //!
-//! ## Calls
-//!
-//! - A [`Call`] is an operation of a recipe: set its timeout, then `.await` it. A [`TimedOut`] in
-//!   its error says what it has [seen last](LastSeen), such as a [`Predecessor`].
-//!
 //! ## Locks
 //!
 //! - Each lock is a [`Lock`] of its [`kind`], built with its options by a [`LockBuilder`], and
@@ -74,8 +69,8 @@
 //! ## Coordination
 //!
 //! - [`Election`]: observers follow the [`Leaders`], and each [`Leader`] has a token too.
-//! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: [`Put`], [`Take`] and [`TakeBatch`] are pending
-//!   calls. A [`BlockedItem`] cannot be delivered, for a [`BlockReason`].
+//! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: a [`Put`] has [`PutOptions`]. A [`BlockedItem`]
+//!   cannot be delivered, for a [`BlockReason`].
 //! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
 //!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
 //! - [`Barrier`], built by a [`BarrierBuilder`], and [`DoubleBarrier`], built by a
@@ -108,6 +103,7 @@
 //! - [`LockError`] says why a lock was not obtained, or is no longer held, [`LostReason`] why it was
 //!   lost, and [`Stopped`] why a body was stopped. [`TransactionError`] and [`DowngradeError`] belong
 //!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.
+//! - Operations of recipes are [`Call`]s, which take a timeout.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
@@ -260,7 +256,7 @@ pub use crate::{
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{
-        BlockReason, BlockedItem, Leased, Put, Take, TakeBatch, WorkQueue, WorkQueueBuilder,
+        BlockReason, BlockedItem, Leased, Put, PutOptions, WorkQueue, WorkQueueBuilder,
         WorkQueueError,
     },
 };
