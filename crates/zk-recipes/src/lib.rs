@@ -63,8 +63,7 @@
 //!   [`request_revocation`] asks a contender to leave. [`Released`] says how a release ended.
 //! - [`Naming`], [`RwNaming`] and [`ElectionNaming`] choose the names of Curator or kazoo, and
 //!   [`PermitLimit`] the number of permits of a [`Semaphore`].
-//! - [`Holder`] is acquired with [`AcquireLevel`] or [`TryAcquireLevel`]. [`MultiLock`] has a
-//!   [`MultiLockBuilder`], and is acquired with [`MultiAcquire`] or [`MultiAcquiring`].
+//! - [`Holder`] counts nested acquires, each a [`Level`]. [`MultiLock`] has a [`MultiLockBuilder`].
 //!
 //! ## Coordination
 //!
@@ -241,15 +240,12 @@ pub use crate::{
         Membership, MembershipState,
     },
     guard::{FencingToken, Guard, LockStatus, Run, TransactionError, request_revocation},
-    holder::{AcquireLevel, Holder, Level, TryAcquireLevel},
+    holder::{Holder, Level},
     lock::contender::Contender,
     lock::phase::{Phase, Phases},
     lock::state::{AtRiskPolicy, LockState},
     lock::stats::LockStats,
-    multi_lock::{
-        MultiAcquire, MultiAcquiring, MultiGuard, MultiLock, MultiLockBuilder, MultiLockError,
-        MultiReleaseError,
-    },
+    multi_lock::{MultiGuard, MultiLock, MultiLockBuilder, MultiLockError, MultiReleaseError},
     named::NamedLocks,
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},

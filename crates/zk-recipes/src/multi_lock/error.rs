@@ -5,6 +5,7 @@ use zk_session::ConfigError;
 
 use crate::lock::error::LockError;
 use crate::lock::outcome::Released;
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -36,6 +37,16 @@ pub struct MultiReleaseError {
 impl From<ConfigError> for MultiLockError {
     fn from(error: ConfigError) -> Self {
         Self::new("", error.into())
+    }
+}
+
+impl MayTimeOut for MultiLockError {
+    fn timed_out(path: &str) -> Self {
+        Self::new(path, LockError::timed_out(path))
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        self.error.timed_out_mut()
     }
 }
 

@@ -26,7 +26,10 @@ pub(super) trait Part: Send + Sync {
         deadline: Option<Time>,
     ) -> Boxed<'static, Result<Box<dyn HeldPart>, LockError>>;
 
-    fn try_acquire(&self) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>>;
+    fn try_acquire(
+        &self,
+        deadline: Option<Time>,
+    ) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>>;
 }
 
 /// A guard of any kind.
@@ -59,8 +62,11 @@ impl<K: Kind> Part for Lock<K> {
         Box::pin(async move { Ok(Box::new(acquiring.await?) as Box<dyn HeldPart>) })
     }
 
-    fn try_acquire(&self) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>> {
-        let trying = self.try_acquire().into_future();
+    fn try_acquire(
+        &self,
+        deadline: Option<Time>,
+    ) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>> {
+        let trying = self.try_acquire().until(deadline).into_future();
         Box::pin(async move { Ok(trying.await?.map(|guard| Box::new(guard) as Box<dyn HeldPart>)) })
     }
 }
