@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use zk_session::{Client, Time};
 
+use super::drive::at_most;
 use super::limited::limited;
 use crate::timed_out::MayTimeOut;
 
@@ -60,6 +61,20 @@ impl<T, E, O> Call<T, E, O> {
         self
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn path(&self) -> &ByteString {
+        &self.path
+    }
+
+    /// Limits a call that is a part of another one to the time that is left for that one.
+    pub(crate) fn within(self, left: Option<Duration>) -> Self {
+        let deadline = left.map(|left| self.client.now() + left);
+        self.until(deadline)
+    }
+
     /// Creates a call with options of its own. `start` begins it when it is polled for the first
     /// time, and its future gives up at the deadline by itself. `path` is what the call is about.
     pub(crate) fn with_options<F>(
@@ -75,13 +90,26 @@ impl<T, E, O> Call<T, E, O> {
         F: Future<Output = Result<T, E>> + Send,
     {
         let about = (client.clone(), path.clone());
-        let start = move |options, deadline| -> Pending<T, E> {
-            Box::pin(async move {
-                let (client, path) = about;
-                let late = || E::timed_out(&path);
-                limited(&client, &path, deadline, late, start(options, deadline)).await
-            })
-        };
+        Self::without_watchdog(client, path, options, |options, deadline| async move {
+            let (client, path) = about;
+            let late = || E::timed_out(&path);
+            limited(&client, &path, deadline, late, start(options, deadline)).await
+        })
+    }
+
+    /// Creates a call that, if the client's runtime is not driven, waits longer than its deadline,
+    /// because only that runtime knows its outcome.
+    pub(crate) fn without_watchdog<F>(
+        client: &Client,
+        path: &ByteString,
+        options: O,
+        start: impl FnOnce(O, Option<Time>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let start =
+            move |options, deadline| -> Pending<T, E> { Box::pin(start(options, deadline)) };
         let (client, path, state) = (client.clone(), path.clone(), State::New(Box::new(start)));
         Self { client, path, deadline: None, options, state }
     }
@@ -100,6 +128,24 @@ impl<T, E> Call<T, E> {
         F: Future<Output = Result<T, E>> + Send,
     {
         Self::with_options(client, path, (), |(), deadline| start(deadline))
+    }
+
+    /// Creates a call that waits for the outcome of something that has begun.
+    pub(crate) fn waiting(
+        client: &Client,
+        path: &ByteString,
+        outcome: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Self
+    where
+        T: 'static,
+        E: MayTimeOut + 'static,
+    {
+        let about = (client.clone(), path.clone());
+        Self::new(client, path, |deadline| async move {
+            let (client, path) = about;
+            let outcome = at_most(&client, deadline, outcome).await;
+            outcome.unwrap_or_else(|| Err(E::timed_out(&path)))
+        })
     }
 }
 

@@ -3,7 +3,6 @@
 mod level;
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 
 use zk_session::Time;
@@ -87,7 +86,7 @@ impl<K: Kind> Holder<K> {
     /// [`LockError::Lost`] if this holder has lost the lock, and a level of the lost hold has not
     /// ended. Otherwise the errors are those of the lock.
     pub fn acquire(&self) -> Call<Level<K>, LockError> {
-        self.call(async |shared, deadline| acquire(&shared, deadline).await)
+        self.shared.call(async |shared, deadline| acquire(&shared, deadline).await)
     }
 
     /// Acquires the lock if that needs no wait, or adds a level. Returns `None` if another
@@ -98,7 +97,8 @@ impl<K: Kind> Holder<K> {
     ///
     /// The errors are those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> Call<Option<Level<K>>, LockError> {
-        self.call(async |shared, deadline| try_acquire(&shared, deadline).await)
+        self.shared
+            .call(async |shared, deadline| try_acquire(&shared, deadline).await)
             .timeout(self.shared.lock.client().status().timeout)
     }
 
@@ -111,16 +111,6 @@ impl<K: Kind> Holder<K> {
     /// Returns the path that identifies the lock.
     pub fn path(&self) -> &str {
         self.shared.lock.path()
-    }
-
-    fn call<T: 'static, F: Future<Output = Result<T, LockError>> + Send>(
-        &self,
-        start: impl FnOnce(Arc<Shared<K>>, Option<Time>) -> F + Send + 'static,
-    ) -> Call<T, LockError> {
-        let shared = Arc::clone(&self.shared);
-        Call::new(self.shared.lock.client(), K::path(&self.shared.lock.profile), |deadline| {
-            start(shared, deadline)
-        })
     }
 }
 

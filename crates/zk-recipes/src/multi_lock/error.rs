@@ -50,6 +50,16 @@ impl MayTimeOut for MultiLockError {
     }
 }
 
+impl MayTimeOut for MultiReleaseError {
+    fn timed_out(path: &str) -> Self {
+        Self { failed: vec![MultiLockError::timed_out(path)], released: Vec::new() }
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        self.failed.iter_mut().find_map(MayTimeOut::timed_out_mut)
+    }
+}
+
 impl MultiLockError {
     pub(super) fn new(path: &str, error: LockError) -> Self {
         Self { path: path.to_owned(), error }

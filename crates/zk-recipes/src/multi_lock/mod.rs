@@ -172,7 +172,7 @@ async fn try_acquire(
     parts: &Parts,
     deadlines: &[Option<Time>],
 ) -> Result<Option<MultiGuard>, MultiLockError> {
-    let mut held = MultiGuard::default();
+    let mut held = MultiGuard::new();
     for (part, deadline) in parts.iter().zip(deadlines) {
         match part.try_acquire(*deadline).await {
             Ok(Some(guard)) => held.push(part.path(), guard),
@@ -228,7 +228,7 @@ async fn acquire(parts: &Parts, deadlines: &[Option<Time>]) -> Result<MultiGuard
 /// Acquires the locks once, from the first to the last.
 async fn round(parts: &Parts, deadlines: &[Option<Time>]) -> Result<MultiGuard, Failed> {
     // Dropping it, at any moment, releases the locks in reverse order.
-    let mut held = MultiGuard::default();
+    let mut held = MultiGuard::new();
     for (part, deadline) in parts.iter().zip(deadlines) {
         let mut acquiring = part.acquire(*deadline);
         let mut losses = held.losses();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use zk_session::{Client, Time};
 
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
@@ -40,9 +41,9 @@ pub(super) trait HeldPart: Send + Sync {
 
     fn lost(&self) -> Boxed<'static, LostReason>;
 
-    fn validate(&self) -> Boxed<'_, Result<(), LockError>>;
+    fn validate(&self) -> Call<(), LockError>;
 
-    fn release(self: Box<Self>) -> Boxed<'static, Result<Released, LockError>>;
+    fn release(self: Box<Self>) -> Call<Released, LockError>;
 }
 
 impl<K: Kind> Part for Lock<K> {
@@ -84,12 +85,11 @@ impl<K: Kind> HeldPart for Guard<K> {
         Box::pin(self.lost())
     }
 
-    fn validate(&self) -> Boxed<'_, Result<(), LockError>> {
-        Box::pin(self.validate())
+    fn validate(&self) -> Call<(), LockError> {
+        self.validate()
     }
 
-    fn release(self: Box<Self>) -> Boxed<'static, Result<Released, LockError>> {
-        // The command to release is sent by this call, not by the first poll.
-        Box::pin(Self::release(*self))
+    fn release(self: Box<Self>) -> Call<Released, LockError> {
+        Self::release(*self)
     }
 }
