@@ -11,6 +11,7 @@ use zk_recipes::{
     Barrier, Call, Client, DoubleBarrier, Election, ExclusiveLock, FairLock, Holder, Multi,
     MultiLock, RwLock, Semaphore, WorkQueue, request_revocation,
 };
+use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND};
 use zk_tests::work_queue::{QUEUE, check_clean, drain, now};
@@ -175,4 +176,44 @@ fn every_call_ends_at_its_timeout_and_leaves_nothing() {
         });
     }
     assert_eq!(late.len(), count, "only these timed out: {late:?}");
+}
+
+/// Others use all slots of the janitor, so nobody could remove what a call creates.
+#[test]
+fn a_call_that_waits_for_a_slot_of_the_janitor_ends_at_its_timeout() {
+    let needs_slot = [
+        "acquire several",
+        "try several",
+        "acquire a level",
+        "try a level",
+        "put",
+        "put a batch",
+        "take",
+        "take a batch",
+        "try to take",
+        "close",
+        "open",
+        "enter",
+    ];
+    run(async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let calls = calls(&client).await;
+        let session = Session::of(&client);
+        let path = "/p/others".into();
+        let mut slots = Vec::new();
+        while let Ok(slot) = tokio::time::timeout(TIMEOUT, session.reserve_slot(&path)).await {
+            slots.push(slot);
+        }
+        // The others keep their slots until the end.
+        let (chosen, _others): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|(name, _)| needs_slot.contains(name));
+        for (name, begin) in chosen {
+            let begun = now();
+            let ended = begin().await;
+            assert_eq!(now() - begun, TIMEOUT, "{name}: {ended:?}");
+            let error = ended.expect_err(name);
+            assert!(error.contains("TimedOut") && error.contains("Nothing"), "{name}: {error}");
+        }
+    });
 }
