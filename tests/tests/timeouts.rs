@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use zk_recipes::{
-    Barrier, Call, Client, DoubleBarrier, Election, ExclusiveLock, FairLock, Holder, Multi,
-    MultiLock, RwLock, Semaphore, WorkQueue, request_revocation,
+    Barrier, Call, Client, Counter, DoubleBarrier, Election, ExclusiveLock, FairLock, Group,
+    Holder, Multi, MultiLock, RwLock, Semaphore, SharedValue, Tree, WorkQueue, request_revocation,
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
@@ -45,7 +45,8 @@ fn call<T: 'static, E: Debug + 'static, O: Copy + Unpin + 'static>(
 /// Returns the calls that take a timeout of their own, of a client that holds what they need.
 async fn calls(client: &Client) -> Vec<(&'static str, Begin)> {
     let mut calls = of_locks(client).await;
-    calls.extend(of_other_recipes(client).await);
+    calls.extend(of_queues_and_barriers(client).await);
+    calls.extend(of_data(client).await);
     calls
 }
 
@@ -95,7 +96,7 @@ async fn of_locks(client: &Client) -> Vec<(&'static str, Begin)> {
     ]
 }
 
-async fn of_other_recipes(client: &Client) -> Vec<(&'static str, Begin)> {
+async fn of_queues_and_barriers(client: &Client) -> Vec<(&'static str, Begin)> {
     let queue = WorkQueue::new(client, QUEUE).expect("legal");
     queue.put_batch(["a", "b", "c", "d"]).await.expect("it is put");
     let acknowledged = queue.take().await.expect("an item");
@@ -124,6 +125,32 @@ async fn of_other_recipes(client: &Client) -> Vec<(&'static str, Begin)> {
         call("wait", move || waiting.wait()),
         call("enter", move || entering.enter()),
         call("leave", move || inside.leave()),
+    ]
+}
+
+async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
+    let value = SharedValue::new(client, "/p/value").expect("legal");
+    let counter = Counter::new(client, "/p/counter").expect("legal");
+    let group = Group::new(client, "/p/group").expect("legal");
+    let (ensuring, deleting) = (Tree::of(client), Tree::of(client));
+    let (old, _) = (value.get().await.expect("it is created"), counter.get().await);
+    ensuring.ensure("/p/tree/a").await.expect("it is created");
+    let member = group.join("leaves", "").await.expect("the id is free");
+    let [get, set, compare] = std::array::from_fn(|_| value.clone());
+    let [sum, add, swap] = std::array::from_fn(|_| counter.clone());
+    let [members, join] = std::array::from_fn(|_| group.clone());
+    vec![
+        call("get", move || get.get()),
+        call("set", move || set.set("x")),
+        call("compare and set", move || compare.compare_and_set(&old, "x")),
+        call("sum", move || sum.get()),
+        call("add", move || add.add(1)),
+        call("compare and set a number", move || swap.compare_and_set(0, 1)),
+        call("members", move || members.members()),
+        call("join", move || join.join("joins", "")),
+        call("leave the group", move || member.leave()),
+        call("ensure", move || ensuring.ensure("/p/paths/a/b")),
+        call("delete a tree", move || deleting.delete("/p/tree")),
     ]
 }
 
@@ -194,6 +221,9 @@ fn a_call_that_waits_for_a_slot_of_the_janitor_ends_at_its_timeout() {
         "close",
         "open",
         "enter",
+        "set",
+        "add",
+        "join",
     ];
     run(async {
         let world = world();
