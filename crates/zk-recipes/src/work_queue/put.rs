@@ -37,7 +37,7 @@ impl Put {
     pub(super) fn of(core: &Arc<Core>, items: Vec<Bytes>) -> Self {
         let queue = Arc::clone(core);
         let options = PutOptions { priority: PRIORITY };
-        Call::with_options(
+        Self::with_options(
             &core.client,
             &core.layout.directory,
             options,
