@@ -83,6 +83,10 @@ pub(crate) fn check_acl(option: &'static str, acl: &[Acl]) -> Result<(), ConfigE
 }
 
 impl MayTimeOut for RecipeError {
+    fn timed_out(_: &str) -> Self {
+        Self::timed_out()
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
     }

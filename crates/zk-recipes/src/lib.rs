@@ -63,18 +63,17 @@
 //!   [`request_revocation`] asks a contender to leave. [`Released`] says how a release ended.
 //! - [`Naming`], [`RwNaming`] and [`ElectionNaming`] choose the names of Curator or kazoo, and
 //!   [`PermitLimit`] the number of permits of a [`Semaphore`].
-//! - [`Holder`] is acquired with [`AcquireLevel`] or [`TryAcquireLevel`]. [`MultiLock`] has a
-//!   [`MultiLockBuilder`], and is acquired with [`MultiAcquire`] or [`MultiAcquiring`].
+//! - [`Holder`] counts nested acquires, each a [`Level`]. [`MultiLock`] has a [`MultiLockBuilder`].
 //!
 //! ## Coordination
 //!
 //! - [`Election`]: observers follow the [`Leaders`], and each [`Leader`] has a token too.
-//! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: [`Put`], [`Take`] and [`TakeBatch`] are pending
-//!   calls. A [`BlockedItem`] cannot be delivered, for a [`BlockReason`].
+//! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: a [`Put`] has [`PutOptions`]. A [`BlockedItem`]
+//!   cannot be delivered, for a [`BlockReason`].
 //! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
 //!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
-//! - [`Barrier`], built by a [`BarrierBuilder`]: [`BarrierWait`] and [`BarrierWaiting`] wait.
-//! - [`DoubleBarrier`], built by a [`DoubleBarrierBuilder`]: each [`BarrierStep`] enters or leaves.
+//! - [`Barrier`], built by a [`BarrierBuilder`], and [`DoubleBarrier`], built by a
+//!   [`DoubleBarrierBuilder`].
 //!
 //! ## Data
 //!
@@ -106,6 +105,7 @@
 //! - [`LockError`] says why a lock was not obtained, or is no longer held, [`LostReason`] why it was
 //!   lost, and [`Stopped`] why a body was stopped. [`TransactionError`] and [`DowngradeError`] belong
 //!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.
+//! - Operations of recipes are [`Call`]s, which take a timeout.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
@@ -230,11 +230,12 @@ pub use crate::{
     acquire::builder::LockBuilder,
     acquire::lock::Lock,
     acquire::{Acquire, Acquiring, TryAcquire},
-    barrier::{Barrier, BarrierBuilder, BarrierWait, BarrierWaiting},
+    barrier::{Barrier, BarrierBuilder},
     cache::{Cache, CacheBuilder, CacheError, CacheEvent, CacheStats, CachedNode},
     counter::{Counter, CounterBuilder, CounterChanges, CounterFormat},
-    double_barrier::{BarrierStep, DoubleBarrier, DoubleBarrierBuilder, Inside},
+    double_barrier::{DoubleBarrier, DoubleBarrierBuilder, Inside},
     election::{Election, ElectionNaming, Leader, Leaders, Leadership},
+    engine::call::Call,
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
     group::{
@@ -242,22 +243,19 @@ pub use crate::{
         Membership, MembershipState,
     },
     guard::{FencingToken, Guard, LockStatus, Run, TransactionError, request_revocation},
-    holder::{AcquireLevel, Holder, Level, TryAcquireLevel},
+    holder::{Holder, Level},
     lock::contender::Contender,
     lock::phase::{Phase, Phases},
     lock::state::{AtRiskPolicy, LockState},
     lock::stats::LockStats,
-    multi_lock::{
-        MultiAcquire, MultiAcquiring, MultiGuard, MultiLock, MultiLockBuilder, MultiLockError,
-        MultiReleaseError,
-    },
+    multi_lock::{MultiGuard, MultiLock, MultiLockBuilder, MultiLockError, MultiReleaseError},
     named::NamedLocks,
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{
-        BlockReason, BlockedItem, Leased, Put, Take, TakeBatch, WorkQueue, WorkQueueBuilder,
+        BlockReason, BlockedItem, Leased, Put, PutOptions, WorkQueue, WorkQueueBuilder,
         WorkQueueError,
     },
 };

@@ -63,6 +63,10 @@ pub struct Predecessor {
 
 /// An error that may contain a [`TimedOut`].
 pub(crate) trait MayTimeOut {
+    /// Creates a timeout of a call about this path, which the engine completes before the caller
+    /// sees it.
+    fn timed_out(path: &str) -> Self;
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut>;
 }
 

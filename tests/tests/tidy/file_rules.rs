@@ -212,8 +212,15 @@ pub(crate) fn file_is_short(path: &str, text: &str) -> Vec<String> {
 /// the future is dropped and when the connection is lost, and which errors it returns, or refers to
 /// another function whose documentation does.
 fn awaitables_are_documented(_: &str, text: &str) -> Vec<String> {
-    const KINDS: [&str; 5] =
-        ["async fn", "impl Future", "-> Acquire<", "-> TryAcquire<", "-> Run<"];
+    const KINDS: [&str; 7] = [
+        "async fn",
+        "impl Future",
+        "-> Acquire<",
+        "-> TryAcquire<",
+        "-> Run<",
+        "-> Call<",
+        "-> Put ",
+    ];
     let mut faults = Vec::new();
     let mut doc = String::new();
     let mut lines = text.lines().map(str::trim);

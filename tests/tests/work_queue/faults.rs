@@ -316,7 +316,7 @@ fn a_put_ends_in_every_case_in_which_a_server_refuses_it_once_or_always() {
                     world.server.inject(fault);
                 }
                 let put = queue(&client).put("a");
-                let put = tokio::time::timeout(Duration::from_secs(90), async { put.await }).await;
+                let put = tokio::time::timeout(Duration::from_secs(90), put).await;
                 world.server.clear_faults();
                 sleep_ms(20_000).await;
                 let taken = drain(&queue(&other)).await;

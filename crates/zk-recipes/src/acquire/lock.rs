@@ -1,12 +1,15 @@
 //! The lock itself, of any kind.
 
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
 
 use zk_session::recipe::Session;
-use zk_session::{Client, ConfigError};
+use zk_session::{Client, ConfigError, Time};
 
+use crate::engine::call::Call;
 use crate::guard::Terms;
+use crate::lock::error::LockError;
 use crate::lock::kind::{Kind, Queued};
 use crate::lock::options::LockOptions;
 use crate::lock::stats::LockStats;
@@ -63,6 +66,15 @@ impl<K: Kind> Lock<K> {
 
     pub(crate) fn client(&self) -> &Client {
         &self.terms.client
+    }
+
+    /// Creates a call about the lock.
+    pub(crate) fn call<T: 'static, F: Future<Output = Result<T, LockError>> + Send>(
+        &self,
+        start: impl FnOnce(Self, Option<Time>) -> F + Send + 'static,
+    ) -> Call<T, LockError> {
+        let lock = self.clone();
+        Call::new(self.client(), K::path(&self.profile), |deadline| start(lock, deadline))
     }
 }
 

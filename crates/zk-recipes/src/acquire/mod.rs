@@ -57,7 +57,7 @@ pub struct Acquiring<T> {
 }
 
 /// The deadline of an acquire, and a watchdog in case the client's runtime does not notice it.
-pub(crate) struct Limit {
+struct Limit {
     client: Client,
     path: ByteString,
     begun: Begun,
@@ -198,7 +198,7 @@ impl<K: Kind> IntoFuture for TryAcquire<K> {
 
 impl Limit {
     /// Returns the limit of an acquire that begins now; `None` if it has no deadline.
-    pub(crate) fn of<K: Kind>(lock: &Lock<K>, deadline: Option<Time>) -> Option<Box<Self>> {
+    fn of<K: Kind>(lock: &Lock<K>, deadline: Option<Time>) -> Option<Box<Self>> {
         let deadline = deadline?;
         let (client, path) = (lock.client().clone(), K::path(&lock.profile).clone());
         let (begun, watchdog) = (Begun::now(&client), Session::of(&client).watchdog());
@@ -208,7 +208,7 @@ impl Limit {
 
 impl<T> Acquiring<T> {
     /// Wraps a future that gives up at the deadline, if there is one.
-    pub(crate) fn new(
+    fn new(
         limit: Option<Box<Limit>>,
         future: impl Future<Output = Result<T, LockError>> + Send + 'static,
     ) -> Self {

@@ -53,7 +53,8 @@ impl BarrierBuilder {
     /// [`TimedOut`](crate::RecipeError::TimedOut). A barrier may then have been closed or opened.
     /// Default: none, so an operation waits for as long as the client has no connection.
     ///
-    /// A wait has a [timeout of its own](crate::BarrierWait::timeout).
+    /// Each of them can have a [timeout of its own](crate::Call::timeout) instead. This one does not
+    /// apply to a wait.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.profile.timeout = Some(timeout);
         self

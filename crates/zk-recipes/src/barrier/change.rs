@@ -9,7 +9,6 @@ use super::builder::Profile;
 use crate::action::FailedAction;
 use crate::engine::attended::Attended;
 use crate::engine::drive::run;
-use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::machine::{
     Ensure, Failure, Once, ReadAll, Settled, barrier, child, exists, name_of, parent,
@@ -26,27 +25,20 @@ pub(super) enum Change {
     Open,
 }
 
-/// Closes or opens the barrier, within its timeout.
-pub(super) async fn change(profile: &Profile, change: Change) -> Result<(), RecipeError> {
-    let deadline = profile.deadline();
-    let late = RecipeError::timed_out;
-    let changing = change_before(profile, change, deadline);
-    limited(&profile.client, &profile.path, deadline, late, changing).await
-}
-
-async fn change_before(
-    profile: &Profile,
+/// Closes or opens the barrier.
+pub(super) async fn change_before(
+    profile: Profile,
     change: Change,
     deadline: Option<Time>,
 ) -> Result<(), RecipeError> {
-    let Profile { client, path, acl, .. } = profile;
+    let Profile { client, path, acl, .. } = &profile;
     let is_closing = change == Change::Close;
     let action = if is_closing { FailedAction::Create } else { FailedAction::Delete };
     let failed = |code| -> Result<(), RecipeError> {
         Err(RecipeError::of(Failure::new(action, path.clone(), OpError::server(code))))
     };
     for _ in 0..CREATES_MAX {
-        match attempt(profile, change, deadline).await? {
+        match attempt(&profile, change, deadline).await? {
             Settled::Applied(_) => return Ok(()),
             Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
                 let mut ensure = Ensure::parent_of(path.clone(), acl.clone());
@@ -59,7 +51,7 @@ async fn change_before(
             // it was changed and changed back, or never changed: a repetition might undo what
             // another client has done since.
             Settled::Undecided(error) => {
-                if is_there(profile, true, deadline).await? == is_closing {
+                if is_there(&profile, true, deadline).await? == is_closing {
                     return Ok(());
                 }
                 return Err(RecipeError::of(Failure::new(action, path.clone(), error)));
@@ -90,8 +82,8 @@ async fn attempt(
     let name = name_of(path).unwrap_or_default();
     let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
     let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
-    let mut running = Attended::new(client, once, path).await;
-    running.run(deadline).await
+    let mut running = Attended::new(client, once, path, deadline).await?;
+    Ok(running.run(deadline).await?)
 }
 
 /// Reads whether the znode exists, behind a write barrier if writes may be on their way.

@@ -14,15 +14,16 @@ mod change;
 mod wait;
 
 use std::fmt;
+use std::future::Future;
 
-use zk_session::{Client, ConfigError};
+use zk_session::{Client, ConfigError, Time};
 
 pub use self::builder::BarrierBuilder;
-pub use self::wait::{BarrierWait, BarrierWaiting};
 
 use self::builder::Profile;
-use self::change::{Change, change, is_there};
-use crate::engine::limited::limited;
+use self::change::{Change, change_before, is_there};
+use self::wait::wait;
+use crate::engine::call::Call;
 use crate::error::RecipeError;
 
 /// A barrier that tasks in any process wait for. It is closed while its znode exists.
@@ -90,8 +91,8 @@ impl Barrier {
     /// [`RecipeError::Refused`] if a server refuses the create; [`RecipeError::TimedOut`] if the
     /// barrier has a [timeout](BarrierBuilder::timeout); [`RecipeError::Closed`] and similar errors
     /// if the client has stopped.
-    pub async fn close(&self) -> Result<(), RecipeError> {
-        change(&self.profile, Change::Close).await
+    pub fn close(&self) -> Call<(), RecipeError> {
+        self.change(Change::Close)
     }
 
     /// Opens the barrier, which releases all who wait. If it is open already, nothing changes.
@@ -104,8 +105,8 @@ impl Barrier {
     ///
     /// As for [`close`](Self::close), with open and closed exchanged. A znode with children cannot
     /// be deleted, so it is no barrier.
-    pub async fn open(&self) -> Result<(), RecipeError> {
-        change(&self.profile, Change::Open).await
+    pub fn open(&self) -> Call<(), RecipeError> {
+        self.change(Change::Open)
     }
 
     /// Reads whether the barrier is open.
@@ -117,11 +118,8 @@ impl Barrier {
     ///
     /// [`RecipeError::TimedOut`] if the barrier has a [timeout](BarrierBuilder::timeout);
     /// [`RecipeError::Closed`] and similar errors if the client has stopped.
-    pub async fn is_open(&self) -> Result<bool, RecipeError> {
-        let Profile { client, path, .. } = &self.profile;
-        let deadline = self.profile.deadline();
-        let reading = is_there(&self.profile, false, deadline);
-        Ok(!limited(client, path, deadline, RecipeError::timed_out, reading).await?)
+    pub fn is_open(&self) -> Call<bool, RecipeError> {
+        self.call(async |profile, deadline| Ok(!is_there(&profile, false, deadline).await?))
     }
 
     /// Waits until the barrier is open, or has been open since the wait began. Set a timeout, then
@@ -138,13 +136,28 @@ impl Barrier {
     ///
     /// [`RecipeError::TimedOut`]; [`RecipeError::Closed`] and similar errors if the client has
     /// stopped.
-    pub fn wait(&self) -> BarrierWait {
-        BarrierWait::new(&self.profile.client, &self.profile.path)
+    pub fn wait(&self) -> Call<(), RecipeError> {
+        let Profile { client, path, .. } = self.profile.clone();
+        Call::new(&client.clone(), &path.clone(), |deadline| wait(client, path, deadline))
     }
 
     /// Returns the path of the znode.
     pub fn path(&self) -> &str {
         &self.profile.path
+    }
+
+    fn change(&self, change: Change) -> Call<(), RecipeError> {
+        self.call(move |profile, deadline| change_before(profile, change, deadline))
+    }
+
+    /// Creates a call with the timeout of the barrier.
+    fn call<T: 'static, F: Future<Output = Result<T, RecipeError>> + Send>(
+        &self,
+        start: impl FnOnce(Profile, Option<Time>) -> F + Send + 'static,
+    ) -> Call<T, RecipeError> {
+        let profile = self.profile.clone();
+        Call::new(&self.profile.client, &self.profile.path, |deadline| start(profile, deadline))
+            .until(self.profile.deadline())
     }
 }
 

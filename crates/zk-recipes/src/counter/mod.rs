@@ -9,7 +9,8 @@ use zk_session::{Acl, Client, ConfigError};
 
 pub use self::format::CounterFormat;
 
-use crate::shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError};
+use crate::engine::call::Call;
+use crate::shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned};
 
 /// A number that clients share, stored in the data of one znode.
 ///
@@ -84,8 +85,9 @@ impl Counter {
     /// # Errors
     ///
     /// [`ValueError::Malformed`], and the errors of [`SharedValue::get`].
-    pub async fn get(&self) -> Result<i64, ValueError> {
-        self.decode(self.value.get().await?.bytes())
+    pub fn get(&self) -> Call<i64, ValueError> {
+        let counter = self.clone();
+        self.value.reading(move |value| counter.decode(value.bytes()))
     }
 
     /// Adds to the number, and returns the sum.
@@ -99,14 +101,17 @@ impl Counter {
     ///
     /// [`ValueError::Overflow`] if the sum does not fit, [`ValueError::Malformed`], and the errors
     /// of [`SharedValue::update`], in particular [`ValueError::Undecided`].
-    pub async fn add(&self, delta: i64) -> Result<i64, ValueError> {
-        let add = |value: i64| {
-            let overflow = ValueError::Overflow { value, delta };
-            let sum = value.checked_add(delta).ok_or_else(|| overflow.clone())?;
-            self.format.encode(sum).ok_or(overflow)
-        };
-        let updated = self.value.try_update(|old| self.decode(old.bytes()).and_then(add));
-        self.decode(updated.await??.bytes())
+    pub fn add(&self, delta: i64) -> Call<i64, ValueError> {
+        let counter = self.clone();
+        self.value.writing(async move |value, deadline| {
+            let add = |value: i64| {
+                let overflow = ValueError::Overflow { value, delta };
+                let sum = value.checked_add(delta).ok_or_else(|| overflow.clone())?;
+                counter.format.encode(sum).ok_or(overflow)
+            };
+            let change = |old: &Versioned| counter.decode(old.bytes()).and_then(add);
+            counter.decode(value.try_update(deadline, change).await??.bytes())
+        })
     }
 
     /// Replaces the number, if it is the expected one.
@@ -119,14 +124,17 @@ impl Counter {
     ///
     /// [`ValueError::Conflict`] if the number is another one; [`ValueError::Overflow`] if the new
     /// number does not fit into the format; otherwise as for [`add`](Self::add).
-    pub async fn compare_and_set(&self, expected: i64, new: i64) -> Result<(), ValueError> {
-        let overflow = ValueError::Overflow { value: new, delta: 0 };
-        let bytes = self.format.encode(new).ok_or(overflow)?;
-        let updated = self.value.try_update(|old| match self.decode(old.bytes())? {
-            value if value == expected => Ok(bytes.clone()),
-            _ => Err(ValueError::Conflict),
-        });
-        updated.await?.map(drop)
+    pub fn compare_and_set(&self, expected: i64, new: i64) -> Call<(), ValueError> {
+        let counter = self.clone();
+        self.value.writing(async move |value, deadline| {
+            let overflow = ValueError::Overflow { value: new, delta: 0 };
+            let bytes = counter.format.encode(new).ok_or(overflow)?;
+            let change = |old: &Versioned| match counter.decode(old.bytes())? {
+                value if value == expected => Ok(bytes.clone()),
+                _ => Err(ValueError::Conflict),
+            };
+            value.try_update(deadline, change).await?.map(drop)
+        })
     }
 
     /// Follows the number: the current one first, and then the newest one after each change. See

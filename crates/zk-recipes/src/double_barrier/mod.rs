@@ -3,9 +3,6 @@
 mod machine;
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
-use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::ErrorCode;
@@ -18,8 +15,8 @@ use self::machine::past::{Fate, Past, Round};
 use self::machine::survey::{Survey, Surveyed};
 use crate::action::FailedAction;
 use crate::engine::attended::Attended;
+use crate::engine::call::Call;
 use crate::engine::drive::{jitter, pause, run};
-use crate::engine::limited::limited;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{Ensure, Failure, Once, PAUSE, Settled, child};
 
@@ -79,17 +76,6 @@ pub struct Inside {
     participant: Option<(ByteString, Attended<Once>)>,
 }
 
-/// A pending step through a [`DoubleBarrier`]: set a timeout, then `.await` it.
-#[must_use = "nothing happens until this is awaited"]
-pub struct BarrierStep<T> {
-    client: Client,
-    path: ByteString,
-    deadline: Option<Time>,
-    start: Box<dyn FnOnce(Option<Time>) -> Pending<T> + Send>,
-}
-
-type Pending<T> = Pin<Box<dyn Future<Output = Result<T, RecipeError>> + Send>>;
-
 impl DoubleBarrier {
     /// Builds a double barrier for this number of participants, at a directory, with default
     /// options.
@@ -123,7 +109,7 @@ impl DoubleBarrier {
         Ok(DoubleBarrierBuilder { barrier: Self { client, directory, count: participants, acl } })
     }
 
-    /// Enters, and waits until all participants have. Set a timeout, then `.await` the step.
+    /// Enters, and waits until all participants have. Set a timeout, then `.await` it.
     ///
     /// When it completes, there was a moment at which all participants of the round had entered.
     /// Some may have left or died since. If a participant dies before all have entered, the others
@@ -144,11 +130,9 @@ impl DoubleBarrier {
     /// behind the others; [`RecipeError::Refused`] if a server refuses a request, or the
     /// participant's znode is deleted again and again; [`RecipeError::Closed`] and similar errors if
     /// the client has stopped.
-    pub fn enter(&self) -> BarrierStep<Inside> {
+    pub fn enter(&self) -> Call<Inside, RecipeError> {
         let barrier = self.clone();
-        BarrierStep::new(&self.client, &self.directory, |deadline| {
-            Box::pin(async move { barrier.try_enter(deadline).await })
-        })
+        Call::new(&self.client, &self.directory, |deadline| barrier.try_enter(deadline))
     }
 
     /// Returns the directory of the barrier.
@@ -169,7 +153,7 @@ impl DoubleBarrier {
             let own: ByteString = format!("{MEMBER}{id:032x}").into();
             let path = child(&self.directory, &own);
             let once = Once::new(path.clone(), self.acl.clone(), Vec::new());
-            let mut participant = Attended::new(&self.client, once, &path).await;
+            let mut participant = Attended::new(&self.client, once, &path, deadline).await?;
             match participant.run(deadline).await? {
                 Settled::Applied(_) => {}
                 Settled::Refused(_, ErrorCode::NO_NODE) => {
@@ -258,7 +242,7 @@ impl DoubleBarrierBuilder {
 
 impl Inside {
     /// Leaves, and waits until all participants of the round have left. Set a timeout, then
-    /// `.await` the step.
+    /// `.await` it.
     ///
     /// A participant that dies, or whose session expires, has left. So has this one after a
     /// timeout, after any other error, and if the future is dropped.
@@ -271,11 +255,9 @@ impl Inside {
     /// [`RecipeError::TimedOut`] if others are still inside; [`RecipeError::Refused`] if a server
     /// refuses to list the directory; [`RecipeError::Closed`] and similar errors if the client has
     /// stopped.
-    pub fn leave(self) -> BarrierStep<()> {
+    pub fn leave(self) -> Call<(), RecipeError> {
         let (client, directory) = (self.client.clone(), self.directory.clone());
-        BarrierStep::new(&client, &directory, |deadline| {
-            Box::pin(async move { self.left(deadline).await })
-        })
+        Call::new(&client, &directory, |deadline| self.left(deadline))
     }
 
     /// Returns the number of participants of the round.
@@ -313,35 +295,6 @@ impl Inside {
     }
 }
 
-impl<T> BarrierStep<T> {
-    fn new(
-        client: &Client,
-        path: &ByteString,
-        start: impl FnOnce(Option<Time>) -> Pending<T> + Send + 'static,
-    ) -> Self {
-        Self { client: client.clone(), path: path.clone(), deadline: None, start: Box::new(start) }
-    }
-
-    /// Makes the step give up after this time with [`RecipeError::TimedOut`]. Default: none.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.deadline = Some(self.client.now() + timeout);
-        self
-    }
-}
-
-impl<T: Send + 'static> IntoFuture for BarrierStep<T> {
-    type Output = Result<T, RecipeError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        let Self { client, path, deadline, start } = self;
-        let step = start(deadline);
-        Box::pin(
-            async move { limited(&client, &path, deadline, RecipeError::timed_out, step).await },
-        )
-    }
-}
-
 impl fmt::Debug for DoubleBarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DoubleBarrier")
@@ -357,11 +310,5 @@ impl fmt::Debug for Inside {
             .field("directory", &self.directory)
             .field("round", &self.round)
             .finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for BarrierStep<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BarrierStep").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }

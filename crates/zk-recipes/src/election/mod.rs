@@ -6,7 +6,6 @@ mod term;
 
 use std::convert::Infallible;
 use std::fmt::DebugStruct;
-use std::future::Future;
 
 use zk_session::{Client, ConfigError};
 
@@ -15,6 +14,7 @@ pub use self::observe::{Leader, Leaders};
 use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
@@ -161,8 +161,8 @@ impl Election {
     /// # Errors
     ///
     /// The errors are those of [`contenders`](Self::contenders).
-    pub async fn candidates(&self) -> Result<Vec<Contender>, LockError> {
-        self.contenders().await
+    pub fn candidates(&self) -> Call<Vec<Contender>, LockError> {
+        self.contenders()
     }
 
     /// Reads who leads; `None` if there is no candidate. It costs one list and one read. If the
@@ -176,8 +176,8 @@ impl Election {
     /// # Errors
     ///
     /// The errors are those of [`candidates`](Self::candidates).
-    pub async fn leader(&self) -> Result<Option<Contender>, LockError> {
-        first(self.client(), &self.profile).await
+    pub fn leader(&self) -> Call<Option<Contender>, LockError> {
+        self.call(async |lock, deadline| first(lock.client(), &lock.profile, deadline).await)
     }
 
     /// Follows who leads: the stream reports the current leader first, and then each change,
@@ -205,13 +205,13 @@ impl Leadership {
     /// Gives the leadership up, so that the next candidate leads, and reports how that ended. This
     /// is [`release`](Guard::release) in the words of an election.
     ///
-    /// **Cancel safe**: the command is sent before the first await, so dropping this future changes
+    /// **Cancel safe**: this method sends the command itself, so dropping what it returns changes
     /// nothing. After a **connection loss**, requests are replayed.
     ///
     /// # Errors
     ///
     /// The errors are those of [`release`](Guard::release).
-    pub fn resign(self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
+    pub fn resign(self) -> Call<Released, LockError> {
         self.release()
     }
 }

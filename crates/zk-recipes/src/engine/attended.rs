@@ -8,7 +8,7 @@ use zk_session::Client;
 use zk_session::recipe::{Session, Slot};
 use zk_session::{OpError, Time};
 
-use super::drive::{Caller, ClientStopped, Unattended, drive};
+use super::drive::{Caller, ClientStopped, Unattended, before, drive};
 use super::feed::Feed;
 use crate::error::RecipeError;
 use crate::machine::{Failure, Leaving, Machine, Remove, Repeating};
@@ -26,12 +26,18 @@ pub(crate) struct Attended<M: Leaving> {
 }
 
 impl<M: Leaving> Attended<M> {
-    /// Prepares the machine. Waits while all slots of the janitor are taken.
-    pub(crate) async fn new(client: &Client, machine: M, path: &ByteString) -> Self {
+    /// Prepares the machine. While all slots of the janitor are taken, waits for one, at most until
+    /// the deadline.
+    pub(crate) async fn new(
+        client: &Client,
+        machine: M,
+        path: &ByteString,
+        deadline: Option<Time>,
+    ) -> Result<Self, RecipeError> {
         let session = Session::of(client);
-        let slot = session.reserve_slot(path).await;
+        let slot = before(client, deadline, session.reserve_slot(path)).await?;
         let feed = Feed::new(session.lane());
-        Self { parts: Some((Repeating::new(machine), feed, slot)) }
+        Ok(Self { parts: Some((Repeating::new(machine), feed, slot)) })
     }
 
     /// Runs a machine that may fail.

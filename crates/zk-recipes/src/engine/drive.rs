@@ -220,22 +220,51 @@ pub(crate) async fn before<T>(
     deadline: Option<Time>,
     future: impl Future<Output = T>,
 ) -> Result<T, RecipeError> {
+    wait(client, deadline, future, Err).await
+}
+
+/// Waits for a future that ends with its client, until the deadline passes; then returns `None`.
+pub(crate) async fn at_most<T>(
+    client: &Client,
+    deadline: Option<Time>,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    if deadline.is_none() {
+        return Some(future.await);
+    }
+    wait(client, deadline, future, |_| Ok(())).await.ok()
+}
+
+/// Waits for a future until the deadline passes. `stopped` decides whether to wait on when the client
+/// has stopped.
+async fn wait<T>(
+    client: &Client,
+    deadline: Option<Time>,
+    future: impl Future<Output = T>,
+    stopped: fn(RecipeError) -> Result<(), RecipeError>,
+) -> Result<T, RecipeError> {
     let mut future = pin!(future);
     // Open the feed only if the future has to wait.
     let mut feed = None;
+    let mut has_stopped = false;
     poll_fn(|cx| {
         if let Poll::Ready(output) = future.as_mut().poll(cx) {
             return Poll::Ready(Ok(output));
         }
         let feed = feed.get_or_insert_with(|| Feed::new(Session::of(client).lane()));
-        loop {
-            return Poll::Ready(Err(match ready!(feed.poll_next(cx, deadline)) {
-                FeedEvent::Input(Input::Timer) => RecipeError::timed_out(),
+        while !has_stopped {
+            let stop = match ready!(feed.poll_next(cx, deadline)) {
+                FeedEvent::Input(Input::Timer) => {
+                    return Poll::Ready(Err(RecipeError::timed_out()));
+                }
                 FeedEvent::AuthFailed => RecipeError::AuthFailed,
                 FeedEvent::Closed => RecipeError::Closed,
                 FeedEvent::Connected(_) | FeedEvent::Input(_) | FeedEvent::Lapsed => continue,
-            }));
+            };
+            stopped(stop)?;
+            has_stopped = true;
         }
+        Poll::Pending
     })
     .await
 }

@@ -2,6 +2,7 @@
 //! of the machines, it knows nothing about locks.
 
 pub(crate) mod attended;
+pub(crate) mod call;
 pub(crate) mod drive;
 pub(crate) mod feed;
 pub(crate) mod join;

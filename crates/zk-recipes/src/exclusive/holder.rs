@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 use jute_codec::Response;
-use zk_session::{Client, SessionId};
+use zk_session::{Client, SessionId, Time};
 
 use super::machine::id::identity_in;
 use crate::engine::drive::run;
@@ -15,9 +15,10 @@ use crate::machine::{FailedAction, ReadAll, read};
 pub(crate) async fn holder(
     client: &Client,
     path: &ByteString,
+    deadline: Option<Time>,
 ) -> Result<Option<Contender>, LockError> {
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, path);
-    let response = run(client, &mut reading, None).await?.into_iter().next().flatten();
+    let response = run(client, &mut reading, deadline).await?.into_iter().next().flatten();
     let Some(Response::GetData(mut data)) = response else { return Ok(None) };
     if data.stat.ephemeral_owner == SessionId::NONE {
         let name = path.to_string();

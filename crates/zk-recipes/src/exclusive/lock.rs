@@ -13,6 +13,7 @@ use super::holder::holder;
 use super::machine::attempt::ExclusiveAttempt;
 use super::machine::removal::ExclusiveRemoval;
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
@@ -96,10 +97,10 @@ impl ExclusiveLock {
     /// # Errors
     ///
     /// [`LockError::Refused`] if the client may not read the znode; [`LockError::MixedKinds`] if it
-    /// is not ephemeral, and so not a lock; [`LockError::Closed`] and similar errors if the client
-    /// has stopped.
-    pub async fn holder(&self) -> Result<Option<Contender>, LockError> {
-        holder(self.client(), &self.profile.path).await
+    /// is not ephemeral, and so not a lock; [`LockError::TimedOut`] after a [timeout](Call::timeout);
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
+    pub fn holder(&self) -> Call<Option<Contender>, LockError> {
+        self.call(async |lock, deadline| holder(lock.client(), &lock.profile.path, deadline).await)
     }
 }
 

@@ -51,6 +51,10 @@ impl From<ConfigError> for GroupError {
 }
 
 impl MayTimeOut for GroupError {
+    fn timed_out(_: &str) -> Self {
+        RecipeError::timed_out().into()
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::Recipe(error) = self { error.timed_out_mut() } else { None }
     }

@@ -14,6 +14,7 @@ use super::error::GroupError;
 use super::keeper::{News, Over, Wanted, start};
 use super::machine::presence::{Fate, MemberProfile};
 use super::state::{Absence, Ending, MembershipState};
+use crate::engine::call::Call;
 use crate::engine::drive::before;
 use crate::engine::limited::limited;
 use crate::error::RecipeError;
@@ -42,25 +43,21 @@ impl Membership {
         client: &Client,
         profile: MemberProfile,
         timeout: Option<Duration>,
+        deadline: Option<Time>,
         data: Bytes,
     ) -> Result<Self, GroupError> {
-        let deadline = timeout.map(|timeout| client.now() + timeout);
-        let slot = in_time(
-            client,
-            &profile.path,
-            deadline,
-            Session::of(client).reserve_slot(&profile.path),
-        )
-        .await?;
+        let session = Session::of(client);
+        let slot = before(client, deadline, session.reserve_slot(&profile.path))
+            .await
+            .map_err(RecipeError::from)?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the membership is dropped with it, and leaves.
         let seen = MembershipState::Rejoining(Absence::SessionEnded);
         let mut membership = Self { client: client.clone(), profile, timeout, wanted, news, seen };
         let joined = membership.news.wait_for(|news| news.state().is_some());
-        let news = in_time(client, &membership.profile.path, deadline, joined)
-            .await?
-            .map(|news| news.clone());
+        let joined = before(client, deadline, joined).await.map_err(RecipeError::from)?;
+        let news = joined.map(|news| news.clone());
         let path = || membership.profile.path.to_string();
         match news {
             Ok(News::Present(_)) => {
@@ -157,20 +154,23 @@ impl Membership {
     /// [`GroupError::Ended`] if the membership had ended before. [`RecipeError::Refused`] if the
     /// server refuses to delete the znode, which the client then tries again in the background for
     /// as long as the session lives. [`RecipeError::TimedOut`] after the group's timeout.
-    pub async fn leave(self) -> Result<Released, GroupError> {
+    pub fn leave(self) -> Call<Released, GroupError> {
         let Self { client, profile, timeout, wanted, mut news, .. } = self;
         let deadline = timeout.map(|timeout| client.now() + timeout);
-        drop(wanted);
-        let over = news.wait_for(|news| matches!(news, News::Over(_)));
-        let Ok(news) = in_time(&client, &profile.path, deadline, over).await? else {
-            return Err(GroupError::Ended(Ending::ClientStopped));
-        };
-        match &*news {
-            News::Over(Over::Left(released)) => Ok(released.clone()?),
-            News::Over(Over::Fate(_)) | News::Present(_) => {
-                Err(GroupError::Ended(news.settled().err().unwrap_or(Ending::Left)))
+        let about = client.clone();
+        Call::new(&about, &profile.path, async move |deadline| {
+            drop(wanted);
+            let over = news.wait_for(|news| matches!(news, News::Over(_)));
+            let over = before(&client, deadline, over).await.map_err(RecipeError::from)?;
+            let Ok(news) = over else { return Err(GroupError::Ended(Ending::ClientStopped)) };
+            match &*news {
+                News::Over(Over::Left(released)) => Ok(released.clone()?),
+                News::Over(Over::Fate(_)) | News::Present(_) => {
+                    Err(GroupError::Ended(news.settled().err().unwrap_or(Ending::Left)))
+                }
             }
-        }
+        })
+        .until(deadline)
     }
 
     /// Returns the path of the member's znode.

@@ -1,7 +1,6 @@
 //! A group, its options, and a look at its members.
 
 use std::fmt;
-use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,8 +13,8 @@ use super::machine::presence::MemberProfile;
 use super::member::Member;
 use super::membership::Membership;
 use super::watch::GroupWatch;
+use crate::engine::call::Call;
 use crate::engine::drive::run;
-use crate::engine::limited::limited;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{FailedAction, ReadAll, child, list, read};
 
@@ -116,21 +115,26 @@ impl Group {
     ///
     /// See [`GroupError`], in particular [`GroupError::IdTaken`]. [`RecipeError::Config`] if the id
     /// is not a valid name of a znode. After any error, this process is not a member.
-    pub async fn join(&self, id: &str, data: impl Into<Bytes>) -> Result<Membership, GroupError> {
+    pub fn join(&self, id: &str, data: impl Into<Bytes>) -> Call<Membership, GroupError> {
         let Options { directory, acl, waits_if_taken, timeout, .. } = self.options.clone();
-        let path = child(&directory, id);
-        if id.is_empty() || id.contains('/') || zk_session::path::validate(&path).is_err() {
-            return Err(GroupError::Recipe(RecipeError::Config(ConfigError::Option {
-                option: "id of the member",
-                value: format!("{id:?}"),
-                defect: OptionDefect::Other(
-                    "it must be a name of a znode: not empty, without / and without characters that \
-                     servers refuse, and neither . nor ..",
-                ),
-            })));
-        }
-        let profile = MemberProfile { path, acl, waits_if_taken };
-        Membership::join(&self.client, profile, timeout, data.into()).await
+        let (client, id, data) = (self.client.clone(), id.to_owned(), data.into());
+        let path = child(&directory, &id);
+        let joining = async move |deadline| {
+            let path = child(&directory, &id);
+            if id.is_empty() || id.contains('/') || zk_session::path::validate(&path).is_err() {
+                return Err(GroupError::Recipe(RecipeError::Config(ConfigError::Option {
+                    option: "id of the member",
+                    value: format!("{id:?}"),
+                    defect: OptionDefect::Other(
+                        "it must be a name of a znode: not empty, without / and without characters \
+                         that servers refuse, and neither . nor ..",
+                    ),
+                })));
+            }
+            let profile = MemberProfile { path, acl, waits_if_taken };
+            Membership::join(&client, profile, timeout, deadline, data).await
+        };
+        Call::new(&self.client, &path, joining).until(self.deadline())
     }
 
     /// Reads the members, in the order of their ids. Members that arrive or leave meanwhile may be
@@ -144,13 +148,12 @@ impl Group {
     /// [`RecipeError::Refused`] if the client may not read the directory or a member;
     /// [`RecipeError::TimedOut`] after the group's timeout; [`RecipeError::Closed`] and similar
     /// errors if the client has stopped.
-    pub fn members(&self) -> impl Future<Output = Result<Vec<Member>, RecipeError>> + Send + use<> {
-        let (client, directory) = (self.client.clone(), self.options.directory.clone());
-        let deadline = self.deadline();
-        async move {
-            let reading = read_members(&client, &directory, deadline);
-            limited(&client, &directory, deadline, RecipeError::timed_out, reading).await
-        }
+    pub fn members(&self) -> Call<Vec<Member>, RecipeError> {
+        let Self { client, options: Options { directory, .. } } = self.clone();
+        Call::new(&self.client, &self.options.directory, async move |deadline| {
+            read_members(&client, &directory, deadline).await
+        })
+        .until(self.deadline())
     }
 
     /// Watches the members. See [`GroupWatch`].
@@ -217,8 +220,8 @@ impl GroupBuilder {
     }
 
     /// Limits each [`join`](Group::join), [`members`](Group::members),
-    /// [`set_data`](Membership::set_data) and [`leave`](Membership::leave) to this time. Default:
-    /// no limit.
+    /// [`set_data`](Membership::set_data) and [`leave`](Membership::leave) to this time, except
+    /// for calls with a [timeout of their own](Call::timeout). Default: no limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self

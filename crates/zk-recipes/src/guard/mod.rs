@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use zk_session::{Multi, MultiOutcome, SessionId, Time};
+use zk_session::{Client, Multi, MultiOutcome, SessionId, Time};
 
 use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
+use crate::engine::call::Call;
 use crate::engine::drive::run_to_end;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
@@ -110,6 +111,10 @@ impl<K: Kind> Guard<K> {
         self.hold.state()
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        self.hold.client()
+    }
+
     /// Returns when the lock is lost because it was held for too long, if it has a limit.
     pub(crate) fn ends_at(&self) -> Option<Time> {
         self.hold.ends_at
@@ -191,41 +196,18 @@ impl<K: Kind> Guard<K> {
     /// at risk for lack of a recent proof.
     ///
     /// After a **connection loss**, the write is repeated. If the server refuses it for a while, it is
-    /// repeated after pauses of 200 ms, which grow to 5 s. **Cancel safe.**
+    /// repeated after pauses of 200 ms, which grow to 5 s. **Cancel safe**, and a
+    /// [timeout](Call::timeout) changes nothing either: the lock is what it was.
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] if the lock is lost; [`LockError::Refused`] if the access control list
     /// denies reading the znode, or if the server refuses the write for about 20 s with a code that
-    /// leaves open whether it ever passes; [`LockError::Closed`] or [`LockError::AuthFailed`] if the client
-    /// has stopped.
-    pub async fn validate(&self) -> Result<(), LockError> {
-        let hold = &self.hold;
-        let refused =
-            |error| LockError::of(Failure::new(FailedAction::Check, hold.path.clone(), error));
-        loop {
-            if let LockState::Lost(reason) = self.state() {
-                return Err(LockError::Lost(reason));
-            }
-            let mut issue = Issue::new(hold.session, hold.proof::<K>(None));
-            let answers = run_to_end(hold.client(), &mut issue, None).await?;
-            let connection = answers.connection;
-            match hold.proven::<K>(answers.results.into_iter().map(Verdict::from)) {
-                Proof::Held => {
-                    hold.prove(connection);
-                    break;
-                }
-                Proof::Lost(reason) => {
-                    hold.lose(reason);
-                }
-                Proof::Open => {}
-                Proof::Later(error) | Proof::Refused(error) => return Err(refused(error)),
-            }
-        }
-        match self.state() {
-            LockState::Lost(reason) => Err(LockError::Lost(reason)),
-            LockState::Held | LockState::AtRisk => Ok(()),
-        }
+    /// leaves open whether it ever passes; [`LockError::TimedOut`]; [`LockError::Closed`] or
+    /// [`LockError::AuthFailed`] if the client has stopped.
+    pub fn validate(&self) -> Call<(), LockError> {
+        let hold = Arc::clone(&self.hold);
+        Call::new(self.hold.client(), &self.hold.path, |deadline| validate::<K>(hold, deadline))
     }
 
     /// Runs a body of work while the lock is not lost, and drops the body when the lock is lost.
@@ -284,20 +266,22 @@ impl<K: Kind> Guard<K> {
 
     /// Releases the lock and reports how that ended.
     ///
-    /// **Cancel safe**: the command is sent before the first await, so dropping this future changes
-    /// nothing. After a **connection loss**, requests are replayed. If no server is reachable, the
-    /// future waits for one, or for the end of the session.
+    /// **Cancel safe**: this method sends the command itself, so dropping what it returns changes
+    /// nothing, and neither does a [timeout](Call::timeout): the client goes on. After a **connection
+    /// loss**, requests are replayed. If no server is reachable, the call waits for one, or for the
+    /// end of the session.
     ///
     /// # Errors
     ///
     /// [`LockError::Refused`] if a server refuses to delete the znode: the client then retries,
-    /// with pauses of up to a minute, for as long as the session lives. [`LockError::Closed`] if
+    /// with pauses of up to a minute, for as long as the session lives. [`LockError::TimedOut`]; the
+    /// lock may be free or not, but this client does not hold it any more. [`LockError::Closed`] if
     /// the client has stopped in the meantime.
-    pub fn release(mut self) -> impl Future<Output = Result<Released, LockError>> + Send + 'static {
+    pub fn release(mut self) -> Call<Released, LockError> {
         let (reply, released) = oneshot::channel();
         let is_sent = self.send(Command::Release(reply));
         self.hold.release();
-        async move {
+        Call::waiting(self.hold.client(), &self.hold.path, async move {
             // If there is no keeper, the runtime is gone, and the session will expire.
             let released = if is_sent { released.await.ok() } else { None };
             match released {
@@ -307,7 +291,7 @@ impl<K: Kind> Guard<K> {
                 }
                 Some(Err(ReleaseFailure::Stopped)) | None => Err(LockError::Closed),
             }
-        }
+        })
     }
 
     /// Asks the keeper to change the lock. The error carries the guard if the lock is still held.
@@ -376,17 +360,15 @@ impl<K: Queued> Guard<K> {
     /// contains a `set_data` at a version.
     ///
     /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that
-    /// was not sent; a request that was sent may be applied.
+    /// was not sent; a request that was sent may be applied. So does a [timeout](Call::timeout), which
+    /// ends the call with an [`OpError::TimedOut`](zk_session::OpError::TimedOut).
     ///
     /// # Errors
     ///
     /// See [`TransactionError`]. Nothing was applied, unless its
     /// [`outcome`](TransactionError::outcome) is `Unknown`. If the check finds that the znode is
     /// gone, the lock is lost.
-    pub fn transaction(
-        &self,
-        multi: Multi,
-    ) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send {
+    pub fn transaction(&self, multi: Multi) -> Call<Vec<MultiOutcome>, TransactionError> {
         transaction::begin(&self.hold, multi)
     }
 }
@@ -413,6 +395,35 @@ impl<K: Fenced> Guard<K> {
     /// Returns the token of this holder. Every later holder of the same lock has a greater token.
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::new(self.hold.znode.czxid)
+    }
+}
+
+/// Proves that a lock is held.
+async fn validate<K: Kind>(hold: Arc<Hold>, deadline: Option<Time>) -> Result<(), LockError> {
+    let refused =
+        |error| LockError::of(Failure::new(FailedAction::Check, hold.path.clone(), error));
+    loop {
+        if let LockState::Lost(reason) = hold.state() {
+            return Err(LockError::Lost(reason));
+        }
+        let mut issue = Issue::new(hold.session, hold.proof::<K>(None));
+        let answers = run_to_end(hold.client(), &mut issue, deadline).await?;
+        let connection = answers.connection;
+        match hold.proven::<K>(answers.results.into_iter().map(Verdict::from)) {
+            Proof::Held => {
+                hold.prove(connection);
+                break;
+            }
+            Proof::Lost(reason) => {
+                hold.lose(reason);
+            }
+            Proof::Open => {}
+            Proof::Later(error) | Proof::Refused(error) => return Err(refused(error)),
+        }
+    }
+    match hold.state() {
+        LockState::Lost(reason) => Err(LockError::Lost(reason)),
+        LockState::Held | LockState::AtRisk => Ok(()),
     }
 }
 

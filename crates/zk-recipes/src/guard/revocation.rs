@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use zk_session::{Client, Version};
 
 use crate::action::FailedAction;
+use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::error::RecipeError;
 use crate::machine::{ReadAll, write};
@@ -48,19 +49,23 @@ const REVOKE: &[u8] = b"__REVOKE__";
 /// The request replaces the contender's identity, which [`Contender`](crate::Contender) shows.
 ///
 /// After a **connection loss**, the write is repeated, which changes nothing, because the name of
-/// the znode is unique. **Cancel safe** in that the request is written or not.
+/// the znode is unique. **Cancel safe** in that the request is written or not, and so it is after a
+/// [timeout](Call::timeout).
 ///
 /// # Errors
 ///
 /// [`RecipeError::Refused`] if the access control list of the znode denies WRITE, or the path is
-/// invalid; [`RecipeError::Closed`] and similar errors if the client has stopped.
-pub async fn request_revocation(client: &Client, contender: &str) -> Result<bool, RecipeError> {
-    let path = ByteString::from(contender);
+/// invalid; [`RecipeError::TimedOut`]; [`RecipeError::Closed`] and similar errors if the client has
+/// stopped.
+pub fn request_revocation(client: &Client, contender: &str) -> Call<bool, RecipeError> {
+    let (writer, path) = (client.clone(), ByteString::from(contender));
     let operation = write(path.clone(), Bytes::from_static(REVOKE), Version::ANY);
     // The write may be repeated as often as a read.
     let mut writing = ReadAll::new(vec![operation], FailedAction::Write, &path);
-    let written = run(client, &mut writing, None).await?;
-    Ok(written.first().is_some_and(Option::is_some))
+    Call::new(client, &path, async move |deadline| {
+        let written = run(&writer, &mut writing, deadline).await?;
+        Ok(written.first().is_some_and(Option::is_some))
+    })
 }
 
 /// Whether the revocation of a lock was requested.

@@ -1,6 +1,5 @@
 //! Writes that are committed only while the lock is held.
 
-use std::future::Future;
 use std::sync::Arc;
 
 use jute_codec::ErrorCode;
@@ -10,6 +9,7 @@ use zk_session::{ConfigError, Multi, MultiError, MultiOutcome, OpError, Outcome,
 
 use super::hold::Hold;
 use crate::action::because;
+use crate::engine::call::Call;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::state::LockState;
 
@@ -89,11 +89,7 @@ impl From<Stopped> for TransactionError {
 }
 
 /// Enqueues a transaction. The future returns its outcomes.
-pub(crate) fn begin(
-    hold: &Arc<Hold>,
-    multi: Multi,
-) -> impl Future<Output = Result<Vec<MultiOutcome>, TransactionError>> + Send + use<> {
-    let hold = Arc::clone(hold);
+pub(crate) fn begin(hold: &Arc<Hold>, multi: Multi) -> Call<Vec<MultiOutcome>, TransactionError> {
     let begun = match hold.state() {
         LockState::Lost(reason) => Err(TransactionError::Lost(reason)),
         LockState::Held | LockState::AtRisk => {
@@ -103,8 +99,13 @@ pub(crate) fn begin(
             Ok(hold.client().commit_in(hold.session, checked))
         }
     };
-    async move {
+    let (client, path) = (hold.client(), &hold.path);
+    let hold = Arc::clone(hold);
+    Call::without_watchdog(client, path, (), |(), deadline| async move {
         let mut op = begun?;
+        if let Some(deadline) = deadline {
+            op = op.timeout(deadline.saturating_since(hold.client().now()));
+        }
         tokio::select! {
             biased;
             result = &mut op => return conclude(&hold, result),
@@ -112,7 +113,7 @@ pub(crate) fn begin(
             _ = hold.lost() => Session::recall(&op),
         }
         conclude(&hold, op.await)
-    }
+    })
 }
 
 /// Returns the outcomes of the caller's operations. If the transaction failed, determines what that

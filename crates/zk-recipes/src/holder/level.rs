@@ -5,7 +5,10 @@ use std::future::Future;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use zk_session::Time;
+
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
@@ -63,6 +66,17 @@ impl<K: Kind> Shared<K> {
         Level { shared: Arc::clone(self), guard: Some(guard) }
     }
 
+    /// Creates a call about the lock.
+    pub(super) fn call<T: 'static, F: Future<Output = Result<T, LockError>> + Send>(
+        self: &Arc<Self>,
+        start: impl FnOnce(Arc<Self>, Option<Time>) -> F + Send + 'static,
+    ) -> Call<T, LockError> {
+        let shared = Arc::clone(self);
+        Call::new(self.lock.client(), K::path(&self.lock.profile), |deadline| {
+            start(shared, deadline)
+        })
+    }
+
     pub(super) fn levels(&self) -> usize {
         self.with_hold(|hold| hold.strong_count())
     }
@@ -76,22 +90,19 @@ impl<K: Kind> Level<K> {
     /// Ends this level. If it is the last one, releases the lock and returns how that ended. If
     /// other levels hold the lock, sends nothing and returns `None`.
     ///
-    /// **Cancel safe**: the level has ended before the first await, so dropping this future changes
-    /// nothing. After a **connection loss**, requests are replayed; see [`Guard::release`].
+    /// **Cancel safe**: this method ends the level itself, so dropping what it returns changes
+    /// nothing, and neither does a [timeout](Call::timeout). After a **connection loss**, requests are
+    /// replayed; see [`Guard::release`].
     ///
     /// # Errors
     ///
     /// The errors are those of [`Guard::release`], and only the last level returns them.
-    pub fn release(
-        mut self,
-    ) -> impl Future<Output = Result<Option<Released>, LockError>> + Send + 'static {
+    pub fn release(mut self) -> Call<Option<Released>, LockError> {
         let releasing = self.end().map(Guard::release);
-        async move {
-            match releasing {
-                Some(releasing) => releasing.await.map(Some),
-                None => Ok(None),
-            }
-        }
+        self.shared.call(async |_, deadline| match releasing {
+            Some(releasing) => releasing.until(deadline).await.map(Some),
+            None => Ok(None),
+        })
     }
 
     /// Ends this level. Returns the guard if this was the last level.

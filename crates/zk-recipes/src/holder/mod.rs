@@ -3,16 +3,14 @@
 mod level;
 
 use std::fmt;
-use std::future::IntoFuture;
 use std::sync::Arc;
-use std::time::Duration;
 
 use zk_session::Time;
 
 pub use self::level::Level;
 use self::level::Shared;
 use crate::acquire::lock::Lock;
-use crate::acquire::{Acquiring, Limit};
+use crate::engine::call::Call;
 use crate::engine::drive::before;
 use crate::lock::error::LockError;
 use crate::lock::kind::Kind;
@@ -68,21 +66,6 @@ pub struct Holder<K: Kind> {
     shared: Arc<Shared<K>>,
 }
 
-/// A pending acquire of a [`Holder`]: set options, then `.await` it. It returns a [`Level`].
-#[must_use = "nothing is acquired until this is awaited"]
-pub struct AcquireLevel<K: Kind> {
-    shared: Arc<Shared<K>>,
-    deadline: Option<Time>,
-}
-
-/// A pending acquire of a [`Holder`] that does not wait for other contenders: set options, then
-/// `.await` it.
-#[must_use = "nothing is acquired until this is awaited"]
-pub struct TryAcquireLevel<K: Kind> {
-    shared: Arc<Shared<K>>,
-    deadline: Time,
-}
-
 impl<K: Kind> Holder<K> {
     /// Creates a holder of a lock, or of one side of a read/write lock. Does no I/O.
     pub fn new(lock: impl Into<Lock<K>>) -> Self {
@@ -102,8 +85,8 @@ impl<K: Kind> Holder<K> {
     ///
     /// [`LockError::Lost`] if this holder has lost the lock, and a level of the lost hold has not
     /// ended. Otherwise the errors are those of the lock.
-    pub fn acquire(&self) -> AcquireLevel<K> {
-        AcquireLevel { shared: Arc::clone(&self.shared), deadline: None }
+    pub fn acquire(&self) -> Call<Level<K>, LockError> {
+        self.shared.call(async |shared, deadline| acquire(&shared, deadline).await)
     }
 
     /// Acquires the lock if that needs no wait, or adds a level. Returns `None` if another
@@ -113,10 +96,10 @@ impl<K: Kind> Holder<K> {
     /// # Errors
     ///
     /// The errors are those of [`acquire`](Self::acquire).
-    pub fn try_acquire(&self) -> TryAcquireLevel<K> {
-        let client = self.shared.lock.client();
-        let deadline = client.now() + client.status().timeout;
-        TryAcquireLevel { shared: Arc::clone(&self.shared), deadline }
+    pub fn try_acquire(&self) -> Call<Option<Level<K>>, LockError> {
+        self.shared
+            .call(async |shared, deadline| try_acquire(&shared, deadline).await)
+            .timeout(self.shared.lock.client().status().timeout)
     }
 
     /// Returns how many levels there are now; 0 if this holder does not hold the lock. Levels of a
@@ -128,46 +111,6 @@ impl<K: Kind> Holder<K> {
     /// Returns the path that identifies the lock.
     pub fn path(&self) -> &str {
         self.shared.lock.path()
-    }
-}
-
-impl<K: Kind> AcquireLevel<K> {
-    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. The time includes
-    /// the wait for other tasks of the holder.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.deadline = Some(self.shared.lock.client().now() + timeout);
-        self
-    }
-}
-
-impl<K: Kind> TryAcquireLevel<K> {
-    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. Default: the session
-    /// timeout.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.deadline = self.shared.lock.client().now() + timeout;
-        self
-    }
-}
-
-impl<K: Kind> IntoFuture for AcquireLevel<K> {
-    type Output = Result<Level<K>, LockError>;
-    type IntoFuture = Acquiring<Level<K>>;
-
-    fn into_future(self) -> Acquiring<Level<K>> {
-        let Self { shared, deadline } = self;
-        let limit = Limit::of(&shared.lock, deadline);
-        Acquiring::new(limit, async move { acquire(&shared, deadline).await })
-    }
-}
-
-impl<K: Kind> IntoFuture for TryAcquireLevel<K> {
-    type Output = Result<Option<Level<K>>, LockError>;
-    type IntoFuture = Acquiring<Option<Level<K>>>;
-
-    fn into_future(self) -> Acquiring<Option<Level<K>>> {
-        let Self { shared, deadline } = self;
-        let limit = Limit::of(&shared.lock, Some(deadline));
-        Acquiring::new(limit, async move { try_acquire(&shared, deadline).await })
     }
 }
 
@@ -190,7 +133,7 @@ async fn acquire<K: Kind>(
 
 async fn try_acquire<K: Kind>(
     shared: &Arc<Shared<K>>,
-    deadline: Time,
+    deadline: Option<Time>,
 ) -> Result<Option<Level<K>>, LockError> {
     if let Some(nested) = shared.nest() {
         return nested.map(Some);
@@ -199,7 +142,7 @@ async fn try_acquire<K: Kind>(
     if let Some(nested) = shared.nest() {
         return nested.map(Some);
     }
-    let guard = shared.lock.try_acquire().until(Some(deadline)).await?;
+    let guard = shared.lock.try_acquire().until(deadline).await?;
     Ok(guard.map(|guard| shared.begin(guard)))
 }
 
@@ -214,24 +157,6 @@ impl<K: Kind> fmt::Debug for Holder<K> {
         f.debug_struct("Holder")
             .field("path", &self.path())
             .field("levels", &self.levels())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K: Kind> fmt::Debug for AcquireLevel<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AcquireLevel")
-            .field("path", &self.shared.lock.path())
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<K: Kind> fmt::Debug for TryAcquireLevel<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TryAcquireLevel")
-            .field("path", &self.shared.lock.path())
-            .field("deadline", &self.deadline)
             .finish_non_exhaustive()
     }
 }

@@ -119,8 +119,8 @@ pub enum LostReason {
     /// [`WorkQueueBuilder::lease_for`](crate::WorkQueueBuilder::lease_for) does, and the time is over.
     #[error("it was held for longer than its limit")]
     HeldTooLong,
-    /// The guard was released or dropped. Only calls that wait for the loss of the lock report this:
-    /// a guard that exists is not released.
+    /// The guard was released or dropped. Only calls that may outlive the guard report this, such as
+    /// those that wait for the loss of the lock: a guard that exists is not released.
     #[error("the guard was released")]
     Released,
     /// The session has expired.
@@ -161,6 +161,10 @@ impl LockError {
 }
 
 impl MayTimeOut for LockError {
+    fn timed_out(_: &str) -> Self {
+        Self::TimedOut(TimedOut::unexplained())
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::TimedOut(timed_out) = self { Some(timed_out) } else { None }
     }

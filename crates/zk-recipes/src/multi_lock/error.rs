@@ -5,6 +5,7 @@ use zk_session::ConfigError;
 
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::Released;
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -45,6 +46,26 @@ impl From<MultiReleaseError> for MultiLockError {
         // The list is empty only if the caller has emptied it.
         let released = || Self::new("", LockError::Lost(LostReason::Released));
         error.failed.into_iter().next().unwrap_or_else(released)
+    }
+}
+
+impl MayTimeOut for MultiLockError {
+    fn timed_out(path: &str) -> Self {
+        Self::new(path, LockError::timed_out(path))
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        self.error.timed_out_mut()
+    }
+}
+
+impl MayTimeOut for MultiReleaseError {
+    fn timed_out(path: &str) -> Self {
+        Self { failed: vec![MultiLockError::timed_out(path)], released: Vec::new() }
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        self.failed.iter_mut().find_map(MayTimeOut::timed_out_mut)
     }
 }
 

@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use super::error::{MultiLockError, MultiReleaseError};
 use super::part::{Boxed, HeldPart};
+use crate::engine::call::Call;
+use crate::engine::join::join_all;
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::Released;
 use crate::lock::state::LockState;
+use crate::timed_out::MayTimeOut;
 
 /// All locks of a [`MultiLock`](crate::MultiLock), held together.
 ///
 /// The guard is as good as its weakest lock: it is lost when one of its locks is lost, and at risk
 /// when one of them is. The other locks stay held until the guard is released or dropped, which
 /// releases all of them in the reverse order.
-#[derive(Default)]
 #[must_use = "a dropped guard releases the locks"]
 pub struct MultiGuard {
     /// In the order in which they were acquired.
@@ -30,6 +32,11 @@ struct Entry {
 }
 
 impl MultiGuard {
+    /// Creates a guard without locks, for those that follow.
+    pub(super) const fn new() -> Self {
+        Self { parts: Vec::new() }
+    }
+
     pub(super) fn push(&mut self, path: &str, guard: Box<dyn HeldPart>) {
         self.parts.push(Entry { path: path.to_owned(), guard });
     }
@@ -89,17 +96,21 @@ impl MultiGuard {
     /// the call began; none of them was released by this guard, so all were held together at the
     /// moment of the first proof.
     ///
-    /// After a **connection loss**, the writes are repeated. **Cancel safe.**
+    /// After a **connection loss**, the writes are repeated. **Cancel safe.** A
+    /// [timeout](Call::timeout) limits all of it.
     ///
     /// # Errors
     ///
     /// The first lock that is lost, or whose proof was refused; see
     /// [`Guard::validate`](crate::Guard::validate).
-    pub async fn validate(&self) -> Result<(), MultiLockError> {
-        for Entry { path, guard } in &self.parts {
-            guard.validate().await.map_err(|error| MultiLockError::new(path, error))?;
-        }
-        Ok(())
+    pub fn validate(&self) -> Call<(), MultiLockError> {
+        let validate = |entry: &Entry| (entry.path.clone(), entry.guard.validate());
+        call(self.parts.iter().map(validate).collect(), async |validating| {
+            for (path, validating) in validating {
+                validating.await.map_err(|error| MultiLockError::new(&path, error))?;
+            }
+            Ok(())
+        })
     }
 
     /// Runs a body of work while none of the locks is lost, and drops the body when one is lost.
@@ -138,23 +149,21 @@ impl MultiGuard {
     /// The releases are sent without waiting for each other. An error of one does not stop the
     /// others.
     ///
-    /// **Cancel safe**: all commands are sent before the first await, so dropping this future
-    /// changes nothing. After a **connection loss**, requests are replayed.
+    /// **Cancel safe**: this method sends all commands itself, so dropping what it returns changes
+    /// nothing. After a **connection loss**, requests are replayed. A [timeout](Call::timeout) limits
+    /// the wait for all locks; the error then names those that the call still waited for.
     ///
     /// # Errors
     ///
     /// A [`MultiReleaseError`] with all locks that were not released.
-    pub fn release(
-        mut self,
-    ) -> impl Future<Output = Result<Vec<(String, Released)>, MultiReleaseError>> + Send + use<>
-    {
+    pub fn release(mut self) -> Call<Vec<(String, Released)>, MultiReleaseError> {
         let entries = std::mem::take(&mut self.parts).into_iter().rev();
-        let releasing: Vec<_> =
-            entries.map(|Entry { path, guard }| (path, guard.release())).collect();
-        async move {
+        let release = |Entry { path, guard }: Entry| (path, guard.release());
+        call(entries.map(release).collect(), async |releasing| {
             let (mut released, mut failed) = (Vec::new(), Vec::new());
-            for (path, releasing) in releasing {
-                match releasing.await {
+            let (paths, releasing): (Vec<_>, Vec<_>) = releasing.into_iter().unzip();
+            for (path, ended) in paths.into_iter().zip(join_all(releasing.into_iter()).await) {
+                match ended {
                     Ok(how) => released.push((path, how)),
                     Err(error) => failed.push(MultiLockError { path, error }),
                 }
@@ -164,7 +173,7 @@ impl MultiGuard {
             } else {
                 Err(MultiReleaseError { failed, released })
             }
-        }
+        })
     }
 
     pub(super) fn losses(&self) -> Vec<Boxed<'static, LostReason>> {
@@ -184,6 +193,25 @@ impl MultiGuard {
         let entry = self.parts.get(index)?;
         Some(MultiLockError::new(&entry.path, LockError::Lost(reason)))
     }
+}
+
+/// Creates a call that consists of one for each lock, which all have its deadline.
+fn call<P, T, E, F>(
+    parts: Vec<(String, Call<P, LockError>)>,
+    start: impl FnOnce(Vec<(String, Call<P, LockError>)>) -> F + Send + 'static,
+) -> Call<T, E>
+where
+    P: 'static,
+    T: 'static,
+    E: MayTimeOut + 'static,
+    F: Future<Output = Result<T, E>> + Send,
+{
+    let (_, first) = parts.first().expect("`build` refuses a multi-lock without locks");
+    let (client, path) = (first.client().clone(), first.path().clone());
+    Call::new(&client.clone(), &path, move |deadline| {
+        let left = deadline.map(|deadline| deadline.saturating_since(client.now()));
+        start(parts.into_iter().map(|(path, part)| (path, part.within(left))).collect())
+    })
 }
 
 /// Releases the locks in the reverse order, in the background.

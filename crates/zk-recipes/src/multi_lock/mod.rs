@@ -5,11 +5,9 @@ mod guard;
 mod part;
 
 use std::fmt;
-use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use tracing::debug;
 use zk_session::{ConfigError, OptionDefect, Time};
@@ -18,6 +16,7 @@ pub use self::error::{MultiLockError, MultiReleaseError};
 pub use self::guard::MultiGuard;
 use self::part::{HeldPart, Part};
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::engine::drive::{before, jitter, pause};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
@@ -59,8 +58,10 @@ const LOSSES_MAX: u32 = 5;
 #[derive(Clone)]
 pub struct MultiLock {
     /// In the order of their paths.
-    parts: Arc<[Arc<dyn Part>]>,
+    parts: Parts,
 }
+
+type Parts = Arc<[Arc<dyn Part>]>;
 
 /// Collects the locks of a [`MultiLock`].
 #[derive(Clone, Default)]
@@ -68,19 +69,6 @@ pub struct MultiLock {
 pub struct MultiLockBuilder {
     parts: Vec<Arc<dyn Part>>,
 }
-
-/// A pending acquire of a [`MultiLock`]: set options, then `.await` it. It returns a
-/// [`MultiGuard`].
-#[must_use = "nothing is acquired until this is awaited"]
-pub struct MultiAcquire {
-    parts: Arc<[Arc<dyn Part>]>,
-    /// The deadline of each lock, by the clock of its client.
-    deadlines: Option<Vec<Time>>,
-}
-
-/// An acquire of a [`MultiLock`] in progress. Dropping it releases the locks that it has obtained,
-/// and gives up the place in the queue of the next one.
-pub type MultiAcquiring<T> = Pin<Box<dyn Future<Output = Result<T, MultiLockError>> + Send>>;
 
 impl MultiLock {
     /// Returns a builder without locks.
@@ -100,35 +88,43 @@ impl MultiLock {
     /// # Errors
     ///
     /// A [`MultiLockError`] with the path of the lock and its [`LockError`]. No lock is held then.
-    pub fn acquire(&self) -> MultiAcquire {
-        MultiAcquire { parts: Arc::clone(&self.parts), deadlines: None }
+    pub fn acquire(&self) -> Call<MultiGuard, MultiLockError> {
+        self.call(async |parts, deadlines| acquire(&parts, &deadlines).await)
     }
 
     /// Acquires all locks if that needs no wait. If one of them is taken, releases the others again
-    /// in the background, and returns `None`. Each lock has its own default timeout. In all other
-    /// respects it is like [`acquire`](Self::acquire).
+    /// in the background, and returns `None`. Without a connection it fails with
+    /// [`LockError::TimedOut`] after its timeout, by default the longest session timeout of the
+    /// clients. In all other respects it is like [`acquire`](Self::acquire).
     ///
     /// # Errors
     ///
     /// The errors are those of [`acquire`](Self::acquire).
-    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, MultiLockError> {
-        let mut held = MultiGuard::default();
-        for part in &*self.parts {
-            match part.try_acquire().await {
-                Ok(Some(guard)) => held.push(part.path(), guard),
-                Ok(None) => return Ok(None),
-                Err(error) => return Err(MultiLockError::new(part.path(), error)),
-            }
-        }
-        match held.first_lost() {
-            None => Ok(Some(held)),
-            Some(lost) => Err(lost),
-        }
+    pub fn try_acquire(&self) -> Call<Option<MultiGuard>, MultiLockError> {
+        let timeouts = self.parts.iter().map(|part| part.client().status().timeout);
+        let timeout = timeouts.max().unwrap_or_default();
+        self.call(async |parts, deadlines| try_acquire(&parts, &deadlines).await).timeout(timeout)
     }
 
     /// Returns the paths of the locks, in the order in which they are acquired.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| part.path())
+    }
+
+    /// Creates a call that gets the deadline of each lock, by the clock of its client.
+    fn call<T: 'static, F: Future<Output = Result<T, MultiLockError>> + Send>(
+        &self,
+        start: impl FnOnce(Parts, Vec<Option<Time>>) -> F + Send + 'static,
+    ) -> Call<T, MultiLockError> {
+        let parts = Arc::clone(&self.parts);
+        let first = self.parts.first().expect("`build` refuses a multi-lock without locks");
+        let client = first.client().clone();
+        Call::new(first.client(), &first.path().into(), move |deadline| {
+            let left = deadline.map(|deadline| deadline.saturating_since(client.now()));
+            let deadlines = parts.iter().map(|part| left.map(|left| part.client().now() + left));
+            let deadlines = deadlines.collect();
+            start(parts, deadlines)
+        })
     }
 }
 
@@ -171,26 +167,22 @@ impl MultiLockBuilder {
     }
 }
 
-impl MultiAcquire {
-    /// Makes the acquire give up after this time, which is one deadline for all locks together. The
-    /// error names the lock that was not obtained in time, with [`LockError::TimedOut`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        let deadlines = self.parts.iter().map(|part| part.client().now() + timeout);
-        self.deadlines = Some(deadlines.collect());
-        self
+/// Acquires all locks if that needs no wait.
+async fn try_acquire(
+    parts: &Parts,
+    deadlines: &[Option<Time>],
+) -> Result<Option<MultiGuard>, MultiLockError> {
+    let mut held = MultiGuard::new();
+    for (part, deadline) in parts.iter().zip(deadlines) {
+        match part.try_acquire(*deadline).await {
+            Ok(Some(guard)) => held.push(part.path(), guard),
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(MultiLockError::new(part.path(), error)),
+        }
     }
-
-    fn deadline(&self, index: usize) -> Option<Time> {
-        self.deadlines.as_ref()?.get(index).copied()
-    }
-}
-
-impl IntoFuture for MultiAcquire {
-    type Output = Result<MultiGuard, MultiLockError>;
-    type IntoFuture = MultiAcquiring<MultiGuard>;
-
-    fn into_future(self) -> MultiAcquiring<MultiGuard> {
-        Box::pin(async move { acquire(&self).await })
+    match held.first_lost() {
+        None => Ok(Some(held)),
+        Some(lost) => Err(lost),
     }
 }
 
@@ -202,15 +194,15 @@ enum Failed {
     Lost(usize, LostReason),
 }
 
-async fn acquire(request: &MultiAcquire) -> Result<MultiGuard, MultiLockError> {
+async fn acquire(parts: &Parts, deadlines: &[Option<Time>]) -> Result<MultiGuard, MultiLockError> {
     let mut losses = 0;
     loop {
-        let (index, reason) = match round(request).await {
+        let (index, reason) = match round(parts, deadlines).await {
             Ok(held) => return Ok(held),
             Err(Failed::NotAcquired(error)) => return Err(error),
             Err(Failed::Lost(index, reason)) => (index, reason),
         };
-        let Some(part) = request.parts.get(index) else { continue };
+        let Some((part, deadline)) = parts.iter().zip(deadlines).nth(index) else { continue };
         debug!(path = part.path(), %reason, "starting again, because a lock was lost");
         let failed = |error| MultiLockError::new(part.path(), error);
         match reason {
@@ -226,7 +218,7 @@ async fn acquire(request: &MultiAcquire) -> Result<MultiGuard, MultiLockError> {
                     return Err(failed(LockError::Lost(reason)));
                 }
                 let pausing = pause(part.client(), jitter(part.client(), PAUSE));
-                let paused = before(part.client(), request.deadline(index), pausing).await;
+                let paused = before(part.client(), *deadline, pausing).await;
                 paused.map_err(|interrupted| failed(interrupted.into()))?;
             }
         }
@@ -234,11 +226,11 @@ async fn acquire(request: &MultiAcquire) -> Result<MultiGuard, MultiLockError> {
 }
 
 /// Acquires the locks once, from the first to the last.
-async fn round(request: &MultiAcquire) -> Result<MultiGuard, Failed> {
+async fn round(parts: &Parts, deadlines: &[Option<Time>]) -> Result<MultiGuard, Failed> {
     // Dropping it, at any moment, releases the locks in reverse order.
-    let mut held = MultiGuard::default();
-    for (index, part) in request.parts.iter().enumerate() {
-        let mut acquiring = part.acquire(request.deadline(index));
+    let mut held = MultiGuard::new();
+    for (part, deadline) in parts.iter().zip(deadlines) {
+        let mut acquiring = part.acquire(*deadline);
         let mut losses = held.losses();
         let acquired = poll_fn(|cx| {
             for (index, loss) in losses.iter_mut().enumerate() {
@@ -271,15 +263,5 @@ impl fmt::Debug for MultiLockBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths: Vec<_> = self.parts.iter().map(|part| part.path()).collect();
         f.debug_struct("MultiLockBuilder").field("paths", &paths).finish()
-    }
-}
-
-impl fmt::Debug for MultiAcquire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths: Vec<_> = self.parts.iter().map(|part| part.path()).collect();
-        f.debug_struct("MultiAcquire")
-            .field("paths", &paths)
-            .field("deadlines", &self.deadlines)
-            .finish()
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use zk_session::{Client, Time};
 
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::kind::Kind;
@@ -26,7 +27,10 @@ pub(super) trait Part: Send + Sync {
         deadline: Option<Time>,
     ) -> Boxed<'static, Result<Box<dyn HeldPart>, LockError>>;
 
-    fn try_acquire(&self) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>>;
+    fn try_acquire(
+        &self,
+        deadline: Option<Time>,
+    ) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>>;
 }
 
 /// A guard of any kind.
@@ -37,9 +41,9 @@ pub(super) trait HeldPart: Send + Sync {
 
     fn lost(&self) -> Boxed<'static, LostReason>;
 
-    fn validate(&self) -> Boxed<'_, Result<(), LockError>>;
+    fn validate(&self) -> Call<(), LockError>;
 
-    fn release(self: Box<Self>) -> Boxed<'static, Result<Released, LockError>>;
+    fn release(self: Box<Self>) -> Call<Released, LockError>;
 }
 
 impl<K: Kind> Part for Lock<K> {
@@ -59,8 +63,11 @@ impl<K: Kind> Part for Lock<K> {
         Box::pin(async move { Ok(Box::new(acquiring.await?) as Box<dyn HeldPart>) })
     }
 
-    fn try_acquire(&self) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>> {
-        let trying = self.try_acquire().into_future();
+    fn try_acquire(
+        &self,
+        deadline: Option<Time>,
+    ) -> Boxed<'static, Result<Option<Box<dyn HeldPart>>, LockError>> {
+        let trying = self.try_acquire().until(deadline).into_future();
         Box::pin(async move { Ok(trying.await?.map(|guard| Box::new(guard) as Box<dyn HeldPart>)) })
     }
 }
@@ -78,12 +85,11 @@ impl<K: Kind> HeldPart for Guard<K> {
         Box::pin(self.lost())
     }
 
-    fn validate(&self) -> Boxed<'_, Result<(), LockError>> {
-        Box::pin(self.validate())
+    fn validate(&self) -> Call<(), LockError> {
+        self.validate()
     }
 
-    fn release(self: Box<Self>) -> Boxed<'static, Result<Released, LockError>> {
-        // The command to release is sent by this call, not by the first poll.
-        Box::pin(Self::release(*self))
+    fn release(self: Box<Self>) -> Call<Released, LockError> {
+        Self::release(*self)
     }
 }

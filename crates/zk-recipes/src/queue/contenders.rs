@@ -2,10 +2,11 @@
 
 use bytestring::ByteString;
 use jute_codec::{NameList, Response};
-use zk_session::Client;
+use zk_session::{Client, Time};
 
 use super::profile::QueueProfile;
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
@@ -25,10 +26,13 @@ impl<K: Queued<Profile = QueueProfile>> Lock<K> {
     /// [`LockError::Refused`] if the client may not read the directory or a contender;
     /// [`LockError::MixedKinds`] if the directory contains a lock of another kind;
     /// [`LockError::QueueExhausted`] if its sequence counter has reached its end;
-    /// [`LockError::Closed`] and similar errors if the client has stopped.
-    pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
-        let queue = listed(self.client(), &self.profile).await?;
-        read_each(self.client(), &self.profile, &queue).await
+    /// [`LockError::TimedOut`] after a [timeout](Call::timeout); [`LockError::Closed`] and similar
+    /// errors if the client has stopped.
+    pub fn contenders(&self) -> Call<Vec<Contender>, LockError> {
+        self.call(async |lock, deadline| {
+            let queue = listed(lock.client(), &lock.profile, deadline).await?;
+            read_each(lock.client(), &lock.profile, &queue, deadline).await
+        })
     }
 }
 
@@ -36,11 +40,12 @@ impl<K: Queued<Profile = QueueProfile>> Lock<K> {
 pub(crate) async fn first(
     client: &Client,
     profile: &QueueProfile,
+    deadline: Option<Time>,
 ) -> Result<Option<Contender>, LockError> {
     loop {
-        let queue = listed(client, profile).await?;
+        let queue = listed(client, profile, deadline).await?;
         let Some(first) = queue.first() else { return Ok(None) };
-        let read = read_each(client, profile, std::slice::from_ref(first)).await?;
+        let read = read_each(client, profile, std::slice::from_ref(first), deadline).await?;
         if let Some(first) = read.into_iter().next() {
             return Ok(Some(first));
         }
@@ -57,7 +62,7 @@ pub(crate) async fn first_path(
     client: &Client,
     profile: &QueueProfile,
 ) -> Result<Option<ByteString>, LockError> {
-    let queue = listed(client, profile).await?;
+    let queue = listed(client, profile, None).await?;
     Ok(queue.first().map(|(.., name)| child(&profile.directory, name)))
 }
 
@@ -71,10 +76,14 @@ pub(crate) fn first_of(
 }
 
 /// Lists the contenders of a queue, in its order.
-async fn listed(client: &Client, profile: &QueueProfile) -> Result<Vec<Listed>, LockError> {
+async fn listed(
+    client: &Client,
+    profile: &QueueProfile,
+    deadline: Option<Time>,
+) -> Result<Vec<Listed>, LockError> {
     let directory = &profile.directory;
     let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
-    let listed = run(client, &mut listing, None).await?.into_iter().next().flatten();
+    let listed = run(client, &mut listing, deadline).await?.into_iter().next().flatten();
     match listed {
         Some(Response::GetChildren(names)) => in_order(profile, names),
         Some(_) | None => Ok(Vec::new()),
@@ -97,12 +106,13 @@ async fn read_each(
     client: &Client,
     profile: &QueueProfile,
     queue: &[Listed],
+    deadline: Option<Time>,
 ) -> Result<Vec<Contender>, LockError> {
     let directory = &profile.directory;
     let paths: Vec<_> = queue.iter().map(|(.., name)| child(directory, name)).collect();
     let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
     let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);
-    let responses = run(client, &mut reading, None).await?;
+    let responses = run(client, &mut reading, deadline).await?;
     let mut found = Vec::new();
     for ((response, (_, role, _)), path) in responses.into_iter().zip(queue).zip(&paths) {
         // If the znode does not exist, the contender has left the queue since the list was read.

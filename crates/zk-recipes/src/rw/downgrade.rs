@@ -1,12 +1,12 @@
 //! Downgrading a guard.
 
-use std::future::Future;
-
 use thiserror::Error;
 
 use super::lock::{Read, ReadGuard, WriteGuard};
 use super::machine::DowngradeRequest;
+use crate::engine::call::Call;
 use crate::lock::error::LockError;
+use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a writer did not become a reader.
 #[derive(Debug, Error)]
@@ -16,7 +16,7 @@ pub struct DowngradeError {
     /// The error.
     #[source]
     pub error: LockError,
-    /// The guard of the lock, which is still held for writing; `None` if the lock is lost. Dropping
+    /// The guard of the lock, which is still held for writing; `None` if the lock is lost, or the call has timed out. Dropping
     /// the guard releases the lock.
     pub guard: Option<WriteGuard>,
 }
@@ -30,17 +30,29 @@ impl WriteGuard {
     /// [`phases`](crate::Acquire::phases) report the reader's state from then on. A
     /// [`status`](Self::status) of the writer reports `None` from then on.
     ///
-    /// After a **connection loss**, requests are replayed. **Not cancel safe**: dropping the future
-    /// releases the lock in the background, as soon as the client knows which znode holds the lock.
+    /// After a **connection loss**, requests are replayed. **Not cancel safe**: dropping the call
+    /// releases the lock in the background, as soon as the client knows which znode holds the lock,
+    /// and so does a [timeout](Call::timeout).
     ///
     /// # Errors
     ///
     /// Returns a [`DowngradeError`], which contains the guard if the lock is still held.
-    pub fn downgrade(
-        self,
-    ) -> impl Future<Output = Result<ReadGuard, DowngradeError>> + Send + 'static {
+    pub fn downgrade(self) -> Call<ReadGuard, DowngradeError> {
+        let (client, path) = (self.client().clone(), self.path().into());
         let changed = self.change::<Read>(DowngradeRequest);
-        async move { changed.await.map_err(|(error, guard)| DowngradeError { error, guard }) }
+        Call::waiting(&client, &path, async move {
+            changed.await.map_err(|(error, guard)| DowngradeError { error, guard })
+        })
+    }
+}
+
+impl MayTimeOut for DowngradeError {
+    fn timed_out(path: &str) -> Self {
+        Self { error: LockError::timed_out(path), guard: None }
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        self.error.timed_out_mut()
     }
 }
 

@@ -10,6 +10,7 @@ use super::naming::RwNaming;
 use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
+use crate::engine::call::Call;
 use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
@@ -160,8 +161,8 @@ impl RwLock {
     /// # Errors
     ///
     /// The errors are those of [`Lock::contenders`].
-    pub async fn contenders(&self) -> Result<Vec<Contender>, LockError> {
-        self.reader.contenders().await
+    pub fn contenders(&self) -> Call<Vec<Contender>, LockError> {
+        self.reader.contenders()
     }
 
     /// Returns the counters of this lock and its clones, for readers and writers together.

@@ -14,6 +14,7 @@ use super::machine::resize::Resize;
 use super::machine::standing;
 use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
+use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
@@ -92,17 +93,20 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`LockError::Refused`] if the directory may not be read; [`LockError::PermitsDiffer`] if its
-    /// data is not a number; [`LockError::Closed`] and similar errors if the client has stopped.
-    pub async fn stored_permits(&self) -> Result<Option<u32>, LockError> {
-        let directory = &self.profile.directory;
-        let operations = vec![read(directory.clone(), None)];
-        let mut reading = ReadAll::new(operations, FailedAction::Read, directory);
-        let response = run(self.client(), &mut reading, None).await?.pop().flatten();
-        let Some(Response::GetData(found)) = response else { return Ok(None) };
-        Permits::decode(found.data.as_ref()).map_err(|stored| LockError::PermitsDiffer {
-            directory: directory.to_string(),
-            stored,
-            expected: self.expected().count,
+    /// data is not a number; [`LockError::TimedOut`] after a [timeout](Call::timeout);
+    /// [`LockError::Closed`] and similar errors if the client has stopped.
+    pub fn stored_permits(&self) -> Call<Option<u32>, LockError> {
+        self.call(async |semaphore, deadline| {
+            let directory = &semaphore.profile.directory;
+            let operations = vec![read(directory.clone(), None)];
+            let mut reading = ReadAll::new(operations, FailedAction::Read, directory);
+            let response = run(semaphore.client(), &mut reading, deadline).await?.pop().flatten();
+            let Some(Response::GetData(found)) = response else { return Ok(None) };
+            Permits::decode(found.data.as_ref()).map_err(|stored| LockError::PermitsDiffer {
+                directory: directory.to_string(),
+                stored,
+                expected: semaphore.expected().count,
+            })
         })
     }
 

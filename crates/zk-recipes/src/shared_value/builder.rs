@@ -48,8 +48,9 @@ impl SharedValueBuilder {
         self
     }
 
-    /// Makes each operation give up after this time. Default: none, so an operation waits for as
-    /// long as the client has no connection, and for other writers.
+    /// Makes each operation give up after this time, unless it has a
+    /// [timeout of its own](crate::Call::timeout). Default: none, so an operation waits for as long as
+    /// the client has no connection, and for other writers.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.profile.timeout = Some(timeout);
         self

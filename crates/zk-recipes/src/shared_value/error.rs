@@ -66,6 +66,10 @@ pub enum ValueError {
 }
 
 impl MayTimeOut for ValueError {
+    fn timed_out(_: &str) -> Self {
+        RecipeError::timed_out().into()
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         match self {
             Self::Recipe(error) | Self::Undecided { cause: error, .. } => error.timed_out_mut(),

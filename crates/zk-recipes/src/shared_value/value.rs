@@ -15,6 +15,7 @@ use super::error::ValueError;
 use super::versioned::Versioned;
 use super::write::{Written, write};
 use crate::action::FailedAction;
+use crate::engine::call::Call;
 use crate::engine::drive::{pause, run, up_to};
 use crate::engine::limited::limited;
 use crate::engine::monitor::Monitored;
@@ -103,9 +104,8 @@ impl SharedValue {
     ///
     /// [`ValueError::Recipe`], if a server refuses to read or create the znode, the client has
     /// stopped, or the timeout has passed.
-    pub async fn get(&self) -> Result<Versioned, ValueError> {
-        let deadline = self.deadline();
-        self.limited(deadline, || RecipeError::timed_out().into(), self.fetch(deadline)).await
+    pub fn get(&self) -> Call<Versioned, ValueError> {
+        self.reading(Ok)
     }
 
     /// Replaces the value, whatever it is, and creates the znode if it is missing.
@@ -118,18 +118,17 @@ impl SharedValue {
     ///
     /// [`ValueError::Undecided`] if the session has ended or the timeout has passed before the
     /// outcome was known; otherwise as for [`get`](Self::get).
-    pub async fn set(&self, bytes: impl Into<Bytes>) -> Result<(), ValueError> {
-        let (bytes, deadline) = (bytes.into(), self.deadline());
-        let writing = async {
+    pub fn set(&self, bytes: impl Into<Bytes>) -> Call<(), ValueError> {
+        let bytes = bytes.into();
+        self.writing(async move |value, deadline| {
             for _ in 0..CREATES_MAX {
-                match write(&self.client, &self.profile, &bytes, None, deadline).await? {
+                match write(&value.client, &value.profile, &bytes, None, deadline).await? {
                     Written::Applied(_) => return Ok(()),
-                    Written::Missing => self.create(deadline).await?,
+                    Written::Missing => value.create(deadline).await?,
                 }
             }
-            Err(self.keeps_vanishing())
-        };
-        self.limited(deadline, undecided, writing).await
+            Err(value.keeps_vanishing())
+        })
     }
 
     /// Replaces the value, if it still is the one that was read. Returns the new value.
@@ -149,19 +148,18 @@ impl SharedValue {
     /// [`ValueError::Undecided`] if the session has ended or the timeout has passed before the
     /// outcome was known; [`ValueError::Recipe`] if a server refuses the write, or the client has
     /// stopped.
-    pub async fn compare_and_set(
+    pub fn compare_and_set(
         &self,
         old: &Versioned,
         bytes: impl Into<Bytes>,
-    ) -> Result<Versioned, ValueError> {
-        let (bytes, deadline) = (bytes.into(), self.deadline());
-        let replacing = async {
-            if self.is_replaced(old, deadline).await? {
+    ) -> Call<Versioned, ValueError> {
+        let (old, bytes) = (old.clone(), bytes.into());
+        self.writing(async move |value, deadline| {
+            if value.is_replaced(&old, deadline).await? {
                 return Err(ValueError::Conflict);
             }
-            self.replace(old, &bytes, deadline).await
-        };
-        self.limited(deadline, undecided, replacing).await
+            value.replace(&old, &bytes, deadline).await
+        })
     }
 
     /// Replaces the value by a function of it. If another client changes the value meanwhile, calls
@@ -178,37 +176,61 @@ impl SharedValue {
         &self,
         mut change: impl FnMut(&Bytes) -> Bytes,
     ) -> Result<Versioned, ValueError> {
-        let updating = self.try_update(|old| Ok::<_, Infallible>(change(old.bytes())));
-        updating.await.map(|result| result.unwrap_or_else(|never| match never {}))
+        let deadline = self.deadline();
+        let updating = self.try_update(deadline, |old| Ok::<_, Infallible>(change(old.bytes())));
+        let updated = limited(&self.client, self.path(), deadline, undecided, updating).await;
+        updated.map(|result| result.unwrap_or_else(|never| match never {}))
     }
 
     /// As `update`, with a function that may refuse.
     pub(crate) async fn try_update<E>(
         &self,
+        deadline: Option<Time>,
         mut change: impl FnMut(&Versioned) -> Result<Bytes, E>,
     ) -> Result<Result<Versioned, E>, ValueError> {
-        let deadline = self.deadline();
-        let updating = async {
-            let mut contention = Contention::default();
-            loop {
-                let asked = self.client.now();
-                let old = self.fetch(deadline).await?;
-                if !contention.must_let_others_write(old.revision(), asked, self.client.now()) {
-                    let bytes = match change(&old) {
-                        Ok(bytes) => bytes,
-                        Err(refusal) => return Ok(Err(refusal)),
-                    };
-                    match self.replace(&old, &bytes, deadline).await {
-                        Err(ValueError::Conflict) => {}
-                        result => return result.map(Ok),
-                    }
+        let mut contention = Contention::default();
+        loop {
+            let asked = self.client.now();
+            let old = self.fetch(deadline).await?;
+            if !contention.must_let_others_write(old.revision(), asked, self.client.now()) {
+                let bytes = match change(&old) {
+                    Ok(bytes) => bytes,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                match self.replace(&old, &bytes, deadline).await {
+                    Err(ValueError::Conflict) => {}
+                    result => return result.map(Ok),
                 }
-                let left = deadline.map(|at| at.saturating_since(self.client.now()));
-                let length = up_to(&self.client, contention.next_pause());
-                pause(&self.client, left.map_or(length, |left| left.min(length))).await;
             }
-        };
-        self.limited(deadline, undecided, updating).await
+            let left = deadline.map(|at| at.saturating_since(self.client.now()));
+            let length = up_to(&self.client, contention.next_pause());
+            pause(&self.client, left.map_or(length, |left| left.min(length))).await;
+        }
+    }
+
+    /// Creates a call that reads the value and decodes it, with the timeout of the value.
+    pub(crate) fn reading<T: 'static>(
+        &self,
+        decode: impl FnOnce(Versioned) -> Result<T, ValueError> + Send + 'static,
+    ) -> Call<T, ValueError> {
+        let value = self.clone();
+        let Self { client, profile } = self;
+        Call::new(client, &profile.path, async move |deadline| decode(value.fetch(deadline).await?))
+            .until(self.deadline())
+    }
+
+    /// Creates a call that writes, with the timeout of the value.
+    pub(crate) fn writing<T: 'static, F: Future<Output = Result<T, ValueError>> + Send>(
+        &self,
+        start: impl FnOnce(Self, Option<Time>) -> F + Send + 'static,
+    ) -> Call<T, ValueError> {
+        let value = self.clone();
+        let Self { client, profile } = self;
+        Call::without_watchdog(client, &profile.path, (), |(), deadline| async move {
+            let (client, path) = (value.client.clone(), value.profile.path.clone());
+            limited(&client, &path, deadline, undecided, start(value, deadline)).await
+        })
+        .until(self.deadline())
     }
 
     /// Follows the value: the current one first, and then the newest one after each change.
@@ -288,15 +310,6 @@ impl SharedValue {
 
     fn deadline(&self) -> Option<Time> {
         self.profile.timeout.map(|timeout| self.client.now() + timeout)
-    }
-
-    async fn limited<T>(
-        &self,
-        deadline: Option<Time>,
-        late: impl FnOnce() -> ValueError,
-        future: impl Future<Output = Result<T, ValueError>>,
-    ) -> Result<T, ValueError> {
-        limited(&self.client, &self.profile.path, deadline, late, future).await
     }
 }
 

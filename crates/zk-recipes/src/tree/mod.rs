@@ -6,12 +6,15 @@
 mod machine;
 
 use std::fmt;
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use zk_session::{Acl, Client, Time};
 
 use self::machine::DeleteTree;
+use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::engine::limited::limited;
 use crate::error::{RecipeError, check_acl, check_path};
@@ -58,8 +61,8 @@ impl Tree {
         Self { acl, ..self }
     }
 
-    /// Makes each call give up after this time with [`RecipeError::TimedOut`]. Part of the work may
-    /// be done by then. Default: none.
+    /// Makes each call give up after this time with [`RecipeError::TimedOut`], unless it has a
+    /// [timeout of its own](Call::timeout). Part of the work may be done by then. Default: none.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -86,19 +89,19 @@ impl Tree {
     /// `NO_CHILDREN_FOR_EPHEMERALS` below an ephemeral znode; [`RecipeError::TimedOut`] if there is
     /// a timeout; [`RecipeError::Closed`] and similar errors if the client has stopped;
     /// [`RecipeError::Config`] if the path or the list is invalid.
-    pub async fn ensure(&self, path: &str) -> Result<(), RecipeError> {
-        check_acl("acl of the znode", &self.acl)?;
-        if path == "/" {
-            return Ok(());
-        }
-        check_path("path to create", path)?;
-        let mut ensure = Ensure::znode(path.into(), Bytes::new(), self.acl.clone());
-        if !self.has_containers {
-            ensure = ensure.with_persistent_ancestors();
-        }
-        let deadline = self.deadline();
-        let ensuring = async { run(&self.client, &mut ensure, deadline).await };
-        limited(&self.client, path, deadline, RecipeError::timed_out, ensuring).await
+    pub fn ensure(&self, path: &str) -> Call<(), RecipeError> {
+        self.call(path, async |tree, path, deadline| {
+            check_acl("acl of the znode", &tree.acl)?;
+            if path == "/" {
+                return Ok(());
+            }
+            check_path("path to create", &path)?;
+            let mut ensure = Ensure::znode(path, Bytes::new(), tree.acl);
+            if !tree.has_containers {
+                ensure = ensure.with_persistent_ancestors();
+            }
+            Ok(run(&tree.client, &mut ensure, deadline).await?)
+        })
     }
 
     /// Deletes a znode with all its descendants. Returns the number of znodes that were deleted. A
@@ -123,8 +126,10 @@ impl Tree {
     /// children exceeds the client's limit; [`RecipeError::Closed`] and similar errors if the
     /// client has stopped; [`RecipeError::Config`] if the path is invalid, or the root. In all
     /// cases, some of the znodes may be gone.
-    pub async fn delete(&self, path: &str) -> Result<u64, RecipeError> {
-        self.delete_with_progress(path, |_| ()).await
+    pub fn delete(&self, path: &str) -> Call<u64, RecipeError> {
+        self.call(path, async |tree, path, deadline| {
+            delete(&tree.client, path, deadline, |_| ()).await
+        })
     }
 
     /// Deletes like [`delete`](Self::delete), and calls `progress` after each batch of replies with
@@ -139,26 +144,44 @@ impl Tree {
     pub async fn delete_with_progress(
         &self,
         path: &str,
-        mut progress: impl FnMut(u64),
+        progress: impl FnMut(u64),
     ) -> Result<u64, RecipeError> {
-        check_path("path to delete", path)?;
-        let mut machine = DeleteTree::new(path.into());
         let deadline = self.deadline();
-        let deleting = async {
-            loop {
-                let batch = run(&self.client, &mut machine, deadline).await?;
-                progress(batch.deleted);
-                if batch.is_last {
-                    return Ok(batch.deleted);
-                }
-            }
-        };
+        let deleting = delete(&self.client, path.into(), deadline, progress);
         limited(&self.client, path, deadline, RecipeError::timed_out, deleting).await
+    }
+
+    /// Creates a call with the timeout of this handle.
+    fn call<T: 'static, F: Future<Output = Result<T, RecipeError>> + Send>(
+        &self,
+        path: &str,
+        start: impl FnOnce(Self, ByteString, Option<Time>) -> F + Send + 'static,
+    ) -> Call<T, RecipeError> {
+        let (tree, path) = (self.clone(), ByteString::from(path));
+        Call::new(&self.client, &path.clone(), |deadline| start(tree, path, deadline))
+            .until(self.deadline())
     }
 
     /// Returns the deadline of a call that begins now.
     fn deadline(&self) -> Option<Time> {
         self.timeout.map(|timeout| self.client.now() + timeout)
+    }
+}
+
+async fn delete(
+    client: &Client,
+    path: ByteString,
+    deadline: Option<Time>,
+    mut progress: impl FnMut(u64),
+) -> Result<u64, RecipeError> {
+    check_path("path to delete", &path)?;
+    let mut machine = DeleteTree::new(path);
+    loop {
+        let batch = run(client, &mut machine, deadline).await?;
+        progress(batch.deleted);
+        if batch.is_last {
+            return Ok(batch.deleted);
+        }
     }
 }
 

@@ -104,6 +104,10 @@ pub enum WorkQueueError {
 }
 
 impl MayTimeOut for WorkQueueError {
+    fn timed_out(_: &str) -> Self {
+        RecipeError::timed_out().into()
+    }
+
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         if let Self::Recipe(error) = self { error.timed_out_mut() } else { None }
     }

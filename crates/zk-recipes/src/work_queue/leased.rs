@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode};
-use zk_session::Zxid;
 use zk_session::recipe::Session;
+use zk_session::{Time, Zxid};
 
 use super::aside::BlockReason;
 use super::core::Core;
@@ -17,7 +17,8 @@ use super::error::WorkQueueError;
 use super::layout::ItemName;
 use super::machine::ack::{AckMachine, Acked};
 use crate::engine::attended::Attended;
-use crate::engine::drive::pause;
+use crate::engine::call::Call;
+use crate::engine::drive::at_most;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveGuard;
 use crate::guard::FencingToken;
@@ -119,7 +120,7 @@ impl Leased {
     ///
     /// After a **connection loss**, requests are replayed, and the result is definite, with the
     /// exception of [`WorkQueueError::Unknown`]. **Cancel safe** in that the item is deleted or
-    /// returns to the queue if the future is dropped.
+    /// returns to the queue if the call is dropped, and so it is after a [timeout](Call::timeout).
     ///
     /// # Errors
     ///
@@ -129,9 +130,15 @@ impl Leased {
     /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
     /// gone; or servers keep failing. [`WorkQueueError::HasChildren`]: somebody has created znodes
     /// below the item, which this call does not delete; it waits for about 20 s for them to disappear.
-    /// A [`RecipeError`](crate::RecipeError) if a server refuses the delete; after `Closed` and
-    /// `AuthFailed`, the item may have been deleted. After any error the lease is given up.
-    pub async fn ack(self) -> Result<(), WorkQueueError> {
+    /// A [`RecipeError`](crate::RecipeError) if a server refuses the delete; after `TimedOut`,
+    /// `Closed` and `AuthFailed`, the item may have been deleted. After any error the lease is given
+    /// up.
+    pub fn ack(self) -> Call<(), WorkQueueError> {
+        let (client, path) = (self.returning.core.client.clone(), self.path.clone());
+        Call::new(&client, &path, |deadline| self.acknowledge(deadline))
+    }
+
+    async fn acknowledge(self, deadline: Option<Time>) -> Result<(), WorkQueueError> {
         // The last one is dropped first.
         let Self { path, czxid, lease, mut returning, .. } = self;
         if let LockState::Lost(reason) = lease.state() {
@@ -147,8 +154,8 @@ impl Leased {
             lease.ends_at(),
         );
         let item_path = || path.to_string();
-        let mut ack = Attended::new(&core.client, ack, &core.layout.directory).await;
-        let acked = match ack.run(None).await {
+        let mut ack = Attended::new(&core.client, ack, &core.layout.directory, deadline).await?;
+        let acked = match ack.run(deadline).await {
             Err(RecipeError::Refused { code: ErrorCode::NOT_EMPTY, .. }) => {
                 returning.is_settled = true;
                 core.block(&item, BlockReason::HasChildren);
@@ -171,11 +178,9 @@ impl Leased {
             Acked::Lost(reason) => {
                 // A guard that does not know yet that it is lost deletes the lease by its name, and
                 // that may be the lease of the next taker. The event has arrived with the reply.
-                let noticed = tokio::select! {
-                    biased;
-                    noticed = lease.lost() => Some(noticed),
-                    () = pause(&core.client, NOTICE_MAX) => None,
-                };
+                let latest = core.client.now() + NOTICE_MAX;
+                let latest = deadline.map_or(latest, |deadline| deadline.min(latest));
+                let noticed = at_most(&core.client, Some(latest), lease.lost()).await;
                 // Then the client itself has deleted the lease.
                 let is_too_long = noticed == Some(LostReason::HeldTooLong);
                 let reason = if is_too_long { LostReason::HeldTooLong } else { reason };
@@ -189,24 +194,25 @@ impl Leased {
     /// takers of this queue and its clones pass it over for the
     /// [delay of a redelivery](crate::WorkQueueBuilder::redelivery_delay).
     ///
-    /// After a **connection loss**, requests are replayed. If no server is reachable, the future
-    /// waits for one, or for the end of the session. **Cancel safe**: dropping the future changes
-    /// nothing.
+    /// After a **connection loss**, requests are replayed. If no server is reachable, the call waits
+    /// for one, or for the end of the session. **Cancel safe**: this method sends the command itself,
+    /// so dropping what it returns changes nothing, and neither does a [timeout](Call::timeout).
     ///
     /// # Errors
     ///
     /// A [`RecipeError`](crate::RecipeError): `Refused` if a server refuses to delete the lease,
-    /// which the client then retries in the background; `Closed` if the client has stopped in the
-    /// meantime. The item returns to the queue in both cases, at the latest when the session
+    /// which the client then retries in the background; `TimedOut`; `Closed` if the client has stopped
+    /// in the meantime. The item returns to the queue in all cases, at the latest when the session
     /// expires.
-    pub fn give_back(self) -> impl Future<Output = Result<(), WorkQueueError>> + Send + 'static {
-        let Self { returning, lease, .. } = self;
+    pub fn give_back(self) -> Call<(), WorkQueueError> {
+        let Self { returning, lease, path, .. } = self;
+        let client = returning.core.client.clone();
         drop(returning);
         let released = lease.release();
-        async move {
-            released.await?;
+        Call::new(&client, &path, async |deadline| {
+            released.until(deadline).await?;
             Ok(())
-        }
+        })
     }
 }
 

@@ -21,7 +21,6 @@ pub use self::{
     builder::WorkQueueBuilder,
     error::WorkQueueError,
     leased::Leased,
-    put::Put,
+    put::{Put, PutOptions},
     queue::WorkQueue,
-    take::{Take, TakeBatch},
 };

@@ -1,22 +1,20 @@
-//! Putting items: the future that callers await, and what follows it.
+//! Putting items: the call that callers await, and what follows it.
 
-use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
-use zk_session::{ConfigError, OptionDefect};
+use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
 use super::error::WorkQueueError;
 use super::layout::BATCH_MAX;
 use super::machine::put::{NotPut, PutMachine};
 use super::sweep;
-use crate::engine::drive::{Caller, drive};
+use crate::engine::call::Call;
+use crate::engine::drive::{Caller, before, drive};
 use crate::engine::feed::Feed;
 use crate::error::RecipeError;
 use crate::machine::Repeating;
@@ -26,115 +24,90 @@ const PRIORITY: u16 = 100;
 /// The worst priority.
 const PRIORITY_MAX: u16 = 999;
 
-/// A pending put: set options, then `.await` it.
-///
-/// After a **connection loss**, requests are replayed: the items are put exactly once, even if the
-/// session expires in between. Without a connection, the future waits for one; combine it with a
-/// timer to limit the wait.
-///
-/// **Cancellation.** Dropping the future puts the items once or not at all. After the drop, no
-/// request that would put them is sent any more; a request that was sent before may be applied. The
-/// janitor of the session removes what the put needs on the servers.
-///
-/// # Errors
-///
-/// [`WorkQueueError::Full`] if the queue has as many items as its
-/// [limit](crate::WorkQueueBuilder::limit) allows.
-/// [`WorkQueueError::QueueExhausted`] if the sequence counter of the items has reached its end.
-/// [`WorkQueueError::Unknown`] if servers keep failing. A [`RecipeError`] if a server refuses the
-/// items, if they are too large for a request, if there are more than 128 of them, or if the
-/// priority is greater than 999: in these cases, nothing was put. After
-/// [`RecipeError::Closed`] and [`RecipeError::AuthFailed`], the items may have been put.
-#[must_use = "nothing is put until this is awaited"]
-pub struct Put {
-    core: Arc<Core>,
-    items: Vec<Bytes>,
+/// A pending put into a [`WorkQueue`](crate::WorkQueue): set options, then `.await` it.
+pub type Put = Call<(), WorkQueueError, PutOptions>;
+
+/// The options of a [`Put`].
+#[derive(Clone, Copy, Debug)]
+pub struct PutOptions {
     priority: u16,
 }
 
 impl Put {
-    pub(crate) fn new(core: &Arc<Core>, items: Vec<Bytes>) -> Self {
-        Self { core: Arc::clone(core), items, priority: PRIORITY }
+    pub(super) fn of(core: &Arc<Core>, items: Vec<Bytes>) -> Self {
+        let queue = Arc::clone(core);
+        let options = PutOptions { priority: PRIORITY };
+        Self::with_options(
+            &core.client,
+            &core.layout.directory,
+            options,
+            |PutOptions { priority }, deadline| put(queue, items, priority, deadline),
+        )
     }
 
     /// Sets the priority of the items, from 0, which is the best, to 999. Default: 100.
     pub fn priority(mut self, priority: u16) -> Self {
-        self.priority = priority;
+        self.options.priority = priority;
         self
     }
-
-    async fn run(self) -> Result<(), WorkQueueError> {
-        self.check()?;
-        if self.items.is_empty() {
-            return Ok(());
-        }
-        let Self { core, items, priority } = self;
-        let session = Session::of(&core.client);
-        let id = session.unique_id();
-        let slot = session.reserve_slot(&core.layout.directory).await;
-        let bound = core.bound(id);
-        let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
-        let span =
-            debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
-        let feed = Feed::new(session.lane());
-        let machine = Repeating::new(machine);
-        let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
-        let mut running = RunningPut { parts: Some(parts), span };
-        let put = running.run().await;
-        if let (Some(_), Ok(()) | Err(Interruption::NotPut(NotPut::Full(_)))) = (bound, &put) {
-            core.is_full.store(put.is_err(), Ordering::Relaxed);
-        }
-        put.map_err(|not_put| match not_put {
-            Interruption::NotPut(NotPut::Failed(failure)) => RecipeError::of(failure).into(),
-            Interruption::NotPut(NotPut::Exhausted) => {
-                WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
-            }
-            Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
-                directory: core.layout.directory.to_string(),
-                length,
-                limit: bound.map_or(0, |bound| bound.items),
-            },
-            Interruption::NotPut(NotPut::Unknown) => {
-                WorkQueueError::Unknown { item: core.layout.entries.to_string() }
-            }
-            Interruption::Stopped(error) => error,
-        })
-    }
-
-    fn check(&self) -> Result<(), WorkQueueError> {
-        let invalid = |option, value: String, defect| {
-            let defect = OptionDefect::Other(defect);
-            Err(RecipeError::Config(ConfigError::Option { option, value, defect }).into())
-        };
-        if self.priority > PRIORITY_MAX {
-            let value = self.priority.to_string();
-            return invalid("priority of the item", value, "it must be at most 999");
-        }
-        if self.items.len() > BATCH_MAX {
-            let value = self.items.len().to_string();
-            return invalid("items of the batch", value, "there must be at most 128");
-        }
-        Ok(())
-    }
 }
 
-impl IntoFuture for Put {
-    type Output = Result<(), WorkQueueError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
+async fn put(
+    core: Arc<Core>,
+    items: Vec<Bytes>,
+    priority: u16,
+    deadline: Option<Time>,
+) -> Result<(), WorkQueueError> {
+    check(&items, priority)?;
+    if items.is_empty() {
+        return Ok(());
     }
+    let session = Session::of(&core.client);
+    let id = session.unique_id();
+    let slot = session.reserve_slot(&core.layout.directory);
+    let slot = before(&core.client, deadline, slot).await?;
+    let bound = core.bound(id);
+    let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
+    let span = debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
+    let feed = Feed::new(session.lane());
+    let machine = Repeating::new(machine);
+    let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
+    let mut running = RunningPut { parts: Some(parts), span };
+    let put = running.run(deadline).await;
+    if let (Some(_), Ok(()) | Err(Interruption::NotPut(NotPut::Full(_)))) = (bound, &put) {
+        core.is_full.store(put.is_err(), Ordering::Relaxed);
+    }
+    put.map_err(|not_put| match not_put {
+        Interruption::NotPut(NotPut::Failed(failure)) => RecipeError::of(failure).into(),
+        Interruption::NotPut(NotPut::Exhausted) => {
+            WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
+        }
+        Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
+            directory: core.layout.directory.to_string(),
+            length,
+            limit: bound.map_or(0, |bound| bound.items),
+        },
+        Interruption::NotPut(NotPut::Unknown) => {
+            WorkQueueError::Unknown { item: core.layout.entries.to_string() }
+        }
+        Interruption::Stopped(error) => error,
+    })
 }
 
-impl fmt::Debug for Put {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Put")
-            .field("directory", &self.core.layout.directory)
-            .field("items", &self.items.len())
-            .field("priority", &self.priority)
-            .finish_non_exhaustive()
+fn check(items: &[Bytes], priority: u16) -> Result<(), WorkQueueError> {
+    let invalid = |option, value: String, defect| {
+        let defect = OptionDefect::Other(defect);
+        Err(RecipeError::Config(ConfigError::Option { option, value, defect }).into())
+    };
+    if priority > PRIORITY_MAX {
+        let value = priority.to_string();
+        return invalid("priority of the item", value, "it must be at most 999");
     }
+    if items.len() > BATCH_MAX {
+        let value = items.len().to_string();
+        return invalid("items of the batch", value, "there must be at most 128");
+    }
+    Ok(())
 }
 
 /// Why a put did not end with success.
@@ -159,9 +132,9 @@ struct PutParts {
 }
 
 impl RunningPut {
-    async fn run(&mut self) -> Result<(), Interruption> {
+    async fn run(&mut self, deadline: Option<Time>) -> Result<(), Interruption> {
         let PutParts { machine, feed, .. } = self.parts.as_mut().expect("it was not dropped");
-        match drive(feed, machine, &mut Caller { deadline: None }).await {
+        match drive(feed, machine, &mut Caller { deadline }).await {
             Ok(put) => put.map_err(Interruption::NotPut),
             Err(interrupted) => Err(Interruption::Stopped(interrupted.into())),
         }

@@ -99,8 +99,11 @@ async fn probe(
 }
 
 /// Takes an item if there is one.
-pub(crate) async fn try_take(core: &Arc<Core>) -> Result<Option<Leased>, WorkQueueError> {
-    match take_now(core, None).await? {
+pub(crate) async fn try_take(
+    core: &Arc<Core>,
+    deadline: Option<Time>,
+) -> Result<Option<Leased>, WorkQueueError> {
+    match take_now(core, deadline).await? {
         Now::Item(item) => Ok(Some(*item)),
         Now::Blocked(item, reason) => {
             Err(WorkQueueError::Blocked { item: core.layout.item(&item).to_string(), reason })

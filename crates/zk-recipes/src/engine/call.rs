@@ -1,0 +1,178 @@
+//! A call of a recipe: one deadline, and one watchdog in case the client's runtime does not notice
+//! it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytestring::ByteString;
+use zk_session::{Client, Time};
+
+use super::drive::at_most;
+use super::limited::limited;
+use crate::timed_out::MayTimeOut;
+
+/// A call of a recipe: set options, then `.await` it, or hand it to `tokio::spawn` or
+/// `tokio::join!`.
+///
+/// The method that returns the call says what it does, what happens after a lost connection, and
+/// what the errors mean. `O` contains the options that only this call has.
+///
+/// Nothing happens before the call is polled for the first time, with one exception: a call that
+/// gives something up, such as [`Guard::release`](crate::Guard::release), has done so already, and
+/// only waits for the outcome.
+#[must_use = "a call is complete only after it was awaited"]
+pub struct Call<T, E, O = ()> {
+    client: Client,
+    path: ByteString,
+    deadline: Option<Time>,
+    pub(crate) options: O,
+    state: State<T, E, O>,
+}
+
+enum State<T, E, O> {
+    /// The call was not polled yet.
+    New(Box<dyn FnOnce(O, Option<Time>) -> Pending<T, E> + Send>),
+    Running(Pending<T, E>),
+    Done,
+}
+
+type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+impl<T, E, O> Call<T, E, O> {
+    /// Makes the call give up after this time, which begins now, with the error `TimedOut` of its
+    /// recipe. A timeout limits only the wait: the client does what it does if the call is dropped.
+    /// An earlier timeout of the same call is replaced.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the call was polled before.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        assert!(matches!(self.state, State::New(_)), "the call has begun without this timeout");
+        let deadline = self.client.now() + timeout;
+        self.until(Some(deadline))
+    }
+
+    /// Makes the call give up at this time, if there is one.
+    pub(crate) fn until(mut self, deadline: Option<Time>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn path(&self) -> &ByteString {
+        &self.path
+    }
+
+    /// Limits a call that is a part of another one to the time that is left for that one.
+    pub(crate) fn within(self, left: Option<Duration>) -> Self {
+        let deadline = left.map(|left| self.client.now() + left);
+        self.until(deadline)
+    }
+
+    /// Creates a call with options of its own. `start` begins it when it is polled for the first
+    /// time, and its future gives up at the deadline by itself. `path` is what the call is about.
+    pub(crate) fn with_options<F>(
+        client: &Client,
+        path: &ByteString,
+        options: O,
+        start: impl FnOnce(O, Option<Time>) -> F + Send + 'static,
+    ) -> Self
+    where
+        T: 'static,
+        E: MayTimeOut + 'static,
+        O: Send + 'static,
+        F: Future<Output = Result<T, E>> + Send,
+    {
+        let about = (client.clone(), path.clone());
+        Self::without_watchdog(client, path, options, |options, deadline| async move {
+            let (client, path) = about;
+            let late = || E::timed_out(&path);
+            limited(&client, &path, deadline, late, start(options, deadline)).await
+        })
+    }
+
+    /// Creates a call that, if the client's runtime is not driven, waits longer than its deadline,
+    /// because only that runtime knows its outcome.
+    pub(crate) fn without_watchdog<F>(
+        client: &Client,
+        path: &ByteString,
+        options: O,
+        start: impl FnOnce(O, Option<Time>) -> F + Send + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let start =
+            move |options, deadline| -> Pending<T, E> { Box::pin(start(options, deadline)) };
+        let (client, path, state) = (client.clone(), path.clone(), State::New(Box::new(start)));
+        Self { client, path, deadline: None, options, state }
+    }
+}
+
+impl<T, E> Call<T, E> {
+    /// Creates a call without other options than its timeout.
+    pub(crate) fn new<F>(
+        client: &Client,
+        path: &ByteString,
+        start: impl FnOnce(Option<Time>) -> F + Send + 'static,
+    ) -> Self
+    where
+        T: 'static,
+        E: MayTimeOut + 'static,
+        F: Future<Output = Result<T, E>> + Send,
+    {
+        Self::with_options(client, path, (), |(), deadline| start(deadline))
+    }
+
+    /// Creates a call that waits for the outcome of something that has begun.
+    pub(crate) fn waiting(
+        client: &Client,
+        path: &ByteString,
+        outcome: impl Future<Output = Result<T, E>> + Send + 'static,
+    ) -> Self
+    where
+        T: 'static,
+        E: MayTimeOut + 'static,
+    {
+        let about = (client.clone(), path.clone());
+        Self::new(client, path, |deadline| async move {
+            let (client, path) = about;
+            let outcome = at_most(&client, deadline, outcome).await;
+            outcome.unwrap_or_else(|| Err(E::timed_out(&path)))
+        })
+    }
+}
+
+impl<T, E, O: Copy + Unpin> Future for Call<T, E, O> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let Self { deadline, options, state, .. } = &mut *self;
+        let mut running = match std::mem::replace(state, State::Done) {
+            State::New(start) => start(*options, *deadline),
+            State::Running(running) => running,
+            State::Done => panic!("polled after completion"),
+        };
+        let outcome = running.as_mut().poll(cx);
+        if outcome.is_pending() {
+            *state = State::Running(running);
+        }
+        outcome
+    }
+}
+
+impl<T, E, O: fmt::Debug> fmt::Debug for Call<T, E, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("path", &self.path)
+            .field("deadline", &self.deadline)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
