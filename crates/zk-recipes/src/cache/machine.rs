@@ -338,7 +338,14 @@ impl CacheMachine {
                 *is_late = true;
             }
         }
-        if !std::mem::replace(&mut work.is_deep, true) {
+        self.deepen(path);
+    }
+
+    /// What is below the path is read after its data.
+    fn deepen(&mut self, path: &ByteString) {
+        if let Some(work) = self.work.get_mut(path)
+            && !std::mem::replace(&mut work.is_deep, true)
+        {
             self.deep += 1;
         }
     }
@@ -479,7 +486,10 @@ impl CacheMachine {
     }
 
     fn found(&mut self, path: &ByteString, found: DataReply, is_final: bool) {
-        self.unreadable.remove(path, Aspect::Data);
+        if self.unreadable.remove(path, Aspect::Data) {
+            // The read that was refused may have been one of everything below, too.
+            self.deepen(path);
+        }
         let stat = Stat::from(found.stat);
         // A slice of the reply would keep all received bytes in memory.
         let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());

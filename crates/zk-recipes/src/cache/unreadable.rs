@@ -23,10 +23,9 @@ impl Unreadable {
     }
 
     /// Records that a place was read.
-    pub(super) fn remove(&mut self, path: &ByteString, aspect: Aspect) {
-        if !self.0.is_empty() {
-            self.0.remove(&(path.clone(), aspect));
-        }
+    /// Returns whether it could not be read before.
+    pub(super) fn remove(&mut self, path: &ByteString, aspect: Aspect) -> bool {
+        !self.0.is_empty() && self.0.remove(&(path.clone(), aspect)).is_some()
     }
 
     /// Records that a znode does not exist, so that nothing is below it either.
