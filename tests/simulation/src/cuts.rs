@@ -20,7 +20,8 @@ pub struct Cuts {
     /// commit, service, lag, unapplied, leader-unapplied); drops: no call is dropped; clocks: all run at one
     /// speed; leases: they have their usual length; limits: no client permits few requests; access:
     /// nobody has an identity; ends: no client ends before the others; moves: no list of servers
-    /// changes; mortals: all clients open another session after one has expired.
+    /// changes; mortals: all clients open another session after one has expired; blind: all clients
+    /// may read everything.
     #[arg(long, value_name = "PART,...", requires = "seed")]
     pub without: Option<List<Part>>,
     /// Leaves out these faults, by their numbers in the trace.
@@ -76,10 +77,12 @@ pub enum Part {
     Moves,
     /// Clients that end when their session expires.
     Mortals,
+    /// Clients that may not read what others create.
+    Blind,
 }
 
 /// The parts that are no faults.
-pub const CALM_PARTS: [Part; 15] = [
+pub const CALM_PARTS: [Part; 16] = [
     Part::Clocks,
     Part::Leases,
     Part::Limits,
@@ -87,6 +90,7 @@ pub const CALM_PARTS: [Part; 15] = [
     Part::Ends,
     Part::Moves,
     Part::Mortals,
+    Part::Blind,
     Part::Latency,
     Part::Jitter,
     Part::Commit,
@@ -175,6 +179,7 @@ impl Cuts {
         plan.leases.take_if(|_| self.has(Part::Leases));
         plan.outstanding.take_if(|_| self.has(Part::Limits));
         plan.mortals.take_if(|_| self.has(Part::Mortals));
+        plan.blind.take_if(|_| self.has(Part::Blind));
         if let Some(ms) = self.calm_at_ms {
             plan.calm_at = plan.calm_at.min(Duration::from_millis(ms));
         }

@@ -112,6 +112,9 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
 pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     let mut plan = Plan::draw(&mut draw.fork());
     let mut program = Program::draw(&mut draw.fork());
+    if let Some(seed) = plan.blind {
+        program.look_at_secrets(seed);
+    }
     if program.is_quiet {
         plan.faults.clear();
         plan.calm_at = plan.calm_at.max(QUIET_MIN);

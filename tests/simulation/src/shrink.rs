@@ -158,6 +158,7 @@ impl<T: FnMut(&str)> Search<T> {
             Part::Ends => program.ends.is_some(),
             Part::Moves => program.moves.is_some(),
             Part::Mortals => plan.mortals.is_some(),
+            Part::Blind => plan.blind.is_some(),
         };
         let cut = |cuts: &mut Cuts, part: &BTreeSet<Part>| {
             cuts.without.get_or_insert_with(|| List(BTreeSet::new())).0.extend(part);

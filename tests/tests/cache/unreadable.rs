@@ -140,6 +140,27 @@ fn what_was_known_of_a_znode_stays_when_it_may_no_longer_be_read() {
     });
 }
 
+/// The read that is refused is one of the whole tree. The one after it follows a change.
+#[test]
+fn what_was_missed_below_a_refusal_is_read_when_the_znode_changes() {
+    run(async {
+        let world = World::new();
+        let (client, owner) = (world.client(1).await, world.client(2).await);
+        client.create("/t", "", CreateMode::Persistent).await.unwrap();
+        let mut cache = Cache::tree(&client, "/t").build().unwrap();
+        cache.complete().await.unwrap();
+        set_readable(&owner, "/t", false).await;
+        world.server.disconnect_all();
+        world.server.admin_create("/t/missed", b"", None);
+        settle(&mut cache, 900).await.unwrap();
+        check_unreadable(cache.complete().await, "/t");
+        set_readable(&owner, "/t", true).await;
+        world.server.admin_set_data("/t", b"new");
+        let told = until_complete(&mut cache).await;
+        assert_eq!(told, ["changed /t", "added /t/missed", "Complete"]);
+    });
+}
+
 #[test]
 fn what_may_not_be_read_is_read_again_after_pauses_that_grow() {
     run(async {

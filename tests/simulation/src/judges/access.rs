@@ -10,12 +10,13 @@ use crate::world::plan::{FaultKind, Plan};
 pub fn judge(events: &[Event], plan: &Plan) -> Vec<String> {
     // In such a world, servers refuse those who have credentials, too.
     let may_refuse = plan.faults.contains(&FaultKind::Refusal);
+    let is_blind = |event: &Event| event.who.is_some_and(|who| plan.is_blind(who.client));
     let broken = |event: &Event| match &event.what {
         What::Intruded { path } => {
             Some(format!("{path} was taken from its owner at {:?}", event.at))
         }
         What::Ended { end: End::Failed(Failure::Refused(code)), .. }
-            if ErrorCode(*code) == ErrorCode::NO_AUTH && !may_refuse =>
+            if ErrorCode(*code) == ErrorCode::NO_AUTH && !may_refuse && !is_blind(event) =>
         {
             Some(format!("somebody who has credentials was refused: {event}"))
         }

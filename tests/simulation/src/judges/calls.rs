@@ -20,7 +20,7 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         is_limited: plan.outstanding.is_some(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
-    judge_by(events, rules)
+    judge_by(events, rules, |client| plan.is_blind(client))
 }
 
 fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
@@ -42,7 +42,7 @@ struct Rules {
     are_tampered: bool,
 }
 
-fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
+fn judge_by(events: &[Event], rules: Rules, is_blind: impl Fn(usize) -> bool) -> Vec<String> {
     let mut calls: BTreeMap<Id, (&str, bool, &Event)> = BTreeMap::new();
     let mut violations = Vec::new();
     let mut stale = Stale::default();
@@ -55,7 +55,10 @@ fn judge_by(events: &[Event], rules: Rules) -> Vec<String> {
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
                 let is_over = stale.allows(begun.who, name, failure);
-                if !is_over && !rules.allow(name, *has_timeout, failure) {
+                // Whoever may not read is told so.
+                let is_refused = *failure == Failure::Refused(ErrorCode::NO_AUTH.0)
+                    && begun.who.is_some_and(|who| is_blind(who.client));
+                if !is_over && !is_refused && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
             }
@@ -183,7 +186,7 @@ mod tests {
         let timeout = timeout.map(Duration::from_secs);
         let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout };
         let ended = What::Ended { call: 1, end: End::Failed(failure) };
-        judge_by(&history(vec![begun, ended]), rules).len()
+        judge_by(&history(vec![begun, ended]), rules, |_| false).len()
     }
 
     #[test]
@@ -209,7 +212,7 @@ mod tests {
                 What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
             let end = What::Ended { call: 1, end: End::Failed(failure) };
             let all = before.into_iter().chain([begun, end]).collect();
-            judge_by(&history(all), Rules::default()).len()
+            judge_by(&history(all), Rules::default(), |_| false).len()
         };
         let ending = || What::Ending { kind: EndKind::Close };
         let closed = |before| failed(before, Failure::Closed);

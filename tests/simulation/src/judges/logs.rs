@@ -107,7 +107,9 @@ fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
     let is_one_of = |all: &[&str]| all.iter().any(|about| message.starts_with(about));
     let lags = !plan.unapplied_max().is_zero();
     let moves = program.ends.is_some() || program.moves.is_some();
+    // Whoever may not read what it follows is warned.
     !plan.faults.is_empty()
+        || plan.blind.is_some()
         || is_one_of(&ABOUT_CALLERS)
         || (program.ends.is_some() && message.starts_with(ABOUT_ENDS))
         || (lags && moves && is_one_of(&[ABOUT_LAG]))

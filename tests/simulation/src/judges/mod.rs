@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod barrier;
+pub mod blind;
 pub mod cache;
 pub mod calls;
 pub mod cost;
@@ -105,6 +106,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
+        ("whoever may not read lists only changes", blind::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),

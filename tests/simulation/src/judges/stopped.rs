@@ -26,6 +26,8 @@ fn judge_events(events: &[Event], end_max: Duration) -> Vec<String> {
     for event in events {
         clients.see(event);
         match (&event.what, event.who) {
+            // A hand-over waits for holders, for as long as a session lasts.
+            (What::Begun { name: "hand_over", .. }, _) => {}
             (What::Begun { call, .. }, Some(who)) => drop(calls.insert(*call, (who, event))),
             (What::Ended { call, .. }, _) => {
                 let Some((who, begun)) = calls.remove(call) else { continue };

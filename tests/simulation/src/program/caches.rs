@@ -23,7 +23,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         ("/tree/1", Cache::children(&task.client, "/tree/1"))
     };
     let Ok(mut cache) = builder.build() else { unreachable!("the options are valid") };
-    let id = task.id();
+    let (id, from) = (task.id(), task.zxid());
     loop {
         // A task that is busy with something else leaves the cache alone for a while.
         if task.draw.chance(5) && !task.is_calm() {
@@ -58,10 +58,16 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         cache.complete().await
     };
     if let Called::Done(()) = task.call_to_end("complete", root, last).await {
-        let shown = cache.iter().map(|(path, node)| copied(path, node)).collect();
+        let shown: Vec<Copied> = cache.iter().map(|(path, node)| copied(path, node)).collect();
         let mut real = Vec::new();
         collect(&task.world, root, if is_tree { usize::MAX } else { 1 }, &mut real);
         real.sort();
+        if task.world.plan.is_blind(task.who.client) {
+            // Servers do not tell this client of a znode that it may not read. It knows of one only
+            // if the znode was there before, and then the cache is not complete.
+            let is_shown = |path: &String| shown.iter().any(|(other, ..)| other == path);
+            real.retain(|(path, czxid, _)| *czxid <= from || is_shown(path));
+        }
         task.push(What::Copied { cache: id, root: root.to_owned(), shown, real });
     }
     false

@@ -41,6 +41,9 @@ const NEWEST_PERCENT: u64 = 30;
 /// Chosen like `SALT`, when these programs were added.
 const NEWEST_SALT: u64 = 191;
 
+/// Chosen once, so that the jobs of clients that may not read are unrelated to who may.
+const SECRET_SALT: u64 = 0x5ec4;
+
 /// How many seeds have clients that end while others go on, in percent.
 const ENDS_PERCENT: u64 = 25;
 /// How many seeds have clients that are given other lists of servers, in percent.
@@ -175,6 +178,26 @@ impl Program {
         }
         let drops_nothing = false;
         Self { clients, steps, drops, drops_nothing, ends, moves, is_patient, is_quiet }
+    }
+
+    /// Gives all tasks jobs that those also have who may not read.
+    pub fn look_at_secrets(&mut self, seed: u64) {
+        let mut draw = Draw::new(seed ^ SECRET_SALT);
+        let kinds = [LockKind::Fair, LockKind::Exclusive, LockKind::ReadWrite, LockKind::Election];
+        let jobs = match draw.between(0, 3) {
+            0 => vec![Job::Barrier],
+            1 => vec![Job::Tree, Job::Tree, Job::Cache],
+            _ => vec![Job::Lock(draw.pick(&kinds))],
+        };
+        self.is_patient = !jobs.contains(&Job::Tree) && draw.chance(70);
+        self.is_quiet = draw.chance(40);
+        // There must be somebody to wait for.
+        while self.clients.len() < 3 {
+            self.clients.push(vec![Vec::new()]);
+        }
+        for task in self.clients.iter_mut().flatten() {
+            *task = vec![draw.pick(&jobs)];
+        }
     }
 
     /// Draws the jobs that take the place of all others, also of those that were added before them.

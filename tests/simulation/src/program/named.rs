@@ -192,7 +192,7 @@ impl Named for CacheError {
     fn failure(&self) -> Failure {
         match self {
             Self::Closed => Failure::Closed,
-            Self::Client(error) => error.failure(),
+            Self::Client(error) | Self::Unreadable { error, .. } => error.failure(),
             other => Failure::Other(other.to_string()),
         }
     }

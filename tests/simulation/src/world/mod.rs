@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use tokio::io::DuplexStream;
-use zk_recipes::{Acl, Client, ClientBuilder, Clock, ConfigError, Lease, SessionState};
+use zk_recipes::{
+    Acl, Client, ClientBuilder, Clock, ConfigError, Lease, Permissions, SessionState,
+};
 use zk_session::{Host, SessionTicket};
 use zk_testserver::{Reception, TestServer};
 
@@ -49,6 +51,10 @@ pub const DIRECTORIES: [&str; 12] = [
 
 /// The session timeouts of clients, in seconds.
 pub const SESSION_TIMEOUTS: [u64; 10] = [30, 30, 30, 4, 4, 6, 6, 10, 15, 40];
+
+/// The directories that everybody may read in worlds with clients that may not read all.
+const OPEN_DIRECTORIES: [&str; 7] =
+    ["/locks", "/locks/a", "/locks/b", "/rw", "/election", "/exclusive", "/barriers"];
 
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
@@ -90,6 +96,13 @@ impl World {
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
         let registry = Registry::new(history.clone(), server.clone());
+        if plan.blind.is_some() {
+            // A lock needs READ on its directory, or else a contender whose create was lost is never
+            // found. The znodes in it belong to their creators.
+            for path in OPEN_DIRECTORIES {
+                server.admin_create(path, b"", None);
+            }
+        }
         Self {
             plan,
             server,
@@ -140,6 +153,9 @@ impl World {
         }
         if self.plan.is_protected {
             builder = with_credentials(builder);
+        }
+        if self.plan.blind.is_some() && !self.plan.is_blind(number) {
+            builder = with_secrets(builder);
         }
         if self.plan.is_mortal(number) {
             builder = builder.renew_after_expiry(false);
@@ -242,6 +258,16 @@ impl World {
 /// Gives a client an identity, to which all belongs that it creates.
 fn with_credentials(builder: ClientBuilder) -> ClientBuilder {
     builder.auth("digest", "app:secret").default_acl(Acl::creator_all())
+}
+
+/// Gives a client an identity. Others may do everything with what it creates but read it.
+fn with_secrets(builder: ClientBuilder) -> ClientBuilder {
+    let mut acl = Acl::open();
+    acl.iter_mut().for_each(|entry| {
+        entry.perms = Permissions::CREATE | Permissions::DELETE | Permissions::WRITE;
+    });
+    acl.extend(Acl::creator_all());
+    builder.auth("digest", "app:secret").default_acl(acl)
 }
 
 /// Returns the number of a member.

@@ -104,6 +104,11 @@ const FLIGHT_MAX: u32 = 10;
 /// Chosen once, so that what is drawn last is unrelated to the rest.
 const SALT: u64 = 0x1d_2c45;
 
+/// How many seeds have clients that may not read, in percent.
+const BLIND_PERCENT: u64 = 8;
+/// Chosen like `MORTAL_SALT`, when these clients were added.
+const BLIND_SALT: u64 = 2;
+
 /// How many seeds have clients that open no other session, in percent.
 const MORTAL_PERCENT: u64 = 12;
 /// Chosen so that the worlds of the seeds in `tests/corpus.txt` did not change when these clients were
@@ -167,6 +172,8 @@ pub struct Plan {
     pub leases: Option<u64>,
     /// The seed of the clients that end when their session expires, if there are such ones.
     pub mortals: Option<u64>,
+    /// The seed of the clients that may not read what the others create, if there are such ones.
+    pub blind: Option<u64>,
 }
 
 impl Plan {
@@ -217,6 +224,7 @@ impl Plan {
             clock_rate: CLOCK_RATE,
             leases: None,
             mortals: None,
+            blind: None,
             is_protected: false,
             outstanding: None,
         };
@@ -283,6 +291,23 @@ impl Plan {
             self.faults.push(FaultKind::Expiry);
             // Long enough for the end of a session, and of the next one.
             self.calm_at = self.calm_at.max(Duration::from_secs(45));
+        }
+        let mut blind = Draw::new(draw.seed() ^ BLIND_SALT);
+        if blind.chance(BLIND_PERCENT) {
+            self.blind = Some(blind.seed());
+            self.mortals = None;
+            self.is_protected = false;
+            let hide = [
+                FaultKind::Ambush,
+                FaultKind::Deletion,
+                FaultKind::Expiry,
+                FaultKind::Intruder,
+                FaultKind::Refusal,
+                FaultKind::SequenceEnd,
+                FaultKind::Stranger,
+            ];
+            // These would hide who is refused, and why.
+            self.faults.retain(|kind| !hide.contains(kind));
         }
         self
     }
@@ -358,6 +383,13 @@ impl Plan {
     pub fn is_mortal(&self, client: usize) -> bool {
         let (Some(seed), Ok(client)) = (self.mortals, u64::try_from(client)) else { return false };
         Draw::new(seed ^ client).chance(60)
+    }
+
+    /// Returns whether the client of this number may not read what those create that have
+    /// credentials.
+    pub fn is_blind(&self, client: usize) -> bool {
+        let (Some(seed), Ok(client)) = (self.blind, u64::try_from(client)) else { return false };
+        Draw::new(seed ^ client).chance(50)
     }
 
     /// Returns how long it really takes until the clock of the servers has counted a time.

@@ -1,0 +1,135 @@
+//! Whoever waits and may not read the one ahead lists the directory when it changes, and not now and
+//! then. Judged if nothing goes wrong in a world.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jute_codec::{ErrorCode, OpCode, SessionId};
+use zk_testserver::{Outcome, RequestRecord};
+
+use super::Case;
+use super::turns::parse;
+use crate::history::{Event, What};
+use crate::program::values::TREE;
+
+/// Returns how the promise was broken.
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, events, requests, sessions, .. } = case;
+    if plan.blind.is_none() || !plan.faults.is_empty() {
+        return Vec::new();
+    }
+    let blind = sessions.iter().filter(|(_, client)| plan.is_blind(**client));
+    let blind = blind.map(|(session, client)| (*session, *client)).collect();
+    // From a write until the list of somebody who was told of it.
+    let late = plan.unapplied_max() + 4 * plan.round_trip_max() + plan.tick;
+    judge_lists(events, requests, &blind, late)
+}
+
+fn judge_lists(
+    events: &[Event],
+    requests: &[RequestRecord],
+    blind: &BTreeMap<SessionId, usize>,
+    late: Duration,
+) -> Vec<String> {
+    let directory = |request: &RequestRecord| {
+        let path = request.path.as_deref()?;
+        let is_write = matches!(request.op, OpCode::CREATE | OpCode::CREATE2 | OpCode::DELETE);
+        match parse(path) {
+            Some((directory, _)) if is_write => Some(directory.to_owned()),
+            // The path of a create has no number.
+            _ if is_write => Some(path.rsplit_once('/')?.0.to_owned()),
+            _ => None,
+        }
+    };
+    // These may change any directory.
+    let is_large =
+        |request: &RequestRecord| matches!(request.op, OpCode::CLOSE_SESSION | OpCode::MULTI);
+    let writes: Vec<(Duration, Option<String>)> = requests
+        .iter()
+        .filter_map(|it| {
+            let directory = directory(it).filter(|_| !is_large(it));
+            (is_large(it) || directory.is_some()).then_some((it.at, directory))
+        })
+        .collect();
+    let has_begun = |client: usize, from: Duration, to: Duration| {
+        events.iter().any(|event| {
+            let is_own = event.who.is_some_and(|who| who.client == client);
+            let is_call = matches!(event.what, What::Begun { .. } | What::Ended { .. });
+            is_own && is_call && from <= event.at && event.at <= to
+        })
+    };
+    let mut last: BTreeMap<(SessionId, &str), Duration> = BTreeMap::new();
+    let mut violations = Vec::new();
+    let is_list = |request: &&RequestRecord| {
+        matches!(request.op, OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2)
+            && request.outcome == Outcome::Applied(ErrorCode::OK)
+    };
+    for list in requests.iter().filter(is_list) {
+        let (Some(path), Some(client)) = (list.path.as_deref(), blind.get(&list.session)) else {
+            continue;
+        };
+        if path.starts_with(TREE) {
+            // A cache reads again what it may not read.
+            continue;
+        }
+        let Some(before) = last.insert((list.session, path), list.at) else { continue };
+        let from = before.saturating_sub(late);
+        let is_changed = writes.iter().any(|(at, of)| {
+            of.as_deref().is_none_or(|of| of == path) && from <= *at && *at <= list.at
+        });
+        if !is_changed && !has_begun(*client, from, list.at) {
+            violations.push(format!(
+                "client {client} lists {path} at {:?} and at {:?}, and nothing has changed",
+                before, list.at
+            ));
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use zk_testserver::{ServerConfig, TestServer};
+
+    use super::*;
+
+    /// Returns the requests of a run in which somebody lists a directory, perhaps creates something
+    /// in it, and lists it again.
+    fn requests(creates: bool) -> Vec<RequestRecord> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let server = TestServer::start(ServerConfig::default());
+            server.admin_create("/a", b"", None);
+            let connected = server.clone();
+            let client = zk_recipes::Client::builder("m0")
+                .clock(zk_recipes::Clock::tokio())
+                .transport(move |_| std::future::ready(connected.connect()))
+                .connect()
+                .await
+                .unwrap();
+            for path in ["/a/1", "/a/2"] {
+                client.get_children("/a").await.unwrap();
+                tokio::time::advance(Duration::from_secs(20)).await;
+                if creates {
+                    client.create(path, "", zk_recipes::CreateMode::Persistent).await.unwrap();
+                }
+            }
+            client.close().await;
+            server.requests()
+        })
+    }
+
+    #[test]
+    fn a_list_without_a_reason_is_seen() {
+        let count = |creates, is_blind| {
+            let requests = requests(creates);
+            let sessions = requests.iter().filter(|_| is_blind).map(|it| (it.session, 0)).collect();
+            judge_lists(&[], &requests, &sessions, Duration::from_secs(1)).len()
+        };
+        assert_eq!((count(false, true), count(true, true), count(false, false)), (1, 0, 0));
+    }
+}
