@@ -12,6 +12,9 @@ use super::turns::parse;
 use crate::history::{Event, What};
 use crate::program::values::TREE;
 
+/// Waiters check more rarely than this whether they have missed a change.
+const CHECK_MIN: Duration = Duration::from_secs(5);
+
 /// Returns how the promise was broken.
 pub fn judge(case: &Case<'_>) -> Vec<String> {
     let Case { plan, events, requests, sessions, .. } = case;
@@ -55,7 +58,7 @@ fn judge_lists(
         events.iter().any(|event| {
             let is_own = event.who.is_some_and(|who| who.client == client);
             let is_call = matches!(event.what, What::Begun { .. } | What::Ended { .. });
-            is_own && is_call && from <= event.at && event.at <= to
+            is_own && is_call && from < event.at && event.at <= to
         })
     };
     let mut last: BTreeMap<(SessionId, &str), Duration> = BTreeMap::new();
@@ -73,11 +76,14 @@ fn judge_lists(
             continue;
         }
         let Some(before) = last.insert((list.session, path), list.at) else { continue };
-        let from = before.saturating_sub(late);
+        if list.at - before < late + CHECK_MIN {
+            // Something before the last list may have been its reason.
+            continue;
+        }
         let is_changed = writes.iter().any(|(at, of)| {
-            of.as_deref().is_none_or(|of| of == path) && from <= *at && *at <= list.at
+            of.as_deref().is_none_or(|of| of == path) && before < *at && *at <= list.at
         });
-        if !is_changed && !has_begun(*client, from, list.at) {
+        if !is_changed && !has_begun(*client, before, list.at) {
             violations.push(format!(
                 "client {client} lists {path} at {:?} and at {:?}, and nothing has changed",
                 before, list.at
