@@ -83,7 +83,7 @@ async fn attempt(
     let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
     let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
     let mut running = Attended::new(client, once, path, deadline).await?;
-    Ok(running.run(deadline).await?)
+    running.run(deadline).await
 }
 
 /// Reads whether the znode exists, behind a write barrier if writes may be on their way.

@@ -47,16 +47,14 @@ impl Membership {
         data: Bytes,
     ) -> Result<Self, GroupError> {
         let session = Session::of(client);
-        let slot = before(client, deadline, session.reserve_slot(&profile.path))
-            .await
-            .map_err(RecipeError::from)?;
+        let slot = before(client, deadline, session.reserve_slot(&profile.path)).await?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the membership is dropped with it, and leaves.
         let seen = MembershipState::Rejoining(Absence::SessionEnded);
         let mut membership = Self { client: client.clone(), profile, timeout, wanted, news, seen };
         let joined = membership.news.wait_for(|news| news.state().is_some());
-        let joined = before(client, deadline, joined).await.map_err(RecipeError::from)?;
+        let joined = before(client, deadline, joined).await?;
         let news = joined.map(|news| news.clone());
         let path = || membership.profile.path.to_string();
         match news {
@@ -161,7 +159,7 @@ impl Membership {
         Call::new(&about, &profile.path, async move |deadline| {
             drop(wanted);
             let over = news.wait_for(|news| matches!(news, News::Over(_)));
-            let over = before(&client, deadline, over).await.map_err(RecipeError::from)?;
+            let over = before(&client, deadline, over).await?;
             let Ok(news) = over else { return Err(GroupError::Ended(Ending::ClientStopped)) };
             match &*news {
                 News::Over(Over::Left(released)) => Ok(released.clone()?),

@@ -92,7 +92,7 @@ async fn attempt(
     let marker = child(&profile.path, &name);
     let once = Once::new(marker.clone(), profile.acl.clone(), vec![MultiOp::SetData(request)]);
     let running = Attended::new(client, once, &profile.path, deadline).await;
-    let mut running = running.map_err(RecipeError::from)?;
+    let mut running = running?;
     let refused = |action, path, code| {
         ValueError::from(RecipeError::of(Failure::new(action, path, OpError::server(code))))
     };

@@ -100,7 +100,7 @@ impl Tree {
             if !tree.has_containers {
                 ensure = ensure.with_persistent_ancestors();
             }
-            Ok(run(&tree.client, &mut ensure, deadline).await?)
+            run(&tree.client, &mut ensure, deadline).await
         })
     }
 

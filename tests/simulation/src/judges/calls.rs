@@ -156,7 +156,7 @@ impl Rules {
                 // Another session has taken the id while the member was absent.
                 of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
             }
-            Failure::NoLease => ["acquire", "try_acquire", "run_body"].contains(&name),
+            Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
                 ["ack", "add", "set", "update"].contains(&name)
