@@ -25,8 +25,6 @@ use crate::timed_out::MayTimeOut;
 /// only waits for the outcome.
 #[must_use = "a call is complete only after it was awaited"]
 pub struct Call<T, E, O = ()> {
-    client: Client,
-    path: ByteString,
     deadline: Option<Time>,
     pub(crate) options: O,
     state: State<T, E, O>,
@@ -34,12 +32,44 @@ pub struct Call<T, E, O = ()> {
 
 enum State<T, E, O> {
     /// The call was not polled yet.
-    New(Box<dyn FnOnce(O, Option<Time>) -> Pending<T, E> + Send>),
+    New(Box<dyn Start<T, E, O>>),
     Running(Pending<T, E>),
     Done,
 }
 
 type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+
+/// What a call needs until it begins. It is behind a pointer, because a task that awaits a call has
+/// room for it for as long as the task lives, also while it waits for a lock.
+trait Start<T, E, O>: Send {
+    fn client(&self) -> &Client;
+    fn path(&self) -> &ByteString;
+    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<T, E>;
+}
+
+struct Begin<S> {
+    client: Client,
+    path: ByteString,
+    start: S,
+}
+
+impl<T, E, O, S> Start<T, E, O> for Begin<S>
+where
+    S: FnOnce(Client, ByteString, O, Option<Time>) -> Pending<T, E> + Send,
+{
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn path(&self) -> &ByteString {
+        &self.path
+    }
+
+    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<T, E> {
+        let Self { client, path, start } = *self;
+        start(client, path, options, deadline)
+    }
+}
 
 impl<T, E, O> Call<T, E, O> {
     /// Makes the call give up after this time, which begins now, with the error `TimedOut` of its
@@ -50,8 +80,10 @@ impl<T, E, O> Call<T, E, O> {
     ///
     /// Panics if the call was polled before.
     pub fn timeout(self, timeout: Duration) -> Self {
-        assert!(matches!(self.state, State::New(_)), "the call has begun without this timeout");
-        let deadline = self.client.now() + timeout;
+        let State::New(begin) = &self.state else {
+            panic!("the call has begun without this timeout");
+        };
+        let deadline = begin.client().now() + timeout;
         self.until(Some(deadline))
     }
 
@@ -61,18 +93,21 @@ impl<T, E, O> Call<T, E, O> {
         self
     }
 
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
-    }
-
-    pub(crate) fn path(&self) -> &ByteString {
-        &self.path
+    /// Returns what the call is about, unless it has begun.
+    pub(crate) fn about(&self) -> Option<(&Client, &ByteString)> {
+        if let State::New(begin) = &self.state {
+            Some((begin.client(), begin.path()))
+        } else {
+            None
+        }
     }
 
     /// Limits a call that is a part of another one to the time that is left for that one.
     pub(crate) fn within(self, left: Option<Duration>) -> Self {
-        let deadline = left.map(|left| self.client.now() + left);
-        self.until(deadline)
+        match left {
+            Some(left) => self.timeout(left),
+            None => self.until(None),
+        }
     }
 
     /// Creates a call with options of its own. `start` begins it when it is polled for the first
@@ -89,11 +124,11 @@ impl<T, E, O> Call<T, E, O> {
         O: Send + 'static,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let about = (client.clone(), path.clone());
-        Self::without_watchdog(client, path, options, |options, deadline| async move {
-            let (client, path) = about;
-            let late = || E::timed_out(&path);
-            limited(&client, &path, deadline, late, start(options, deadline)).await
+        Self::begin(client, path, options, |client, path, options, deadline| {
+            Box::pin(async move {
+                let late = || E::timed_out(&path);
+                limited(&client, &path, deadline, late, start(options, deadline)).await
+            })
         })
     }
 
@@ -108,10 +143,19 @@ impl<T, E, O> Call<T, E, O> {
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        let start =
-            move |options, deadline| -> Pending<T, E> { Box::pin(start(options, deadline)) };
-        let (client, path, state) = (client.clone(), path.clone(), State::New(Box::new(start)));
-        Self { client, path, deadline: None, options, state }
+        Self::begin(client, path, options, |_, _, options, deadline| {
+            Box::pin(start(options, deadline))
+        })
+    }
+
+    fn begin(
+        client: &Client,
+        path: &ByteString,
+        options: O,
+        start: impl FnOnce(Client, ByteString, O, Option<Time>) -> Pending<T, E> + Send + 'static,
+    ) -> Self {
+        let begin = Begin { client: client.clone(), path: path.clone(), start };
+        Self { deadline: None, options, state: State::New(Box::new(begin)) }
     }
 }
 
@@ -155,7 +199,7 @@ impl<T, E, O: Copy + Unpin> Future for Call<T, E, O> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
         let Self { deadline, options, state, .. } = &mut *self;
         let mut running = match std::mem::replace(state, State::Done) {
-            State::New(start) => start(*options, *deadline),
+            State::New(begin) => begin.start(*options, *deadline),
             State::Running(running) => running,
             State::Done => panic!("polled after completion"),
         };
@@ -170,7 +214,7 @@ impl<T, E, O: Copy + Unpin> Future for Call<T, E, O> {
 impl<T, E, O: fmt::Debug> fmt::Debug for Call<T, E, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
-            .field("path", &self.path)
+            .field("path", &self.about().map(|(_, path)| path))
             .field("deadline", &self.deadline)
             .field("options", &self.options)
             .finish_non_exhaustive()

@@ -215,12 +215,13 @@ pub(crate) async fn run_to_end<M: Machine>(
 }
 
 /// Waits for a future until the deadline passes or the client stops.
-pub(crate) async fn before<T>(
+pub(crate) fn before<T>(
     client: &Client,
     deadline: Option<Time>,
     future: impl Future<Output = T>,
-) -> Result<T, RecipeError> {
-    wait(client, deadline, future, Err).await
+) -> impl Future<Output = Result<T, RecipeError>> {
+    // An `async fn` would keep the future twice, and each waiter for a lock has one of these.
+    wait(client, deadline, future, Err)
 }
 
 /// Waits for a future that ends with its client, until the deadline passes; then returns `None`.
@@ -241,7 +242,7 @@ async fn wait<T>(
     client: &Client,
     deadline: Option<Time>,
     future: impl Future<Output = T>,
-    stopped: fn(RecipeError) -> Result<(), RecipeError>,
+    stopped: impl Fn(RecipeError) -> Result<(), RecipeError>,
 ) -> Result<T, RecipeError> {
     let mut future = pin!(future);
     // Open the feed only if the future has to wait.

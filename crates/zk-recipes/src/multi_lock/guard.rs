@@ -207,7 +207,8 @@ where
     F: Future<Output = Result<T, E>> + Send,
 {
     let (_, first) = parts.first().expect("`build` refuses a multi-lock without locks");
-    let (client, path) = (first.client().clone(), first.path().clone());
+    let (client, path) = first.about().expect("no part has begun");
+    let (client, path) = (client.clone(), path.clone());
     Call::new(&client.clone(), &path, move |deadline| {
         let left = deadline.map(|deadline| deadline.saturating_since(client.now()));
         start(parts.into_iter().map(|(path, part)| (path, part.within(left))).collect())
