@@ -16,14 +16,17 @@ use zk_simulation::run::{Report, run_cut};
 use zk_simulation::shrink::shrink;
 use zk_simulation::timeline::timeline;
 
+/// How many seeds to run if nothing is said about it.
+const SEEDS: u64 = 1_000;
+
 /// Runs clients and locks in worlds that are drawn at random, and judges what they promised.
 #[derive(Debug, Parser)]
 struct Options {
-    /// How many seeds to run.
-    #[arg(long, default_value_t = 1_000, conflicts_with = "seed")]
-    seeds: u64,
-    /// Runs seeds for so many minutes, instead of a number of them.
-    #[arg(long, value_name = "M", conflicts_with_all = ["seed", "seeds"])]
+    /// How many seeds to run at most. The default is 1,000, or any number with --minutes.
+    #[arg(long, conflicts_with = "seed")]
+    seeds: Option<u64>,
+    /// Runs seeds for so many minutes at most.
+    #[arg(long, value_name = "M", conflicts_with = "seed")]
     minutes: Option<f64>,
     /// The first seed. With --minutes, the default is one that nobody has run before: the time in
     /// seconds.
@@ -91,8 +94,11 @@ fn main() -> ExitCode {
     let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let (first, count) = match (options.seed, limit) {
         (Some(seed), _) => (seed, 1),
-        (None, None) => (options.first.unwrap_or(1), options.seeds),
-        (None, Some(_)) => (options.first.unwrap_or_else(fresh_seed), u64::MAX),
+        (None, None) => (options.first.unwrap_or(1), options.seeds.unwrap_or(SEEDS)),
+        (None, Some(_)) => {
+            let count = options.seeds.unwrap_or(u64::MAX);
+            (options.first.unwrap_or_else(fresh_seed), count)
+        }
     };
     let jobs = options.jobs.map_or_else(cores, NonZero::get);
     let jobs = jobs.min(usize::try_from(count).unwrap_or(usize::MAX)).max(1);
