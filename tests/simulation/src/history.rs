@@ -238,10 +238,11 @@ pub enum What {
     Intruded { path: String },
     /// From now on there are no faults.
     Calm,
-    /// A client of this number begins to end, and others go on.
-    Ending { kind: EndKind },
+    /// A client of this number begins to end, and others go on. Before it there were `life` others of
+    /// the number.
+    Ending { kind: EndKind, life: u64 },
     /// It has not ended, and goes on.
-    GoesOn,
+    GoesOn { life: u64 },
     /// A close has returned. `is_confirmed`: it said that a server has confirmed the end of the
     /// session. `is_alive`: the session that the client had before lives.
     HasClosed { session: Option<SessionId>, is_confirmed: bool, is_alive: bool },
@@ -250,13 +251,13 @@ pub enum What {
     /// The client that should continue a session has another one. Nothing went wrong in this world.
     NotContinued { session: SessionId },
     /// A client has ended, because its session has expired and it opens no other.
-    Stopped,
+    Stopped { life: u64 },
     /// A client begins to connect although it has ended with its session.
     Revived { client: usize },
     /// Another client has taken the place of the one that ends.
     Followed,
-    /// A task uses the client that has this number now.
-    Renewed,
+    /// A task uses this client of its number from now on.
+    Renewed { life: u64 },
     /// A client was given another list of servers.
     Hosts { client: usize, members: Vec<usize> },
     /// A client begins to connect to a member that has left its list.

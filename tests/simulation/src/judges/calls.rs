@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jute_codec::ErrorCode;
 
-use super::stopped::Stopped;
-use crate::history::{End, Event, Failure, Id, What, Who};
+use super::users::{Used, Users};
+use crate::history::{End, Event, Failure, Id, What};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
@@ -43,18 +43,19 @@ struct Rules {
 }
 
 fn judge_by(events: &[Event], rules: Rules, is_blind: impl Fn(usize) -> bool) -> Vec<String> {
-    let mut calls: BTreeMap<Id, (&str, bool, &Event)> = BTreeMap::new();
+    let mut calls: BTreeMap<Id, (&str, bool, Option<Used>, &Event)> = BTreeMap::new();
     let mut violations = Vec::new();
-    let mut stale = Stale::default();
+    let mut users = Users::default();
     for event in events {
-        stale.see(event);
+        users.see(event);
         match &event.what {
             What::Begun { call, name, timeout, .. } => {
-                calls.insert(*call, (name, timeout.is_some(), event));
+                let client = event.who.map(|who| users.of(who));
+                calls.insert(*call, (name, timeout.is_some(), client, event));
             }
             What::Ended { call, end: End::Failed(failure) } => {
-                let Some((name, has_timeout, begun)) = calls.get(call) else { continue };
-                let is_over = stale.allows(begun.who, name, failure);
+                let Some((name, has_timeout, client, begun)) = calls.get(call) else { continue };
+                let is_over = client.is_some_and(|it| is_of_end(&users, it, name, failure));
                 // Whoever may not read is told so.
                 let is_refused = *failure == Failure::Refused(ErrorCode::NO_AUTH.0)
                     && begun.who.is_some_and(|who| is_blind(who.client));
@@ -68,52 +69,16 @@ fn judge_by(events: &[Event], rules: Rules, is_blind: impl Fn(usize) -> bool) ->
     violations
 }
 
-/// Who uses clients that have ended.
-#[derive(Debug, Default)]
-struct Stale {
-    /// How many clients of each number have ended, or are about to.
-    ends: BTreeMap<usize, u64>,
-    /// The number of ends that each task knows of, because it has another client since.
-    known: BTreeMap<Who, u64>,
-    /// Who uses a client that has ended with its session.
-    stopped: Stopped,
-}
-
-impl Stale {
-    fn see(&mut self, event: &Event) {
-        self.stopped.see(event);
-        let Some(who) = event.who else { return };
-        let ends = self.ends.entry(who.client).or_default();
-        match event.what {
-            What::Ending { .. } | What::Stopped => *ends += 1,
-            What::GoesOn => {
-                *ends = ends.saturating_sub(1);
-                let of_client = self.known.iter_mut().filter(|(it, _)| it.client == who.client);
-                of_client.for_each(|(_, known)| *known = (*known).min(*ends));
-            }
-            What::Renewed => drop(self.known.insert(who, *ends)),
-            _ => {}
-        }
-    }
-
-    /// Returns whether a call may fail like this because its client has ended.
-    fn allows(&self, who: Option<Who>, name: &str, failure: &Failure) -> bool {
-        let has_stopped = who.is_some_and(|who| self.stopped.stopped_at(who).is_some());
-        match failure {
-            Failure::Closed => self.has(who),
-            // There is no other session in which the call could go on.
-            Failure::SessionExpired => has_stopped,
-            Failure::Lost => has_stopped && ["observe", "lead", "set_permits"].contains(&name),
-            Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
-            _ => false,
-        }
-    }
-
-    fn has(&self, who: Option<Who>) -> bool {
-        who.is_some_and(|who| {
-            let ends = self.ends.get(&who.client).copied().unwrap_or(0);
-            ends > self.known.get(&who).copied().unwrap_or(0)
-        })
+/// Returns whether a call may fail like this because its client has ended.
+fn is_of_end(users: &Users, client: Used, name: &str, failure: &Failure) -> bool {
+    let has_stopped = users.stopped_at(client).is_some();
+    match failure {
+        Failure::Closed => users.is_ending(client),
+        // There is no other session in which the call could go on.
+        Failure::SessionExpired => has_stopped,
+        Failure::Lost => has_stopped && ["observe", "lead", "set_permits"].contains(&name),
+        Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
+        _ => false,
     }
 }
 
@@ -214,19 +179,21 @@ mod tests {
             let all = before.into_iter().chain([begun, end]).collect();
             judge_by(&history(all), Rules::default(), |_| false).len()
         };
-        let ending = || What::Ending { kind: EndKind::Close };
+        let ending = |life| What::Ending { kind: EndKind::Close, life };
+        let stopped = || What::Stopped { life: 0 };
+        let renewed = || What::Renewed { life: 1 };
         let closed = |before| failed(before, Failure::Closed);
-        assert_eq!(failed(vec![ending()], Failure::SessionExpired), 1);
-        assert_eq!(failed(vec![What::Stopped], Failure::SessionExpired), 0);
-        assert_eq!(failed(vec![What::Stopped, What::Renewed], Failure::SessionExpired), 1);
-        assert_eq!(failed(vec![What::Stopped], Failure::Undecided), 1);
-        assert_eq!(closed(vec![ending()]), 0);
-        assert_eq!(closed(vec![ending(), What::Renewed]), 1);
-        assert_eq!(closed(vec![ending(), What::Renewed, ending()]), 0);
-        assert_eq!(closed(vec![ending(), What::GoesOn]), 1);
-        let again = vec![ending(), ending(), What::GoesOn];
-        assert_eq!(closed(again), 0, "it has a guard of the first client for long");
-        assert_eq!(closed(vec![ending(), What::Renewed, What::GoesOn, ending()]), 0);
+        assert_eq!(failed(vec![ending(0)], Failure::SessionExpired), 1);
+        assert_eq!(failed(vec![stopped()], Failure::SessionExpired), 0);
+        assert_eq!(failed(vec![stopped(), renewed()], Failure::SessionExpired), 1);
+        assert_eq!(failed(vec![stopped()], Failure::Undecided), 1);
+        assert_eq!(closed(vec![ending(0)]), 0);
+        assert_eq!(closed(vec![ending(0), renewed()]), 1);
+        assert_eq!(closed(vec![ending(0), renewed(), ending(1)]), 0);
+        assert_eq!(closed(vec![ending(0), ending(1), renewed()]), 0);
+        assert_eq!(closed(vec![ending(0), What::GoesOn { life: 0 }]), 1);
+        let again = vec![ending(0), ending(1), What::GoesOn { life: 1 }];
+        assert_eq!(closed(again), 0, "it uses the first client for long");
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub mod stopped;
 pub mod traffic;
 pub mod tree;
 pub mod turns;
+mod users;
 pub mod views;
 pub mod work_queue;
 

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::history::{Event, Id, What, Who};
+use super::users::{Used, Users};
+use crate::history::{Event, Id, What};
 use crate::world::plan::{FaultKind, Plan};
 
 /// How long a call may take to end after its client, and a call of a client that has ended. A body
@@ -21,17 +22,19 @@ pub fn judge(events: &[Event], plan: &Plan) -> Vec<String> {
 
 fn judge_events(events: &[Event], end_max: Duration) -> Vec<String> {
     let mut violations = Vec::new();
-    let mut clients = Stopped::default();
-    let mut calls: BTreeMap<Id, (Who, &Event)> = BTreeMap::new();
+    let mut users = Users::default();
+    let mut calls: BTreeMap<Id, (Used, &Event)> = BTreeMap::new();
     for event in events {
-        clients.see(event);
+        users.see(event);
         match (&event.what, event.who) {
             // A hand-over waits for holders, for as long as a session lasts.
             (What::Begun { name: "hand_over", .. }, _) => {}
-            (What::Begun { call, .. }, Some(who)) => drop(calls.insert(*call, (who, event))),
+            (What::Begun { call, .. }, Some(who)) => {
+                calls.insert(*call, (users.of(who), event));
+            }
             (What::Ended { call, .. }, _) => {
-                let Some((who, begun)) = calls.remove(call) else { continue };
-                let Some(stopped_at) = clients.stopped_at(who) else { continue };
+                let Some((client, begun)) = calls.remove(call) else { continue };
+                let Some(stopped_at) = users.stopped_at(client) else { continue };
                 if event.at.saturating_sub(stopped_at.max(begun.at)) > end_max {
                     violations.push(format!(
                         "the client had ended at {stopped_at:?}, and this call has ended at {:?}: \
@@ -48,34 +51,6 @@ fn judge_events(events: &[Event], end_max: Duration) -> Vec<String> {
         }
     }
     violations
-}
-
-/// Who uses a client that has ended with its session.
-#[derive(Debug, Default)]
-pub(super) struct Stopped {
-    /// When the last client of each number has ended.
-    stopped: BTreeMap<usize, Duration>,
-    /// The tasks that have another client since.
-    renewed: BTreeMap<Who, Duration>,
-}
-
-impl Stopped {
-    pub(super) fn see(&mut self, event: &Event) {
-        let Some(who) = event.who else { return };
-        match event.what {
-            What::Stopped => drop(self.stopped.insert(who.client, event.at)),
-            What::Renewed => drop(self.renewed.insert(who, event.at)),
-            _ => {}
-        }
-    }
-
-    /// Returns when the client of this task has ended, if it has.
-    pub(super) fn stopped_at(&self, who: Who) -> Option<Duration> {
-        let stopped_at = *self.stopped.get(&who.client)?;
-        // A task has a new client only after the end of the old one.
-        let has_another = self.renewed.get(&who).is_some_and(|renewed| *renewed >= stopped_at);
-        (!has_another).then_some(stopped_at)
-    }
 }
 
 #[cfg(test)]
@@ -97,10 +72,14 @@ mod tests {
         judge_events(&history(whats), END_MAX).len()
     }
 
+    fn stopped(life: u64) -> What {
+        What::Stopped { life }
+    }
+
     #[test]
     fn a_call_that_outlives_its_client_is_seen() {
-        assert_eq!(count(vec![begun(1), What::Stopped, ended(1)]), 0);
-        assert_eq!(count(vec![begun(1), What::Stopped, What::Calm, ended(1)]), 1);
+        assert_eq!(count(vec![begun(1), stopped(0), ended(1)]), 0);
+        assert_eq!(count(vec![begun(1), stopped(0), What::Calm, ended(1)]), 1);
         assert_eq!(count(vec![begun(1), What::Calm, What::Calm, ended(1)]), 0);
     }
 
@@ -110,13 +89,19 @@ mod tests {
             let call = [begun(1), What::Calm, What::Calm, ended(1)];
             count(before.into_iter().chain(call).collect())
         };
-        assert_eq!(waits(vec![What::Stopped]), 1);
-        assert_eq!(waits(vec![What::Stopped, What::Renewed]), 0);
-        assert_eq!(waits(vec![What::Stopped, What::Renewed, What::Stopped]), 1);
+        assert_eq!(waits(vec![stopped(0)]), 1);
+        assert_eq!(waits(vec![stopped(0), What::Renewed { life: 1 }]), 0);
+        assert_eq!(waits(vec![What::Renewed { life: 1 }, stopped(1)]), 1);
+    }
+
+    #[test]
+    fn a_call_of_the_client_before_may_go_on() {
+        let all = vec![begun(1), What::Renewed { life: 1 }, stopped(1), What::Calm, ended(1)];
+        assert_eq!(count(all), 0, "such as its close");
     }
 
     #[test]
     fn a_client_that_comes_back_is_seen() {
-        assert_eq!(count(vec![What::Stopped, What::Revived { client: 0 }]), 1);
+        assert_eq!(count(vec![stopped(0), What::Revived { client: 0 }]), 1);
     }
 }

@@ -77,11 +77,9 @@ impl Ends {
                 Task { world, client, life, who, draw, drops, drops_nothing, is_patient: false };
             let kind = task.draw.pick(&self.kinds);
             task.world.note_end(who, &task.client, &task.life);
-            if task.world.plan.mortals.is_some() && !task.life.has_expired() {
-                // It has not used the clients before this one.
-                task.push(What::Renewed);
-            }
-            task.push(What::Ending { kind });
+            let life = task.life.place();
+            task.push(What::Renewed { life });
+            task.push(What::Ending { kind, life });
             match kind {
                 EndKind::Close => close(task, None).await,
                 EndKind::CloseWithin => {
@@ -201,7 +199,7 @@ async fn hand_over(mut task: Task) {
         }
         Called::Failed(Failure::Unfinished, _) => {
             task.life.set_ending(false);
-            task.push(What::GoesOn);
+            task.push(What::GoesOn { life: task.life.place() });
         }
         Called::Failed(..) | Called::Dropped => close(task, None).await,
     }
@@ -257,7 +255,7 @@ mod tests {
 
     #[test]
     fn tasks_get_another_client_after_theirs_has_ended_with_its_session() {
-        let is_stopped = |what: &What| matches!(what, What::Stopped);
+        let is_stopped = |what: &What| matches!(what, What::Stopped { .. });
         let has = |events: &[crate::history::Event], of: fn(&What) -> bool| {
             events.iter().any(|event| of(&event.what))
         };
@@ -266,6 +264,6 @@ mod tests {
         let stopped = report.events.iter().position(|event| is_stopped(&event.what)).unwrap();
         let after = report.events.get(stopped..).unwrap();
         assert!(has(after, |what| matches!(what, What::Followed)));
-        assert!(has(after, |what| matches!(what, What::Renewed)));
+        assert!(has(after, |what| matches!(what, What::Renewed { .. })));
     }
 }

@@ -222,9 +222,7 @@ impl Task {
         let is_new = !life.is_same(&self.life);
         if is_new {
             (self.client, self.life) = (client, life);
-            if !self.life.is_ending() {
-                self.push(What::Renewed);
-            }
+            self.push(What::Renewed { life: self.life.place() });
         }
         is_new
     }

@@ -17,6 +17,8 @@ pub struct Clients(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     slots: BTreeMap<usize, (Client, Life)>,
+    /// How many lives there were of each number.
+    lives: BTreeMap<usize, u64>,
     abandoned: BTreeSet<SessionId>,
 }
 
@@ -26,6 +28,8 @@ pub struct Life(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Its place among the clients of its number.
+    place: u64,
     /// Since when its list of servers has had these members, if it was changed.
     hosts: Mutex<Option<(Duration, Vec<usize>)>>,
     is_ending: AtomicBool,
@@ -37,6 +41,16 @@ struct State {
 }
 
 impl Life {
+    /// The life of a client before which there were so many of its number.
+    pub fn new(place: u64) -> Self {
+        Self(Arc::new(State { place, ..State::default() }))
+    }
+
+    /// Returns how many clients of its number there were before.
+    pub fn place(&self) -> u64 {
+        self.0.place
+    }
+
     /// Returns whether this is the life of the same client.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -112,6 +126,14 @@ impl Life {
 }
 
 impl Clients {
+    /// Begins the life of another client of this number.
+    pub fn begin(&self, number: usize) -> Life {
+        let mut inner = self.lock();
+        let lives = inner.lives.entry(number).or_default();
+        *lives += 1;
+        Life::new(*lives - 1)
+    }
+
     /// Adds the client of this number, or puts it in the place of the one that has the number.
     pub fn put(&self, number: usize, client: Client, life: Life) {
         // The old handle may be the last one, whose drop does more than that of others.

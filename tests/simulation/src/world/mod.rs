@@ -131,7 +131,7 @@ impl World {
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
         let seconds = draw.pick(&SESSION_TIMEOUTS);
-        let (network, life) = (self.network.clone(), Life::default());
+        let (network, life) = (self.network.clone(), self.clients.begin(number));
         let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(Duration::from_secs(seconds))
@@ -182,7 +182,7 @@ impl World {
     /// Records that a client has ended with its session, if it has and nobody knew it.
     pub fn note_end(&self, who: Who, client: &Client, life: &Life) {
         if client.state() == SessionState::Expired && life.expire() {
-            self.history.push(who, What::Stopped);
+            self.history.push(who, What::Stopped { life: life.place() });
             self.registry.look();
         }
     }
