@@ -264,11 +264,10 @@ fn met(lives: &BTreeMap<&str, Vec<Life>>, round: &Round) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zk_testserver::{ServerConfig, TestServer};
 
     use super::*;
     use crate::history::Failure;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{history, on_server};
 
     fn passed(name: &'static str, is_open: bool, from: i64, to: i64) -> What {
         What::Passed { name, barrier: BARRIER.to_owned(), is_open, from, to }
@@ -382,13 +381,7 @@ mod tests {
 
     #[test]
     fn rounds_are_counted_from_the_creation_of_their_directory() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let commits = runtime.block_on(async {
-            let server = TestServer::start(ServerConfig::default());
+        let commits = on_server(async |server| {
             for _ in 0..2 {
                 server.admin_create(MEETING, b"", None);
                 server.admin_set_data(MEETING, b"a");

@@ -95,28 +95,15 @@ fn judge_lists(
 
 #[cfg(test)]
 mod tests {
-    use zk_testserver::{ServerConfig, TestServer};
-
     use super::*;
+    use crate::judges::tests::{connect, on_server};
 
     /// Returns the requests of a run in which somebody lists a directory, perhaps creates something
     /// in it, and lists it again.
     fn requests(creates: bool) -> Vec<RequestRecord> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let server = TestServer::start(ServerConfig::default());
+        on_server(async |server| {
             server.admin_create("/a", b"", None);
-            let connected = server.clone();
-            let client = zk_recipes::Client::builder("m0")
-                .clock(zk_recipes::Clock::tokio())
-                .transport(move |_| std::future::ready(connected.connect()))
-                .connect()
-                .await
-                .unwrap();
+            let client = connect(&server).await;
             for path in ["/a/1", "/a/2"] {
                 client.get_children("/a").await.unwrap();
                 tokio::time::advance(Duration::from_secs(20)).await;

@@ -90,20 +90,13 @@ fn difference(these: &[Copied], those: &[Copied]) -> Vec<Copied> {
 #[cfg(test)]
 mod tests {
     use jute_codec::{SessionId, Zxid};
-    use zk_testserver::{ServerConfig, TestServer};
 
     use super::*;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{history, on_server};
 
     /// `/a` is created, written, deleted and created again.
     fn commits() -> (Vec<CommitRecord>, [i64; 4]) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let commits = runtime.block_on(async {
-            let server = TestServer::start(ServerConfig::default());
+        let commits = on_server(async |server| {
             server.admin_create("/a", b"", None);
             server.admin_set_data("/a", b"x");
             server.admin_delete("/a");

@@ -140,8 +140,33 @@ fn is_tampered(deleted: &BTreeSet<String>, path: &str) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use zk_recipes::{Client, Clock};
+    use zk_session::Host;
+    use zk_testserver::{ServerConfig, TestServer};
+
     use super::*;
     use crate::history::Who;
+
+    /// Runs this on a server of its own, in virtual time.
+    pub(crate) fn on_server<T>(run: impl AsyncFnOnce(TestServer) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async { run(TestServer::start(ServerConfig::default())).await })
+    }
+
+    /// Connects a client to the server.
+    pub(crate) async fn connect(server: &TestServer) -> Client {
+        let server = server.clone();
+        Client::builder("m0")
+            .clock(Clock::tokio())
+            .transport(move |_: Host| std::future::ready(server.connect()))
+            .connect()
+            .await
+            .unwrap()
+    }
 
     /// Turns what has happened into events, a second apart.
     pub(crate) fn history(whats: Vec<What>) -> Vec<Event> {

@@ -232,10 +232,8 @@ fn is_at_or_below(path: &str, other: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zk_testserver::{ServerConfig, TestServer};
-
     use super::*;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{connect, history, on_server};
 
     const ALL: i64 = i64::MAX;
 
@@ -292,23 +290,9 @@ mod tests {
 
     /// Records what one client has done: it creates and deletes `/forest/a/x`.
     fn writes() -> (Vec<CommitRecord>, Vec<RequestRecord>, BTreeMap<SessionId, usize>) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let server = TestServer::start(ServerConfig::default());
+        on_server(async |server| {
             server.admin_create("/forest", b"", None);
-            let connected = server.clone();
-            let client = zk_recipes::Client::builder("m0")
-                .clock(zk_recipes::Clock::tokio())
-                .transport(move |_: zk_session::Host| {
-                    let server = connected.clone();
-                    async move { server.connect() }
-                })
-                .start()
-                .unwrap();
+            let client = connect(&server).await;
             let tree = zk_recipes::Tree::of(&client);
             tree.ensure("/forest/a/x").await.unwrap();
             tree.delete("/forest/a").await.unwrap();
