@@ -32,6 +32,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOOKS: u32 = 10;
 /// How long nobody does anything before the clients close.
 const QUIET: Duration = Duration::from_secs(60);
+/// How many more steps tasks have if they hurry.
+const HASTY_STEPS: u64 = 4;
+
 /// How long the programs of a quiet world run at least.
 const QUIET_MIN: Duration = Duration::from_secs(60);
 /// How long a client may take to close.
@@ -114,6 +117,9 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     let mut program = Program::draw(&mut draw.fork());
     if let Some(seed) = plan.blind {
         program.look_at_secrets(seed);
+    }
+    if plan.is_hasty {
+        program.steps *= HASTY_STEPS;
     }
     if program.is_quiet {
         plan.faults.clear();

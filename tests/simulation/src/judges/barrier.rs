@@ -11,7 +11,7 @@ use super::is_tampered;
 use super::lives::{Life, lives};
 use crate::history::{End, Event, Id, Round, What};
 use crate::program::barriers::{BARRIER, MEETING};
-use crate::world::plan::{FaultKind, Plan};
+use crate::world::plan::Plan;
 
 /// How long after the end of a call its participant may appear or stay.
 const GHOST_MAX: Duration = Duration::from_secs(60);
@@ -28,7 +28,7 @@ pub fn judge(
     }
     let lives = lives(commits);
     // A server that is cut off shows what was true before, even if there is no other.
-    let is_at_once = plan.members == 1 && !plan.faults.contains(&FaultKind::CutOff);
+    let is_at_once = plan.reads_are_current();
     let mut violations = judge_barrier(events, lives.get(BARRIER), is_at_once);
     violations.extend(judge_meeting(events, &lives));
     violations.extend(judge_numbers(events, &formed(commits)));

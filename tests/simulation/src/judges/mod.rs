@@ -106,7 +106,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("outcomes are honest", outcomes::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
-        ("requests are few when nothing happens", cost::judge(requests, program, quiet)),
+        ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
         ("whoever may not read lists only changes", blind::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),

@@ -23,7 +23,7 @@ struct Item {
 /// Returns which puts have succeeded although the queue was full from their begin to their end. A
 /// follower that lags behind may count fewer items.
 pub fn judge_limit(events: &[Event], commits: &[CommitRecord], plan: &Plan) -> Vec<String> {
-    if plan.members > 1 {
+    if !plan.reads_are_current() {
         return Vec::new();
     }
     let entries = format!("{QUEUE}/entries/");

@@ -18,6 +18,9 @@ use crate::world::plan::FaultKind;
 
 /// The longest time for which a task keeps something once the faults have stopped.
 pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
+/// How long callers pause at most, and keep something, in a world in which they hurry.
+const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
+
 /// For how long a patient task keeps something.
 const LONG_MS: (u64, u64) = (5_000, 40_000);
 /// The longest timeout of a call that only another call can end.
@@ -139,6 +142,11 @@ impl Task {
 
     /// Keeps something for a drawn time.
     pub async fn hold(&mut self) {
+        if self.world.plan.is_hasty {
+            let longest = self.draw.pick(&HASTY_MS);
+            let duration = self.draw.ms(1, longest);
+            return self.hold_for(duration).await;
+        }
         let longest = if self.draw.chance(10) { 40_000 } else { 3_000 };
         let mut duration = self.draw.ms(1, longest);
         if self.is_patient && self.draw.chance(50) {
@@ -195,7 +203,10 @@ impl Task {
 
     /// Does nothing for a drawn time.
     pub async fn idle(&mut self) {
-        let longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
+        let mut longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
+        if self.world.plan.is_hasty {
+            longest = longest.min(self.draw.pick(&HASTY_MS));
+        }
         let pause = self.draw.ms(0, longest);
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
         self.sleep(pause.min(left)).await;

@@ -115,6 +115,11 @@ const MORTAL_PERCENT: u64 = 12;
 /// added.
 const MORTAL_SALT: u64 = 1;
 
+/// How many seeds have callers and faults that hardly pause, in percent.
+const HASTY_PERCENT: u64 = 15;
+/// Chosen like `MORTAL_SALT`, when these worlds were added.
+const HASTY_SALT: u64 = 300;
+
 /// After how many ticks a follower notices that it is cut off.
 pub const SYNC_LIMIT: u32 = 5;
 
@@ -168,6 +173,8 @@ pub struct Plan {
     pub outstanding: Option<usize>,
     /// Whether everything that clients create is theirs alone.
     pub is_protected: bool,
+    /// Whether callers and faults hardly pause, so that much more happens at the same time.
+    pub is_hasty: bool,
     /// The seed of leases that are longer than those by default, if clients have such ones.
     pub leases: Option<u64>,
     /// The seed of the clients that end when their session expires, if there are such ones.
@@ -226,6 +233,7 @@ impl Plan {
             mortals: None,
             blind: None,
             is_protected: false,
+            is_hasty: false,
             outstanding: None,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
@@ -309,6 +317,13 @@ impl Plan {
             // These would hide who is refused, and why.
             self.faults.retain(|kind| !hide.contains(kind));
         }
+        let mut hasty = Draw::new(draw.seed() ^ HASTY_SALT);
+        if hasty.chance(HASTY_PERCENT) {
+            self.is_hasty = true;
+            self.fault_pause = hasty.ms(50, 1_000);
+            // Otherwise all steps are over before anything has gone wrong.
+            self.latency = self.latency.max(Duration::from_millis(5));
+        }
         self
     }
 
@@ -325,6 +340,12 @@ impl Plan {
             }
         }
         faults
+    }
+
+    /// Returns whether each read sees all that was committed before: no server lags, and none is cut
+    /// off without knowing it.
+    pub fn reads_are_current(&self) -> bool {
+        self.members == 1 && !self.faults.contains(&FaultKind::CutOff)
     }
 
     /// Returns how long a server may take at most to apply what has been committed.
