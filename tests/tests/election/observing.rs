@@ -74,6 +74,23 @@ fn the_current_leader_is_reported_first_and_then_each_change() {
 }
 
 #[test]
+fn a_candidate_that_can_never_lead_is_not_reported() {
+    run(async {
+        let world = World::new();
+        create_directory::<Election>(&world);
+        // Each candidate gets the last number once the counter has reached its end, and fails.
+        let last = format!("{LOCK}/{:032x}-latch-{}", 7, i32::MAX);
+        world.server.admin_create(&last, b"", None);
+        let (client, mut leaders) = observer(&world).await;
+        assert_eq!(next(&mut leaders).await, None);
+        assert_eq!(Election::of(&client).leader().await.expect("nothing is refused"), None);
+        assert!(is_waiting(&mut leaders).await, "nobody leads");
+        world.server.admin_delete(&last);
+        world.check_clean(&[&client]).await;
+    });
+}
+
+#[test]
 fn candidates_that_arrive_and_leave_cost_the_observer_nothing() {
     run(async {
         let world = World::new().pace(Pace::of(20));

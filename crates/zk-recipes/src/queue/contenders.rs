@@ -4,6 +4,7 @@ use bytestring::ByteString;
 use jute_codec::{NameList, Response};
 use zk_session::{Client, Time};
 
+use super::naming::SEQUENCE_MAX;
 use super::profile::QueueProfile;
 use crate::acquire::lock::Lock;
 use crate::engine::call::Call;
@@ -44,7 +45,7 @@ pub(crate) async fn first(
 ) -> Result<Option<Contender>, LockError> {
     loop {
         let queue = listed(client, profile, deadline).await?;
-        let Some(first) = queue.first() else { return Ok(None) };
+        let Some(first) = head(&queue) else { return Ok(None) };
         let read = read_each(client, profile, std::slice::from_ref(first), deadline).await?;
         if let Some(first) = read.into_iter().next() {
             return Ok(Some(first));
@@ -63,7 +64,7 @@ pub(crate) async fn first_path(
     profile: &QueueProfile,
 ) -> Result<Option<ByteString>, LockError> {
     let queue = listed(client, profile, None).await?;
-    Ok(queue.first().map(|(.., name)| child(&profile.directory, name)))
+    Ok(head(&queue).map(|(.., name)| child(&profile.directory, name)))
 }
 
 /// Returns the path of the first contender in a list of the directory, or `None` if there is none.
@@ -72,7 +73,13 @@ pub(crate) fn first_of(
     names: NameList,
 ) -> Result<Option<ByteString>, LockError> {
     let queue = in_order(profile, names)?;
-    Ok(queue.first().map(|(.., name)| child(&profile.directory, name)))
+    Ok(head(&queue).map(|(.., name)| child(&profile.directory, name)))
+}
+
+/// Returns the contender that holds the lock. One with the last number never does: others may have
+/// the same number, so it fails and leaves.
+fn head(queue: &[Listed]) -> Option<&Listed> {
+    queue.first().filter(|(number, ..)| *number < SEQUENCE_MAX)
 }
 
 /// Lists the contenders of a queue, in its order.

@@ -16,7 +16,7 @@ use crate::history::{Event, Id, Share, What};
 use crate::program::locks::{RESIZED, RESIZED_MAX};
 
 /// Servers give this number, or one below zero, to all contenders that come last.
-const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
+pub(super) const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
 
 /// The ends of the names of contenders, before their numbers.
 const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];

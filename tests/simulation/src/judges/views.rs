@@ -8,7 +8,7 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::CommitRecord;
 
 use super::lives::{Life, lives};
-use super::turns::parse;
+use super::turns::{SEQUENCE_END, parse};
 use crate::history::{Event, Id, What};
 use crate::program::values::VALUE;
 use crate::program::views::ELECTION;
@@ -18,7 +18,9 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
     let lives = lives(commits);
     let candidates = lives.iter().filter_map(|(path, lives)| {
         let (directory, contender) = parse(path)?;
-        (directory == ELECTION).then_some((contender.number, *path, lives))
+        // The last number gives no order, so whoever has it never leads.
+        let may_lead = directory == ELECTION && contender.number < SEQUENCE_END;
+        may_lead.then_some((contender.number, *path, lives))
     });
     let candidates = candidates.flat_map(|(number, path, lives)| {
         lives.iter().map(move |life| Candidate { number, path, life: *life })
