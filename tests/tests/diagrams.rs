@@ -435,7 +435,7 @@ fn a_watch_that_is_restored() {
         sleep_ms(100).await;
         run.two.set_data("/config", "new", None).await.expect("it exists");
         watcher.changed().await.expect("the session lives");
-        run.draw("session.md", "a watch", "/");
+        run.draw("internals/session.md", "a watch", "/");
     });
 }
 
@@ -485,14 +485,14 @@ fn handshakes_of_a_new_and_of_a_resumed_session() {
         let credentials = |builder: ClientBuilder| builder.auth("digest", "user:secret");
         let client = tapped(&world, &tap, credentials).await;
         let (_, mut watcher) = client.get_data_and_watch("/config").await.expect("it exists");
-        draw_frames(&tap, "session.md", "a new session");
+        draw_frames(&tap, "internals/session.md", "a new session");
 
         world.server.refuse_for(Duration::from_millis(100));
         world.server.disconnect_all();
         world.server.admin_set_data("/config", b"new");
         watcher.changed().await.expect("the session lives");
         client.exists("/config").await.expect("the client is connected");
-        draw_frames(&tap, "session.md", "a resumed session");
+        draw_frames(&tap, "internals/session.md", "a resumed session");
     });
 }
 
@@ -509,7 +509,7 @@ fn a_handshake_after_the_session_has_expired() {
         while client.session_id().is_none_or(|now| now == first) {
             sleep_ms(10).await;
         }
-        draw_frames(&tap, "protocol.md", "an expired session");
+        draw_frames(&tap, "internals/protocol.md", "an expired session");
     });
 }
 
@@ -563,7 +563,13 @@ fn a_session_that_is_handed_over() {
         let ephemerals = two.get_ephemerals("/").await.expect("the server answers");
         assert_eq!(ephemerals, ["/e"]);
         let clients = ["one", "two"];
-        draw_frames_of(&tap, &clients, &["server"], "session.md", "a session is handed over");
+        draw_frames_of(
+            &tap,
+            &clients,
+            &["server"],
+            "internals/session.md",
+            "a session is handed over",
+        );
     });
 }
 
@@ -602,7 +608,7 @@ fn a_session_that_outlives_a_read_only_server() {
         client.set_data("/config", "new", None).await.expect("the server accepts writes");
         assert_eq!(session(&client), first);
         let servers = ["zk1", "zk2"];
-        draw_frames_of(&tap, &["client"], &servers, "session.md", "a read-only server");
+        draw_frames_of(&tap, &["client"], &servers, "internals/session.md", "a read-only server");
     });
 }
 
@@ -621,7 +627,7 @@ fn a_close_with_a_pending_request() {
         let (written, closed) = tokio::join!(written, client.close());
         written.expect("its reply is awaited");
         tap.note(0, format!("{closed:?}"));
-        draw_frames(&tap, "session.md", "a close");
+        draw_frames(&tap, "internals/session.md", "a close");
     });
 }
 
@@ -644,7 +650,7 @@ fn closes_while_no_server_can_be_reached() {
             let closed = client.close().await;
             tap.note(0, format!("{closed:?}"));
             assert_eq!(closed, expected);
-            draw_frames(&tap, "session.md", name);
+            draw_frames(&tap, "internals/session.md", name);
         });
     }
 }

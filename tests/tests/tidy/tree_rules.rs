@@ -2,7 +2,7 @@
 
 use super::{
     File, front_page,
-    layout::{MACHINE_CRATES, SUMMARY, is_machine},
+    layout::{BOOKS, MACHINE_CRATES, is_machine},
 };
 
 pub(crate) struct TreeRule {
@@ -19,6 +19,8 @@ const RECIPES_MANIFEST: (&str, &str) = (
     "crates/zk-recipes/Cargo.toml",
     "[features]\ndefault = [\"f\"]\nf = []\n\n[dependencies]\ng = \"1\"",
 );
+const GUIDE: (&str, &str) = ("docs/SUMMARY.md", "- [A](a.md)");
+const INTERNALS: (&str, &str) = ("docs/internals/SUMMARY.md", "- [A](a.md)");
 const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
@@ -98,13 +100,22 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         check: pages_are_in_the_summary,
         bad: &[
             &[],
-            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/b.md", "")],
-            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/deep/a.md", "")],
+            &[GUIDE, INTERNALS, ("docs/a.md", ""), ("docs/internals/a.md", ""), ("docs/b.md", "")],
+            &[GUIDE, INTERNALS, ("docs/a.md", ""), ("docs/internals/deep/a.md", "")],
+            &[GUIDE, ("docs/a.md", ""), ("docs/internals/a.md", "")],
+            &[
+                ("docs/SUMMARY.md", "- [A](a.md)\n- [A](internals/a.md)"),
+                INTERNALS,
+                ("docs/a.md", ""),
+                ("docs/internals/a.md", ""),
+            ],
         ],
         good: &[
             ("docs/SUMMARY.md", "- [A](a.md)\n  - [B](deep/b.md)"),
+            INTERNALS,
             ("docs/a.md", ""),
             ("docs/deep/b.md", ""),
+            ("docs/internals/a.md", ""),
         ],
     },
     TreeRule {
@@ -163,17 +174,29 @@ fn crates_have_machines(files: &[File]) -> Vec<String> {
 }
 
 fn pages_are_in_the_summary(files: &[File]) -> Vec<String> {
-    let Some(summary) = files.iter().find(|file| file.path == SUMMARY) else {
-        return vec![format!("{SUMMARY} is missing")];
-    };
-    let listed: Vec<String> = links(summary).collect();
-    files
-        .iter()
-        .map(|file| &file.path)
-        .filter(|path| path.starts_with("docs/") && path.ends_with(".md") && *path != SUMMARY)
-        .filter(|path| !listed.contains(path))
-        .map(|path| format!("{SUMMARY} does not link {path}"))
-        .collect()
+    let mut problems = Vec::new();
+    for book in BOOKS {
+        let path = format!("{book}SUMMARY.md");
+        let Some(summary) = files.iter().find(|file| file.path == path) else {
+            problems.push(format!("{path} is missing"));
+            continue;
+        };
+        let mut wanted: Vec<&str> = pages_of(book, files).map(|page| &*page.path).collect();
+        wanted.retain(|page| *page != path);
+        let listed: Vec<String> = links(summary).collect();
+        let unlisted = wanted.iter().filter(|page| !listed.iter().any(|it| it == *page));
+        problems.extend(unlisted.map(|page| format!("{path} does not link {page}")));
+        // mdBook would build the page a second time, in the wrong book.
+        let foreign = listed.iter().filter(|page| !wanted.contains(&&***page));
+        problems.extend(foreign.map(|page| format!("{path} links {page} of the other book")));
+    }
+    problems
+}
+
+/// Returns the pages of a book, with its summary.
+fn pages_of<'a>(book: &str, files: &'a [File]) -> impl Iterator<Item = &'a File> {
+    let of = |path: &str| BOOKS.iter().find(|book| path.starts_with(**book)).copied();
+    files.iter().filter(move |file| file.path.ends_with(".md") && of(&file.path) == Some(book))
 }
 
 fn links_lead_somewhere(files: &[File]) -> Vec<String> {
