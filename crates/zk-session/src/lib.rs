@@ -74,9 +74,9 @@
 //! | `sasl-digest-md5` | no | SASL with a name and a password |
 //! | `sasl-gssapi` | no | SASL with Kerberos; needs libclang and the development files of MIT Kerberos to build |
 //!
-//! In the folder `docs` of the repository, *Sessions* (`internals/session.md`) explains how sessions, watches
-//! and limits work, *Connection loss* (`connection-loss.md`) what to do after an unknown outcome, and
-//! *Security* (`security.md`) TLS and SASL.
+//! In the folder `docs` of the repository, *Sessions* (`internals/session.md`) explains how sessions,
+//! watches and limits work, *Connection loss* (`connection-loss.md`) what to do after an unknown
+//! outcome, and *Security* (`security.md`) TLS and SASL.
 //!
 //! # Outcomes
 //!
