@@ -91,7 +91,7 @@ fn a_hand_off_of_a_fair_lock() {
         let run = Run::start(&["/locks", "/locks/x"]).await;
         let lock = |client| FairLock::new(client, "/locks/x").expect("the path is valid");
         hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
-        run.draw("recipes/fair.md", "a hand-off", "/locks/x");
+        run.draw("internals/recipes/fair.md", "a hand-off", "/locks/x");
     });
 }
 
@@ -105,7 +105,7 @@ fn a_create_whose_reply_is_lost() {
         let guard = lock.acquire().await.expect("it is free");
         guard.release().await.expect("the server is there");
         let clients = [("client", session(&run.one))];
-        run.draw_of(&clients, "recipes/fair.md", "a lost reply", "/locks/x");
+        run.draw_of(&clients, "internals/recipes/fair.md", "a lost reply", "/locks/x");
     });
 }
 
@@ -124,7 +124,7 @@ fn a_round_of_a_double_barrier() {
         two.leave().await.expect("both have left");
         leaving.await.expect("no panic").expect("both have left");
         sleep_ms(100).await;
-        run.draw("recipes/barrier.md", "a round", "/barriers/x");
+        run.draw("internals/recipes/barrier.md", "a round", "/barriers/x");
     });
 }
 
@@ -141,7 +141,7 @@ fn an_item_of_a_work_queue() {
         sleep_ms(300).await;
         item.ack().await.expect("it is leased");
         sleep_ms(100).await;
-        run.draw("recipes/work_queue.md", "an item", "/jobs");
+        run.draw("internals/recipes/work_queue.md", "an item", "/jobs");
     });
 }
 
@@ -151,7 +151,7 @@ fn a_hand_off_of_an_exclusive_lock() {
         let run = Run::start(&["/locks"]).await;
         let lock = |client| ExclusiveLock::new(client, "/locks/x").expect("the path is valid");
         hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
-        run.draw("recipes/exclusive.md", "a hand-off", "/locks");
+        run.draw("internals/recipes/exclusive.md", "a hand-off", "/locks");
     });
 }
 
@@ -167,7 +167,7 @@ fn a_downgrade_of_a_writer() {
         let reader = writer.downgrade().await.expect("the lock is held");
         let other = waiting.await.expect("no panic").expect("readers share it");
         sleep_ms(200).await;
-        run.draw("recipes/rwlock.md", "a downgrade", "/locks/x");
+        run.draw("internals/recipes/rwlock.md", "a downgrade", "/locks/x");
         drop((reader, other));
     });
 }
@@ -183,7 +183,7 @@ fn a_write_of_a_shared_value_whose_reply_is_lost() {
         value.set("new").await.expect("the server returns");
         sleep_ms(100).await;
         let clients = [("client", session(&run.one))];
-        run.draw_of(&clients, "recipes/shared_value.md", "a lost reply", "/values");
+        run.draw_of(&clients, "internals/recipes/shared_value.md", "a lost reply", "/values");
     });
 }
 
@@ -201,7 +201,7 @@ fn a_change_of_the_leader() {
         run.world.server.expire(session(&run.one));
         let next = candidate.await.expect("no panic").expect("the leader is gone");
         sleep_ms(200).await;
-        run.draw_of(&clients, "recipes/election.md", "a change of the leader", "/leader");
+        run.draw_of(&clients, "internals/recipes/election.md", "a change of the leader", "/leader");
         drop((leadership, next));
     });
 }
@@ -220,7 +220,7 @@ fn a_directory_of_a_named_lock() {
         let guard = waiter.await.expect("no panic").expect("it is free");
         guard.release().await.expect("the server is there");
         sleep_ms(200).await;
-        run.draw("recipes/named_locks.md", "a directory", "/orders");
+        run.draw("internals/recipes/named_locks.md", "a directory", "/orders");
     });
 }
 
@@ -239,7 +239,7 @@ fn a_permit_that_becomes_free() {
         first.release().await.expect("the server is there");
         let third = waiter.await.expect("no panic").expect("a permit is free");
         sleep_ms(200).await;
-        run.draw("recipes/semaphore.md", "a permit", "/permits/x");
+        run.draw("internals/recipes/semaphore.md", "a permit", "/permits/x");
         drop((second, third));
     });
 }
@@ -259,7 +259,7 @@ fn a_member_that_leaves() {
         let left = watch.next().await.expect("it can be listed");
         assert!(matches!(left, GroupChange::Left(_)), "{left:?}");
         sleep_ms(200).await;
-        run.draw("recipes/group.md", "a member", "/members");
+        run.draw("internals/recipes/group.md", "a member", "/members");
     });
 }
 
@@ -280,7 +280,7 @@ fn two_locks_that_are_taken_in_one_order() {
         guard.release().await.expect("the server is there");
         let guard = waiter.await.expect("no panic").expect("they are free");
         sleep_ms(200).await;
-        run.draw("recipes/multi_lock.md", "two locks", "/");
+        run.draw("internals/recipes/multi_lock.md", "two locks", "/");
         drop(guard);
     });
 }
