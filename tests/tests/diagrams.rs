@@ -317,7 +317,7 @@ fn a_lease_that_ends_in_an_outage() {
         assert!(matches!(guard.state(), LockState::Lost(_)), "{notes:?}");
         let next = waiter.await.expect("no panic").expect("the first one has lost it");
         let clients = [("one", session(&run.one)), ("two", session(&run.two))];
-        run.draw_with(&clients, &notes, "guarantees.md", "a lost lease", "/locks/x");
+        run.draw_with(&clients, &notes, "internals/lease.md", "a lost lease", "/locks/x");
         drop((guard, next));
     });
 }
@@ -531,7 +531,7 @@ fn a_create_that_is_committed_late() {
             client.get_children("/locks").await.expect("the client is connected");
             sleep_ms(100).await;
         }
-        draw_frames(&tap, "connection-loss.md", "a late create");
+        draw_frames(&tap, "internals/connection-loss.md", "a late create");
     });
 }
 
