@@ -308,6 +308,8 @@ mod pages {
     #[cfg(all(feature = "tls", feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
     #[doc = include_str!("../../../docs/security.md")]
     struct Security;
+    #[doc = include_str!("../../../docs/client.md")]
+    struct TheClient;
     #[doc = include_str!("../../../docs/fencing.md")]
     struct Fencing;
     #[doc = include_str!("../../../docs/logs.md")]
