@@ -1,7 +1,9 @@
 //! Rules for the tree of all files.
 
 use super::{
-    File, front_page,
+    File,
+    books::{self, pages_of},
+    front_page,
     layout::{BOOKS, MACHINE_CRATES, is_machine},
 };
 
@@ -21,6 +23,14 @@ const RECIPES_MANIFEST: (&str, &str) = (
 );
 const GUIDE: (&str, &str) = ("docs/SUMMARY.md", "- [A](a.md)");
 const INTERNALS: (&str, &str) = ("docs/internals/SUMMARY.md", "- [A](a.md)");
+const PAGES: (&str, &str) =
+    ("crates/zk-recipes/src/lib.rs", "#[doc = include_str!(\"../../../docs/a.md\")]");
+/// More words than the guide may have.
+const LONG: &str = match str::from_utf8(LONG_BYTES.as_flattened()) {
+    Ok(text) => text,
+    Err(_) => panic!("this is ASCII"),
+};
+const LONG_BYTES: &[[u8; 2]] = &[*b"a "; 21_001];
 const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
@@ -119,6 +129,56 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         ],
     },
     TreeRule {
+        name: "the guide is short",
+        check: books::guide_is_short,
+        bad: &[&[("docs/a.md", LONG)], &[("docs/a.md", LONG), ("docs/internals/a.md", "")]],
+        good: &[("docs/internals/a.md", LONG), ("docs/b.md", "# B\n\n```text\na b\n```\n")],
+    },
+    TreeRule {
+        name: "code of pages is compiled",
+        check: books::code_of_pages_is_compiled,
+        bad: &[
+            &[("docs/a.md", "# A\n\n```rust\nfn a() {}\n```")],
+            &[PAGES, ("docs/a.md", "# A\n\n```rust,ignore\nfn a() {}\n```")],
+            &[PAGES, ("docs/b.md", "# B\n\n```rust,no_run\nfn a() {}\n```")],
+            &[PAGES, ("docs/b.md", "<!-- file: a.rs -->\n```rust\n```\n\n```rust\n```")],
+        ],
+        good: &[
+            PAGES,
+            ("docs/a.md", "# A\n\n```rust,no_run\nfn a() {}\n```"),
+            ("docs/b.md", "<!-- file: a.rs -->\n```rust,ignore\n```\n\n```toml\n```"),
+        ],
+    },
+    TreeRule {
+        name: "recipes begin with use",
+        check: books::recipes_begin_with_use,
+        bad: &[
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\nWords.\n\n```rust\n```\n| limits, errors, permissions | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n| limits, errors, permissions | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors, permissions | |\n## B\n| how it works | [x](x) |",
+            )],
+        ],
+        good: &[
+            (
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors | |\n| permissions | |\n| how it works | [x](x) |",
+            ),
+            ("docs/recipes/overview.md", "# Which\n\nWords."),
+        ],
+    },
+    TreeRule {
         name: "links lead somewhere",
         check: links_lead_somewhere,
         bad: &[
@@ -191,12 +251,6 @@ fn pages_are_in_the_summary(files: &[File]) -> Vec<String> {
         problems.extend(foreign.map(|page| format!("{path} links {page} of the other book")));
     }
     problems
-}
-
-/// Returns the pages of a book, with its summary.
-fn pages_of<'a>(book: &str, files: &'a [File]) -> impl Iterator<Item = &'a File> {
-    let of = |path: &str| BOOKS.iter().find(|book| path.starts_with(**book)).copied();
-    files.iter().filter(move |file| file.path.ends_with(".md") && of(&file.path) == Some(book))
 }
 
 fn links_lead_somewhere(files: &[File]) -> Vec<String> {
