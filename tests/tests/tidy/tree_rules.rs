@@ -30,7 +30,7 @@ const LONG: &str = match str::from_utf8(LONG_BYTES.as_flattened()) {
     Ok(text) => text,
     Err(_) => panic!("this is ASCII"),
 };
-const LONG_BYTES: &[[u8; 2]] = &[*b"a "; 21_001];
+const LONG_BYTES: &[[u8; 2]] = &[*b"a "; 20_001];
 const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
