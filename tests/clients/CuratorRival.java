@@ -23,8 +23,8 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  * One contender of Curator's in a mixed queue, which tells the referee what it does.
  *
  * <p>{@code CuratorRival REFEREE:PORT HOST:PORT DIRECTORY lock|read-write|election|selector SEED}; what is not
- * expected ends it with a failure. Its readers and writers never downgrade: docs/clients.md says
- * why.
+ * expected ends it with a failure. Its readers and writers never downgrade:
+ * docs/internals/clients.md says why.
  */
 public final class CuratorRival {
     private static final int SESSION_MS = 8_000;

@@ -91,7 +91,7 @@ fn a_hand_off_of_a_fair_lock() {
         let run = Run::start(&["/locks", "/locks/x"]).await;
         let lock = |client| FairLock::new(client, "/locks/x").expect("the path is valid");
         hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
-        run.draw("recipes/fair.md", "a hand-off", "/locks/x");
+        run.draw("internals/recipes/fair.md", "a hand-off", "/locks/x");
     });
 }
 
@@ -105,7 +105,7 @@ fn a_create_whose_reply_is_lost() {
         let guard = lock.acquire().await.expect("it is free");
         guard.release().await.expect("the server is there");
         let clients = [("client", session(&run.one))];
-        run.draw_of(&clients, "recipes/fair.md", "a lost reply", "/locks/x");
+        run.draw_of(&clients, "internals/recipes/fair.md", "a lost reply", "/locks/x");
     });
 }
 
@@ -124,7 +124,7 @@ fn a_round_of_a_double_barrier() {
         two.leave().await.expect("both have left");
         leaving.await.expect("no panic").expect("both have left");
         sleep_ms(100).await;
-        run.draw("recipes/barrier.md", "a round", "/barriers/x");
+        run.draw("internals/recipes/barrier.md", "a round", "/barriers/x");
     });
 }
 
@@ -141,7 +141,7 @@ fn an_item_of_a_work_queue() {
         sleep_ms(300).await;
         item.ack().await.expect("it is leased");
         sleep_ms(100).await;
-        run.draw("recipes/work_queue.md", "an item", "/jobs");
+        run.draw("internals/recipes/work_queue.md", "an item", "/jobs");
     });
 }
 
@@ -151,7 +151,7 @@ fn a_hand_off_of_an_exclusive_lock() {
         let run = Run::start(&["/locks"]).await;
         let lock = |client| ExclusiveLock::new(client, "/locks/x").expect("the path is valid");
         hand_off(lock(&run.one).acquire(), lock(&run.two).acquire()).await;
-        run.draw("recipes/exclusive.md", "a hand-off", "/locks");
+        run.draw("internals/recipes/exclusive.md", "a hand-off", "/locks");
     });
 }
 
@@ -167,7 +167,7 @@ fn a_downgrade_of_a_writer() {
         let reader = writer.downgrade().await.expect("the lock is held");
         let other = waiting.await.expect("no panic").expect("readers share it");
         sleep_ms(200).await;
-        run.draw("recipes/rwlock.md", "a downgrade", "/locks/x");
+        run.draw("internals/recipes/rwlock.md", "a downgrade", "/locks/x");
         drop((reader, other));
     });
 }
@@ -183,7 +183,7 @@ fn a_write_of_a_shared_value_whose_reply_is_lost() {
         value.set("new").await.expect("the server returns");
         sleep_ms(100).await;
         let clients = [("client", session(&run.one))];
-        run.draw_of(&clients, "recipes/shared_value.md", "a lost reply", "/values");
+        run.draw_of(&clients, "internals/recipes/shared_value.md", "a lost reply", "/values");
     });
 }
 
@@ -201,7 +201,7 @@ fn a_change_of_the_leader() {
         run.world.server.expire(session(&run.one));
         let next = candidate.await.expect("no panic").expect("the leader is gone");
         sleep_ms(200).await;
-        run.draw_of(&clients, "recipes/election.md", "a change of the leader", "/leader");
+        run.draw_of(&clients, "internals/recipes/election.md", "a change of the leader", "/leader");
         drop((leadership, next));
     });
 }
@@ -220,7 +220,7 @@ fn a_directory_of_a_named_lock() {
         let guard = waiter.await.expect("no panic").expect("it is free");
         guard.release().await.expect("the server is there");
         sleep_ms(200).await;
-        run.draw("recipes/named_locks.md", "a directory", "/orders");
+        run.draw("internals/recipes/named_locks.md", "a directory", "/orders");
     });
 }
 
@@ -239,7 +239,7 @@ fn a_permit_that_becomes_free() {
         first.release().await.expect("the server is there");
         let third = waiter.await.expect("no panic").expect("a permit is free");
         sleep_ms(200).await;
-        run.draw("recipes/semaphore.md", "a permit", "/permits/x");
+        run.draw("internals/recipes/semaphore.md", "a permit", "/permits/x");
         drop((second, third));
     });
 }
@@ -259,7 +259,7 @@ fn a_member_that_leaves() {
         let left = watch.next().await.expect("it can be listed");
         assert!(matches!(left, GroupChange::Left(_)), "{left:?}");
         sleep_ms(200).await;
-        run.draw("recipes/group.md", "a member", "/members");
+        run.draw("internals/recipes/group.md", "a member", "/members");
     });
 }
 
@@ -280,7 +280,7 @@ fn two_locks_that_are_taken_in_one_order() {
         guard.release().await.expect("the server is there");
         let guard = waiter.await.expect("no panic").expect("they are free");
         sleep_ms(200).await;
-        run.draw("recipes/multi_lock.md", "two locks", "/");
+        run.draw("internals/recipes/multi_lock.md", "two locks", "/");
         drop(guard);
     });
 }
@@ -317,7 +317,7 @@ fn a_lease_that_ends_in_an_outage() {
         assert!(matches!(guard.state(), LockState::Lost(_)), "{notes:?}");
         let next = waiter.await.expect("no panic").expect("the first one has lost it");
         let clients = [("one", session(&run.one)), ("two", session(&run.two))];
-        run.draw_with(&clients, &notes, "guarantees.md", "a lost lease", "/locks/x");
+        run.draw_with(&clients, &notes, "internals/lease.md", "a lost lease", "/locks/x");
         drop((guard, next));
     });
 }
@@ -435,7 +435,7 @@ fn a_watch_that_is_restored() {
         sleep_ms(100).await;
         run.two.set_data("/config", "new", None).await.expect("it exists");
         watcher.changed().await.expect("the session lives");
-        run.draw("session.md", "a watch", "/");
+        run.draw("internals/session.md", "a watch", "/");
     });
 }
 
@@ -485,14 +485,14 @@ fn handshakes_of_a_new_and_of_a_resumed_session() {
         let credentials = |builder: ClientBuilder| builder.auth("digest", "user:secret");
         let client = tapped(&world, &tap, credentials).await;
         let (_, mut watcher) = client.get_data_and_watch("/config").await.expect("it exists");
-        draw_frames(&tap, "session.md", "a new session");
+        draw_frames(&tap, "internals/session.md", "a new session");
 
         world.server.refuse_for(Duration::from_millis(100));
         world.server.disconnect_all();
         world.server.admin_set_data("/config", b"new");
         watcher.changed().await.expect("the session lives");
         client.exists("/config").await.expect("the client is connected");
-        draw_frames(&tap, "session.md", "a resumed session");
+        draw_frames(&tap, "internals/session.md", "a resumed session");
     });
 }
 
@@ -509,7 +509,7 @@ fn a_handshake_after_the_session_has_expired() {
         while client.session_id().is_none_or(|now| now == first) {
             sleep_ms(10).await;
         }
-        draw_frames(&tap, "protocol.md", "an expired session");
+        draw_frames(&tap, "internals/protocol.md", "an expired session");
     });
 }
 
@@ -531,7 +531,7 @@ fn a_create_that_is_committed_late() {
             client.get_children("/locks").await.expect("the client is connected");
             sleep_ms(100).await;
         }
-        draw_frames(&tap, "connection-loss.md", "a late create");
+        draw_frames(&tap, "internals/connection-loss.md", "a late create");
     });
 }
 
@@ -563,7 +563,13 @@ fn a_session_that_is_handed_over() {
         let ephemerals = two.get_ephemerals("/").await.expect("the server answers");
         assert_eq!(ephemerals, ["/e"]);
         let clients = ["one", "two"];
-        draw_frames_of(&tap, &clients, &["server"], "session.md", "a session is handed over");
+        draw_frames_of(
+            &tap,
+            &clients,
+            &["server"],
+            "internals/session.md",
+            "a session is handed over",
+        );
     });
 }
 
@@ -602,7 +608,7 @@ fn a_session_that_outlives_a_read_only_server() {
         client.set_data("/config", "new", None).await.expect("the server accepts writes");
         assert_eq!(session(&client), first);
         let servers = ["zk1", "zk2"];
-        draw_frames_of(&tap, &["client"], &servers, "session.md", "a read-only server");
+        draw_frames_of(&tap, &["client"], &servers, "internals/session.md", "a read-only server");
     });
 }
 
@@ -621,7 +627,7 @@ fn a_close_with_a_pending_request() {
         let (written, closed) = tokio::join!(written, client.close());
         written.expect("its reply is awaited");
         tap.note(0, format!("{closed:?}"));
-        draw_frames(&tap, "session.md", "a close");
+        draw_frames(&tap, "internals/session.md", "a close");
     });
 }
 
@@ -644,7 +650,7 @@ fn closes_while_no_server_can_be_reached() {
             let closed = client.close().await;
             tap.note(0, format!("{closed:?}"));
             assert_eq!(closed, expected);
-            draw_frames(&tap, "session.md", name);
+            draw_frames(&tap, "internals/session.md", name);
         });
     }
 }

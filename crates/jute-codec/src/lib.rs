@@ -90,3 +90,8 @@ pub use crate::request::{
 };
 pub use crate::watch::WatcherEvent;
 pub use crate::wire::{Reader, Record};
+
+/// The page for registries, included so that its code is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! The comparisons of docs/performance.md, and comparisons with another build of this program.
+//! The comparisons of docs/internals/performance.md, and comparisons with another build of this program.
 //!
 //! Each run is a separate process, so that no run inherits the memory of another one. Two figures
 //! to compare are measured right after each other, and the result is the median of the ratios of

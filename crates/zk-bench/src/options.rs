@@ -87,7 +87,7 @@ pub(crate) enum Workload {
     Queue,
     /// Encoding and decoding, without a server.
     Codec,
-    /// The comparisons of docs/performance.md; fails if a goal is not met.
+    /// The comparisons of docs/internals/performance.md; fails if a goal is not met.
     Goals,
 }
 

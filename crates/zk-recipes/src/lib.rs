@@ -9,7 +9,14 @@
 //! use zk_testserver::{ServerConfig, TestServer};
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn Error>> {
+//! async fn main() {
+//!     // Returning the error from `main` would print its fields instead of its message.
+//!     if let Err(error) = run().await {
+//!         eprintln!("{error}");
+//!     }
+//! }
+//!
+//! async fn run() -> Result<(), Box<dyn Error>> {
 //!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
 //!     let server = TestServer::start(ServerConfig::default());
 //!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);
@@ -142,16 +149,21 @@
 //!
 //! # The guide
 //!
-//! The book in the folder `docs` of the repository explains the rest:
+//! The folder `docs` of the repository has two books. The guide explains how to use the crate:
 //!
-//! - *Getting started* (`getting-started.md`) and *A service* (`service.md`), a complete program
-//! - *Which recipe* (`recipes/overview.md`), with a page for each recipe: its algorithm, its costs,
-//!   and what happens on each failure
+//! - *Getting started* (`getting-started.md`), *A service* (`service.md`), a complete program, and
+//!   *The client* (`client.md`)
+//! - *Which recipe* (`recipes/overview.md`), with a page for each recipe: code, costs, limits,
+//!   errors and permissions
 //! - *What a guard promises* (`guarantees.md`), *Connection loss* (`connection-loss.md`) and
 //!   *Fencing elsewhere* (`fencing.md`)
-//! - *Security* (`security.md`), *Health and logs* (`logs.md`), *Metrics* (`metrics.md`) and *Tests*
-//!   (`testing.md`)
+//! - *Security* (`security.md`), *Health and logs* (`logs.md`), *Metrics* (`metrics.md`),
+//!   *Performance* (`performance.md`) and *Tests* (`testing.md`)
 //! - *Coming from another library* (`migration.md`): Curator, kazoo and others, class by class
+//! - *Features* (`features.md`) and *Versions* (`versions.md`)
+//!
+//! The second book, `internals`, has the algorithm of each recipe with what happens on each failure,
+//! sessions, leases, the protocol, and how all of this is tested.
 //!
 //! # Layers
 //!
@@ -303,15 +315,21 @@ pub mod machines {
 mod pages {
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../README.md")]
+    struct CrateReadme;
     #[doc = include_str!("../../../docs/getting-started.md")]
     struct GettingStarted;
     #[cfg(all(feature = "tls", feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
     #[doc = include_str!("../../../docs/security.md")]
     struct Security;
+    #[doc = include_str!("../../../docs/client.md")]
+    struct TheClient;
     #[doc = include_str!("../../../docs/fencing.md")]
     struct Fencing;
     #[doc = include_str!("../../../docs/logs.md")]
     struct Logs;
+    #[doc = include_str!("../../../docs/metrics.md")]
+    struct Metrics;
     #[doc = include_str!("../../../docs/connection-loss.md")]
     struct ConnectionLoss;
     #[doc = include_str!("../../../docs/recipes/fair.md")]

@@ -8,7 +8,14 @@
 //! use zk_testserver::{ServerConfig, TestServer};
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), Box<dyn Error>> {
+//! async fn main() {
+//!     // Returning the error from `main` would print its fields instead of its message.
+//!     if let Err(error) = run().await {
+//!         eprintln!("{error}");
+//!     }
+//! }
+//!
+//! async fn run() -> Result<(), Box<dyn Error>> {
 //!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
 //!     let server = TestServer::start(ServerConfig::default());
 //!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);
@@ -74,9 +81,10 @@
 //! | `sasl-digest-md5` | no | SASL with a name and a password |
 //! | `sasl-gssapi` | no | SASL with Kerberos; needs libclang and the development files of MIT Kerberos to build |
 //!
-//! In the folder `docs` of the repository, *Sessions* (`session.md`) explains how sessions, watches
-//! and limits work, *Connection loss* (`connection-loss.md`) what to do after an unknown outcome, and
-//! *Security* (`security.md`) TLS and SASL.
+//! In the folder `docs` of the repository, *The client* (`client.md`) has the options and limits,
+//! *Connection loss* (`connection-loss.md`) says what to do after an unknown outcome, and *Security*
+//! (`security.md`) shows TLS and SASL. *Sessions* (`internals/session.md`) explains how sessions and
+//! watches work.
 //!
 //! # Outcomes
 //!
@@ -206,3 +214,8 @@ pub use tokio_rustls::rustls;
 pub use crate::driver::sasl::Gssapi;
 #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
 pub use crate::driver::sasl::Sasl;
+
+/// The page for registries, included so that its code is compiled.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

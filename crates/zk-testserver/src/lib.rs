@@ -106,3 +106,8 @@ pub use crate::order::Order;
 pub use crate::server::Server;
 pub use crate::version::ServerVersion;
 pub use jute_codec::{ErrorCode, OpCode, Stat};
+
+/// The page for registries, included so that its code is compiled.
+#[cfg(all(doctest, feature = "tokio"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,8 +2,8 @@
 //! that know what was promised.
 //!
 //! A seed determines everything: the servers, the links, the program of the callers, the faults. The
-//! same seed gives the same run on every machine. `docs/simulation.md` says how to use it, what is
-//! drawn, and what is judged.
+//! same seed gives the same run on every machine. `docs/internals/simulation.md` says how to use it,
+//! what is drawn, and what is judged.
 
 #![expect(
     clippy::wildcard_enum_match_arm,

@@ -1,4 +1,4 @@
-//! Runs seeds, shows the progress, and prints what was found. See `docs/simulation.md`.
+//! Runs seeds, shows the progress, and prints what was found. See `docs/internals/simulation.md`.
 #![expect(clippy::print_stdout, reason = "this is a program")]
 #![expect(clippy::disallowed_methods, reason = "the speed is measured in real time")]
 

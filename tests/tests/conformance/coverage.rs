@@ -1,6 +1,7 @@
 //! What is documented and what this suite covers must not drift apart.
 //!
-//! The documentation is that of the operations of the client, and the tables of `docs/protocol.md`.
+//! The documentation is that of the operations of the client, and the tables of
+//! `docs/internals/protocol.md`.
 //! The suite is read as text, so this shows that one statement of the suite calls an operation and
 //! names an error, not that it asserts the right thing about them.
 
@@ -259,9 +260,9 @@ fn operations() -> Vec<Operation> {
     operations
 }
 
-/// The codes and names in the table of errors of `docs/protocol.md`.
+/// The codes and names in the table of errors of `docs/internals/protocol.md`.
 fn documented_codes() -> Vec<(i32, String)> {
-    let page = read("docs/protocol.md");
+    let page = read("docs/internals/protocol.md");
     let (_, section) = page.split_once("\n## Error codes\n").expect("the page has the section");
     let (section, _) = section.split_once("\n## ").expect("another section follows");
     let mut codes = Vec::new();
@@ -330,7 +331,7 @@ fn each_error_of_the_protocol_is_provoked() {
     }
     for it in ELSEWHERE {
         if !codes.iter().any(|(_, name)| name == it.code) {
-            problems.push(format!("docs/protocol.md does not document {}", it.code));
+            problems.push(format!("docs/internals/protocol.md does not document {}", it.code));
         }
         if !read(it.tested_in).contains(it.code) {
             problems.push(format!("{} does not test {} ({})", it.tested_in, it.code, it.why));

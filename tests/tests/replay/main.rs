@@ -3,7 +3,7 @@
 //! `tests/captures` contains conversations between clients and a ZooKeeper 3.8.0. Their requests
 //! are sent to a fresh test server in the same order, without sockets and in virtual time. Every
 //! reply and every event is compared with the recorded one, as a value and byte for byte, in the
-//! order of its connection. `docs/testing.md` describes how to record a capture.
+//! order of its connection. `docs/internals/testing.md` describes how to record a capture.
 //!
 //! Values that servers may choose are not compared: ids and passwords of sessions, wall-clock times
 //! (although a transaction has the same time everywhere), and the order of children, of ephemerals,

@@ -16,7 +16,8 @@ pub(crate) const SPAWNERS: &[&str] = &["driver", "net", "examples", "tests", "zk
 /// The folders with Rust sources.
 pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_targets/", "tests/"];
 
-pub(crate) const SUMMARY: &str = "docs/SUMMARY.md";
+/// The folders of the books, the most specific one first.
+pub(crate) const BOOKS: &[&str] = &["docs/internals/", "docs/"];
 
 pub(crate) const EXAMPLE_LINES_MAX: usize = 60;
 pub(crate) const SOURCE_LINES_MAX: usize = 700;

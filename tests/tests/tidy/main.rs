@@ -5,10 +5,12 @@
 //! also states the minimum number of files that it applies to, because a rule that applies to no
 //! file proves nothing. The names of folders belong in `layout`.
 
+mod books;
 mod cycles;
 mod file_rules;
 mod front_page;
 mod layout;
+mod questions;
 mod recipes;
 mod text;
 mod tree_rules;
@@ -42,6 +44,12 @@ fn every_file_follows_the_rules_for_files() {
 fn the_files_together_follow_the_rules_for_trees() {
     let files = repository();
     let problems: Vec<String> = TREE_RULES.iter().flat_map(|rule| (rule.check)(&files)).collect();
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn the_guide_is_found_with_the_words_of_questions() {
+    let problems = questions::unanswered(&repository());
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 

@@ -1,8 +1,10 @@
 //! Rules for the tree of all files.
 
 use super::{
-    File, front_page,
-    layout::{MACHINE_CRATES, SUMMARY, is_machine},
+    File,
+    books::{self, pages_of},
+    front_page,
+    layout::{BOOKS, MACHINE_CRATES, is_machine},
 };
 
 pub(crate) struct TreeRule {
@@ -19,6 +21,16 @@ const RECIPES_MANIFEST: (&str, &str) = (
     "crates/zk-recipes/Cargo.toml",
     "[features]\ndefault = [\"f\"]\nf = []\n\n[dependencies]\ng = \"1\"",
 );
+const GUIDE: (&str, &str) = ("docs/SUMMARY.md", "- [A](a.md)");
+const INTERNALS: (&str, &str) = ("docs/internals/SUMMARY.md", "- [A](a.md)");
+const PAGES: (&str, &str) =
+    ("crates/zk-recipes/src/lib.rs", "#[doc = include_str!(\"../../../docs/a.md\")]");
+/// More words than the guide may have.
+const LONG: &str = match str::from_utf8(LONG_BYTES.as_flattened()) {
+    Ok(text) => text,
+    Err(_) => panic!("this is ASCII"),
+};
+const LONG_BYTES: &[[u8; 2]] = &[*b"a "; 20_001];
 const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
@@ -98,13 +110,72 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         check: pages_are_in_the_summary,
         bad: &[
             &[],
-            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/b.md", "")],
-            &[("docs/SUMMARY.md", "- [A](a.md)"), ("docs/deep/a.md", "")],
+            &[GUIDE, INTERNALS, ("docs/a.md", ""), ("docs/internals/a.md", ""), ("docs/b.md", "")],
+            &[GUIDE, INTERNALS, ("docs/a.md", ""), ("docs/internals/deep/a.md", "")],
+            &[GUIDE, ("docs/a.md", ""), ("docs/internals/a.md", "")],
+            &[
+                ("docs/SUMMARY.md", "- [A](a.md)\n- [A](internals/a.md)"),
+                INTERNALS,
+                ("docs/a.md", ""),
+                ("docs/internals/a.md", ""),
+            ],
         ],
         good: &[
             ("docs/SUMMARY.md", "- [A](a.md)\n  - [B](deep/b.md)"),
+            INTERNALS,
             ("docs/a.md", ""),
             ("docs/deep/b.md", ""),
+            ("docs/internals/a.md", ""),
+        ],
+    },
+    TreeRule {
+        name: "the guide is short",
+        check: books::guide_is_short,
+        bad: &[&[("docs/a.md", LONG)], &[("docs/a.md", LONG), ("docs/internals/a.md", "")]],
+        good: &[("docs/internals/a.md", LONG), ("docs/b.md", "# B\n\n```text\na b\n```\n")],
+    },
+    TreeRule {
+        name: "code of pages is compiled",
+        check: books::code_of_pages_is_compiled,
+        bad: &[
+            &[("docs/a.md", "# A\n\n```rust\nfn a() {}\n```")],
+            &[PAGES, ("docs/a.md", "# A\n\n```rust,ignore\nfn a() {}\n```")],
+            &[PAGES, ("docs/b.md", "# B\n\n```rust,no_run\nfn a() {}\n```")],
+            &[PAGES, ("docs/b.md", "<!-- file: a.rs -->\n```rust\n```\n\n```rust\n```")],
+        ],
+        good: &[
+            PAGES,
+            ("docs/a.md", "# A\n\n```rust,no_run\nfn a() {}\n```"),
+            ("docs/b.md", "<!-- file: a.rs -->\n```rust,ignore\n```\n\n```toml\n```"),
+        ],
+    },
+    TreeRule {
+        name: "recipes begin with use",
+        check: books::recipes_begin_with_use,
+        bad: &[
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\nWords.\n\n```rust\n```\n| limits, errors, permissions | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n| limits, errors, permissions | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors | |\n| how it works | [x](x) |",
+            )],
+            &[(
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors, permissions | |\n## B\n| how it works | [x](x) |",
+            )],
+        ],
+        good: &[
+            (
+                "docs/recipes/a.md",
+                "# A\n\n```rust\n```\n| limits, errors | |\n| permissions | |\n| how it works | [x](x) |",
+            ),
+            ("docs/recipes/overview.md", "# Which\n\nWords."),
         ],
     },
     TreeRule {
@@ -163,17 +234,23 @@ fn crates_have_machines(files: &[File]) -> Vec<String> {
 }
 
 fn pages_are_in_the_summary(files: &[File]) -> Vec<String> {
-    let Some(summary) = files.iter().find(|file| file.path == SUMMARY) else {
-        return vec![format!("{SUMMARY} is missing")];
-    };
-    let listed: Vec<String> = links(summary).collect();
-    files
-        .iter()
-        .map(|file| &file.path)
-        .filter(|path| path.starts_with("docs/") && path.ends_with(".md") && *path != SUMMARY)
-        .filter(|path| !listed.contains(path))
-        .map(|path| format!("{SUMMARY} does not link {path}"))
-        .collect()
+    let mut problems = Vec::new();
+    for book in BOOKS {
+        let path = format!("{book}SUMMARY.md");
+        let Some(summary) = files.iter().find(|file| file.path == path) else {
+            problems.push(format!("{path} is missing"));
+            continue;
+        };
+        let mut wanted: Vec<&str> = pages_of(book, files).map(|page| &*page.path).collect();
+        wanted.retain(|page| *page != path);
+        let listed: Vec<String> = links(summary).collect();
+        let unlisted = wanted.iter().filter(|page| !listed.iter().any(|it| it == *page));
+        problems.extend(unlisted.map(|page| format!("{path} does not link {page}")));
+        // mdBook would build the page a second time, in the wrong book.
+        let foreign = listed.iter().filter(|page| !wanted.contains(&&***page));
+        problems.extend(foreign.map(|page| format!("{path} links {page} of the other book")));
+    }
+    problems
 }
 
 fn links_lead_somewhere(files: &[File]) -> Vec<String> {

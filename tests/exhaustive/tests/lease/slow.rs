@@ -140,7 +140,7 @@ fn a_lock_is_never_lost_because_commits_are_slow() {
 
 #[test]
 fn a_lease_is_kept_or_refused_with_numbers() {
-    let page = include_str!("../../../../docs/guarantees.md");
+    let page = include_str!("../../../../docs/internals/lease.md");
     let mut missing = String::new();
     for seconds in TIMEOUTS {
         let cells = COMMITS_MS
@@ -151,5 +151,5 @@ fn a_lease_is_kept_or_refused_with_numbers() {
             missing = format!("{missing}\n{row}");
         }
     }
-    assert!(missing.is_empty(), "docs/guarantees.md does not say{missing}");
+    assert!(missing.is_empty(), "docs/internals/lease.md does not say{missing}");
 }
