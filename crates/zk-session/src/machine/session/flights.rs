@@ -79,7 +79,7 @@ impl SessionMachine {
         } else {
             self.waiting.insert(place, (token, flight));
             // A read-only server is sent this flight, even if others wait for the session.
-            if self.read_only.is_some() {
+            if self.link.is_read_only() {
                 self.send_waiting();
             }
         }
@@ -87,7 +87,7 @@ impl SessionMachine {
 
     /// Returns the error of a flight that cannot be sent on any future connection.
     fn refusal(&self, flight: &Flight) -> Option<OpError> {
-        if let Phase::Stopped(state) = self.phase {
+        if let Phase::Stopped(state) = self.link.phase {
             return Some(state.refusal());
         }
         if self.is_closing {
@@ -180,7 +180,7 @@ impl SessionMachine {
     fn target(&self, token: Token, index: usize) -> Target {
         let list = || self.lists.path_of(Subscriber { token, index });
         let of_list = || list().map(|path| Target::new(OpCode::GET_CHILDREN, path.clone()));
-        self.inflight.target(token, index).or_else(of_list).unwrap_or_default()
+        self.link.inflight().target(token, index).or_else(of_list).unwrap_or_default()
     }
 
     /// Records the result of one operation, and completes its flight with the last result. Does

@@ -19,7 +19,7 @@ impl SessionMachine {
     /// that there is none.
     pub fn hand_over(&mut self, now: Time) {
         self.advance(now);
-        if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
+        if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             self.events.push_back(Event::HandedOver(None));
             return;
         }
@@ -36,7 +36,9 @@ impl SessionMachine {
 
     /// Stops if no reply is missing, or none can arrive any more.
     pub(super) fn finish_hand_over(&mut self) {
-        if self.is_handing_over && (self.phase != Phase::Established || self.inflight.len() == 0) {
+        if self.is_handing_over
+            && (self.link.phase != Phase::Established || self.link.inflight().len() == 0)
+        {
             self.stop(SessionState::Closed);
         }
     }

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, ConnectResponse, Record, Request, encode_frame, xid};
+use jute_codec::{ConnectRequest, ConnectResponse, Request, xid};
 use tracing::warn;
 
+use super::link::Opening;
 use super::{Identity, Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
-use crate::machine::heartbeat::Heartbeat;
 use crate::machine::lease::slow;
 use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
@@ -22,18 +22,15 @@ impl SessionMachine {
     /// Records that the transport is open, and starts the handshake.
     pub fn handle_connected(&mut self, now: Time) {
         self.advance(now);
-        assert_eq!(self.phase, Phase::Connecting, "the machine requested no connection");
-        self.phase = Phase::Handshaking(now);
-        self.heartbeat = Heartbeat::new(now);
         self.downlink.connected();
         debug_assert!(
             self.stale.is_none() || self.identity.is_none(),
             "no session is opened before the one that was given up is gone"
         );
         let known = self.stale.as_ref().or(self.identity.as_ref());
-        let presented = known.filter(|_| !self.is_anonymous && !self.is_expiry_unproven);
+        let presented = known.filter(|_| self.link.opening() == Opening::Regular);
         // A stale session can only be closed where writes are accepted.
-        let is_closing_stale = self.stale.is_some() && !self.is_anonymous;
+        let is_closing_stale = self.stale.is_some() && !self.is_anonymous();
         let no_password = Bytes::from_static(&[0; 16]);
         let request = ConnectRequest {
             protocol_version: 0,
@@ -45,10 +42,11 @@ impl SessionMachine {
             password: presented.map_or(no_password, |identity| identity.password.clone()),
             read_only: Some(self.accepts_read_only() && !is_closing_stale),
         };
-        let before = self.out.len();
-        encode_frame(&mut self.out, usize::MAX, |out| request.encode(out))
-            .expect("a handshake is shorter than any limit");
-        self.inflight.produce(self.out.len() - before);
+        self.link.greet(now, &request);
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.link.opening() == Opening::Anonymous
     }
 
     /// Handles the reply to a ConnectRequest that was sent at `sent`.
@@ -63,12 +61,11 @@ impl SessionMachine {
         if !self.config.sasl {
             self.handle_connect_response(response, sent);
         } else if response.timeout_ms > 0 {
-            self.unproven = Some((response, sent));
+            self.link.unproven = Some((response, sent));
             self.begin_sasl();
-        } else if self.is_expiry_unproven {
+        } else if self.link.opening() == Opening::ExpiryUnproven {
             self.drop_connection(DisconnectCause::SessionRefused);
-        } else if self.identity.is_some() && !self.is_anonymous && !self.is_closing {
-            self.is_expiry_unproven = true;
+        } else if self.identity.is_some() && !self.is_anonymous() && !self.is_closing {
             self.drop_connection(DisconnectCause::ExpiryUnproven);
         } else {
             self.handle_connect_response(response, sent);
@@ -81,7 +78,7 @@ impl SessionMachine {
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
         let id = response.session_id;
         if let Some(stale) = &self.stale
-            && !self.is_anonymous
+            && !self.is_anonymous()
         {
             // The session that was given up is still alive. Close it, so that its ephemeral znodes
             // do not block other sessions until it expires.
@@ -92,10 +89,10 @@ impl SessionMachine {
             }
             return;
         }
-        if std::mem::take(&mut self.is_expiry_unproven) {
+        if self.link.opening() == Opening::ExpiryUnproven {
             // The server that has reported the end of the session has proven itself.
             self.end_session(EndCause::Expired);
-            if matches!(self.phase, Phase::Stopped(_)) {
+            if matches!(self.link.phase, Phase::Stopped(_)) {
                 return;
             }
         }
@@ -110,15 +107,15 @@ impl SessionMachine {
                     self.drop_connection(DisconnectCause::SessionRefused);
                 };
             }
-            if self.is_anonymous && self.stale.is_some() {
+            if self.is_anonymous() && self.stale.is_some() {
                 // The session that was given up must be closed first. The one that was opened now
                 // owns nothing, and expires.
                 return self.drop_connection(DisconnectCause::ReadWriteServer);
             }
-            if self.is_anonymous {
+            if self.is_anonymous() {
                 return self.close_stray(id, response.password);
             }
-        } else if self.is_anonymous {
+        } else if self.is_anonymous() {
             return self.drop_connection(DisconnectCause::SessionRefused);
         }
         match (requested, granted) {
@@ -149,7 +146,7 @@ impl SessionMachine {
             "only the requested session is resumed"
         );
         let is_new = self.identity.is_none();
-        self.is_new_session = is_new;
+        self.link.is_new_session = is_new;
         self.granted_timeout = granted;
         if is_new {
             self.created_timeout = granted;
@@ -174,8 +171,8 @@ impl SessionMachine {
 
     /// Starts to use a connection whose server accepts this client.
     pub(super) fn begin_use(&mut self) {
-        if self.stale.is_some() && self.read_only.is_none() {
-            self.phase = Phase::ClosingStale;
+        if self.stale.is_some() && !self.link.is_read_only() {
+            self.link.phase = Phase::ClosingStale;
             self.send_close();
         } else {
             self.authenticate();
@@ -235,9 +232,9 @@ impl SessionMachine {
 
     fn authenticate(&mut self) {
         let packets = self.config.auth.clone();
-        self.phase = Phase::Authenticating(packets.len());
+        self.link.phase = Phase::Authenticating(packets.len());
         for packet in &packets {
-            self.send_internal(xid::AUTH, &Request::Auth(packet.clone()), None);
+            self.link.send(self.now, xid::AUTH, &Request::Auth(packet.clone()), None);
         }
         if packets.is_empty() {
             self.establish();
@@ -246,8 +243,8 @@ impl SessionMachine {
 
     /// Starts to use the connection, after the session was adopted and the credentials accepted.
     pub(super) fn establish(&mut self) {
-        self.phase = Phase::Established;
-        if self.read_only.is_some() {
+        self.link.phase = Phase::Established;
+        if self.link.is_read_only() {
             self.timers.stop(Timer::Connect);
             self.restore_watches();
             self.arm_seek();
@@ -256,7 +253,7 @@ impl SessionMachine {
         }
         let session = self.session_id().expect("the session was adopted before");
         let connection = self.connection;
-        let resumed = self.restore_zxid.is_some() && !self.is_new_session;
+        let resumed = self.restore_zxid.is_some() && !self.link.is_new_session;
         // While locks rely on a lease or session that can still be saved, the attempt keeps its
         // time limit until the server acknowledges a request. The server might complete handshakes
         // only.
@@ -267,7 +264,7 @@ impl SessionMachine {
         // Restore watches before any waiting flight is sent: the server replies in order, so the
         // event of a change that a restored watch has missed arrives before any reply that reveals
         // the change.
-        debug_assert_eq!(self.inflight.len(), 0, "watches are restored first");
+        debug_assert_eq!(self.link.inflight().len(), 0, "watches are restored first");
         if resumed {
             self.catch_up();
         }

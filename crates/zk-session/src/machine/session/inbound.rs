@@ -35,31 +35,31 @@ impl SessionMachine {
     pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
         self.advance(now);
         self.note_bytes(bytes);
-        if let Phase::Handshaking(_) = self.phase
+        if let Phase::Handshaking(_) = self.link.phase
             && let Some(first) = bytes.first_chunk()
             && u32::from_be_bytes(*first) > CONNECT_RESPONSE_MAX
         {
             self.drop_connection(DisconnectCause::NotZooKeeper(*first));
         }
-        if let Phase::Sasl(_) = self.phase
-            && self.frames.skipping() == 0
+        if let Phase::Sasl(_) = self.link.phase
+            && self.link.skipping() == 0
             && let Some(first) = bytes.first_chunk()
             && let Ok(length) = usize::try_from(u32::from_be_bytes(*first))
             && length > MESSAGE_MAX
         {
             self.drop_connection(DisconnectCause::TooLong(length));
         }
-        while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
-            match self.frames.next(bytes) {
+        while !matches!(self.link.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
+            match self.link.next_frame(bytes) {
                 Ok(None) => {
                     self.note_partial_frame(bytes);
                     // A long reply arrives in many pieces, and growing the buffer for each of them
                     // would copy it again and again.
-                    bytes.reserve(self.frames.missing(bytes));
+                    bytes.reserve(self.link.missing(bytes));
                     break;
                 }
                 Ok(Some(frame)) => {
-                    self.note_frame();
+                    self.link.frame_finished(now);
                     if let Err(violation) = self.handle_frame(frame) {
                         self.drop_connection(violation);
                     }
@@ -67,7 +67,7 @@ impl SessionMachine {
                 Err(error) => self.drop_connection(error.into()),
             }
         }
-        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             bytes.clear();
         } else {
             self.rearm_read();
@@ -77,7 +77,7 @@ impl SessionMachine {
     }
 
     fn handle_frame(&mut self, frame: Frame) -> Result<(), DisconnectCause> {
-        match (self.phase, frame) {
+        match (self.link.phase, frame) {
             (Phase::Handshaking(sent), Frame::Complete(payload)) => {
                 let response =
                     ConnectResponse::decode(&mut Reader::new(payload)).map_err(|error| {
@@ -123,7 +123,7 @@ impl SessionMachine {
         match header.xid {
             // Servers keep watches per connection, and the client sets none before it has
             // authenticated. So this event comes from a peer that has proven nothing.
-            xid::NOTIFICATION if self.phase != Phase::Established => {
+            xid::NOTIFICATION if self.link.phase != Phase::Established => {
                 Err(DisconnectCause::EarlyEvent)
             }
             xid::NOTIFICATION => match oversized {
@@ -132,7 +132,7 @@ impl SessionMachine {
                 Some(length) => Err(DisconnectCause::TooLong(length)),
             },
             xid::PING => {
-                if let Some(sent) = self.heartbeat.ping_completed() {
+                if let Some(sent) = self.link.ping_completed() {
                     self.note_served(header.err);
                     self.acknowledge(sent);
                 }
@@ -140,7 +140,9 @@ impl SessionMachine {
             }
             xid::AUTH => self.handle_auth(header.err),
             // A server without SASL is not the one that this client was told to expect.
-            _ if header.err == ErrorCode::UNIMPLEMENTED && matches!(self.phase, Phase::Sasl(_)) => {
+            _ if header.err == ErrorCode::UNIMPLEMENTED
+                && matches!(self.link.phase, Phase::Sasl(_)) =>
+            {
                 Err(DisconnectCause::SaslRefused(header.err))
             }
             // This reply may overtake those to earlier requests.
@@ -148,12 +150,11 @@ impl SessionMachine {
                 Err(self.handle_unknown_operation(xid))
             }
             xid => {
-                let pending =
-                    self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
-                for request in self.support.replied(xid) {
+                let completed = self.link.complete(self.now, xid, length);
+                let pending = completed.ok_or(DisconnectCause::Xid(xid))?;
+                for request in self.link.probes.replied(xid) {
                     self.renew_watches(request);
                 }
-                self.heartbeat.request_completed(self.now);
                 // SASL messages do not renew the session at the server.
                 if !matches!(pending.purpose, Purpose::Sasl) {
                     self.acknowledge(pending.sent);
@@ -162,7 +163,7 @@ impl SessionMachine {
                 // Pings and auth replies carry other values. Only replies to requests count, and
                 // none of a server that has not authenticated: a single zxid that is too large
                 // would make every real server refuse this session.
-                if xid > 0 && self.phase == Phase::Established {
+                if xid > 0 && self.link.phase == Phase::Established {
                     self.note_served(header.err);
                     self.last_zxid = self.last_zxid.max(header.zxid);
                 }
@@ -206,7 +207,7 @@ impl SessionMachine {
             Purpose::CatchUp => return Err(DisconnectCause::CatchUp(code)),
             // If the close of the current session is refused, the next server may accept it. A session
             // that was given up must not keep the client from opening another one.
-            Purpose::Close if self.phase == Phase::ClosingStale => {
+            Purpose::Close if self.link.phase == Phase::ClosingStale => {
                 self.stale_is_gone();
                 return Ok(());
             }
@@ -225,10 +226,8 @@ impl SessionMachine {
                 return Ok(());
             }
             Purpose::SetWatches if code.is_ok() => {
-                self.batches_missing -= 1;
-                if self.batches_missing == 0 {
+                if self.link.batch_restored(self.now) {
                     self.restore_zxid = None;
-                    self.ready_at = Some(self.now);
                 }
                 return Ok(());
             }
@@ -246,7 +245,7 @@ impl SessionMachine {
         }
         let mut result = result(pending.op, code, body, oversized);
         result = result.map_err(|error| error.about(pending.target()));
-        if self.read_only.is_some() && matches!(result, Err(OpError::SessionExpired { .. })) {
+        if self.link.is_read_only() && matches!(result, Err(OpError::SessionExpired { .. })) {
             // It is the session of the read-only server that has ended, not that of the client.
             result = Err(OpError::connection_loss(Outcome::NotApplied).about(pending.target()));
         }
@@ -307,7 +306,7 @@ impl SessionMachine {
     /// Handles the reply to an operation that the server does not know. The server closes the
     /// connection after it. Returns why the connection ends.
     fn handle_unknown_operation(&mut self, xid: i32) -> DisconnectCause {
-        let Some(pending) = self.inflight.take(xid) else { return DisconnectCause::Xid(xid) };
+        let Some(pending) = self.link.take(xid) else { return DisconnectCause::Xid(xid) };
         self.support.refused(pending.op, self.now);
         self.measure(&pending, Fate::Refused);
         let unsupported = OpError::Unsupported { target: pending.target() };
@@ -361,7 +360,7 @@ impl SessionMachine {
     /// Handles the reply to an auth packet. A refusal is final only if it says that the credentials
     /// are wrong, and as long as no server has accepted them, as with SASL.
     fn handle_auth(&mut self, code: ErrorCode) -> Result<(), DisconnectCause> {
-        let Phase::Authenticating(missing) = self.phase else {
+        let Phase::Authenticating(missing) = self.link.phase else {
             return Err(DisconnectCause::Xid(xid::AUTH));
         };
         if !code.is_ok() && (self.is_auth_proven || code != ErrorCode::AUTH_FAILED) {
@@ -373,7 +372,7 @@ impl SessionMachine {
             self.stop(SessionState::AuthFailed);
             return Ok(());
         }
-        self.phase = Phase::Authenticating(missing - 1);
+        self.link.phase = Phase::Authenticating(missing - 1);
         if missing == 1 {
             self.is_auth_proven = true;
             self.establish();

@@ -2,6 +2,7 @@
 //!
 //! Each file next to this one implements one concern of [`SessionMachine`]:
 //!
+//! - `link`: what belongs to one connection;
 //! - `connection`: attempts to connect, and the end of a connection;
 //! - `handshake`: creating or resuming a session, authentication;
 //! - `sasl`: authentication with SASL;
@@ -11,7 +12,8 @@
 //! - `chroot`: creating a missing chroot before the first flight;
 //! - `read_only`: connections to read-only servers;
 //! - `hand_over`: leaving the session to another client;
-//! - `renewal`: the guard deadline, and the writes that renew the lease;
+//! - `renewal`: the guard deadline, and the writes that renew the lease, at the pace of
+//!   `renewal_pace`;
 //! - `watching`: setting, restoring and removing watches, and their events.
 
 mod chroot;
@@ -20,10 +22,12 @@ mod flights;
 mod hand_over;
 mod handshake;
 mod inbound;
+mod link;
 mod liveness;
 mod outbound;
 mod read_only;
 mod renewal;
+mod renewal_pace;
 mod sasl;
 mod watching;
 
@@ -31,19 +35,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use jute_codec::{ConnectResponse, FrameDecoder};
-
-use self::chroot::Chroot;
-use self::read_only::ReadOnly;
+use self::link::Link;
+pub(super) use self::link::Phase;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
 use super::downlink::Downlink;
 use super::event::Event;
 use super::flight::{Flight, OpenFlight, Token};
-use super::heartbeat::Heartbeat;
 use super::hosts::{Attempt, Hosts};
-use super::inflight::Inflight;
 use super::lease::LeaseClock;
 use super::persistent::PersistentWatches;
 use super::sample::{Sample, Samples};
@@ -55,27 +54,7 @@ use super::watch::WatchRegistry;
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
-
-/// The state of the connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Phase {
-    /// There is no connection. A timer determines when to try the next server.
-    Idle,
-    /// A transport is being opened.
-    Connecting,
-    /// The ConnectRequest was sent at this time.
-    Handshaking(Time),
-    /// The client authenticates with SASL, and has sent this many messages.
-    Sasl(u32),
-    /// The connection is used to close an earlier session, which had been given up.
-    ClosingStale,
-    /// This many auth packets have no reply yet.
-    Authenticating(usize),
-    /// Requests can be sent.
-    Established,
-    /// The machine has stopped permanently.
-    Stopped(SessionState),
-}
+use bytes::{Bytes, BytesMut};
 
 /// What identifies a session to a server.
 #[derive(Clone)]
@@ -88,12 +67,10 @@ struct Identity {
 pub struct SessionMachine {
     config: SessionConfig,
     now: Time,
-    pub(super) phase: Phase,
+    pub(super) link: Link,
     hosts: Hosts,
     timers: Timers,
-    frames: FrameDecoder,
     events: VecDeque<Event>,
-    out: BytesMut,
 
     identity: Option<Identity>,
     /// An earlier session that was given up and may still be alive. It is closed before a new
@@ -109,10 +86,6 @@ pub struct SessionMachine {
     warned_of_missing_lease: Option<(Time, Duration)>,
     has_warned_of_slow_commits: bool,
     attempt: Attempt,
-    /// When all watches were in place on this connection.
-    ready_at: Option<Time>,
-    /// When this connection starts to count as proven.
-    proven_from: Option<Time>,
     connection: u64,
     /// When the newest acknowledged request was sent.
     acknowledged: Option<Time>,
@@ -122,12 +95,6 @@ pub struct SessionMachine {
     lease: LeaseClock,
     /// When a lock began to need the lease. From then on, writes must renew it.
     lease_needed_since: Option<Time>,
-    /// A write that renews the lease is in flight.
-    is_renewing: bool,
-    /// Start of the interval to the next renewing write on this connection.
-    renewal_base: Option<Time>,
-    /// Number of renewals in a row that this connection's server has refused.
-    refused_renewals: u32,
     /// The guard deadline for which the timer was last set. This deadline may have passed.
     guarded_until: Option<Time>,
     lapses: u64,
@@ -144,7 +111,6 @@ pub struct SessionMachine {
     /// Flights that wait for a connection, in the order of submission.
     pub(super) waiting: BTreeMap<u64, (Token, Flight)>,
     next_place: u64,
-    pub(super) inflight: Inflight,
     pub(super) lists: SharedLists,
     pub(super) open: BTreeMap<Token, OpenFlight>,
     /// Deadlines of open flights.
@@ -154,19 +120,14 @@ pub struct SessionMachine {
 
     watches: WatchRegistry,
     persistent: PersistentWatches,
-    /// Paths of persistent watches that no stream wants, and that the connection was too busy to
-    /// remove; at most one for each watch that the server holds.
-    surplus: BTreeSet<Box<str>>,
     /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
     /// until a server has acknowledged every batch, even if further connections are lost before
     /// that.
     restore_zxid: Option<Zxid>,
-    /// Number of batches of watches that were sent and have no reply yet.
-    batches_missing: usize,
 
-    chroot: Chroot,
+    /// The chroot exists, or is not to be created.
+    has_chroot: bool,
     samples: Samples,
-    heartbeat: Heartbeat,
     pub(super) downlink: Downlink,
     support: Support,
     is_closing: bool,
@@ -179,20 +140,6 @@ pub struct SessionMachine {
     is_auth_proven: bool,
     /// A server has served a request of this client.
     is_served: bool,
-    /// The reply to the handshake, and when its request was sent. It counts once the server has
-    /// authenticated.
-    unproven: Option<(ConnectResponse, Time)>,
-    /// A server says that the session has expired, and is asked for a new session, to authenticate
-    /// there. Only then is the session over.
-    is_expiry_unproven: bool,
-    /// The connection is one to a read-only server.
-    read_only: Option<ReadOnly>,
-    /// Why the connection is to be left, once no reply is missing.
-    leaving: Option<DisconnectCause>,
-    /// The next handshake presents no session, although there is one.
-    is_anonymous: bool,
-    /// The session was opened on the current connection.
-    is_new_session: bool,
 }
 
 impl SessionMachine {
@@ -201,12 +148,10 @@ impl SessionMachine {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
         let mut machine = Self {
-            phase: Phase::Idle,
+            link: Link::first(now, config.response_limit),
             hosts: Hosts::new(config.hosts.clone(), config.seed),
             timers,
-            frames: FrameDecoder::new(config.response_limit),
             events: VecDeque::new(),
-            out: BytesMut::new(),
             identity: None,
             stale: None,
             timeout: config.session_timeout,
@@ -215,16 +160,11 @@ impl SessionMachine {
             warned_of_missing_lease: None,
             has_warned_of_slow_commits: false,
             attempt: Attempt::new(0, Duration::ZERO),
-            ready_at: None,
-            proven_from: None,
             connection: 0,
             acknowledged: None,
             acknowledged_timeout: config.session_timeout,
             lease: LeaseClock::new(config.lease),
             lease_needed_since: None,
-            is_renewing: false,
-            renewal_base: None,
-            refused_renewals: 0,
             guarded_until: None,
             lapses: 0,
             last_zxid: Zxid(0),
@@ -232,19 +172,15 @@ impl SessionMachine {
             next_xid: 1,
             waiting: BTreeMap::new(),
             next_place: 0,
-            inflight: Inflight::default(),
             lists: SharedLists::default(),
             open: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             outstanding: 0,
             watches: WatchRegistry::default(),
             persistent: PersistentWatches::default(),
-            surplus: BTreeSet::new(),
             restore_zxid: None,
-            batches_missing: 0,
-            chroot: Chroot::default(),
+            has_chroot: false,
             samples: Samples::default(),
-            heartbeat: Heartbeat::new(now),
             downlink: Downlink::new(),
             support: Support::default(),
             is_closing: false,
@@ -253,12 +189,6 @@ impl SessionMachine {
             is_sasl_proven: false,
             is_auth_proven: false,
             is_served: false,
-            unproven: None,
-            is_expiry_unproven: false,
-            read_only: None,
-            leaving: None,
-            is_anonymous: false,
-            is_new_session: false,
             config,
             now,
         };
@@ -270,10 +200,10 @@ impl SessionMachine {
 
     /// Returns a snapshot of the session.
     pub fn status(&self) -> Status {
-        let state = match self.phase {
+        let state = match self.link.phase {
             Phase::Stopped(state) => state,
             _ if self.is_closing => SessionState::Closed,
-            Phase::Established if self.read_only.is_some() => SessionState::ConnectedReadOnly,
+            Phase::Established if self.link.is_read_only() => SessionState::ConnectedReadOnly,
             Phase::Established => SessionState::Connected,
             Phase::Idle
             | Phase::Connecting
@@ -307,7 +237,7 @@ impl SessionMachine {
 
     /// Returns how far the connection has progressed.
     pub(crate) fn stage(&self) -> ConnectionStage {
-        match self.phase {
+        match self.link.phase {
             Phase::Idle | Phase::Stopped(_) => ConnectionStage::Idle,
             Phase::Connecting => ConnectionStage::Connecting,
             Phase::Handshaking(_) => ConnectionStage::Handshaking,
@@ -352,14 +282,7 @@ impl SessionMachine {
     /// Appends the bytes to send, if any. The driver reports them with
     /// [`handle_transmitted`](Self::handle_transmitted) as the transport accepts them.
     pub fn poll_transmit(&mut self, into: &mut BytesMut) {
-        if into.is_empty() {
-            // Two buffers alternate: one is filled while the other is written.
-            into.clear();
-            std::mem::swap(into, &mut self.out);
-        } else {
-            into.extend_from_slice(&self.out);
-            self.out.clear();
-        }
+        self.link.take_bytes(into);
     }
 
     /// Takes the next event.
@@ -414,7 +337,7 @@ impl SessionMachine {
     /// this takes at most one session timeout.
     pub fn close(&mut self, now: Time) {
         self.advance(now);
-        if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
+        if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             return;
         }
         self.is_closing = true;
@@ -429,10 +352,10 @@ impl SessionMachine {
             return;
         }
         self.timers.set(Timer::Close, now + self.timeout);
-        if self.read_only.is_some() {
+        if self.link.is_read_only() {
             // Only a server with a quorum can close the session.
             self.drop_connection(DisconnectCause::Stopped);
-        } else if self.phase == Phase::Established {
+        } else if self.link.phase == Phase::Established {
             self.send_close();
         }
     }
@@ -482,7 +405,7 @@ impl SessionMachine {
     /// Stops the machine permanently.
     fn stop(&mut self, state: SessionState) {
         debug_assert!(state.is_final(), "the machine cannot stop in {state:?}");
-        if matches!(self.phase, Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Stopped(_)) {
             return;
         }
         let is_handing_over = std::mem::take(&mut self.is_handing_over);
@@ -491,7 +414,7 @@ impl SessionMachine {
         } else {
             DisconnectCause::Stopped
         }));
-        self.phase = Phase::Stopped(state);
+        self.link.phase = Phase::Stopped(state);
         self.timers = Timers::default();
         self.refuse_waiting(&state.refusal());
         let identity = self.identity.take();
@@ -511,10 +434,10 @@ impl SessionMachine {
 impl fmt::Debug for SessionMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionMachine")
-            .field("phase", &self.phase)
+            .field("phase", &self.link.phase)
             .field("status", &self.status())
             .field("waiting", &self.waiting.len())
-            .field("inflight", &self.inflight.len())
+            .field("inflight", &self.link.inflight().len())
             .field("watches", &self.watch_count())
             .finish_non_exhaustive()
     }

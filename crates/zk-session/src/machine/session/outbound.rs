@@ -3,29 +3,23 @@
 use std::collections::BTreeSet;
 
 use bytestring::ByteString;
-use jute_codec::{OpCode, ReadRequest, Record, Request, RequestHeader, encode_frame};
+use jute_codec::{EncodeError, OpCode, ReadRequest, Request};
 
-use super::{Phase, SessionMachine};
+use super::SessionMachine;
 use crate::error::OpError;
-use crate::machine::downlink::EXPECTED_MAX;
 use crate::machine::flight::{Flight, Operation, Token};
-use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose, RequestedWatch};
+use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
 use crate::machine::timer::Timer;
 use crate::time::Time;
-
-/// Limit on the bytes that the transport has not accepted yet; above it, requests wait. On a slow
-/// link, pings and renewals wait behind these bytes.
-const BACKLOG_MAX: u64 = 64 * 1024;
 
 impl SessionMachine {
     /// Records that the transport has accepted bytes since `now`, which must not be later than the
     /// moment at which it got them: the lease counts from this time.
     pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
         self.advance(now);
-        self.inflight.transmit(now, bytes);
-        if self.heartbeat.transmitted(now, bytes) {
+        if self.link.transmitted(now, bytes) {
             self.rearm_read();
         }
         self.send_waiting();
@@ -33,7 +27,7 @@ impl SessionMachine {
 
     /// Records that the transport has no room for more bytes.
     pub fn handle_blocked(&mut self) {
-        self.heartbeat.blocked();
+        self.link.blocked();
     }
 
     /// Sends waiting flights and due lists until the connection accepts no more.
@@ -51,7 +45,7 @@ impl SessionMachine {
                 && let Some((token, flight)) = self.waiting.remove(&place)
             {
                 self.send_flight(token, flight);
-            } else if let Some(path) = self.surplus.pop_first() {
+            } else if let Some(path) = self.link.surplus.pop_first() {
                 self.remove_surplus_watch(&path);
             } else {
                 return;
@@ -61,14 +55,7 @@ impl SessionMachine {
 
     /// Returns true if the connection accepts another request.
     pub(super) fn may_send(&self) -> bool {
-        self.phase == Phase::Established
-            && !self.is_closing
-            && !self.support.is_probing()
-            && self.leaving.is_none()
-            && !self.chroot.is_awaited()
-            && self.inflight.len() < INFLIGHT_MAX
-            && self.inflight.backlog() < BACKLOG_MAX
-            && self.inflight.expected_bytes() < EXPECTED_MAX
+        self.link.may_send() && !self.is_closing
     }
 
     /// Returns true if the flight must wait until certain requests in flight are complete.
@@ -86,16 +73,17 @@ impl SessionMachine {
 
     /// Returns true if the link has room for the replies to these operations.
     fn has_room_for(&self, ops: &mut dyn Iterator<Item = OpCode>) -> bool {
-        let bytes = self.inflight.long_reply_bytes(ops);
+        let inflight = self.link.inflight();
+        let bytes = inflight.long_reply_bytes(ops);
         bytes == 0
-            || self.inflight.expected_bytes() + bytes <= self.downlink.limit()
-            || !self.inflight.expects_long_replies()
+            || inflight.expected_bytes() + bytes <= self.downlink.limit()
+            || !inflight.expects_long_replies()
     }
 
     /// Returns the place of the next flight that may be sent.
     fn next_waiting(&self) -> Option<u64> {
         // Recipes rely on their session, which a read-only server does not know.
-        let may_be_sent = |token| self.read_only.is_none() || self.is_counted(token);
+        let may_be_sent = |token| !self.link.is_read_only() || self.is_counted(token);
         // The timer of a flight may be late.
         let is_late = |flight: &Flight| flight.deadline.is_some_and(|at| at <= self.now);
         let mut waiting = self.waiting.iter();
@@ -113,14 +101,14 @@ impl SessionMachine {
     pub(super) fn may_send_flight(&self, token: Token, flight: &Flight) -> bool {
         self.may_send()
             && !self.must_wait(flight)
-            && (self.read_only.is_none() || self.is_counted(token))
+            && (!self.link.is_read_only() || self.is_counted(token))
     }
 
     /// Returns true if the flight has an operation that must be sent alone, and other requests are
     /// in flight.
     fn must_wait_to_be_alone(&self, flight: &Flight) -> bool {
-        let is_newer = |it: &Operation| self.support.must_be_alone(it.request.op());
-        self.inflight.len() > 0 && flight.operations.iter().any(is_newer)
+        let is_newer = |it: &Operation| self.link.probes.must_be_alone(it.request.op());
+        self.link.inflight().len() > 0 && flight.operations.iter().any(is_newer)
     }
 
     /// Sends one request for a list on behalf of all parked operations.
@@ -131,9 +119,8 @@ impl SessionMachine {
             }
             self.mark_sent(token);
         }
-        let xid = self.take_xid();
         let request = Request::GetChildren(ReadRequest { path: path.clone(), watch: false });
-        self.send_internal(xid, &request, Some(Purpose::SharedList(path)));
+        self.send_internal(&request, Purpose::SharedList(path));
     }
 
     fn mark_sent(&mut self, token: Token) {
@@ -154,8 +141,7 @@ impl SessionMachine {
             self.complete_flight(token, &[], &OpError::Unsupported { target });
             return;
         }
-        let start = self.out.len();
-        let checkpoint = self.inflight.checkpoint();
+        let checkpoint = self.link.checkpoint();
         let mut requested = vec![];
         let mut parked = vec![];
         let count = flight.operations.len();
@@ -184,30 +170,30 @@ impl SessionMachine {
             {
                 removed.push((watches.path.clone(), kind));
             }
-            let begin = self.out.len();
-            let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
-                RequestHeader { xid, op }.encode(out);
-                operation.request.encode(out);
-            });
-            if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
-                // A flight is sent as a whole or not at all, so discard the part that was encoded.
-                self.out.truncate(start);
-                self.inflight.revert(checkpoint);
-                let target = operation.target();
-                for (path, _) in added {
-                    self.persistent.end(&path, None);
+            let end = match self.link.encode(self.config.request_limit, xid, &operation.request) {
+                Ok(end) => end,
+                Err(error) => {
+                    let EncodeError::TooLong { length, limit } = error else {
+                        unreachable!("an encoded request can only be too long: {error}")
+                    };
+                    // A flight is sent as a whole or not at all, so discard the part that was
+                    // encoded.
+                    self.link.revert(checkpoint);
+                    let target = operation.target();
+                    for (path, _) in added {
+                        self.persistent.end(&path, None);
+                    }
+                    let error = OpError::RequestTooLarge { length, limit, target };
+                    self.complete_flight(token, &[], &error);
+                    return;
                 }
-                let error = OpError::RequestTooLarge { length, limit, target };
-                self.complete_flight(token, &[], &error);
-                return;
-            }
+            };
             let purpose = match shared {
                 Some(path) => Purpose::SharedList(path),
                 None => Purpose::Operation { token, index, subject: Subject::of(operation), watch },
             };
-            let end = self.inflight.produce(self.out.len() - begin);
-            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
-            self.support.sent(xid, op);
+            self.link.push(Pending { xid, op, purpose, sent: self.now, end });
+            self.link.probes.sent(xid, op);
         }
         // Mark the flight as sent only now: until here it could still fail as a whole.
         if parked.len() < count {
@@ -232,25 +218,14 @@ impl SessionMachine {
         }
     }
 
-    /// Sends one of the machine's own requests. Pings and auth packets have no `Purpose`: their
-    /// replies are recognized by reserved xids and not matched with the queue.
-    pub(super) fn send_internal(&mut self, xid: i32, request: &Request, purpose: Option<Purpose>) {
-        let before = self.out.len();
-        let op = request.op();
-        encode_frame(&mut self.out, usize::MAX, |out| {
-            RequestHeader { xid, op }.encode(out);
-            request.encode(out);
-        })
-        .expect("only a limit of i32::MAX applies");
-        let end = self.inflight.produce(self.out.len() - before);
-        if let Some(purpose) = purpose {
-            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
-        }
+    /// Sends one of the machine's own requests, and matches its reply with the queue.
+    pub(super) fn send_internal(&mut self, request: &Request, purpose: Purpose) {
+        let xid = self.take_xid();
+        self.link.send(self.now, xid, request, Some(purpose));
     }
 
     pub(super) fn send_close(&mut self) {
-        let xid = self.take_xid();
-        self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
+        self.send_internal(&Request::CloseSession, Purpose::Close);
         // A ping that reached the server after it has closed the connection would make its host reset
         // the connection, which discards a reply that has not been read yet.
         self.timers.stop(Timer::Ping);

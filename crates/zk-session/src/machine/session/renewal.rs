@@ -14,8 +14,6 @@
 //!
 //! **Without locks** nothing is written. The lease runs out, and this does not count as a lapse.
 
-use std::time::Duration;
-
 use tracing::warn;
 
 use super::{Phase, SessionMachine};
@@ -24,10 +22,6 @@ use crate::machine::inflight::{Purpose, write_of_nothing};
 use crate::machine::status::Change;
 use crate::machine::timer::Timer;
 use crate::time::Time;
-
-/// Longest interval to the next renewal after refusals, unless the usual one is longer. A lock may be
-/// at risk for this long after the server has begun to accept writes again.
-const REFUSED_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 impl SessionMachine {
     /// Sets whether any lock is held or waited for. If so, a silent connection, or one that has let
@@ -51,7 +45,7 @@ impl SessionMachine {
         if is_needed {
             self.lease.needed(now);
             // Wait for one interval: a lock that is soon released needs no writes besides its own.
-            self.renewal_base = Some(now);
+            self.link.pace.restart(now);
         }
         self.arm_guard();
         self.arm_renewal();
@@ -126,9 +120,9 @@ impl SessionMachine {
     /// alone need a long time, while a resume and a committed write establish a lease at once.
     pub(super) fn give_up_without_lease(&mut self) {
         if self.is_relied_on
-            && self.read_only.is_none()
+            && !self.link.is_read_only()
             && self.lease.is_beyond_repair(self.now)
-            && matches!(self.phase, Phase::Established | Phase::Authenticating(_))
+            && matches!(self.link.phase, Phase::Established | Phase::Authenticating(_))
         {
             self.drop_connection(DisconnectCause::LeaseEnded);
         }
@@ -137,28 +131,21 @@ impl SessionMachine {
     /// Returns true if a write may be sent to renew the lease.
     fn may_renew(&self) -> bool {
         self.lease_needed_since.is_some()
-            && self.phase == Phase::Established
-            && self.read_only.is_none()
+            && self.link.phase == Phase::Established
+            && !self.link.is_read_only()
             && !self.is_closing
-            && !self.is_renewing
+            && !self.link.pace.is_renewing()
     }
 
     /// Schedules the next write that renews the lease.
     pub(super) fn arm_renewal(&mut self) {
         match self.lease.write_interval(self.now).filter(|_| self.may_renew()) {
             Some(interval) => {
-                let since = *self.renewal_base.get_or_insert(self.now);
-                self.timers.set(Timer::Renew, since + self.after_refusals(interval));
+                let at = self.link.pace.next(self.now, interval);
+                self.timers.set(Timer::Renew, at);
             }
             None => self.timers.stop(Timer::Renew),
         }
-    }
-
-    /// Returns the interval to the next renewal. It doubles with each refusal after the first, since
-    /// a server that refuses for a long time is overloaded or does not permit the write.
-    fn after_refusals(&self, interval: Duration) -> Duration {
-        let doublings = self.refused_renewals.saturating_sub(1).min(16);
-        interval.saturating_mul(1 << doublings).min(REFUSED_INTERVAL_MAX.max(interval))
     }
 
     /// Sends a write that renews the lease.
@@ -166,21 +153,17 @@ impl SessionMachine {
         debug_assert!(self.may_renew(), "the timer is stopped when a renewal becomes impossible");
         debug_assert!(self.lease.is_written(), "only writes are scheduled");
         self.ping();
-        let xid = self.take_xid();
-        self.send_internal(xid, &write_of_nothing(), Some(Purpose::Renewal));
-        self.is_renewing = true;
+        self.send_internal(&write_of_nothing(), Purpose::Renewal);
+        self.link.pace.sent();
     }
 
     /// Handles the reply to a renewing write that was sent at `sent`.
     pub(super) fn handle_renewal_reply(&mut self, is_committed: bool, sent: Time) {
-        debug_assert!(self.is_renewing, "one renewal is in flight at a time");
-        self.is_renewing = false;
+        self.link.pace.completed();
         if is_committed {
             self.handle_committed_write(sent);
         } else {
-            // A refused write proves nothing, and repeating it at once would only add load.
-            self.refused_renewals = self.refused_renewals.saturating_add(1);
-            self.renewal_base = Some(self.now);
+            self.link.pace.refused(self.now);
             self.arm_renewal();
         }
     }
@@ -206,8 +189,7 @@ impl SessionMachine {
     pub(super) fn handle_committed_write(&mut self, sent: Time) {
         self.lease.committed(sent, self.now);
         self.warn_of_slow_commits();
-        self.refused_renewals = 0;
-        self.renewal_base = Some(sent);
+        self.link.pace.committed(sent);
         self.arm_guard();
         self.arm_renewal();
     }

@@ -1,6 +1,6 @@
 //! Authentication with SASL: rounds of messages, before anything else is sent.
 
-use jute_codec::{ErrorCode, FrameDecoder, OpCode, Reader, Request, Response, SaslToken};
+use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
@@ -24,15 +24,15 @@ impl SessionMachine {
     /// this for a connection that has ended.
     pub fn handle_sasl(&mut self, now: Time, step: Result<SaslStep, SaslFailure>) {
         self.advance(now);
-        let Phase::Sasl(round) = self.phase else {
-            panic!("the machine expects no SASL message in {:?}", self.phase);
+        let Phase::Sasl(round) = self.link.phase else {
+            panic!("the machine expects no SASL message in {:?}", self.link.phase);
         };
         match step {
             Ok(SaslStep::Done) => {
                 debug!("authenticated with SASL");
                 self.is_sasl_proven = true;
-                self.frames = FrameDecoder::new(self.config.response_limit);
-                let held_back = self.unproven.take();
+                self.link.limit_frames(self.config.response_limit);
+                let held_back = self.link.unproven.take();
                 let (response, sent) = held_back.expect("the exchange follows the handshake");
                 self.handle_connect_response(response, sent);
             }
@@ -40,9 +40,8 @@ impl SessionMachine {
                 self.drop_connection(SaslFailure::TooManyRounds(round).into());
             }
             Ok(SaslStep::Send(token)) => {
-                self.phase = Phase::Sasl(round + 1);
-                let xid = self.take_xid();
-                self.send_internal(xid, &Request::Sasl(token), Some(Purpose::Sasl));
+                self.link.phase = Phase::Sasl(round + 1);
+                self.send_internal(&Request::Sasl(token), Purpose::Sasl);
             }
             Err(failure) => self.drop_connection(failure.into()),
         }
@@ -50,8 +49,8 @@ impl SessionMachine {
 
     /// Starts the SASL exchange.
     pub(super) fn begin_sasl(&mut self) {
-        self.phase = Phase::Sasl(0);
-        self.frames = FrameDecoder::new(self.config.response_limit.min(MESSAGE_MAX));
+        self.link.phase = Phase::Sasl(0);
+        self.link.limit_frames(self.config.response_limit.min(MESSAGE_MAX));
         self.events.push_back(Event::Sasl(SaslInput::Start));
     }
 
@@ -111,7 +110,7 @@ impl SessionMachine {
     /// that is not authenticated with SASL. It then closes the connection.
     pub(super) fn handle_sasl_required(&mut self) {
         let code = ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
-        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
         if self.survives_required_sasl() {

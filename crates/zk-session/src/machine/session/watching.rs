@@ -68,7 +68,7 @@ impl SessionMachine {
     /// them at servers before 3.9.
     pub(super) fn renew_child_watches(&mut self, path: &str, sent: WatchMode) {
         let has_children_watched = self.watches.kinds_on(path).any(|kind| kind == WatchKind::Child)
-            || self.inflight.is_watching_children(path);
+            || self.link.inflight().is_watching_children(path);
         if sent == WatchMode::Recursive && has_children_watched {
             // Changes up to this zxid were reported before, if a watch was set by then.
             for request in batches::restoring(path, [WatchKind::Child], None, self.last_zxid) {
@@ -81,10 +81,10 @@ impl SessionMachine {
     /// the server closes the connection because it does not know that one, what arrives afterwards
     /// makes its host reset the connection, which can discard the reply.
     pub(super) fn renew_watches(&mut self, request: Request) {
-        if self.support.is_probing() {
-            self.support.defer(request);
+        if self.link.probes.is_probing() {
+            self.link.probes.defer(request);
         } else {
-            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
+            self.link.send(self.now, xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
         }
     }
 
@@ -136,17 +136,16 @@ impl SessionMachine {
     pub(super) fn remove_surplus_watch(&mut self, path: &str) {
         if self.persistent.is_surplus(path)
             && self.watches.kinds_on(path).next().is_none()
-            && !self.inflight.is_watching(path)
+            && !self.link.inflight().is_watching(path)
         {
             if !self.may_send() {
-                self.surplus.insert(path.into());
+                self.link.surplus.insert(path.into());
                 return;
             }
             self.persistent.replace(path, None);
             let request = WatchesRequest { path: path.into(), kind: WatcherType::ANY };
-            let xid = self.take_xid();
             let request = Request::RemoveWatches(request);
-            self.send_internal(xid, &request, Some(Purpose::RemoveWatches));
+            self.send_internal(&request, Purpose::RemoveWatches);
         }
     }
 
@@ -155,7 +154,8 @@ impl SessionMachine {
     pub(super) fn must_wait_to_remove(&self, flight: &Flight) -> bool {
         flight.operations.iter().any(|operation| {
             let Request::RemoveWatches(watches) = &operation.request else { return false };
-            self.inflight.is_watching(&watches.path) || self.persistent.is_adding(&watches.path)
+            self.link.inflight().is_watching(&watches.path)
+                || self.persistent.is_adding(&watches.path)
         })
     }
 
@@ -234,9 +234,9 @@ impl SessionMachine {
     /// changed since the connection was lost. Servers cannot do the latter for persistent watches,
     /// so their streams are told of a gap.
     pub(super) fn restore_watches(&mut self) {
-        debug_assert_eq!(self.phase, Phase::Established);
+        debug_assert_eq!(self.link.phase, Phase::Established);
         let Some(relative_zxid) = self.restore_zxid else {
-            self.ready_at = Some(self.now);
+            self.link.restoring(self.now, 0);
             return;
         };
         for id in self.persistent.streams() {
@@ -244,13 +244,12 @@ impl SessionMachine {
         }
         let requests = batches::restoring_all(&self.watches, &self.persistent, relative_zxid);
         self.persistent.restoring_all();
-        self.batches_missing = requests.len();
+        let batches = requests.len();
         for request in requests {
-            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::SetWatches));
+            self.link.send(self.now, xid::SET_WATCHES, &request, Some(Purpose::SetWatches));
         }
-        if self.batches_missing == 0 {
+        if self.link.restoring(self.now, batches) {
             self.restore_zxid = None;
-            self.ready_at = Some(self.now);
         }
     }
 
@@ -295,8 +294,7 @@ impl SessionMachine {
     /// has committed.
     pub(super) fn catch_up(&mut self) {
         if self.is_ahead_of_zxid {
-            let xid = self.take_xid();
-            self.send_internal(xid, &write_of_nothing(), Some(Purpose::CatchUp));
+            self.send_internal(&write_of_nothing(), Purpose::CatchUp);
         }
     }
 

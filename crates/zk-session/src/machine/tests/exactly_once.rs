@@ -130,10 +130,10 @@ proptest! {
                     prop_assert!(open.all(|open| open.connection == 0 && open.parked.is_empty()));
                 }
                 Step::Connect(is_known) => if matches!(
-                    pair.session.phase,
+                    pair.session.link.phase,
                     Phase::Idle | Phase::Connecting
                 ) {
-                    if pair.session.phase == Phase::Idle {
+                    if pair.session.link.phase == Phase::Idle {
                         pair.events.retain(|event| !matches!(event, Event::Connect(_)));
                     }
                     pair.open();
@@ -151,7 +151,7 @@ proptest! {
         pair.session.close(pair.now);
         pair.drain();
         pair.sleep(TIMEOUT);
-        prop_assert!(matches!(pair.session.phase, Phase::Stopped(SessionState::Closed)));
+        prop_assert!(matches!(pair.session.link.phase, Phase::Stopped(SessionState::Closed)));
         let answers = answers(&pair);
         for (token, count) in flights {
             match answers.get(&token) {
@@ -162,7 +162,7 @@ proptest! {
         }
         prop_assert!(pair.session.open.is_empty() && pair.session.waiting.is_empty());
         prop_assert_eq!(pair.session.outstanding, 0);
-        prop_assert_eq!(pair.session.inflight.expected_bytes(), 0);
+        prop_assert_eq!(pair.session.link.inflight().expected_bytes(), 0);
         prop_assert!(pair.session.lists.take_parked().is_empty());
     }
 }
