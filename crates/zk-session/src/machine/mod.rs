@@ -57,6 +57,7 @@ mod heartbeat;
 pub(crate) mod hosts;
 pub(crate) mod inflight;
 pub(crate) mod lease;
+mod open_flights;
 mod persistent;
 mod rebalance;
 mod reply_size;

@@ -269,7 +269,7 @@ impl SessionMachine {
                     result = self.watches_found(pending.op, kind, path, result);
                 }
                 if let Some(watch) = watch {
-                    let is_wanted = self.open.contains_key(&token);
+                    let is_wanted = self.flights.contains(token);
                     refused_watch = self.set_watch(watch, pending.op, code, path, is_wanted);
                 }
                 if result.is_ok() && Facts::of(pending.op).is_write {
@@ -277,10 +277,9 @@ impl SessionMachine {
                 } else if result.is_ok() && pending.op == OpCode::SYNC {
                     self.lease.synced(pending.sent, self.now);
                 }
-                self.note_refused(
-                    token,
-                    result.as_ref().ok().and_then(|done| subject.refused(done)),
-                );
+                if let Some(refused) = result.as_ref().ok().and_then(|done| subject.refused(done)) {
+                    self.flights.note_refused(token, refused);
+                }
                 self.settle(token, index, result);
             }
             Purpose::CatchUp
@@ -341,7 +340,7 @@ impl SessionMachine {
     /// Settles all operations that share the list in flight. Cloning the result is cheap, because
     /// the names are reference-counted.
     pub(super) fn settle_list(&mut self, path: &ByteString, result: &Result<Response, OpError>) {
-        for Subscriber { token, index } in self.lists.complete(path) {
+        for Subscriber { token, index } in self.flights.complete_list(path) {
             self.settle(token, index, result.clone());
         }
     }

@@ -31,7 +31,7 @@ mod renewal_pace;
 mod sasl;
 mod watching;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -41,12 +41,11 @@ use super::cause::DisconnectCause;
 use super::config::SessionConfig;
 use super::downlink::Downlink;
 use super::event::Event;
-use super::flight::{Flight, OpenFlight, Token};
 use super::hosts::{Attempt, Hosts};
 use super::lease::LeaseClock;
+use super::open_flights::OpenFlights;
 use super::persistent::PersistentWatches;
 use super::sample::{Sample, Samples};
-use super::shared_list::SharedLists;
 use super::status::{Change, ConnectionStage, EndCause, SessionState, SessionTerms, Status};
 use super::support::Support;
 use super::timer::{Timer, Timers};
@@ -108,15 +107,7 @@ pub struct SessionMachine {
     /// reused xid could get the result of an older request.
     pub(super) next_xid: i32,
 
-    /// Flights that wait for a connection, in the order of submission.
-    pub(super) waiting: BTreeMap<u64, (Token, Flight)>,
-    next_place: u64,
-    pub(super) lists: SharedLists,
-    pub(super) open: BTreeMap<Token, OpenFlight>,
-    /// Deadlines of open flights.
-    deadlines: BTreeSet<(Time, Token)>,
-    /// How much of `outstanding_limit` is used up.
-    pub(super) outstanding: usize,
+    pub(super) flights: OpenFlights,
 
     watches: WatchRegistry,
     persistent: PersistentWatches,
@@ -170,12 +161,7 @@ impl SessionMachine {
             last_zxid: Zxid(0),
             is_ahead_of_zxid: false,
             next_xid: 1,
-            waiting: BTreeMap::new(),
-            next_place: 0,
-            lists: SharedLists::default(),
-            open: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            outstanding: 0,
+            flights: OpenFlights::default(),
             watches: WatchRegistry::default(),
             persistent: PersistentWatches::default(),
             restore_zxid: None,
@@ -250,7 +236,7 @@ impl SessionMachine {
 
     /// Returns the number of operations that wait or are in flight, and count against the limit.
     pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.flights.outstanding()
     }
 
     /// Returns what the server has granted on the current connection, next to what was requested.
@@ -301,8 +287,7 @@ impl SessionMachine {
     /// this time on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let request = self.deadlines.first().map(|(at, _)| *at);
-        self.timers.next().into_iter().chain(request).min()
+        self.timers.next().into_iter().chain(self.flights.next_deadline()).min()
     }
 
     /// Processes all deadlines that have passed at `now`.
@@ -322,11 +307,7 @@ impl SessionMachine {
                 Timer::Seek => self.seek(),
             }
         }
-        while let Some((at, token)) = self.deadlines.first().copied() {
-            if at > now {
-                break;
-            }
-            self.deadlines.remove(&(at, token));
+        while let Some(token) = self.flights.take_late(now) {
             self.time_out(token);
         }
         self.send_waiting();
@@ -436,7 +417,7 @@ impl fmt::Debug for SessionMachine {
         f.debug_struct("SessionMachine")
             .field("phase", &self.link.phase)
             .field("status", &self.status())
-            .field("waiting", &self.waiting.len())
+            .field("waiting", &self.flights.waiting_len())
             .field("inflight", &self.link.inflight().len())
             .field("watches", &self.watch_count())
             .finish_non_exhaustive()

@@ -36,13 +36,13 @@ impl SessionMachine {
             // Send lists first: the flights that wait for them were submitted before those in the
             // queue.
             let list = &mut std::iter::once(OpCode::GET_CHILDREN);
-            if self.lists.is_due() && !self.has_room_for(list) {
+            if self.flights.is_list_due() && !self.has_room_for(list) {
                 return;
             }
-            if let Some((path, subscribers)) = self.lists.next() {
+            if let Some((path, subscribers)) = self.flights.next_list() {
                 self.send_list(path, subscribers);
             } else if let Some(place) = self.next_waiting()
-                && let Some((token, flight)) = self.waiting.remove(&place)
+                && let Some((token, flight)) = self.flights.take_waiting(place)
             {
                 self.send_flight(token, flight);
             } else if let Some(path) = self.link.surplus.pop_first() {
@@ -83,25 +83,20 @@ impl SessionMachine {
     /// Returns the place of the next flight that may be sent.
     fn next_waiting(&self) -> Option<u64> {
         // Recipes rely on their session, which a read-only server does not know.
-        let may_be_sent = |token| !self.link.is_read_only() || self.is_counted(token);
+        let may_be_sent = |token| !self.link.is_read_only() || self.flights.is_counted(token);
         // The timer of a flight may be late.
         let is_late = |flight: &Flight| flight.deadline.is_some_and(|at| at <= self.now);
-        let mut waiting = self.waiting.iter();
-        let (place, (_, flight)) =
-            waiting.find(|(_, (token, flight))| may_be_sent(*token) && !is_late(flight))?;
-        (!self.must_wait(flight)).then_some(*place)
-    }
-
-    /// Returns true if the flight was submitted by a caller, and not by a lane.
-    fn is_counted(&self, token: Token) -> bool {
-        self.open.get(&token).is_some_and(|open| open.places > 0)
+        let mut waiting = self.flights.waiting();
+        let (place, _, flight) =
+            waiting.find(|(_, token, flight)| may_be_sent(*token) && !is_late(flight))?;
+        (!self.must_wait(flight)).then_some(place)
     }
 
     /// Returns true if the flight may be sent now, provided that no other one is waiting.
     pub(super) fn may_send_flight(&self, token: Token, flight: &Flight) -> bool {
         self.may_send()
             && !self.must_wait(flight)
-            && (!self.link.is_read_only() || self.is_counted(token))
+            && (!self.link.is_read_only() || self.flights.is_counted(token))
     }
 
     /// Returns true if the flight has an operation that must be sent alone, and other requests are
@@ -114,9 +109,6 @@ impl SessionMachine {
     /// Sends one request for a list on behalf of all parked operations.
     fn send_list(&mut self, path: ByteString, subscribers: BTreeSet<Subscriber>) {
         for Subscriber { token, .. } in subscribers {
-            if let Some(open) = self.open.get_mut(&token) {
-                open.parked.retain(|other| *other != path);
-            }
             self.mark_sent(token);
         }
         let request = Request::GetChildren(ReadRequest { path: path.clone(), watch: false });
@@ -124,17 +116,12 @@ impl SessionMachine {
     }
 
     fn mark_sent(&mut self, token: Token) {
-        let session = self.session_id();
-        let connection = self.connection;
-        if let Some(open) = self.open.get_mut(&token) {
-            open.session = session;
-            open.connection = connection;
-        }
+        self.flights.mark_sent(token, self.session_id(), self.connection);
     }
 
     /// Encodes the operations of a flight, except for those that must wait for a shared list.
     pub(super) fn send_flight(&mut self, token: Token, flight: Flight) {
-        let owner = self.open.get(&token).expect("a flight that is sent is open").owner;
+        let owner = self.flights.owner(token).expect("a flight that is sent is open");
         let is_unknown = |it: &Operation| self.support.is_unknown(it.request.op(), self.now);
         if let Some(unknown) = flight.operations.iter().find(|it| is_unknown(it)) {
             let target = unknown.target();
@@ -151,7 +138,9 @@ impl SessionMachine {
             let shared = operation.shared_path().cloned();
             if let Some(path) = &shared {
                 // A list in flight was requested before this flight was sent, so it may be too old.
-                if self.lists.is_busy(path) || requested.iter().any(|(other, _)| other == path) {
+                if self.flights.is_list_busy(path)
+                    || requested.iter().any(|(other, _)| other == path)
+                {
                     parked.push((path.clone(), Subscriber { token, index }));
                     continue;
                 }
@@ -206,15 +195,10 @@ impl SessionMachine {
             self.renew_remaining_watches(&path, kind);
         }
         for (path, subscriber) in requested {
-            self.lists.request(path, subscriber);
-        }
-        if !parked.is_empty()
-            && let Some(open) = self.open.get_mut(&token)
-        {
-            open.parked = parked.iter().map(|(path, _)| path.clone()).collect();
+            self.flights.request_list(path, subscriber);
         }
         for (path, subscriber) in parked {
-            self.lists.park(path, subscriber);
+            self.flights.park(path, subscriber);
         }
     }
 
