@@ -64,12 +64,14 @@ mod reply_size;
 pub(crate) mod sample;
 pub(crate) mod sasl;
 mod session;
+mod session_timeout;
 mod shared_list;
 pub(crate) mod status;
 pub(crate) mod subject;
 mod support;
 pub(crate) mod ticket;
 mod timer;
+mod validity;
 mod watch;
 
 pub use self::cause::DisconnectCause;

@@ -72,8 +72,8 @@ impl SessionMachine {
     /// several servers, so the last name of a lap is not the last chance: no server gets more than
     /// half.
     fn time_to_connect(&self) -> Duration {
-        let ceiling = if self.timeout < self.config.session_timeout {
-            self.config.connect_timeout.min(self.timeout / self.server_count())
+        let ceiling = if self.timeout.in_force() < self.config.session_timeout {
+            self.config.connect_timeout.min(self.timeout.in_force() / self.server_count())
         } else {
             self.config.connect_timeout
         };
@@ -90,8 +90,8 @@ impl SessionMachine {
     /// guard deadline, if locks rely on the session and this deadline has not passed, or else the
     /// deadline of the session itself.
     pub(super) fn savable_until(&self) -> Option<Time> {
-        let guard = self.status().guard_deadline().filter(|_| self.is_relied_on);
-        let session = self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
+        let guard = self.validity.guard_deadline().filter(|_| self.is_relied_on);
+        let session = self.validity.session_deadline();
         guard.into_iter().chain(session).find(|until| *until > self.now)
     }
 
@@ -208,7 +208,7 @@ impl SessionMachine {
             self.restore_zxid.get_or_insert(self.last_zxid);
             if !self.timers.is_set(Timer::GiveUp) {
                 // A server may have granted a longer timeout than requested.
-                let give_up = self.config.give_up.max(self.granted_timeout);
+                let give_up = self.config.give_up.max(self.timeout.granted());
                 self.timers.set(Timer::GiveUp, self.now + give_up);
             }
             if was_established && !was_read_only {

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::{Identity, Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::event::Event;
+use crate::machine::session_timeout::SessionTimeout;
 use crate::machine::status::{Change, SessionState};
 use crate::machine::ticket::SessionTicket;
 use crate::machine::timer::Timer;
@@ -30,7 +31,7 @@ impl SessionMachine {
         self.emit(Change::Closing);
         self.refuse_waiting(&OpError::closed(Outcome::NotApplied));
         self.refuse_parked(&OpError::closed(Outcome::NotApplied));
-        self.timers.set(Timer::Close, now + self.timeout);
+        self.timers.set(Timer::Close, now + self.timeout.in_force());
         self.finish_hand_over();
     }
 
@@ -51,8 +52,8 @@ impl SessionMachine {
             // What a relative zxid has not covered yet was not seen.
             last_zxid: self.restore_zxid.unwrap_or(self.last_zxid),
             next_xid: self.next_xid,
-            granted: self.granted_timeout,
-            created: self.created_timeout,
+            granted: self.timeout.granted(),
+            created: self.timeout.created(),
         }
     }
 
@@ -65,10 +66,8 @@ impl SessionMachine {
         // Events may have told the first client of changes that the zxid does not cover.
         self.is_ahead_of_zxid = true;
         self.next_xid = next_xid;
-        self.granted_timeout = granted;
-        self.created_timeout = created;
-        self.timeout = granted.min(created);
-        self.acknowledged_timeout = self.timeout;
+        self.timeout = SessionTimeout::inherited(created, granted);
+        self.validity.inherited(self.timeout.in_force());
         let give_up = self.config.give_up.max(granted);
         self.timers.set(Timer::GiveUp, self.now + give_up);
     }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{ConnectRequest, ConnectResponse, Request, xid};
-use tracing::warn;
 
 use super::link::Opening;
 use super::{Identity, Phase, SessionMachine};
@@ -14,9 +13,6 @@ use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
-
-/// Minimum time between two warnings that there is no lease.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 impl SessionMachine {
     /// Records that the transport is open, and starts the handshake.
@@ -147,17 +143,11 @@ impl SessionMachine {
         );
         let is_new = self.identity.is_none();
         self.link.is_new_session = is_new;
-        self.granted_timeout = granted;
-        if is_new {
-            self.created_timeout = granted;
-        }
-        // After an election, the new leader uses the timeout of the createSession transaction,
-        // whatever its predecessor has granted since.
-        self.timeout = granted.min(self.created_timeout);
+        self.timeout.grant(granted, is_new);
         self.identity = Some(Identity { id, password });
         self.timers.stop(Timer::GiveUp);
         if is_new {
-            self.lease.created(sent, self.now, self.timeout);
+            self.validity.created(sent, self.now, self.timeout.in_force());
             // Creating a session is a transaction, so the reply acknowledges it like any request.
             self.acknowledge(sent);
         } else {
@@ -179,42 +169,26 @@ impl SessionMachine {
         }
     }
 
-    /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So the
-    /// resume acknowledges no request and extends no deadline. But from now on the server may use a
-    /// shorter timeout.
+    /// Handles a resume, which proves nothing by itself.
     fn resume(&mut self, sent: Time) {
-        self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
-        let lease_before = self.lease.deadline();
-        self.lease.resumed(sent, self.now, self.timeout);
-        debug_assert!(self.lease.deadline() <= lease_before, "a resume extends no lease");
+        let timeout = self.timeout.in_force();
+        self.validity.resumed(sent, self.now, timeout);
         self.arm_guard();
         // Pings need a long time to establish a lease. If there is no lease when this timer fires,
         // another connection can establish one sooner.
-        if self.lease.ping_interval().is_some() {
-            self.timers.set(Timer::Lease, sent + slow(self.timeout));
+        if self.validity.lease().ping_interval().is_some() {
+            self.timers.set(Timer::Lease, sent + slow(timeout));
         }
     }
 
-    /// Warns if a lease is configured but the session timeout is too short. Sessions may end one
-    /// after the other, so this is said again only if the numbers have changed, and at most once in
-    /// an interval.
+    /// Warns if a lease is configured but the session timeout is too short.
     fn warn_of_missing_lease(&mut self) {
-        let Some(lease) = self.config.lease else { return };
-        let is_told = self.warned_of_missing_lease.is_some_and(|(at, granted)| {
-            granted == self.granted_timeout || self.now.saturating_since(at) < WARNING_INTERVAL
-        });
-        if self.lease.is_possible() || is_told {
-            return;
+        if let Some(lease) = self.config.lease
+            && !self.validity.lease().is_possible()
+        {
+            let (granted, requested) = (self.timeout.granted(), self.config.session_timeout);
+            self.lease_warnings.too_short(self.now, lease, granted, requested);
         }
-        self.warned_of_missing_lease = Some((self.now, self.granted_timeout));
-        warn!(
-            granted = ?self.granted_timeout,
-            requested = ?self.config.session_timeout,
-            needed = ?lease.timeout_min(),
-            %lease,
-            "there is no lease, because the session timeout is too short for it; request a longer \
-             timeout, configure the lease for different servers, or disable it"
-        );
     }
 
     /// Handles the end of the session that was given up.

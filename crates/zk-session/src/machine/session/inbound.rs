@@ -275,7 +275,7 @@ impl SessionMachine {
                 if result.is_ok() && Facts::of(pending.op).is_write {
                     self.handle_committed_write(pending.sent);
                 } else if result.is_ok() && pending.op == OpCode::SYNC {
-                    self.lease.synced(pending.sent, self.now);
+                    self.validity.synced(pending.sent, self.now);
                 }
                 if let Some(refused) = result.as_ref().ok().and_then(|done| subject.refused(done)) {
                     self.flights.note_refused(token, refused);

@@ -9,16 +9,12 @@ use crate::machine::cause::DisconnectCause;
 use crate::machine::timer::Timer;
 use crate::time::Time;
 
-/// Shortest interval between acknowledgements that the machine expects of a server, because any
-/// server may be busy for that long.
-const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
-
 impl SessionMachine {
     /// Records that bytes have arrived.
     pub(super) fn note_bytes(&mut self, bytes: &BytesMut) {
         if !bytes.is_empty() {
             self.link.received(self.now);
-            self.downlink.received(self.now, bytes.len(), self.timeout);
+            self.downlink.received(self.now, bytes.len(), self.timeout.in_force());
         }
     }
 
@@ -45,13 +41,7 @@ impl SessionMachine {
         if self.identity.is_none() || self.link.is_read_only() {
             return;
         }
-        self.lease.acknowledged(sent, self.now);
-        // The send time counts, not the time of the reply: the server may have processed the
-        // request at any time in between.
-        if self.acknowledged.is_none_or(|newest| newest < sent) {
-            self.acknowledged = Some(sent);
-            self.acknowledged_timeout = self.timeout;
-        }
+        self.validity.acknowledge(sent, self.now, self.timeout.in_force());
         self.arm_guard();
     }
 
@@ -67,12 +57,9 @@ impl SessionMachine {
         if self.link.is_read_only() {
             return self.connection_timeout() * 2 / 3;
         }
-        let usual = self.timeout * 2 / 3;
-        // A lease kept by pings exists in all sessions. Writes keep a lease only where it is
-        // needed.
-        let is_kept =
-            self.is_relied_on && (self.lease_needed_since.is_some() || !self.lease.is_written());
-        self.lease.silence_max().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
+        let usual = self.timeout.in_force() * 2 / 3;
+        let of_lease = self.validity.silence_max().filter(|_| self.is_relied_on);
+        of_lease.map_or(usual, |most| most.min(usual))
     }
 
     /// Returns why the connection ends when the read timeout has passed.
@@ -95,25 +82,12 @@ impl SessionMachine {
         self.link.ping(self.now);
     }
 
-    /// Returns the maximum time between two acknowledgements if the server replies promptly.
-    pub(super) fn acknowledgement_interval(&self) -> Duration {
-        match self.lease.interval() {
-            Some(interval) if !self.lease.is_written() => interval,
-            Some(interval) if self.lease_needed_since.is_some() => {
-                // A renewal waits for the last commit, and then for its own.
-                let commit = self.lease.commit_time();
-                interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN).max(commit + commit / 4)
-            }
-            Some(_) | None => self.acknowledged_timeout / 3,
-        }
-    }
-
     /// Returns a third of the session timeout, or the interval that the lease needs.
     fn ping_interval(&self) -> Duration {
         if self.link.is_read_only() {
             return self.connection_timeout() / 3;
         }
-        self.lease.ping_interval().unwrap_or(self.timeout / 3)
+        self.validity.lease().ping_interval().unwrap_or(self.timeout.in_force() / 3)
     }
 
     /// Moves the read timeout after bytes have arrived, or after its length has changed. Does
@@ -125,7 +99,7 @@ impl SessionMachine {
         }
         // Before a lock needed the lease, a longer limit applied and pings were further apart. So
         // silence before that moment does not count against the shorter limit.
-        let since = self.link.overdue_since().max(self.lease_needed_since.unwrap_or_default());
+        let since = self.link.overdue_since().max(self.validity.needed_since().unwrap_or_default());
         let at = (since + self.read_timeout()).max(self.now);
         self.timers.set(Timer::Read, at);
     }

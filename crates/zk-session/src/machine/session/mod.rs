@@ -22,6 +22,7 @@ mod flights;
 mod hand_over;
 mod handshake;
 mod inbound;
+mod lease_warnings;
 mod link;
 mod liveness;
 mod outbound;
@@ -35,6 +36,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use self::lease_warnings::LeaseWarnings;
 use self::link::Link;
 pub(super) use self::link::Phase;
 use super::cause::DisconnectCause;
@@ -42,13 +44,14 @@ use super::config::SessionConfig;
 use super::downlink::Downlink;
 use super::event::Event;
 use super::hosts::{Attempt, Hosts};
-use super::lease::LeaseClock;
 use super::open_flights::OpenFlights;
 use super::persistent::PersistentWatches;
 use super::sample::{Sample, Samples};
+use super::session_timeout::SessionTimeout;
 use super::status::{Change, ConnectionStage, EndCause, SessionState, SessionTerms, Status};
 use super::support::Support;
 use super::timer::{Timer, Timers};
+use super::validity::Validity;
 use super::watch::WatchRegistry;
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
@@ -75,28 +78,11 @@ pub struct SessionMachine {
     /// An earlier session that was given up and may still be alive. It is closed before a new
     /// session is opened.
     stale: Option<Identity>,
-    /// The session timeout in force: `granted_timeout` or `created_timeout`, whichever is shorter.
-    timeout: Duration,
-    /// Session timeout with which the session was created.
-    created_timeout: Duration,
-    /// Session timeout that the server granted on the current connection.
-    granted_timeout: Duration,
-    /// When the log has said last that there is no lease, and the timeout that was granted then.
-    warned_of_missing_lease: Option<(Time, Duration)>,
-    has_warned_of_slow_commits: bool,
+    timeout: SessionTimeout,
+    validity: Validity,
+    lease_warnings: LeaseWarnings,
     attempt: Attempt,
     connection: u64,
-    /// When the newest acknowledged request was sent.
-    acknowledged: Option<Time>,
-    /// Session timeout that applies to the acknowledged request. A resume may negotiate a longer
-    /// timeout, but proves nothing.
-    acknowledged_timeout: Duration,
-    lease: LeaseClock,
-    /// When a lock began to need the lease. From then on, writes must renew it.
-    lease_needed_since: Option<Time>,
-    /// The guard deadline for which the timer was last set. This deadline may have passed.
-    guarded_until: Option<Time>,
-    lapses: u64,
     pub(super) last_zxid: Zxid,
     /// The client was told of changes that `last_zxid` may not cover, so a server that lags behind
     /// them would resume the session. Events tell of changes, and their headers do not count. So
@@ -145,19 +131,11 @@ impl SessionMachine {
             events: VecDeque::new(),
             identity: None,
             stale: None,
-            timeout: config.session_timeout,
-            created_timeout: config.session_timeout,
-            granted_timeout: config.session_timeout,
-            warned_of_missing_lease: None,
-            has_warned_of_slow_commits: false,
+            timeout: SessionTimeout::requested(config.session_timeout),
+            validity: Validity::new(config.lease, config.session_timeout),
+            lease_warnings: LeaseWarnings::default(),
             attempt: Attempt::new(0, Duration::ZERO),
             connection: 0,
-            acknowledged: None,
-            acknowledged_timeout: config.session_timeout,
-            lease: LeaseClock::new(config.lease),
-            lease_needed_since: None,
-            guarded_until: None,
-            lapses: 0,
             last_zxid: Zxid(0),
             is_ahead_of_zxid: false,
             next_xid: 1,
@@ -204,20 +182,21 @@ impl SessionMachine {
                 }
             }
         };
+        let lease = self.validity.lease();
         Status {
             state,
             session: self.session_id(),
             connection: self.connection,
-            timeout: self.timeout,
-            acknowledged: self.acknowledged,
-            guard_deadline: self.guard_deadline(),
-            can_be_leased: self.lease.is_possible(),
-            lease_deadline: self.lease.deadline(),
-            leased_until: self.leased_until(),
-            slow_commits: self.lease.slow_commits(),
-            renewal_time: self.lease.renewal_time(self.now),
-            acknowledgement_interval: self.acknowledgement_interval(),
-            lapses: self.lapses,
+            timeout: self.timeout.in_force(),
+            acknowledged: self.validity.acknowledged(),
+            guard_deadline: self.validity.guard_deadline(),
+            can_be_leased: lease.is_possible(),
+            lease_deadline: lease.deadline(),
+            leased_until: self.validity.leased_until(),
+            slow_commits: lease.slow_commits(),
+            renewal_time: lease.renewal_time(self.now),
+            acknowledgement_interval: self.validity.acknowledgement_interval(),
+            lapses: self.validity.lapses(),
         }
     }
 
@@ -243,9 +222,9 @@ impl SessionMachine {
     pub(crate) fn terms(&self) -> SessionTerms {
         SessionTerms {
             requested: self.config.session_timeout,
-            granted: self.granted_timeout,
+            granted: self.timeout.granted(),
             lease: self.config.lease,
-            can_be_leased: self.lease.is_possible(),
+            can_be_leased: self.validity.lease().is_possible(),
         }
     }
 
@@ -332,7 +311,7 @@ impl SessionMachine {
             self.stop(SessionState::Closed);
             return;
         }
-        self.timers.set(Timer::Close, now + self.timeout);
+        self.timers.set(Timer::Close, now + self.timeout.in_force());
         if self.link.is_read_only() {
             // Only a server with a quorum can close the session.
             self.drop_connection(DisconnectCause::Stopped);
@@ -359,15 +338,13 @@ impl SessionMachine {
         let Some(identity) = self.identity.take() else { return };
         self.timers.stop(Timer::GiveUp);
         self.timers.stop(Timer::Guard);
-        self.lease = LeaseClock::new(self.config.lease);
-        self.guarded_until = None;
+        self.validity.session_ended(self.config.lease);
         self.watches.clear();
         self.persistent.clear();
         self.restore_zxid = None;
         // The next session may be opened on any server, even on one that lags behind.
         self.last_zxid = Zxid(0);
         self.is_ahead_of_zxid = true;
-        self.acknowledged = None;
         // Waiting flights were submitted when this session was open. They must not be sent in the
         // next one: their senders may rely on ephemeral znodes that no longer exist.
         self.refuse_waiting(&OpError::session_expired(Outcome::NotApplied));

@@ -90,6 +90,6 @@ impl SessionMachine {
 
     /// Returns the session timeout that applies to the current connection.
     pub(super) fn connection_timeout(&self) -> Duration {
-        self.link.read_only.as_ref().map_or(self.timeout, |read_only| read_only.timeout)
+        self.link.read_only.as_ref().map_or(self.timeout.in_force(), |read_only| read_only.timeout)
     }
 }
