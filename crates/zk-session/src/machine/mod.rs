@@ -63,6 +63,7 @@ mod rebalance;
 mod reply_size;
 pub(crate) mod sample;
 pub(crate) mod sasl;
+mod seen;
 mod session;
 mod session_timeout;
 mod shared_list;
@@ -73,6 +74,7 @@ pub(crate) mod ticket;
 mod timer;
 mod validity;
 mod watch;
+mod watches;
 
 pub use self::cause::DisconnectCause;
 pub use self::config::{OUTSTANDING_MAX, SessionConfig};

@@ -203,9 +203,7 @@ impl SessionMachine {
         };
         self.timers.set(Timer::Reconnect, at);
         if let Some(session) = self.session_id() {
-            // Further lost connections do not overwrite this zxid: until watches are restored, no
-            // change since the first loss has been reported.
-            self.restore_zxid.get_or_insert(self.last_zxid);
+            self.watches.interrupted(self.seen.zxid());
             if !self.timers.is_set(Timer::GiveUp) {
                 // A server may have granted a longer timeout than requested.
                 let give_up = self.config.give_up.max(self.timeout.granted());
@@ -216,10 +214,10 @@ impl SessionMachine {
             }
         } else if was_read_only {
             // The watches that were set there are restored in the first session.
-            self.restore_zxid.get_or_insert(self.last_zxid);
+            self.watches.interrupted(self.seen.zxid());
         }
         self.fail_inflight(ended);
-        self.persistent.disconnect();
+        self.watches.persistent.disconnect();
         if was_established && has_lost_requests {
             // These flights were submitted after requests whose outcome is unknown. On the next
             // connection they could overtake those requests, which may still be on their way.

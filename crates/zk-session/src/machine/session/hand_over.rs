@@ -9,6 +9,7 @@ use bytes::Bytes;
 use super::{Identity, Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::event::Event;
+use crate::machine::seen::Seen;
 use crate::machine::session_timeout::SessionTimeout;
 use crate::machine::status::{Change, SessionState};
 use crate::machine::ticket::SessionTicket;
@@ -50,7 +51,7 @@ impl SessionMachine {
             session: identity.id,
             password: identity.password.clone(),
             // What a relative zxid has not covered yet was not seen.
-            last_zxid: self.restore_zxid.unwrap_or(self.last_zxid),
+            last_zxid: self.watches.restore_zxid().unwrap_or(self.seen.zxid()),
             next_xid: self.next_xid,
             granted: self.timeout.granted(),
             created: self.timeout.created(),
@@ -61,10 +62,8 @@ impl SessionMachine {
     pub(super) fn adopt_ticket(&mut self, ticket: SessionTicket) {
         let SessionTicket { session, password, last_zxid, next_xid, granted, created } = ticket;
         self.identity = Some(Identity { id: session, password: Bytes::copy_from_slice(&password) });
-        self.last_zxid = last_zxid;
-        self.restore_zxid = Some(last_zxid);
-        // Events may have told the first client of changes that the zxid does not cover.
-        self.is_ahead_of_zxid = true;
+        self.seen = Seen::inherited(last_zxid);
+        self.watches.interrupted(last_zxid);
         self.next_xid = next_xid;
         self.timeout = SessionTimeout::inherited(created, granted);
         self.validity.inherited(self.timeout.in_force());

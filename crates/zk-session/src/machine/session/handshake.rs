@@ -32,7 +32,7 @@ impl SessionMachine {
             protocol_version: 0,
             // A server refuses clients that have seen newer states than its own. Any server may
             // close a stale session, so that case requires no state.
-            last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.last_zxid },
+            last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.seen.zxid() },
             timeout_ms: timeout_ms(self.config.session_timeout),
             session_id: presented.map_or(SessionId::NONE, |identity| identity.id),
             password: presented.map_or(no_password, |identity| identity.password.clone()),
@@ -227,7 +227,7 @@ impl SessionMachine {
         }
         let session = self.session_id().expect("the session was adopted before");
         let connection = self.connection;
-        let resumed = self.restore_zxid.is_some() && !self.link.is_new_session;
+        let resumed = self.watches.restore_zxid().is_some() && !self.link.is_new_session;
         // While locks rely on a lease or session that can still be saved, the attempt keeps its
         // time limit until the server acknowledges a request. The server might complete handshakes
         // only.

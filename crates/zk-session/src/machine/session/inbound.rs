@@ -165,14 +165,16 @@ impl SessionMachine {
                 // would make every real server refuse this session.
                 if xid > 0 && self.link.phase == Phase::Established {
                     self.note_served(header.err);
-                    self.last_zxid = self.last_zxid.max(header.zxid);
+                    self.seen.reply(header.zxid);
                 }
                 // The server has applied everything that it has told this client of, and a server
                 // that resumed the session first replies to the write that makes it catch up.
                 let is_proof = xid > 0
                     && !matches!(pending.purpose, Purpose::Sasl)
                     && (header.err.is_ok() || !matches!(pending.purpose, Purpose::CatchUp));
-                self.is_ahead_of_zxid &= !is_proof;
+                if is_proof {
+                    self.seen.caught_up();
+                }
                 let handled = self.handle_completed(pending, header.err, body, oversized);
                 self.finish_leaving();
                 self.finish_hand_over();
@@ -227,7 +229,7 @@ impl SessionMachine {
             }
             Purpose::SetWatches if code.is_ok() => {
                 if self.link.batch_restored(self.now) {
-                    self.restore_zxid = None;
+                    self.watches.restored();
                 }
                 return Ok(());
             }
@@ -325,7 +327,7 @@ impl SessionMachine {
             Purpose::RenewWatches => return DisconnectCause::SetWatches(code),
             Purpose::SharedList(path) => self.settle_list(&path, &Err(unsupported)),
             // There is no other way to catch up with such a server.
-            Purpose::CatchUp => self.is_ahead_of_zxid = false,
+            Purpose::CatchUp => self.seen.caught_up(),
             // The machine repeats these on the next connection if they are still needed.
             Purpose::Close
             | Purpose::CreateChroot { .. }
@@ -353,7 +355,9 @@ impl SessionMachine {
 
     /// Records that the server has served a request, or refuses to serve any.
     fn note_served(&mut self, code: ErrorCode) {
-        self.is_served |= code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+        if code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH {
+            self.accepted.note_request();
+        }
     }
 
     /// Handles the reply to an auth packet. A refusal is final only if it says that the credentials
@@ -362,7 +366,7 @@ impl SessionMachine {
         let Phase::Authenticating(missing) = self.link.phase else {
             return Err(DisconnectCause::Xid(xid::AUTH));
         };
-        if !code.is_ok() && (self.is_auth_proven || code != ErrorCode::AUTH_FAILED) {
+        if !code.is_ok() && (self.accepted.has_auth() || code != ErrorCode::AUTH_FAILED) {
             return Err(DisconnectCause::AuthRefused(code));
         }
         if !code.is_ok() {
@@ -373,7 +377,7 @@ impl SessionMachine {
         }
         self.link.phase = Phase::Authenticating(missing - 1);
         if missing == 1 {
-            self.is_auth_proven = true;
+            self.accepted.note_auth();
             self.establish();
         }
         Ok(())

@@ -1,8 +1,9 @@
 //! The state of a session, and the entry points that its driver calls.
 //!
-//! Each file next to this one implements one concern of [`SessionMachine`]:
+//! Each value of [`SessionMachine`] has one owner of its invariants: the [`Link`] ends with its
+//! connection, and those in the files beside this folder survive it. Each other file next to this
+//! one implements one concern of the machine:
 //!
-//! - `link`: what belongs to one connection;
 //! - `connection`: attempts to connect, and the end of a connection;
 //! - `handshake`: creating or resuming a session, authentication;
 //! - `sasl`: authentication with SASL;
@@ -12,10 +13,10 @@
 //! - `chroot`: creating a missing chroot before the first flight;
 //! - `read_only`: connections to read-only servers;
 //! - `hand_over`: leaving the session to another client;
-//! - `renewal`: the guard deadline, and the writes that renew the lease, at the pace of
-//!   `renewal_pace`;
+//! - `renewal`: the guard deadline, and the writes that renew the lease;
 //! - `watching`: setting, restoring and removing watches, and their events.
 
+mod accepted;
 mod chroot;
 mod connection;
 mod flights;
@@ -36,6 +37,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
+
+use self::accepted::Accepted;
 use self::lease_warnings::LeaseWarnings;
 use self::link::Link;
 pub(super) use self::link::Phase;
@@ -45,18 +49,17 @@ use super::downlink::Downlink;
 use super::event::Event;
 use super::hosts::{Attempt, Hosts};
 use super::open_flights::OpenFlights;
-use super::persistent::PersistentWatches;
 use super::sample::{Sample, Samples};
+use super::seen::Seen;
 use super::session_timeout::SessionTimeout;
 use super::status::{Change, ConnectionStage, EndCause, SessionState, SessionTerms, Status};
 use super::support::Support;
 use super::timer::{Timer, Timers};
 use super::validity::Validity;
-use super::watch::WatchRegistry;
+use super::watches::Watches;
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
-use bytes::{Bytes, BytesMut};
 
 /// What identifies a session to a server.
 #[derive(Clone)]
@@ -83,25 +86,14 @@ pub struct SessionMachine {
     lease_warnings: LeaseWarnings,
     attempt: Attempt,
     connection: u64,
-    pub(super) last_zxid: Zxid,
-    /// The client was told of changes that `last_zxid` may not cover, so a server that lags behind
-    /// them would resume the session. Events tell of changes, and their headers do not count. So
-    /// did an earlier session, and the zxid of the transaction that has created this one, which
-    /// covers those changes, is unknown.
-    is_ahead_of_zxid: bool,
+    pub(super) seen: Seen,
     /// Next xid. It is never reset: servers match commits with requests by session and xid, so a
     /// reused xid could get the result of an older request.
     pub(super) next_xid: i32,
 
     pub(super) flights: OpenFlights,
 
-    watches: WatchRegistry,
-    persistent: PersistentWatches,
-    /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
-    /// until a server has acknowledged every batch, even if further connections are lost before
-    /// that.
-    restore_zxid: Option<Zxid>,
-
+    watches: Watches,
     /// The chroot exists, or is not to be created.
     has_chroot: bool,
     samples: Samples,
@@ -111,12 +103,7 @@ pub struct SessionMachine {
     /// The machine stops without ending its session.
     is_handing_over: bool,
     is_relied_on: bool,
-    /// A server has accepted the SASL credentials.
-    is_sasl_proven: bool,
-    /// A server has accepted all auth packets.
-    is_auth_proven: bool,
-    /// A server has served a request of this client.
-    is_served: bool,
+    accepted: Accepted,
 }
 
 impl SessionMachine {
@@ -136,13 +123,10 @@ impl SessionMachine {
             lease_warnings: LeaseWarnings::default(),
             attempt: Attempt::new(0, Duration::ZERO),
             connection: 0,
-            last_zxid: Zxid(0),
-            is_ahead_of_zxid: false,
+            seen: Seen::nothing(),
             next_xid: 1,
             flights: OpenFlights::default(),
-            watches: WatchRegistry::default(),
-            persistent: PersistentWatches::default(),
-            restore_zxid: None,
+            watches: Watches::default(),
             has_chroot: false,
             samples: Samples::default(),
             downlink: Downlink::new(),
@@ -150,9 +134,7 @@ impl SessionMachine {
             is_closing: false,
             is_handing_over: false,
             is_relied_on: false,
-            is_sasl_proven: false,
-            is_auth_proven: false,
-            is_served: false,
+            accepted: Accepted::default(),
             config,
             now,
         };
@@ -241,7 +223,7 @@ impl SessionMachine {
 
     /// Returns the number of registered watches.
     pub fn watch_count(&self) -> usize {
-        self.watches.len() + self.persistent.len()
+        self.watches.len()
     }
 
     /// Appends the bytes to send, if any. The driver reports them with
@@ -340,11 +322,8 @@ impl SessionMachine {
         self.timers.stop(Timer::Guard);
         self.validity.session_ended(self.config.lease);
         self.watches.clear();
-        self.persistent.clear();
-        self.restore_zxid = None;
         // The next session may be opened on any server, even on one that lags behind.
-        self.last_zxid = Zxid(0);
-        self.is_ahead_of_zxid = true;
+        self.seen = Seen::inherited(Zxid(0));
         // Waiting flights were submitted when this session was open. They must not be sent in the
         // next one: their senders may rely on ephemeral znodes that no longer exist.
         self.refuse_waiting(&OpError::session_expired(Outcome::NotApplied));
@@ -382,7 +361,6 @@ impl SessionMachine {
         }
         if let Some(identity) = identity {
             self.watches.clear();
-            self.persistent.clear();
             self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
         }
     }

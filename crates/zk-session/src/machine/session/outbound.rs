@@ -170,7 +170,7 @@ impl SessionMachine {
                     self.link.revert(checkpoint);
                     let target = operation.target();
                     for (path, _) in added {
-                        self.persistent.end(&path, None);
+                        self.watches.persistent.end(&path, None);
                     }
                     let error = OpError::RequestTooLarge { length, limit, target };
                     self.complete_flight(token, &[], &error);

@@ -30,7 +30,7 @@ impl SessionMachine {
         match step {
             Ok(SaslStep::Done) => {
                 debug!("authenticated with SASL");
-                self.is_sasl_proven = true;
+                self.accepted.note_sasl();
                 self.link.limit_frames(self.config.response_limit);
                 let held_back = self.link.unproven.take();
                 let (response, sent) = held_back.expect("the exchange follows the handshake");
@@ -90,7 +90,7 @@ impl SessionMachine {
     fn handle_sasl_refusal(&mut self, code: ErrorCode) {
         let refuses_credentials =
             matches!(code, ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH);
-        if refuses_credentials && !self.is_sasl_proven {
+        if refuses_credentials && !self.accepted.has_sasl() {
             warn!(%code, "a server refused the SASL credentials");
             self.emit(Change::AuthFailed);
             self.stop(SessionState::AuthFailed);
@@ -103,7 +103,7 @@ impl SessionMachine {
     /// that another server has served goes on to the next server, as with refused credentials: the
     /// servers are being changed one by one, or this one was changed by mistake.
     pub(super) fn survives_required_sasl(&self) -> bool {
-        self.config.sasl || self.is_served
+        self.config.sasl || self.accepted.has_request()
     }
 
     /// Handles the code with which a server refuses every request, and even pings, of a connection
