@@ -96,6 +96,12 @@ impl Probes {
         }
     }
 
+    /// Forgets the request that was to be in flight alone, because it was not sent after all.
+    pub(super) fn revert(&mut self) {
+        debug_assert!(self.deferred.is_empty(), "nothing waits for a request that was not sent");
+        self.probe = None;
+    }
+
     /// Keeps a request until the one that is in flight alone has its reply. If the server does not
     /// know that one, the request is discarded with the connection.
     pub(super) fn defer(&mut self, request: Request) {

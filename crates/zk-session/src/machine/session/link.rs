@@ -227,6 +227,7 @@ impl Link {
 
     /// Returns a checkpoint for [`revert`](Self::revert).
     pub(super) fn checkpoint(&self) -> Checkpoint {
+        debug_assert!(!self.probes.is_probing(), "no flight is sent beside such a request");
         Checkpoint { out: self.out.len(), inflight: self.inflight.checkpoint() }
     }
 
@@ -235,6 +236,7 @@ impl Link {
     pub(super) fn revert(&mut self, checkpoint: Checkpoint) {
         self.out.truncate(checkpoint.out);
         self.inflight.revert(checkpoint.inflight);
+        self.probes.revert();
     }
 
     /// Appends the bytes to send, if any.
