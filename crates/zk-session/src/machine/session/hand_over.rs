@@ -51,7 +51,7 @@ impl SessionMachine {
             session: identity.id,
             password: identity.password.clone(),
             // What a relative zxid has not covered yet was not seen.
-            last_zxid: self.watches.restore_zxid().unwrap_or(self.seen.zxid()),
+            last_zxid: self.watches.restore_zxid().unwrap_or_else(|| self.seen.zxid()),
             next_xid: self.next_xid,
             granted: self.timeout.granted(),
             created: self.timeout.created(),

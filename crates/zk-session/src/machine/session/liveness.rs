@@ -87,7 +87,8 @@ impl SessionMachine {
         if self.link.is_read_only() {
             return self.connection_timeout() / 3;
         }
-        self.validity.lease().ping_interval().unwrap_or(self.timeout.in_force() / 3)
+        let of_lease = self.validity.lease().ping_interval();
+        of_lease.unwrap_or_else(|| self.timeout.in_force() / 3)
     }
 
     /// Moves the read timeout after bytes have arrived, or after its length has changed. Does

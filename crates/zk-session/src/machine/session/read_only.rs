@@ -90,6 +90,9 @@ impl SessionMachine {
 
     /// Returns the session timeout that applies to the current connection.
     pub(super) fn connection_timeout(&self) -> Duration {
-        self.link.read_only.as_ref().map_or(self.timeout.in_force(), |read_only| read_only.timeout)
+        match &self.link.read_only {
+            Some(read_only) => read_only.timeout,
+            None => self.timeout.in_force(),
+        }
     }
 }
