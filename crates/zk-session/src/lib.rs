@@ -108,10 +108,8 @@ mod host;
 mod messages;
 mod operations;
 mod random;
-mod sasl_failure;
 mod target;
 mod time;
-mod tls_failure;
 mod types;
 
 #[cfg(feature = "tokio")]
@@ -161,16 +159,16 @@ pub use crate::error::{
     ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
     Outcome, PathDefect, WatchEnded,
 };
+pub use crate::failure::sasl::SaslFailure;
+pub use crate::failure::tls::TlsFailure;
 pub use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
     Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, SessionState,
     SessionTicket, SlowCommits, Status, WatchMode,
 };
-pub use crate::sasl_failure::SaslFailure;
 pub use crate::target::Target;
 pub use crate::time::Time;
-pub use crate::tls_failure::TlsFailure;
 pub use crate::types::{Identity, SessionId, Stat, Version, WatchedEvent, Zxid};
 
 #[cfg(feature = "tokio")]

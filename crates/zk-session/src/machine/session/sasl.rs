@@ -4,12 +4,12 @@ use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
+use crate::failure::sasl::SaslFailure;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
 use crate::machine::inflight::Purpose;
 use crate::machine::sasl::{SaslInput, SaslStep};
 use crate::machine::status::{Change, SessionState};
-use crate::sasl_failure::SaslFailure;
 use crate::time::Time;
 
 /// Limit on the messages of the client in one exchange. DIGEST-MD5 has two, and GSSAPI three.
