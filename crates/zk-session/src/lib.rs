@@ -142,13 +142,9 @@ mod op;
 #[cfg(feature = "tokio")]
 mod stats;
 #[cfg(feature = "tokio")]
-mod watch_item;
-#[cfg(feature = "tokio")]
-mod watch_stream;
+mod watch;
 #[cfg(feature = "tokio")]
 mod watchdog;
-#[cfg(feature = "tokio")]
-mod watcher;
 
 pub use jute_codec::{
     Acl, CreateMode, ErrorCode, EventType, Id, OpCode, Permissions, Ttl, WatcherType,
@@ -189,9 +185,9 @@ pub use crate::{
     multi_read::{MultiRead, ReadOutcome},
     op::Op,
     stats::{RequestStats, Stats},
-    watch_item::{GapCause, WatchItem},
-    watch_stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
-    watcher::Watcher,
+    watch::item::{GapCause, WatchItem},
+    watch::stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
+    watch::watcher::Watcher,
 };
 
 #[cfg(feature = "tls")]

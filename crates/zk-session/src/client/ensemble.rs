@@ -11,7 +11,7 @@ use crate::ensemble::{EnsembleConfig, Reconfig};
 use crate::machine::Operation;
 use crate::op::Op;
 use crate::types::Stat;
-use crate::watcher::Watcher;
+use crate::watch::watcher::Watcher;
 
 /// The znode that has the configuration. It is the same for every client, whatever its chroot.
 const CONFIG: &str = "/zookeeper/config";

@@ -44,8 +44,8 @@ use crate::path;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
+use crate::watch::watcher::Watcher;
 use crate::watchdog::Watchdog;
-use crate::watcher::Watcher;
 
 /// A handle to a client. Clones share one session.
 ///

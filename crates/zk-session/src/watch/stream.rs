@@ -19,7 +19,7 @@ use crate::error::{OpError, WatchEnded};
 use crate::machine::{Operation, OwnerId, WatchMode, WatchNumber};
 use crate::op::Op;
 use crate::path;
-use crate::watch_item::WatchItem;
+use crate::watch::item::WatchItem;
 
 /// Default of [`WatchOptions::capacity`].
 pub const WATCH_CAPACITY_DEFAULT: usize = 1024;
