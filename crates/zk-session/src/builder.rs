@@ -376,7 +376,7 @@ impl ClientBuilder {
         let machine = SessionMachine::new(config, clock.now());
         let (handle_ends, driver_ends) = channels(machine.status(), clock.now());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
-        let driver_access = Arc::clone(&access);
+        let (driver_access, driver_chroot) = (Arc::clone(&access), chroot.clone());
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
         let follower =
             self.host_source.map(|source| Follower::new(source, &followed, &handle_ends));
@@ -384,7 +384,15 @@ impl ClientBuilder {
             if let Some(follower) = follower {
                 follower.start(&span);
             }
-            Driver::new(machine, driver_clock, driver_access, transport, sasl, driver_ends)
+            Driver::new(
+                machine,
+                driver_clock,
+                driver_access,
+                driver_chroot,
+                transport,
+                sasl,
+                driver_ends,
+            )
         };
         let janitor = if self.has_thread {
             let started = thread::start(driver, span.clone());

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 
-use crate::chroot::translate::{error_to_client, response_to_client};
+use crate::chroot::translate::Root;
 use crate::driver::command::{Command, ReplySink};
 use crate::driver::janitor::Due;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
 use crate::driver::shared::Shared;
 use crate::error::OpError;
-use crate::machine::{Flight, OwnerId, Reply, SessionState, Status, Token};
+use crate::machine::{Flight, OwnerId, SessionState, Status, Token};
 use crate::time::Time;
 
 /// Maximum number of operations of one lane that are waiting or in flight. They do not count
@@ -79,8 +79,8 @@ impl Lane {
         for operation in &mut flight.operations {
             self.shared.access.complete(&mut operation.request);
         }
-        self.shared.to_server(&mut flight);
-        let token = self.shared.submit(flight, self.id, ReplySink::Lane(self.id), None)?;
+        let sink = ReplySink::Lane(self.id);
+        let token = self.shared.submit(flight, Root::Client, self.id, sink, None)?;
         self.pending.push_back((token, count));
         Ok(token)
     }
@@ -155,20 +155,14 @@ impl Lane {
         self.events.try_next().map(|event| self.receive(event))
     }
 
-    /// Updates the lane's state, and translates the paths of an event.
+    /// Updates the lane's state.
     fn receive(&mut self, event: LaneEvent) -> LaneEvent {
         match event {
-            LaneEvent::Reply { token, mut reply } => {
-                self.remove_pending(token);
-                self.to_client(&mut reply);
-                LaneEvent::Reply { token, reply }
-            }
-            LaneEvent::Alarm => {
-                self.alarm = None;
-                event
-            }
-            LaneEvent::Change(_) | LaneEvent::Stopped | LaneEvent::Watch { .. } => event,
+            LaneEvent::Reply { token, .. } => self.remove_pending(token),
+            LaneEvent::Alarm => self.alarm = None,
+            LaneEvent::Change(_) | LaneEvent::Stopped | LaneEvent::Watch { .. } => {}
         }
+        event
     }
 
     fn remove_pending(&mut self, token: Token) {
@@ -260,18 +254,6 @@ impl Lane {
                 cleanup(Self::open(shared)).await;
             }
         });
-    }
-
-    fn to_client(&self, reply: &mut Reply) {
-        for result in &mut reply.results {
-            match result {
-                Ok(response) => response_to_client(&self.shared.chroot, response),
-                Err(error) => error_to_client(&self.shared.chroot, error),
-            }
-        }
-        if let Some(target) = &mut reply.refused {
-            target.path = self.shared.chroot.to_client(&target.path);
-        }
     }
 }
 

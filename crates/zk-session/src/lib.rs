@@ -116,10 +116,8 @@ mod host;
 mod messages;
 mod operations;
 mod random;
-mod sasl_failure;
 mod target;
 mod time;
-mod tls_failure;
 mod types;
 
 #[cfg(feature = "tokio")]
@@ -152,13 +150,9 @@ mod op;
 #[cfg(feature = "tokio")]
 mod stats;
 #[cfg(feature = "tokio")]
-mod watch_item;
-#[cfg(feature = "tokio")]
-mod watch_stream;
+mod watch;
 #[cfg(feature = "tokio")]
 mod watchdog;
-#[cfg(feature = "tokio")]
-mod watcher;
 
 pub use jute_codec::{
     Acl, CreateMode, ErrorCode, EventType, Id, OpCode, Permissions, Ttl, WatcherType,
@@ -169,16 +163,16 @@ pub use crate::error::{
     ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
     Outcome, PathDefect, WatchEnded,
 };
+pub use crate::failure::sasl::SaslFailure;
+pub use crate::failure::tls::TlsFailure;
 pub use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
     Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, SessionState,
     SessionTicket, SlowCommits, Status, WatchMode,
 };
-pub use crate::sasl_failure::SaslFailure;
 pub use crate::target::Target;
 pub use crate::time::Time;
-pub use crate::tls_failure::TlsFailure;
 pub use crate::types::{Identity, SessionId, Stat, Version, WatchedEvent, Zxid};
 
 #[cfg(feature = "tokio")]
@@ -199,9 +193,9 @@ pub use crate::{
     multi_read::{MultiRead, ReadOutcome},
     op::Op,
     stats::{RequestStats, Stats},
-    watch_item::{GapCause, WatchItem},
-    watch_stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
-    watcher::Watcher,
+    watch::item::{GapCause, WatchItem},
+    watch::stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
+    watch::watcher::Watcher,
 };
 
 #[cfg(feature = "tls")]

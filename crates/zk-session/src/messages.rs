@@ -10,12 +10,12 @@ use crate::error::{
     ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
     Outcome, PathDefect, WatchEnded,
 };
+use crate::failure::sasl::SaslFailure;
+use crate::failure::tls::TlsFailure;
 use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 use crate::machine::{DisconnectCause, LeaseDefect};
 use crate::multi::MultiError;
-use crate::sasl_failure::SaslFailure;
 use crate::target::Target;
-use crate::tls_failure::TlsFailure;
 
 /// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
 /// a variant without an example fails.

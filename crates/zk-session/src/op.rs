@@ -10,7 +10,7 @@ use std::time::Duration;
 use jute_codec::Response;
 use tokio::sync::oneshot;
 
-use crate::chroot::translate::{error_to_client, refused_to_client, response_to_client};
+use crate::chroot::translate::Root;
 use crate::driver::command::{Command, ReplySink, WatchSender};
 use crate::driver::shared::Shared;
 use crate::error::{OpError, Outcome};
@@ -63,41 +63,31 @@ impl<T, E: From<OpError>> Op<T, E> {
     /// Submits an operation. If a watcher is given, it receives the event of the watch.
     pub(crate) fn submit(
         shared: &Arc<Shared>,
-        operation: Operation,
-        watcher: Option<(OwnerId, WatchSender)>,
-        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
-    ) -> Self {
-        let mut flight = Flight { operations: vec![operation], session: None, deadline: None };
-        shared.to_server(&mut flight);
-        Self::enqueue(shared, flight, watcher, Box::new(|answer| convert(answer.result)))
-    }
-
-    /// Like [`submit`](Self::submit), with the server's paths.
-    pub(crate) fn submit_at_server(
-        shared: &Arc<Shared>,
+        root: Root,
         operation: Operation,
         watcher: Option<(OwnerId, WatchSender)>,
         convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
     ) -> Self {
         let flight = Flight { operations: vec![operation], session: None, deadline: None };
-        Self::enqueue(shared, flight, watcher, Box::new(|answer| convert(answer.result)))
+        Self::enqueue(shared, root, flight, watcher, Box::new(|answer| convert(answer.result)))
     }
 
     /// Submits an operation. If a session is given, the operation fails in any other session
     /// without being sent.
     pub(crate) fn submit_in(
         shared: &Arc<Shared>,
+        root: Root,
         session: Option<SessionId>,
         operation: Operation,
         convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
     ) -> Self {
-        let mut flight = Flight { operations: vec![operation], session, deadline: None };
-        shared.to_server(&mut flight);
-        Self::enqueue(shared, flight, None, Box::new(convert))
+        let flight = Flight { operations: vec![operation], session, deadline: None };
+        Self::enqueue(shared, root, flight, None, Box::new(convert))
     }
 
     fn enqueue(
         shared: &Arc<Shared>,
+        root: Root,
         flight: Flight,
         watcher: Option<(OwnerId, WatchSender)>,
         convert: Convert<T, E>,
@@ -105,7 +95,7 @@ impl<T, E: From<OpError>> Op<T, E> {
         let (owner, watcher) = watcher.unzip();
         let owner = owner.unwrap_or(OwnerId::NONE);
         let (sender, reply) = oneshot::channel();
-        match shared.submit(flight, owner, ReplySink::Once(sender), watcher) {
+        match shared.submit(flight, root, owner, ReplySink::Once(sender), watcher) {
             Err(error) => Self::failed(error),
             Ok(token) => {
                 let shared = Arc::clone(shared);
@@ -144,26 +134,17 @@ impl<T, E> Op<T, E> {
     }
 }
 
-impl Op<()> {
-    /// Submits an operation whose paths are already the server's paths.
-    pub(crate) fn submit_to_server(shared: &Arc<Shared>, operation: Operation) -> Self {
-        let flight = Flight { operations: vec![operation], session: None, deadline: None };
-        Self::enqueue(shared, flight, None, Box::new(|answer| answer.result.map(drop)))
-    }
-}
-
 impl<T, E: From<OpError>> Future for Op<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Waiting { reply, .. } = &mut self.state {
             let Poll::Ready(received) = Pin::new(reply).poll(cx) else { return Poll::Pending };
-            let State::Waiting { shared, convert, .. } =
-                std::mem::replace(&mut self.state, State::Done)
+            let State::Waiting { convert, .. } = std::mem::replace(&mut self.state, State::Done)
             else {
                 unreachable!("matched above")
             };
-            let (mut result, mut refused) = match received {
+            let (result, refused) = match received {
                 Ok(mut reply) => {
                     (reply.results.pop().expect("one operation has one result"), reply.refused)
                 }
@@ -171,15 +152,6 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
                 // unknown.
                 Err(_) => (Err(OpError::closed(Outcome::Unknown)), None),
             };
-            match &mut result {
-                Ok(response) => response_to_client(&shared.chroot, response),
-                Err(error) => error_to_client(&shared.chroot, error),
-            }
-            if let Some(target) = &mut refused
-                && let Err(missing) = refused_to_client(&shared.chroot, &result, target)
-            {
-                result = Err(missing);
-            }
             return Poll::Ready(convert(Answer { result, refused }));
         }
         match std::mem::replace(&mut self.state, State::Done) {

@@ -1,7 +1,8 @@
 //! The chroot of a client that does not wait for its first connection.
 
-use jute_codec::{ErrorCode, OpCode};
-use zk_session::{Client, ClientBuilder, Clock, CreateMode, OpError};
+use jute_codec::{Acl, CreateRequest, ErrorCode, MultiOp, OpCode, Request};
+use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
+use zk_session::{Client, ClientBuilder, Clock, CreateMode, Multi, MultiError, OpError};
 use zk_tests::scene::spawn;
 use zk_tests::world::{run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Reception, ServerConfig, TestServer};
@@ -79,6 +80,47 @@ fn a_chroot_that_is_not_to_be_created_is_left_alone() {
         let refused = client.create("/x", "", CreateMode::Persistent).await;
         assert!(matches!(refused, Err(OpError::ChrootMissing { .. })), "{refused:?}");
         assert!(server.stat("/a").is_none());
+    });
+}
+
+/// A multi is refused by its results, and not by an error.
+#[test]
+fn a_multi_whose_create_misses_the_chroot_says_so_to_operations_and_lanes() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        server.admin_create("/a", b"", None);
+        let client = builder(&server).create_chroot(false).start().expect("the options are valid");
+        let missing = OpError::ChrootMissing { chroot: "/a/b/c".into(), path: "/x".into() };
+        let multi = Multi::new().create("/x", "", CreateMode::Persistent);
+        let error = client.commit(multi).await.expect_err("there is no chroot");
+        assert_eq!(error, MultiError::Op(missing.clone()));
+
+        let creates = |paths: &[&str]| {
+            let create = |path: &&str| {
+                MultiOp::Create(CreateRequest {
+                    path: (*path).into(),
+                    data: None,
+                    acl: Acl::open(),
+                    mode: CreateMode::Persistent,
+                    with_stat: false,
+                })
+            };
+            Operation::new(Request::Multi(paths.iter().map(create).collect()))
+        };
+        let mut lane = Session::of(&client).lane();
+        // The second multi misses a znode below the chroot, as far as it can tell.
+        for (paths, expected) in [(["/x", "/y"], Some(&missing)), (["/x/y", "/y"], None)] {
+            let operations = vec![creates(&paths)];
+            lane.submit(Flight { operations, session: None, deadline: None }).expect("it is open");
+            let reply = loop {
+                if let LaneEvent::Reply { reply, .. } = lane.next().await {
+                    break reply;
+                }
+            };
+            assert_eq!(reply.results[0].as_ref().err(), expected, "{reply:?}");
+            let refused = reply.refused.map(|target| target.path.to_string());
+            assert_eq!(refused.as_deref(), expected.is_none().then_some("/x/y"));
+        }
     });
 }
 

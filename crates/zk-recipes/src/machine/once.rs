@@ -16,7 +16,8 @@
 //!    - Success: the lost multi was not applied. This one was.
 //!    - An operation behind the marker was refused: the marker does not exist, so the lost multi
 //!      was not applied, and neither was this one.
-//!    - `NO_NODE` for the marker: its parent is missing, and so is the marker. As above.
+//!    - `NO_NODE` for the marker, or no chroot: its parent is missing, and so is the marker. As
+//!      above.
 //!    - The marker was refused for another reason: the outcome stays unknown.
 //! 3. If the session ends while the outcome is unknown, it stays unknown, because the marker has
 //!    ended with its session. The recipe reads what there is, and reports it. If no outcome is
@@ -108,6 +109,11 @@ impl Once {
         let [result] = answers.take();
         match result {
             Answer::Done(response) => self.executed(response),
+            // What the marker would be in does not exist, so the marker does not either.
+            Answer::Refused(error @ OpError::ChrootMissing { .. }) => {
+                (self.is_in_doubt, self.is_marked) = (false, false);
+                self.failed(error)
+            }
             Answer::Refused(error) if self.is_in_doubt => self.undecided(error),
             Answer::Refused(error) => self.failed(error),
             Answer::SessionOver if self.is_in_doubt || view.has_expired => {
@@ -177,5 +183,48 @@ impl Leaving for Once {
     fn abandon(self, is_pending: bool) -> Option<Remove> {
         (is_pending || self.is_marked)
             .then(|| Remove::new(self.marker, self.session, self.is_marked, is_pending))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zk_session::Time;
+
+    use super::*;
+
+    fn view() -> SessionView {
+        SessionView {
+            now: Time::default(),
+            connection: Some(1),
+            alive: Some(1),
+            is_running_out: false,
+            lapses: 0,
+            has_expired: false,
+            seed: 0,
+        }
+    }
+
+    fn answer(answer: Answer) -> Input {
+        Input::Answered(Answers {
+            session: Some(SessionId(1)),
+            connection: 1,
+            results: vec![answer],
+            replays: 0,
+            is_repeated: false,
+        })
+    }
+
+    #[test]
+    fn a_lost_multi_was_not_applied_if_there_is_no_chroot() {
+        let mut once = Once::new("/marker".into(), Acl::open(), vec![]);
+        assert!(matches!(once.start(view()), Step::Submit(..)));
+        let lost = Answer::unknown(Some(OpError::connection_loss(Outcome::Unknown)));
+        assert!(matches!(once.handle(view(), answer(lost)), Step::Submit(..)));
+        assert!(once.is_in_doubt());
+        let error = OpError::ChrootMissing { chroot: "/app".into(), path: "/marker".into() };
+        let failed = once.handle(view(), answer(Answer::Refused(error.clone())));
+        let Step::Done(Err(failure)) = failed else { panic!("{failed:?}") };
+        assert_eq!(failure.error, error);
+        assert!(!once.is_in_doubt() && once.abandon(false).is_none());
     }
 }

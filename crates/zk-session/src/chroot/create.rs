@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jute_codec::{CreateMode, CreateRequest, ErrorCode, ReadRequest, Request};
 
+use crate::chroot::translate::Root;
 use crate::create::CreateOptions;
 use crate::driver::access::Access;
 use crate::driver::shared::Shared;
@@ -24,10 +25,9 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
     let mut last = Ok(());
     for request in creates(&shared.chroot, &shared.access) {
         let request = Request::Create(request);
-        shared.access.check(&request);
         // Errors of ancestors are ignored: an ancestor may exist although the client has no
         // permission to create it, and servers check that permission first.
-        last = replay(|| Op::submit_to_server(shared, Operation::new(request.clone()))).await;
+        last = replay(|| at_server(shared, request.clone())).await;
     }
     match last {
         Ok(()) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => Ok(()),
@@ -52,7 +52,13 @@ async fn exists(shared: &Arc<Shared>, path: &str) -> bool {
 /// not.
 fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
     let read = ReadRequest { path: path.into(), watch: false };
-    Op::submit_to_server(shared, Operation::new(Request::Exists(read)))
+    at_server(shared, Request::Exists(read))
+}
+
+/// Submits a request with the server's path.
+fn at_server(shared: &Arc<Shared>, request: Request) -> Op<()> {
+    let operation = Operation::new(request);
+    Op::submit_in(shared, Root::Server, None, operation, |answer| answer.result.map(drop))
 }
 
 /// Returns the requests that create a chroot and its ancestors, from the root down.

@@ -1,4 +1,9 @@
-//! Translates paths of requests and replies between the client's view and the server's.
+//! Translates paths between the client's view and the server's.
+//!
+//! Handles and lanes know the client's paths only, and the session's task knows the server's paths
+//! only. Each flight passes [`Shared::submit`](crate::driver::shared::Shared::submit) on its way to
+//! the task, and each reply and each event passes the task's router on its way back. They are the
+//! only callers of this module.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most replies have no path")]
 
@@ -7,11 +12,72 @@ use jute_codec::{ErrorCode, MultiResult, Request, Response};
 
 use crate::error::OpError;
 use crate::machine::subject::refusal;
+use crate::machine::{Flight, Reply, WatchNews};
 use crate::path::Chroot;
 use crate::target::Target;
+use crate::types::WatchedEvent;
+
+/// The root of the paths of a flight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Root {
+    /// The chroot.
+    Client,
+    /// The root of the server. The paths of the reply are translated nevertheless.
+    Server,
+}
+
+/// Prepends the chroot to the paths of a flight.
+pub(crate) fn flight_to_server(chroot: &Chroot, flight: &mut Flight) {
+    for operation in &mut flight.operations {
+        request_to_server(chroot, &mut operation.request);
+    }
+}
+
+/// Strips the chroot from the paths of the reply to a flight. If a multi was refused because the
+/// chroot is missing, its result becomes that error.
+pub(crate) fn reply_to_client(chroot: &Chroot, reply: &mut Reply) {
+    if chroot.as_str().is_empty() {
+        return;
+    }
+    for result in &mut reply.results {
+        match result {
+            Ok(response) => response_to_client(chroot, response),
+            Err(error) => error_to_client(chroot, error),
+        }
+    }
+    let Some(target) = &mut reply.refused else { return };
+    let seen = chroot.to_client(&target.path);
+    if !is_create_below_chroot(target, &seen) {
+        target.path = seen;
+        return;
+    }
+    // It is the operation of the first multi that was refused.
+    let refused = reply.results.iter_mut().find_map(|result| {
+        let code = refusal_of(result)?;
+        Some((result, code))
+    });
+    if let Some((result, ErrorCode::NO_NODE)) = refused {
+        *result = Err(missing(chroot, &seen));
+        reply.refused = None;
+    } else {
+        target.path = seen;
+    }
+}
+
+/// Strips the chroot from the path of an event.
+pub(crate) fn event_to_client(chroot: &Chroot, event: &mut WatchedEvent) {
+    event.path = chroot.to_client(&event.path);
+}
+
+/// Strips the chroot from the path of an event of a persistent watch.
+pub(crate) fn news_to_client(chroot: &Chroot, news: &mut WatchNews) {
+    if let WatchNews::Event(event) = news {
+        event_to_client(chroot, event);
+    }
+}
 
 /// Prepends the chroot to the paths of a request.
-pub(crate) fn request_to_server(chroot: &Chroot, request: &mut Request) {
+fn request_to_server(chroot: &Chroot, request: &mut Request) {
     if chroot.as_str().is_empty() {
         return;
     }
@@ -28,7 +94,7 @@ pub(crate) fn request_to_server(chroot: &Chroot, request: &mut Request) {
 }
 
 /// Strips the chroot from the paths of a reply.
-pub(crate) fn response_to_client(chroot: &Chroot, response: &mut Response) {
+fn response_to_client(chroot: &Chroot, response: &mut Response) {
     if chroot.as_str().is_empty() {
         return;
     }
@@ -65,28 +131,10 @@ pub(crate) fn error_to_client(chroot: &Chroot, error: &mut OpError) {
     }
 }
 
-/// Strips the chroot from the path of the operation that made a server refuse a multi.
-///
-/// # Errors
-///
-/// Returns the error of the multi if the chroot is missing.
-pub(crate) fn refused_to_client(
-    chroot: &Chroot,
-    result: &Result<Response, OpError>,
-    target: &mut Target,
-) -> Result<(), OpError> {
-    if chroot.as_str().is_empty() {
-        return Ok(());
-    }
-    let seen = chroot.to_client(&target.path);
-    if let Ok(Response::Multi(results)) = result
-        && refusal(results).is_some_and(|(_, code)| code == ErrorCode::NO_NODE)
-        && is_create_below_chroot(target, &seen)
-    {
-        return Err(missing(chroot, &seen));
-    }
-    target.path = seen;
-    Ok(())
+/// Returns the error code of a multi that was refused.
+fn refusal_of(result: &Result<Response, OpError>) -> Option<ErrorCode> {
+    let Ok(Response::Multi(results)) = result else { return None };
+    refusal(results).map(|(_, code)| code)
 }
 
 /// Returns true if the operation creates a znode directly below the chroot. `seen` is the path that

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use jute_codec::{Request, Response};
 
 use super::{Client, data_and_stat, read, unexpected};
+use crate::chroot::translate::Root;
 use crate::ensemble::{EnsembleConfig, Reconfig};
 use crate::machine::Operation;
 use crate::op::Op;
 use crate::types::Stat;
-use crate::watcher::Watcher;
+use crate::watch::watcher::Watcher;
 
 /// The znode that has the configuration. It is the same for every client, whatever its chroot.
 const CONFIG: &str = "/zookeeper/config";
@@ -24,7 +25,7 @@ impl Client {
     /// any `ConnectionLoss`. Cancel safe.
     pub fn get_config(&self) -> Op<EnsembleConfig> {
         let operation = Operation::new(Request::GetData(read(CONFIG, false)));
-        self.limited(Op::submit_at_server(self.shared(), operation, None, |result| {
+        self.limited(Op::submit(self.shared(), Root::Server, operation, None, |result| {
             result.map(|response| config(data_and_stat(response)))
         }))
     }
@@ -32,7 +33,7 @@ impl Client {
     /// Reads the configuration like [`get_config`](Self::get_config), and watches it. The watch
     /// fires when the configuration changes.
     pub fn get_config_and_watch(&self) -> Op<(EnsembleConfig, Watcher)> {
-        self.watched_at_server(CONFIG, Request::GetData(read(CONFIG, true)), |result| {
+        self.watched_from(Root::Server, CONFIG, Request::GetData(read(CONFIG, true)), |result| {
             result.map(|response| config(data_and_stat(response)))
         })
     }

@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 pub use self::states::StateStream;
 
 use crate::builder::ClientBuilder;
-use crate::chroot::translate::request_to_server;
+use crate::chroot::translate::Root;
 use crate::create::{CreateOptions, Created};
 use crate::driver::command::{Command, WatchSender};
 use crate::driver::lane_event::LaneEvent;
@@ -44,8 +44,8 @@ use crate::path;
 use crate::stats::Stats;
 use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
+use crate::watch::watcher::Watcher;
 use crate::watchdog::Watchdog;
-use crate::watcher::Watcher;
 
 /// A handle to a client. Clones share one session.
 ///
@@ -199,7 +199,7 @@ impl Client {
             return Op::failed(error);
         }
         let operation = Operation::new(Request::Exists(read(path, false)));
-        self.limited(Op::submit(&self.shared, operation, None, existence))
+        self.limited(Op::submit(&self.shared, Root::Client, operation, None, existence))
     }
 
     /// Reads the metadata of a znode and watches it. If the znode exists, the watch fires when it
@@ -495,7 +495,7 @@ impl Client {
             return Op::failed(error);
         }
         let operation = Operation::new(Request::Multi(multi.into_ops(self.default_acl())));
-        self.limited(Op::submit_in(&self.shared, session, operation, |answer| {
+        self.limited(Op::submit_in(&self.shared, Root::Client, session, operation, |answer| {
             match answer.result? {
                 Response::Multi(results) => outcomes(results, answer.refused),
                 other => unexpected(&other),
@@ -509,7 +509,8 @@ impl Client {
         convert: impl FnOnce(Response) -> T + Send + 'static,
     ) -> Op<T> {
         let operation = Operation::new(request);
-        self.limited(Op::submit(&self.shared, operation, None, |result| result.map(convert)))
+        let convert = |result: Result<Response, OpError>| result.map(convert);
+        self.limited(Op::submit(&self.shared, Root::Client, operation, None, convert))
     }
 
     /// Sets the time limit of this handle for an operation.
@@ -542,15 +543,14 @@ impl Client {
         if let Err(error) = path::validate(path) {
             return Op::failed(error);
         }
-        let mut request = request;
-        request_to_server(&self.shared.chroot, &mut request);
-        self.watched_at_server(path, request, convert)
+        self.watched_from(Root::Client, path, request, convert)
     }
 
-    /// Like [`watched`](Self::watched), with the server's path in the request. The watcher reports
-    /// `path`.
-    fn watched_at_server<T: 'static>(
+    /// Like [`watched`](Self::watched), for a path that is valid and has this root. The watcher
+    /// reports `path`.
+    fn watched_from<T: 'static>(
         &self,
+        root: Root,
         path: &str,
         request: Request,
         convert: impl FnOnce(Result<Response, OpError>) -> Result<T, OpError> + Send + 'static,
@@ -563,7 +563,7 @@ impl Client {
         let watcher = Watcher { shared, owner, path: path.into(), event };
         let operation = Operation::watched(request, WatchNumber::FIRST);
         let recipient = Some((owner, WatchSender::Once(sender)));
-        self.limited(Op::submit_at_server(&self.shared, operation, recipient, move |result| {
+        self.limited(Op::submit(&self.shared, root, operation, recipient, move |result| {
             Ok((convert(result)?, watcher))
         }))
     }

@@ -6,6 +6,7 @@ use bytestring::ByteString;
 use jute_codec::{ClientInfo, Request, Response};
 
 use super::{Client, unexpected};
+use crate::chroot::translate::Root;
 use crate::error::{OpError, PathDefect};
 use crate::machine::Operation;
 use crate::multi_read::{MultiRead, ReadOutcome, outcomes};
@@ -27,9 +28,11 @@ impl Client {
         // The client's paths, for the messages of errors.
         let seen = ops.clone();
         let operation = Operation::new(Request::MultiRead(ops));
-        self.limited(Op::submit(self.shared(), operation, None, move |result| match result? {
-            Response::MultiRead(results) => outcomes(&seen, results),
-            other => unexpected(&other),
+        self.limited(Op::submit(self.shared(), Root::Client, operation, None, move |result| {
+            match result? {
+                Response::MultiRead(results) => outcomes(&seen, results),
+                other => unexpected(&other),
+            }
         }))
     }
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use crate::failure::sasl::SaslFailure;
+use crate::failure::tls::TlsFailure;
 use crate::failure::{ConnectionFailure, FailureCause};
 use crate::host::Host;
 use crate::machine::status::{ConnectionStage, SessionTerms};
 use crate::machine::{Change, DisconnectCause, EndCause};
-use crate::sasl_failure::SaslFailure;
 use crate::time::Time;
-use crate::tls_failure::TlsFailure;
 use crate::types::SessionId;
 
 /// Minimum time between two warnings that there is no connection.

@@ -12,17 +12,20 @@ use super::lane_event::LaneEvent;
 use super::lanes::Lanes;
 use super::latest::Writer;
 use super::meter::Meter;
+use crate::chroot::translate::{event_to_client, news_to_client, reply_to_client};
 use crate::error::WatchEnded;
 use crate::machine::status::SessionTerms;
 use crate::machine::{
     Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, SessionTicket, Status, Token,
     WatchId, WatchNews,
 };
+use crate::path::Chroot;
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
 /// Knows the recipients of replies, watch events and changes of the session.
 pub(super) struct Router {
+    chroot: Chroot,
     /// The status that was published last.
     published: Status,
     status: Writer<Status>,
@@ -43,6 +46,7 @@ pub(super) struct Router {
 
 impl Router {
     pub(super) fn new(
+        chroot: Chroot,
         status: Writer<Status>,
         log: ConnectionLog,
         meter: Meter,
@@ -51,6 +55,7 @@ impl Router {
     ) -> Self {
         let published = *status.borrow();
         Self {
+            chroot,
             published,
             status,
             log,
@@ -196,7 +201,8 @@ impl Router {
         self.lanes.push_to_all(change);
     }
 
-    pub(super) fn deliver_reply(&mut self, token: Token, reply: Reply) {
+    pub(super) fn deliver_reply(&mut self, token: Token, mut reply: Reply) {
+        reply_to_client(&self.chroot, &mut reply);
         match self.sinks.remove(&token) {
             Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
             Some(ReplySink::Once(sender)) => drop(sender.send(reply)),
@@ -204,7 +210,8 @@ impl Router {
         }
     }
 
-    pub(super) fn deliver_watch_event(&mut self, id: WatchId, event: WatchedEvent) {
+    pub(super) fn deliver_watch_event(&mut self, id: WatchId, mut event: WatchedEvent) {
+        event_to_client(&self.chroot, &mut event);
         let WatchId { owner, number } = id;
         if let Some(watcher) = self.watchers.remove(&owner) {
             match watcher {
@@ -235,7 +242,8 @@ impl Router {
         }
     }
 
-    pub(super) fn deliver_news(&mut self, id: WatchId, news: WatchNews) {
+    pub(super) fn deliver_news(&mut self, id: WatchId, mut news: WatchNews) {
+        news_to_client(&self.chroot, &mut news);
         if let Some(WatchSender::Stream(stream)) = self.watchers.get(&id.owner) {
             stream.push(news);
         }

@@ -11,11 +11,11 @@ use super::command::{Command, ReplySink, WatchSender};
 use super::ends::HandleEnds;
 use super::janitor::Janitor;
 use super::notices::Notices;
-use crate::chroot::translate::{error_to_client, request_to_server};
+use crate::chroot::translate::{Root, error_to_client, flight_to_server};
 use crate::connect_string::ConnectString;
 use crate::error::OpError;
 use crate::failure::{ConnectionFailure, FailureCause};
-use crate::machine::{Flight, Operation, OwnerId, Status, Token};
+use crate::machine::{Flight, OwnerId, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
 
@@ -112,23 +112,22 @@ impl Shared {
         self.status().state.refusal()
     }
 
-    /// Adds the chroot to all paths of a flight, and warns of znodes that will be open to everyone.
-    pub(crate) fn to_server(&self, flight: &mut Flight) {
-        for Operation { request, .. } in &mut flight.operations {
-            request_to_server(&self.chroot, request);
-            self.access.check(request);
-        }
-    }
-
-    /// Submits a flight with the server's paths. Flights reach the server in the order of these
-    /// calls. An error has the client's path.
+    /// Submits a flight, and warns of znodes that will be open to everyone. Flights reach the server
+    /// in the order of these calls. An error has the client's path.
     pub(crate) fn submit(
         &self,
-        flight: Flight,
+        mut flight: Flight,
+        root: Root,
         owner: OwnerId,
         sink: ReplySink,
         watcher: Option<WatchSender>,
     ) -> Result<Token, OpError> {
+        if root == Root::Client {
+            flight_to_server(&self.chroot, &mut flight);
+        }
+        for operation in &flight.operations {
+            self.access.check(&operation.request);
+        }
         self.enqueue(flight, owner, sink, watcher).map_err(|mut error| {
             error_to_client(&self.chroot, &mut error);
             error

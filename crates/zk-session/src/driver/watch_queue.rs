@@ -14,7 +14,7 @@ use tokio::task::coop;
 use crate::error::WatchEnded;
 use crate::machine::WatchNews;
 use crate::types::WatchedEvent;
-use crate::watch_item::{GapCause, WatchItem};
+use crate::watch::item::{GapCause, WatchItem};
 
 /// The reader's end of the queue. News that is sent after this end is dropped is discarded.
 pub(crate) struct WatchReceiver(Arc<Mutex<Queue>>);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::{DecodeError, ErrorCode, FrameError, OpCode};
 use thiserror::Error;
 
-use crate::sasl_failure::SaslFailure;
+use crate::failure::sasl::SaslFailure;
 
 /// Why the machine ended a connection, or an attempt to open one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

@@ -152,31 +152,3 @@ impl Reply {
         Self { session: None, connection: 0, results, refused: None }
     }
 }
-
-/// A flight that is not complete.
-#[derive(Debug)]
-pub(super) struct OpenFlight {
-    /// Its place in the queue of waiting flights.
-    pub(super) place: u64,
-    /// Receives the events of its watches.
-    pub(super) owner: OwnerId,
-    /// Connection on which its first operation was sent; 0 before that.
-    pub(super) connection: u64,
-    pub(super) session: Option<SessionId>,
-    pub(super) results: Vec<Option<Result<Response, OpError>>>,
-    /// The operation that made a server refuse a multi of the flight.
-    pub(super) refused: Option<Box<Target>>,
-    /// Number of operations without a result.
-    pub(super) missing: usize,
-    /// How much of `outstanding_limit` it uses up.
-    pub(super) places: usize,
-    pub(super) deadline: Option<Time>,
-    /// Paths of its shared lists that were not requested yet.
-    pub(super) parked: Vec<ByteString>,
-}
-
-impl OpenFlight {
-    pub(super) fn is_sent(&self) -> bool {
-        self.connection != 0
-    }
-}

@@ -235,21 +235,23 @@ impl Inflight {
         self.queue.iter().find(is_wanted).map(Pending::target)
     }
 
-    /// Empties the queue at the end of the connection. Returns the requests, oldest first, with
-    /// what is known about the effect of each.
-    pub(crate) fn fail(&mut self) -> Vec<(Pending, Outcome)> {
+    /// Returns the empty queue of the next connection. It keeps the estimates of the lengths of
+    /// replies, which depend on the requests and not on the connection.
+    pub(crate) fn next_connection(&self) -> Self {
+        Self { sizes: self.sizes.without_requests(), ..Self::default() }
+    }
+
+    /// Returns the requests at the end of the connection, oldest first, with what is known about the
+    /// effect of each.
+    pub(crate) fn fail(self) -> impl Iterator<Item = (Pending, Outcome)> {
         let transmitted = self.transmitted;
-        self.produced = 0;
-        self.transmitted = 0;
-        let sizes = &mut self.sizes;
-        let outcome = |pending: Pending| {
-            sizes.remove(pending.op);
+        let outcome = move |pending: Pending| {
             // A server executes whole requests only, and the transport may drop bytes that it has
             // accepted. So only a request whose last byte never left this process is certain to
             // have no effect.
             let is_sent = pending.end <= transmitted;
             (pending, if is_sent { Outcome::Unknown } else { Outcome::NotApplied })
         };
-        self.queue.drain(..).map(outcome).collect()
+        self.queue.into_iter().map(outcome)
     }
 }

@@ -44,6 +44,12 @@ impl Default for Reads {
 }
 
 impl ReplySizes {
+    /// Returns the estimates without the requests.
+    pub(crate) fn without_requests(&self) -> Self {
+        let idle = |reads: &Reads| Reads { estimate: reads.estimate, in_flight: 0 };
+        Self { children: idle(&self.children), data: idle(&self.data), others: 0 }
+    }
+
     /// Records a request.
     pub(crate) fn add(&mut self, op: OpCode) {
         *self.in_flight(op) += 1;

@@ -23,17 +23,11 @@ const REFUSED_KEPT: Duration = Duration::from_secs(60);
 /// Maximum number of refusals that are remembered; a new one replaces the oldest.
 const REFUSED_MAX: usize = 64;
 
-/// What is known about the operations that servers support.
+/// The operations that servers do not know.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Support {
     /// The server of the current connection.
     host: Option<Host>,
-    /// Newer operations to which the server has replied on this connection.
-    proven: Vec<OpCode>,
-    /// The xid and the operation of the request that is in flight alone.
-    probe: Option<(i32, OpCode)>,
-    /// Requests of the session itself that wait for the reply to that one.
-    deferred: Vec<Request>,
     refused: Vec<Refused>,
 }
 
@@ -47,7 +41,6 @@ struct Refused {
 impl Support {
     /// Records that the next connection is one to this server.
     pub(super) fn connecting(&mut self, host: Host) {
-        self.disconnected();
         self.host = Some(host);
     }
 
@@ -56,23 +49,39 @@ impl Support {
         self.host.clone()
     }
 
-    /// Records the end of the connection.
-    pub(super) fn disconnected(&mut self) {
-        self.proven.clear();
-        self.probe = None;
-        self.deferred.clear();
-    }
-
-    /// Returns true if the server may not know the operation, so that it must be sent alone.
-    pub(super) fn must_be_alone(&self, op: OpCode) -> bool {
-        Facts::of(op).is_newer && !self.proven.contains(&op)
-    }
-
     /// Returns true if the server has refused the operation as unknown a short time ago.
     pub(super) fn is_unknown(&self, op: OpCode, now: Time) -> bool {
         self.refused.iter().any(|refused| {
             refused.op == op && refused.host == self.host && now < refused.at + REFUSED_KEPT
         })
+    }
+
+    /// Records that the server does not know an operation.
+    pub(super) fn refused(&mut self, op: OpCode, now: Time) {
+        let host = self.host.clone();
+        self.refused.retain(|old| (&old.host, old.op) != (&host, op));
+        if self.refused.len() == REFUSED_MAX {
+            self.refused.remove(0);
+        }
+        self.refused.push(Refused { host, op, at: now });
+    }
+}
+
+/// The newer operations of one connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Probes {
+    /// Newer operations to which the server has replied on this connection.
+    proven: Vec<OpCode>,
+    /// The xid and the operation of the request that is in flight alone.
+    probe: Option<(i32, OpCode)>,
+    /// Requests of the session itself that wait for the reply to that one.
+    deferred: Vec<Request>,
+}
+
+impl Probes {
+    /// Returns true if the server may not know the operation, so that it must be sent alone.
+    pub(super) fn must_be_alone(&self, op: OpCode) -> bool {
+        Facts::of(op).is_newer && !self.proven.contains(&op)
     }
 
     /// Returns true while a request is in flight alone.
@@ -85,6 +94,12 @@ impl Support {
         if self.must_be_alone(op) {
             self.probe = Some((xid, op));
         }
+    }
+
+    /// Forgets the request that was to be in flight alone, because it was not sent after all.
+    pub(super) fn revert(&mut self) {
+        debug_assert!(self.deferred.is_empty(), "nothing waits for a request that was not sent");
+        self.probe = None;
     }
 
     /// Keeps a request until the one that is in flight alone has its reply. If the server does not
@@ -102,16 +117,6 @@ impl Support {
         };
         self.proven.push(op);
         std::mem::take(&mut self.deferred)
-    }
-
-    /// Records that the server does not know an operation.
-    pub(super) fn refused(&mut self, op: OpCode, now: Time) {
-        let host = self.host.clone();
-        self.refused.retain(|old| (&old.host, old.op) != (&host, op));
-        if self.refused.len() == REFUSED_MAX {
-            self.refused.remove(0);
-        }
-        self.refused.push(Refused { host, op, at: now });
     }
 }
 

@@ -40,6 +40,17 @@ impl Timer {
         Self::Renew,
         Self::Seek,
     ];
+
+    /// Returns true if the deadline ends with the connection.
+    const fn is_of_connection(self) -> bool {
+        match self {
+            Self::Connect | Self::Lease | Self::Ping | Self::Read | Self::Renew | Self::Seek => {
+                true
+            }
+            // The guard deadline keeps running, because another connection may save the lease.
+            Self::Close | Self::GiveUp | Self::Guard | Self::Reconnect => false,
+        }
+    }
 }
 
 /// The armed deadlines.
@@ -55,6 +66,13 @@ impl Timers {
 
     pub(crate) fn stop(&mut self, timer: Timer) {
         *self.slot(timer) = None;
+    }
+
+    /// Disarms the deadlines that end with the connection.
+    pub(crate) fn stop_those_of_connection(&mut self) {
+        for timer in Timer::ALL.into_iter().filter(|timer| timer.is_of_connection()) {
+            self.stop(timer);
+        }
     }
 
     pub(crate) fn get(&self, timer: Timer) -> Option<Time> {

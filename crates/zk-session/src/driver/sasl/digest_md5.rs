@@ -10,9 +10,9 @@ use md5::{Digest as _, Md5};
 use super::directives::{Directives, Malformed, parse, quoted};
 use super::mechanism::{Exchange, Mechanism};
 use crate::error::OptionDefect;
+use crate::failure::sasl::SaslFailure;
 use crate::host::Host;
 use crate::machine::SaslStep;
-use crate::sasl_failure::SaslFailure;
 
 const NAME: &str = "DIGEST-MD5";
 /// Servers and clients use this in place of the name of the server.

@@ -18,9 +18,9 @@ use super::Sasl;
 use super::mechanism::{Exchange, Mechanism};
 use super::ticket_cache;
 use crate::error::OptionDefect;
+use crate::failure::sasl::SaslFailure;
 use crate::host::Host;
 use crate::machine::SaslStep;
-use crate::sasl_failure::SaslFailure;
 
 const NAME: &str = "GSSAPI";
 /// Every GSSAPI message of the first rounds begins with this tag.

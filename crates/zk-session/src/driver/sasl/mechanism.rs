@@ -5,9 +5,9 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::error::OptionDefect;
+use crate::failure::sasl::SaslFailure;
 use crate::host::Host;
 use crate::machine::SaslStep;
-use crate::sasl_failure::SaslFailure;
 
 /// A SASL mechanism with its credentials. Its `Debug` output contains no secret.
 pub(super) trait Mechanism: fmt::Debug + Send + Sync {

@@ -26,9 +26,9 @@ use self::mechanism::{Exchange, Mechanism};
 use super::blocking::Threads;
 use super::transport::MARGIN;
 use crate::error::OptionDefect;
+use crate::failure::sasl::SaslFailure;
 use crate::host::Host;
 use crate::machine::{Attempt, SaslInput, SaslStep};
-use crate::sasl_failure::SaslFailure;
 
 /// Threads that may wait for a KDC at a time. The Kerberos library waits half a minute for a reply
 /// that was lost, even if the KDC replies to others meanwhile, so each attempt needs another thread.

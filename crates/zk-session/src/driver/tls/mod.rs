@@ -20,9 +20,9 @@ use self::material::Material;
 use self::report::io_error;
 use super::blocking::Threads;
 use super::transport::{Connecting, MARGIN, Stream, Transport};
+use crate::failure::tls::TlsFailure;
 use crate::host::Host;
 use crate::machine::Attempt;
-use crate::tls_failure::TlsFailure;
 
 /// Opens TLS connections, by default over TCP.
 ///

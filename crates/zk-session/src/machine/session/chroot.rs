@@ -13,66 +13,36 @@ use super::SessionMachine;
 use crate::machine::event::Event;
 use crate::machine::inflight::Purpose;
 
-/// What the client knows about its chroot.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(super) enum Chroot {
-    /// The current connection has not looked for it.
-    #[default]
-    Unknown,
-    /// The read that shows whether it exists is in flight.
-    Sought,
-    /// It exists, or the creates were sent on this connection.
-    Sent,
-    /// It exists, or is not to be created.
-    Done,
-}
-
-impl Chroot {
-    /// Returns true if flights wait for it.
-    pub(super) fn is_awaited(self) -> bool {
-        self == Self::Sought
-    }
-
-    /// Records that the connection was lost.
-    pub(super) fn disconnected(&mut self) {
-        if *self != Self::Done {
-            *self = Self::Unknown;
-        }
-    }
-}
-
 impl SessionMachine {
     /// Looks for the chroot, unless it is known to exist.
     pub(super) fn find_chroot(&mut self) {
-        if self.chroot == Chroot::Done || self.is_closing {
+        if self.has_chroot || self.is_closing {
             return;
         }
         let Some(chroot) = self.config.chroot.last() else {
-            self.chroot = Chroot::Done;
+            self.has_chroot = true;
             return;
         };
-        self.chroot = Chroot::Sought;
+        self.link.is_seeking_chroot = true;
         let read = ReadRequest { path: chroot.path.clone(), watch: false };
-        let xid = self.take_xid();
-        self.send_internal(xid, &Request::Exists(read), Some(Purpose::FindChroot));
+        self.send_internal(&Request::Exists(read), Purpose::FindChroot);
     }
 
     /// Handles the reply to the look: creates what may be missing, and then sends what has waited.
     pub(super) fn chroot_found(&mut self, code: ErrorCode) {
+        self.link.is_seeking_chroot = false;
         // Servers from 3.8.4 and 3.9.2 refuse the look to a client that may not read the chroot, but
         // only if it exists.
         if code.is_ok() || code == ErrorCode::NO_AUTH {
-            self.chroot = Chroot::Done;
+            self.has_chroot = true;
         } else {
-            self.chroot = Chroot::Sent;
             let creates = self.config.chroot.clone();
             let count = creates.len();
             for (index, create) in creates.into_iter().enumerate() {
                 let path = create.path.clone();
                 let request = Request::Create(create);
                 let purpose = Purpose::CreateChroot { path, following: count - index - 1 };
-                let xid = self.take_xid();
-                self.send_internal(xid, &request, Some(purpose));
+                self.send_internal(&request, purpose);
                 self.events.push_back(Event::CreateChroot(request));
             }
         }
@@ -84,7 +54,7 @@ impl SessionMachine {
     pub(super) fn chroot_created(&mut self, path: &str, following: usize, code: ErrorCode) {
         if following == 0 {
             if code.is_ok() || code == ErrorCode::NODE_EXISTS {
-                self.chroot = Chroot::Done;
+                self.has_chroot = true;
             } else {
                 // Requests below the chroot fail until somebody creates it.
                 warn!(path, %code, "the server refused to create the chroot");

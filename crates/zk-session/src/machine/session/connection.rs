@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use jute_codec::FrameDecoder;
-
+use super::link::{Link, Opening};
 use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::host::Host;
@@ -25,17 +24,17 @@ impl SessionMachine {
     /// Records that the transport could not be opened, or has ended.
     pub fn handle_disconnected(&mut self, now: Time) {
         self.advance(now);
-        if !matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if !matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             self.end_connection(None);
         }
     }
 
     /// Requests a connection to the next server.
     pub(super) fn connect(&mut self) {
-        debug_assert_eq!(self.phase, Phase::Idle);
-        self.phase = Phase::Connecting;
+        debug_assert_eq!(self.link.phase, Phase::Idle);
+        self.link.phase = Phase::Connecting;
         let time = self.time_to_connect();
-        let is_same_server = self.is_anonymous || self.is_expiry_unproven;
+        let is_same_server = self.link.opening() != Opening::Regular;
         let (host, number) = match self.support.host().filter(|_| is_same_server) {
             Some(host) => (host, self.attempt.number()),
             None => self.hosts.next(),
@@ -73,8 +72,8 @@ impl SessionMachine {
     /// several servers, so the last name of a lap is not the last chance: no server gets more than
     /// half.
     fn time_to_connect(&self) -> Duration {
-        let ceiling = if self.timeout < self.config.session_timeout {
-            self.config.connect_timeout.min(self.timeout / self.server_count())
+        let ceiling = if self.timeout.in_force() < self.config.session_timeout {
+            self.config.connect_timeout.min(self.timeout.in_force() / self.server_count())
         } else {
             self.config.connect_timeout
         };
@@ -91,8 +90,8 @@ impl SessionMachine {
     /// guard deadline, if locks rely on the session and this deadline has not passed, or else the
     /// deadline of the session itself.
     pub(super) fn savable_until(&self) -> Option<Time> {
-        let guard = self.status().guard_deadline().filter(|_| self.is_relied_on);
-        let session = self.acknowledged.map(|sent| sent + self.acknowledged_timeout);
+        let guard = self.validity.guard_deadline().filter(|_| self.is_relied_on);
+        let session = self.validity.session_deadline();
         guard.into_iter().chain(session).find(|until| *until > self.now)
     }
 
@@ -104,7 +103,7 @@ impl SessionMachine {
     /// Ends an attempt, or a connection that is not proven, because its time has run out.
     pub(super) fn give_up_attempt(&mut self) {
         let time = self.attempt.time();
-        self.drop_connection(match self.phase {
+        self.drop_connection(match self.link.phase {
             Phase::Idle | Phase::Connecting | Phase::Stopped(_) => {
                 DisconnectCause::NoConnection(time)
             }
@@ -119,15 +118,13 @@ impl SessionMachine {
     /// Ends the connection for this reason as soon as no reply is missing. Until then no request is
     /// sent.
     pub(super) fn leave(&mut self, cause: DisconnectCause) {
-        self.leaving = Some(cause);
+        self.link.leave(cause);
         self.finish_leaving();
     }
 
     /// Ends the connection if it is to be left and no reply is missing.
     pub(super) fn finish_leaving(&mut self) {
-        if self.inflight.len() == 0
-            && let Some(cause) = self.leaving.take()
-        {
+        if let Some(cause) = self.link.take_departure() {
             self.drop_connection(cause);
         }
     }
@@ -135,7 +132,7 @@ impl SessionMachine {
     /// Ends an established connection once no reply is missing, and connects again.
     pub fn reconnect(&mut self, now: Time) {
         self.advance(now);
-        if self.phase == Phase::Established && !self.is_closing {
+        if self.link.phase == Phase::Established && !self.is_closing {
             self.leave(DisconnectCause::HandOver);
         }
         self.handle_timeout(now);
@@ -145,24 +142,24 @@ impl SessionMachine {
     /// server, it does so when no reply is missing.
     pub fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
         self.advance(now);
-        let is_connected =
-            matches!(self.phase, Phase::Authenticating(_) | Phase::Established | Phase::Sasl(_));
+        let is_connected = matches!(
+            self.link.phase,
+            Phase::Authenticating(_) | Phase::Established | Phase::Sasl(_)
+        );
         let current = self.support.host();
         let has_left = current.as_ref().is_some_and(|current| !hosts.contains(current));
         let must_move = self.hosts.replace(hosts, current.as_ref().filter(|_| is_connected));
         if must_move && !self.is_closing {
             self.leave(DisconnectCause::HostsChanged);
-        } else if has_left && matches!(self.phase, Phase::Connecting | Phase::Handshaking(_)) {
+        } else if has_left && matches!(self.link.phase, Phase::Connecting | Phase::Handshaking(_)) {
             self.drop_connection(DisconnectCause::HostsChanged);
         }
         self.handle_timeout(now);
     }
 
-    /// Resets the back-off if the connection is proven: its watches are in place, a request sent
-    /// after that was acknowledged, and it has lasted for a while. A faulty server that clients
-    /// should avoid may fulfil any weaker condition.
+    /// Resets the back-off if the connection is proven.
     pub(super) fn judge_connection(&mut self) {
-        if self.proven_from.is_some_and(|from| from <= self.now) {
+        if self.link.is_proven(self.now) {
             self.hosts.succeeded();
         }
     }
@@ -170,42 +167,31 @@ impl SessionMachine {
     /// Discards the connection, fails what was in flight on it, and schedules the next attempt.
     /// `cause` is given if the driver does not know yet that the connection has ended.
     pub(super) fn end_connection(&mut self, cause: Option<DisconnectCause>) {
-        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
-        let is_same_server = cause.is_none() && self.ask_without_session();
-        if !is_same_server {
-            self.is_anonymous = false;
-        }
-        self.leaving = None;
-        self.unproven = None;
-        // A server that has reported the end of the session gets one connection to prove itself.
-        self.is_expiry_unproven &= cause == Some(DisconnectCause::ExpiryUnproven);
-        let was_read_only = self.read_only.take().is_some();
+        let is_same_server = cause.is_none() && self.may_be_read_only();
+        let opening = match &cause {
+            None if is_same_server => Opening::Anonymous,
+            // The server gets one connection to prove itself.
+            Some(DisconnectCause::ExpiryUnproven) => Opening::ExpiryUnproven,
+            None | Some(_) => Opening::Regular,
+        };
         if self.identity.is_some() {
             // A stray session expires by itself if it cannot be closed at once.
             self.stale = None;
         }
         self.judge_connection();
-        self.ready_at = None;
-        self.proven_from = None;
         let is_regular = cause.as_ref().is_some_and(DisconnectCause::is_regular_reply);
         let has_new_list = cause == Some(DisconnectCause::HostsChanged);
         self.events.extend(cause.map(Event::Disconnect));
-        let was_established = self.phase == Phase::Established;
-        self.phase = Phase::Idle;
         // Bytes that were not sent must never reach the next server.
-        self.out.clear();
-        self.frames = FrameDecoder::new(self.config.response_limit);
-        self.is_renewing = false;
-        self.renewal_base = None;
-        self.refused_renewals = 0;
-        // The guard deadline keeps running: it does not depend on the connection.
-        for timer in
-            [Timer::Connect, Timer::Lease, Timer::Ping, Timer::Read, Timer::Renew, Timer::Seek]
-        {
-            self.timers.stop(timer);
-        }
+        let ended = self.link.end(self.now, self.config.response_limit, opening);
+        let was_established = ended.phase == Phase::Established;
+        let was_read_only = ended.is_read_only();
+        // While flights wait for the chroot, none of them is in flight.
+        let has_lost_requests = ended.inflight().len() > 0 && !ended.is_seeking_chroot;
+        self.timers.stop_those_of_connection();
         let is_urgent = self.savable_until().is_some();
         // A new list is no failure of a server, and nobody can tell how often it changes.
         let at = if is_same_server || has_new_list {
@@ -217,12 +203,10 @@ impl SessionMachine {
         };
         self.timers.set(Timer::Reconnect, at);
         if let Some(session) = self.session_id() {
-            // Further lost connections do not overwrite this zxid: until watches are restored, no
-            // change since the first loss has been reported.
-            self.restore_zxid.get_or_insert(self.last_zxid);
+            self.watches.interrupted(self.seen.zxid());
             if !self.timers.is_set(Timer::GiveUp) {
                 // A server may have granted a longer timeout than requested.
-                let give_up = self.config.give_up.max(self.granted_timeout);
+                let give_up = self.config.give_up.max(self.timeout.granted());
                 self.timers.set(Timer::GiveUp, self.now + give_up);
             }
             if was_established && !was_read_only {
@@ -230,15 +214,10 @@ impl SessionMachine {
             }
         } else if was_read_only {
             // The watches that were set there are restored in the first session.
-            self.restore_zxid.get_or_insert(self.last_zxid);
+            self.watches.interrupted(self.seen.zxid());
         }
-        self.support.disconnected();
-        // While flights wait for the chroot, none of them is in flight.
-        let has_lost_requests = self.inflight.len() > 0 && !self.chroot.is_awaited();
-        self.chroot.disconnected();
-        self.fail_inflight();
-        self.persistent.disconnect();
-        self.surplus.clear();
+        self.fail_inflight(ended);
+        self.watches.persistent.disconnect();
         if was_established && has_lost_requests {
             // These flights were submitted after requests whose outcome is unknown. On the next
             // connection they could overtake those requests, which may still be on their way.
@@ -247,9 +226,9 @@ impl SessionMachine {
         self.finish_hand_over();
     }
 
-    /// Fails all requests in flight with what is known about their effect.
-    fn fail_inflight(&mut self) {
-        for (pending, outcome) in self.inflight.fail() {
+    /// Fails all requests that were in flight with what is known about their effect.
+    fn fail_inflight(&mut self, ended: Link) {
+        for (pending, outcome) in ended.into_lost() {
             self.measure(&pending, Fate::Lost);
             let error = OpError::connection_loss(outcome).about(pending.target());
             match pending.purpose {
@@ -270,6 +249,5 @@ impl SessionMachine {
         }
         // Parked operations were never sent, so they certainly had no effect.
         self.refuse_parked(&OpError::connection_loss(Outcome::NotApplied));
-        debug_assert_eq!(self.inflight.len(), 0);
     }
 }

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use super::{Identity, Phase, SessionMachine};
 use crate::error::{OpError, Outcome};
 use crate::machine::event::Event;
+use crate::machine::seen::Seen;
+use crate::machine::session_timeout::SessionTimeout;
 use crate::machine::status::{Change, SessionState};
 use crate::machine::ticket::SessionTicket;
 use crate::machine::timer::Timer;
@@ -19,7 +21,7 @@ impl SessionMachine {
     /// that there is none.
     pub fn hand_over(&mut self, now: Time) {
         self.advance(now);
-        if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
+        if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             self.events.push_back(Event::HandedOver(None));
             return;
         }
@@ -30,13 +32,15 @@ impl SessionMachine {
         self.emit(Change::Closing);
         self.refuse_waiting(&OpError::closed(Outcome::NotApplied));
         self.refuse_parked(&OpError::closed(Outcome::NotApplied));
-        self.timers.set(Timer::Close, now + self.timeout);
+        self.timers.set(Timer::Close, now + self.timeout.in_force());
         self.finish_hand_over();
     }
 
     /// Stops if no reply is missing, or none can arrive any more.
     pub(super) fn finish_hand_over(&mut self) {
-        if self.is_handing_over && (self.phase != Phase::Established || self.inflight.len() == 0) {
+        if self.is_handing_over
+            && (self.link.phase != Phase::Established || self.link.inflight().len() == 0)
+        {
             self.stop(SessionState::Closed);
         }
     }
@@ -47,10 +51,10 @@ impl SessionMachine {
             session: identity.id,
             password: identity.password.clone(),
             // What a relative zxid has not covered yet was not seen.
-            last_zxid: self.restore_zxid.unwrap_or(self.last_zxid),
+            last_zxid: self.watches.restore_zxid().unwrap_or_else(|| self.seen.zxid()),
             next_xid: self.next_xid,
-            granted: self.granted_timeout,
-            created: self.created_timeout,
+            granted: self.timeout.granted(),
+            created: self.timeout.created(),
         }
     }
 
@@ -58,15 +62,11 @@ impl SessionMachine {
     pub(super) fn adopt_ticket(&mut self, ticket: SessionTicket) {
         let SessionTicket { session, password, last_zxid, next_xid, granted, created } = ticket;
         self.identity = Some(Identity { id: session, password: Bytes::copy_from_slice(&password) });
-        self.last_zxid = last_zxid;
-        self.restore_zxid = Some(last_zxid);
-        // Events may have told the first client of changes that the zxid does not cover.
-        self.is_ahead_of_zxid = true;
+        self.seen = Seen::inherited(last_zxid);
+        self.watches.interrupted(last_zxid);
         self.next_xid = next_xid;
-        self.granted_timeout = granted;
-        self.created_timeout = created;
-        self.timeout = granted.min(created);
-        self.acknowledged_timeout = self.timeout;
+        self.timeout = SessionTimeout::inherited(created, granted);
+        self.validity.inherited(self.timeout.in_force());
         let give_up = self.config.give_up.max(granted);
         self.timers.set(Timer::GiveUp, self.now + give_up);
     }

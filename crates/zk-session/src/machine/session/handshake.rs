@@ -3,52 +3,46 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, ConnectResponse, Record, Request, encode_frame, xid};
-use tracing::warn;
+use jute_codec::{ConnectRequest, ConnectResponse, Request, xid};
 
+use super::link::Opening;
 use super::{Identity, Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
-use crate::machine::heartbeat::Heartbeat;
 use crate::machine::lease::slow;
 use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
 
-/// Minimum time between two warnings that there is no lease.
-const WARNING_INTERVAL: Duration = Duration::from_secs(60);
-
 impl SessionMachine {
     /// Records that the transport is open, and starts the handshake.
     pub fn handle_connected(&mut self, now: Time) {
         self.advance(now);
-        assert_eq!(self.phase, Phase::Connecting, "the machine requested no connection");
-        self.phase = Phase::Handshaking(now);
-        self.heartbeat = Heartbeat::new(now);
         self.downlink.connected();
         debug_assert!(
             self.stale.is_none() || self.identity.is_none(),
             "no session is opened before the one that was given up is gone"
         );
         let known = self.stale.as_ref().or(self.identity.as_ref());
-        let presented = known.filter(|_| !self.is_anonymous && !self.is_expiry_unproven);
+        let presented = known.filter(|_| self.link.opening() == Opening::Regular);
         // A stale session can only be closed where writes are accepted.
-        let is_closing_stale = self.stale.is_some() && !self.is_anonymous;
+        let is_closing_stale = self.stale.is_some() && !self.is_anonymous();
         let no_password = Bytes::from_static(&[0; 16]);
         let request = ConnectRequest {
             protocol_version: 0,
             // A server refuses clients that have seen newer states than its own. Any server may
             // close a stale session, so that case requires no state.
-            last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.last_zxid },
+            last_zxid_seen: if self.stale.is_some() { Zxid(0) } else { self.seen.zxid() },
             timeout_ms: timeout_ms(self.config.session_timeout),
             session_id: presented.map_or(SessionId::NONE, |identity| identity.id),
             password: presented.map_or(no_password, |identity| identity.password.clone()),
             read_only: Some(self.accepts_read_only() && !is_closing_stale),
         };
-        let before = self.out.len();
-        encode_frame(&mut self.out, usize::MAX, |out| request.encode(out))
-            .expect("a handshake is shorter than any limit");
-        self.inflight.produce(self.out.len() - before);
+        self.link.greet(now, &request);
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.link.opening() == Opening::Anonymous
     }
 
     /// Handles the reply to a ConnectRequest that was sent at `sent`.
@@ -63,12 +57,11 @@ impl SessionMachine {
         if !self.config.sasl {
             self.handle_connect_response(response, sent);
         } else if response.timeout_ms > 0 {
-            self.unproven = Some((response, sent));
+            self.link.unproven = Some((response, sent));
             self.begin_sasl();
-        } else if self.is_expiry_unproven {
+        } else if self.link.opening() == Opening::ExpiryUnproven {
             self.drop_connection(DisconnectCause::SessionRefused);
-        } else if self.identity.is_some() && !self.is_anonymous && !self.is_closing {
-            self.is_expiry_unproven = true;
+        } else if self.identity.is_some() && !self.is_anonymous() && !self.is_closing {
             self.drop_connection(DisconnectCause::ExpiryUnproven);
         } else {
             self.handle_connect_response(response, sent);
@@ -81,7 +74,7 @@ impl SessionMachine {
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
         let id = response.session_id;
         if let Some(stale) = &self.stale
-            && !self.is_anonymous
+            && !self.is_anonymous()
         {
             // The session that was given up is still alive. Close it, so that its ephemeral znodes
             // do not block other sessions until it expires.
@@ -92,10 +85,10 @@ impl SessionMachine {
             }
             return;
         }
-        if std::mem::take(&mut self.is_expiry_unproven) {
+        if self.link.opening() == Opening::ExpiryUnproven {
             // The server that has reported the end of the session has proven itself.
             self.end_session(EndCause::Expired);
-            if matches!(self.phase, Phase::Stopped(_)) {
+            if matches!(self.link.phase, Phase::Stopped(_)) {
                 return;
             }
         }
@@ -110,15 +103,15 @@ impl SessionMachine {
                     self.drop_connection(DisconnectCause::SessionRefused);
                 };
             }
-            if self.is_anonymous && self.stale.is_some() {
+            if self.is_anonymous() && self.stale.is_some() {
                 // The session that was given up must be closed first. The one that was opened now
                 // owns nothing, and expires.
                 return self.drop_connection(DisconnectCause::ReadWriteServer);
             }
-            if self.is_anonymous {
+            if self.is_anonymous() {
                 return self.close_stray(id, response.password);
             }
-        } else if self.is_anonymous {
+        } else if self.is_anonymous() {
             return self.drop_connection(DisconnectCause::SessionRefused);
         }
         match (requested, granted) {
@@ -149,18 +142,12 @@ impl SessionMachine {
             "only the requested session is resumed"
         );
         let is_new = self.identity.is_none();
-        self.is_new_session = is_new;
-        self.granted_timeout = granted;
-        if is_new {
-            self.created_timeout = granted;
-        }
-        // After an election, the new leader uses the timeout of the createSession transaction,
-        // whatever its predecessor has granted since.
-        self.timeout = granted.min(self.created_timeout);
+        self.link.is_new_session = is_new;
+        self.timeout.grant(granted, is_new);
         self.identity = Some(Identity { id, password });
         self.timers.stop(Timer::GiveUp);
         if is_new {
-            self.lease.created(sent, self.now, self.timeout);
+            self.validity.created(sent, self.now, self.timeout.in_force());
             // Creating a session is a transaction, so the reply acknowledges it like any request.
             self.acknowledge(sent);
         } else {
@@ -174,50 +161,34 @@ impl SessionMachine {
 
     /// Starts to use a connection whose server accepts this client.
     pub(super) fn begin_use(&mut self) {
-        if self.stale.is_some() && self.read_only.is_none() {
-            self.phase = Phase::ClosingStale;
+        if self.stale.is_some() && !self.link.is_read_only() {
+            self.link.phase = Phase::ClosingStale;
             self.send_close();
         } else {
             self.authenticate();
         }
     }
 
-    /// Handles a resume, which proves nothing by itself: a deposed leader grants it too. So the
-    /// resume acknowledges no request and extends no deadline. But from now on the server may use a
-    /// shorter timeout.
+    /// Handles a resume, which proves nothing by itself.
     fn resume(&mut self, sent: Time) {
-        self.acknowledged_timeout = self.acknowledged_timeout.min(self.timeout);
-        let lease_before = self.lease.deadline();
-        self.lease.resumed(sent, self.now, self.timeout);
-        debug_assert!(self.lease.deadline() <= lease_before, "a resume extends no lease");
+        let timeout = self.timeout.in_force();
+        self.validity.resumed(sent, self.now, timeout);
         self.arm_guard();
         // Pings need a long time to establish a lease. If there is no lease when this timer fires,
         // another connection can establish one sooner.
-        if self.lease.ping_interval().is_some() {
-            self.timers.set(Timer::Lease, sent + slow(self.timeout));
+        if self.validity.lease().ping_interval().is_some() {
+            self.timers.set(Timer::Lease, sent + slow(timeout));
         }
     }
 
-    /// Warns if a lease is configured but the session timeout is too short. Sessions may end one
-    /// after the other, so this is said again only if the numbers have changed, and at most once in
-    /// an interval.
+    /// Warns if a lease is configured but the session timeout is too short.
     fn warn_of_missing_lease(&mut self) {
-        let Some(lease) = self.config.lease else { return };
-        let is_told = self.warned_of_missing_lease.is_some_and(|(at, granted)| {
-            granted == self.granted_timeout || self.now.saturating_since(at) < WARNING_INTERVAL
-        });
-        if self.lease.is_possible() || is_told {
-            return;
+        if let Some(lease) = self.config.lease
+            && !self.validity.lease().is_possible()
+        {
+            let (granted, requested) = (self.timeout.granted(), self.config.session_timeout);
+            self.lease_warnings.too_short(self.now, lease, granted, requested);
         }
-        self.warned_of_missing_lease = Some((self.now, self.granted_timeout));
-        warn!(
-            granted = ?self.granted_timeout,
-            requested = ?self.config.session_timeout,
-            needed = ?lease.timeout_min(),
-            %lease,
-            "there is no lease, because the session timeout is too short for it; request a longer \
-             timeout, configure the lease for different servers, or disable it"
-        );
     }
 
     /// Handles the end of the session that was given up.
@@ -235,9 +206,9 @@ impl SessionMachine {
 
     fn authenticate(&mut self) {
         let packets = self.config.auth.clone();
-        self.phase = Phase::Authenticating(packets.len());
+        self.link.phase = Phase::Authenticating(packets.len());
         for packet in &packets {
-            self.send_internal(xid::AUTH, &Request::Auth(packet.clone()), None);
+            self.link.send(self.now, xid::AUTH, &Request::Auth(packet.clone()), None);
         }
         if packets.is_empty() {
             self.establish();
@@ -246,8 +217,8 @@ impl SessionMachine {
 
     /// Starts to use the connection, after the session was adopted and the credentials accepted.
     pub(super) fn establish(&mut self) {
-        self.phase = Phase::Established;
-        if self.read_only.is_some() {
+        self.link.phase = Phase::Established;
+        if self.link.is_read_only() {
             self.timers.stop(Timer::Connect);
             self.restore_watches();
             self.arm_seek();
@@ -256,7 +227,7 @@ impl SessionMachine {
         }
         let session = self.session_id().expect("the session was adopted before");
         let connection = self.connection;
-        let resumed = self.restore_zxid.is_some() && !self.is_new_session;
+        let resumed = self.watches.restore_zxid().is_some() && !self.link.is_new_session;
         // While locks rely on a lease or session that can still be saved, the attempt keeps its
         // time limit until the server acknowledges a request. The server might complete handshakes
         // only.
@@ -267,7 +238,7 @@ impl SessionMachine {
         // Restore watches before any waiting flight is sent: the server replies in order, so the
         // event of a change that a restored watch has missed arrives before any reply that reveals
         // the change.
-        debug_assert_eq!(self.inflight.len(), 0, "watches are restored first");
+        debug_assert_eq!(self.link.inflight().len(), 0, "watches are restored first");
         if resumed {
             self.catch_up();
         }

@@ -35,31 +35,31 @@ impl SessionMachine {
     pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
         self.advance(now);
         self.note_bytes(bytes);
-        if let Phase::Handshaking(_) = self.phase
+        if let Phase::Handshaking(_) = self.link.phase
             && let Some(first) = bytes.first_chunk()
             && u32::from_be_bytes(*first) > CONNECT_RESPONSE_MAX
         {
             self.drop_connection(DisconnectCause::NotZooKeeper(*first));
         }
-        if let Phase::Sasl(_) = self.phase
-            && self.frames.skipping() == 0
+        if let Phase::Sasl(_) = self.link.phase
+            && self.link.skipping() == 0
             && let Some(first) = bytes.first_chunk()
             && let Ok(length) = usize::try_from(u32::from_be_bytes(*first))
             && length > MESSAGE_MAX
         {
             self.drop_connection(DisconnectCause::TooLong(length));
         }
-        while !matches!(self.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
-            match self.frames.next(bytes) {
+        while !matches!(self.link.phase, Phase::Idle | Phase::Connecting | Phase::Stopped(_)) {
+            match self.link.next_frame(bytes) {
                 Ok(None) => {
                     self.note_partial_frame(bytes);
                     // A long reply arrives in many pieces, and growing the buffer for each of them
                     // would copy it again and again.
-                    bytes.reserve(self.frames.missing(bytes));
+                    bytes.reserve(self.link.missing(bytes));
                     break;
                 }
                 Ok(Some(frame)) => {
-                    self.note_frame();
+                    self.link.frame_finished(now);
                     if let Err(violation) = self.handle_frame(frame) {
                         self.drop_connection(violation);
                     }
@@ -67,7 +67,7 @@ impl SessionMachine {
                 Err(error) => self.drop_connection(error.into()),
             }
         }
-        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             bytes.clear();
         } else {
             self.rearm_read();
@@ -77,7 +77,7 @@ impl SessionMachine {
     }
 
     fn handle_frame(&mut self, frame: Frame) -> Result<(), DisconnectCause> {
-        match (self.phase, frame) {
+        match (self.link.phase, frame) {
             (Phase::Handshaking(sent), Frame::Complete(payload)) => {
                 let response =
                     ConnectResponse::decode(&mut Reader::new(payload)).map_err(|error| {
@@ -123,7 +123,7 @@ impl SessionMachine {
         match header.xid {
             // Servers keep watches per connection, and the client sets none before it has
             // authenticated. So this event comes from a peer that has proven nothing.
-            xid::NOTIFICATION if self.phase != Phase::Established => {
+            xid::NOTIFICATION if self.link.phase != Phase::Established => {
                 Err(DisconnectCause::EarlyEvent)
             }
             xid::NOTIFICATION => match oversized {
@@ -132,7 +132,7 @@ impl SessionMachine {
                 Some(length) => Err(DisconnectCause::TooLong(length)),
             },
             xid::PING => {
-                if let Some(sent) = self.heartbeat.ping_completed() {
+                if let Some(sent) = self.link.ping_completed() {
                     self.note_served(header.err);
                     self.acknowledge(sent);
                 }
@@ -140,7 +140,9 @@ impl SessionMachine {
             }
             xid::AUTH => self.handle_auth(header.err),
             // A server without SASL is not the one that this client was told to expect.
-            _ if header.err == ErrorCode::UNIMPLEMENTED && matches!(self.phase, Phase::Sasl(_)) => {
+            _ if header.err == ErrorCode::UNIMPLEMENTED
+                && matches!(self.link.phase, Phase::Sasl(_)) =>
+            {
                 Err(DisconnectCause::SaslRefused(header.err))
             }
             // This reply may overtake those to earlier requests.
@@ -148,12 +150,11 @@ impl SessionMachine {
                 Err(self.handle_unknown_operation(xid))
             }
             xid => {
-                let pending =
-                    self.inflight.complete(xid, length).ok_or(DisconnectCause::Xid(xid))?;
-                for request in self.support.replied(xid) {
+                let completed = self.link.complete(self.now, xid, length);
+                let pending = completed.ok_or(DisconnectCause::Xid(xid))?;
+                for request in self.link.probes.replied(xid) {
                     self.renew_watches(request);
                 }
-                self.heartbeat.request_completed(self.now);
                 // SASL messages do not renew the session at the server.
                 if !matches!(pending.purpose, Purpose::Sasl) {
                     self.acknowledge(pending.sent);
@@ -162,16 +163,18 @@ impl SessionMachine {
                 // Pings and auth replies carry other values. Only replies to requests count, and
                 // none of a server that has not authenticated: a single zxid that is too large
                 // would make every real server refuse this session.
-                if xid > 0 && self.phase == Phase::Established {
+                if xid > 0 && self.link.phase == Phase::Established {
                     self.note_served(header.err);
-                    self.last_zxid = self.last_zxid.max(header.zxid);
+                    self.seen.reply(header.zxid);
                 }
                 // The server has applied everything that it has told this client of, and a server
                 // that resumed the session first replies to the write that makes it catch up.
                 let is_proof = xid > 0
                     && !matches!(pending.purpose, Purpose::Sasl)
                     && (header.err.is_ok() || !matches!(pending.purpose, Purpose::CatchUp));
-                self.is_ahead_of_zxid &= !is_proof;
+                if is_proof {
+                    self.seen.caught_up();
+                }
                 let handled = self.handle_completed(pending, header.err, body, oversized);
                 self.finish_leaving();
                 self.finish_hand_over();
@@ -206,7 +209,7 @@ impl SessionMachine {
             Purpose::CatchUp => return Err(DisconnectCause::CatchUp(code)),
             // If the close of the current session is refused, the next server may accept it. A session
             // that was given up must not keep the client from opening another one.
-            Purpose::Close if self.phase == Phase::ClosingStale => {
+            Purpose::Close if self.link.phase == Phase::ClosingStale => {
                 self.stale_is_gone();
                 return Ok(());
             }
@@ -225,10 +228,8 @@ impl SessionMachine {
                 return Ok(());
             }
             Purpose::SetWatches if code.is_ok() => {
-                self.batches_missing -= 1;
-                if self.batches_missing == 0 {
-                    self.restore_zxid = None;
-                    self.ready_at = Some(self.now);
+                if self.link.batch_restored(self.now) {
+                    self.watches.restored();
                 }
                 return Ok(());
             }
@@ -246,7 +247,7 @@ impl SessionMachine {
         }
         let mut result = result(pending.op, code, body, oversized);
         result = result.map_err(|error| error.about(pending.target()));
-        if self.read_only.is_some() && matches!(result, Err(OpError::SessionExpired { .. })) {
+        if self.link.is_read_only() && matches!(result, Err(OpError::SessionExpired { .. })) {
             // It is the session of the read-only server that has ended, not that of the client.
             result = Err(OpError::connection_loss(Outcome::NotApplied).about(pending.target()));
         }
@@ -270,18 +271,17 @@ impl SessionMachine {
                     result = self.watches_found(pending.op, kind, path, result);
                 }
                 if let Some(watch) = watch {
-                    let is_wanted = self.open.contains_key(&token);
+                    let is_wanted = self.flights.contains(token);
                     refused_watch = self.set_watch(watch, pending.op, code, path, is_wanted);
                 }
                 if result.is_ok() && Facts::of(pending.op).is_write {
                     self.handle_committed_write(pending.sent);
                 } else if result.is_ok() && pending.op == OpCode::SYNC {
-                    self.lease.synced(pending.sent, self.now);
+                    self.validity.synced(pending.sent, self.now);
                 }
-                self.note_refused(
-                    token,
-                    result.as_ref().ok().and_then(|done| subject.refused(done)),
-                );
+                if let Some(refused) = result.as_ref().ok().and_then(|done| subject.refused(done)) {
+                    self.flights.note_refused(token, refused);
+                }
                 self.settle(token, index, result);
             }
             Purpose::CatchUp
@@ -307,7 +307,7 @@ impl SessionMachine {
     /// Handles the reply to an operation that the server does not know. The server closes the
     /// connection after it. Returns why the connection ends.
     fn handle_unknown_operation(&mut self, xid: i32) -> DisconnectCause {
-        let Some(pending) = self.inflight.take(xid) else { return DisconnectCause::Xid(xid) };
+        let Some(pending) = self.link.take(xid) else { return DisconnectCause::Xid(xid) };
         self.support.refused(pending.op, self.now);
         self.measure(&pending, Fate::Refused);
         let unsupported = OpError::Unsupported { target: pending.target() };
@@ -327,7 +327,7 @@ impl SessionMachine {
             Purpose::RenewWatches => return DisconnectCause::SetWatches(code),
             Purpose::SharedList(path) => self.settle_list(&path, &Err(unsupported)),
             // There is no other way to catch up with such a server.
-            Purpose::CatchUp => self.is_ahead_of_zxid = false,
+            Purpose::CatchUp => self.seen.caught_up(),
             // The machine repeats these on the next connection if they are still needed.
             Purpose::Close
             | Purpose::CreateChroot { .. }
@@ -342,7 +342,7 @@ impl SessionMachine {
     /// Settles all operations that share the list in flight. Cloning the result is cheap, because
     /// the names are reference-counted.
     pub(super) fn settle_list(&mut self, path: &ByteString, result: &Result<Response, OpError>) {
-        for Subscriber { token, index } in self.lists.complete(path) {
+        for Subscriber { token, index } in self.flights.complete_list(path) {
             self.settle(token, index, result.clone());
         }
     }
@@ -355,16 +355,18 @@ impl SessionMachine {
 
     /// Records that the server has served a request, or refuses to serve any.
     fn note_served(&mut self, code: ErrorCode) {
-        self.is_served |= code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
+        if code != ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH {
+            self.accepted.note_request();
+        }
     }
 
     /// Handles the reply to an auth packet. A refusal is final only if it says that the credentials
     /// are wrong, and as long as no server has accepted them, as with SASL.
     fn handle_auth(&mut self, code: ErrorCode) -> Result<(), DisconnectCause> {
-        let Phase::Authenticating(missing) = self.phase else {
+        let Phase::Authenticating(missing) = self.link.phase else {
             return Err(DisconnectCause::Xid(xid::AUTH));
         };
-        if !code.is_ok() && (self.is_auth_proven || code != ErrorCode::AUTH_FAILED) {
+        if !code.is_ok() && (self.accepted.has_auth() || code != ErrorCode::AUTH_FAILED) {
             return Err(DisconnectCause::AuthRefused(code));
         }
         if !code.is_ok() {
@@ -373,9 +375,9 @@ impl SessionMachine {
             self.stop(SessionState::AuthFailed);
             return Ok(());
         }
-        self.phase = Phase::Authenticating(missing - 1);
+        self.link.phase = Phase::Authenticating(missing - 1);
         if missing == 1 {
-            self.is_auth_proven = true;
+            self.accepted.note_auth();
             self.establish();
         }
         Ok(())

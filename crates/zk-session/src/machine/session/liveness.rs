@@ -3,78 +3,45 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use jute_codec::{Request, xid};
 
 use super::{Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
 use crate::machine::timer::Timer;
 use crate::time::Time;
 
-/// Shortest interval between acknowledgements that the machine expects of a server, because any
-/// server may be busy for that long.
-const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
-
-/// How long a connection must last to be proven. This time is shorter than the time that it takes
-/// to notice a lost connection, and much longer than a handshake and restoring watches take.
-const PROVEN_AFTER: Duration = Duration::from_secs(5);
-
 impl SessionMachine {
     /// Records that bytes have arrived.
     pub(super) fn note_bytes(&mut self, bytes: &BytesMut) {
         if !bytes.is_empty() {
-            self.heartbeat.received(self.now);
-            self.downlink.received(self.now, bytes.len(), self.timeout);
+            self.link.received(self.now);
+            self.downlink.received(self.now, bytes.len(), self.timeout.in_force());
         }
     }
 
-    /// Records that a frame was taken from the received bytes.
-    pub(super) fn note_frame(&mut self) {
-        self.heartbeat.frame_finished(self.now);
-    }
-
-    /// Records that the received bytes end with a part of a frame. It counts as progress if it
-    /// belongs to the next reply.
+    /// Records that the received bytes end with a part of a frame.
     pub(super) fn note_partial_frame(&mut self, bytes: &BytesMut) {
-        let skipped = self.frames.skipping();
-        if skipped > 0 || !bytes.is_empty() {
+        if self.link.skipping() > 0 || !bytes.is_empty() {
             self.downlink.part_received(self.now, bytes.len());
         }
-        let xid = bytes.get(4..).and_then(|payload| payload.first_chunk()).copied();
-        if skipped > 0 {
-            // The original length does not matter here, so the number of bytes left to skip
-            // replaces it.
-            self.heartbeat.part_received(self.now, true, skipped, skipped);
-        } else if xid.is_some() && xid.map(i32::from_be_bytes) == self.inflight.next_xid() {
-            let missing = self.frames.missing(bytes);
-            self.heartbeat.part_received(self.now, false, missing + bytes.len(), missing);
-        } else {
-            self.heartbeat.frame_finished(self.now);
-        }
+        self.link.part_received(self.now, bytes);
     }
 
     /// Records that a request sent at `sent` was acknowledged: the session was alive when the
     /// server received it.
     pub(super) fn acknowledge(&mut self, sent: Time) {
         debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
-        if self.phase == Phase::Established {
+        if self.link.phase == Phase::Established {
             self.timers.stop(Timer::Connect);
         }
-        if let Some(ready) = self.ready_at.filter(|ready| *ready <= sent) {
-            self.proven_from.get_or_insert(ready + PROVEN_AFTER);
+        if self.link.acknowledged(sent) {
             self.judge_connection();
         }
         // The reply to closing a stale session says nothing about the next one.
         // A read-only server does not know whether the session is alive.
-        if self.identity.is_none() || self.read_only.is_some() {
+        if self.identity.is_none() || self.link.is_read_only() {
             return;
         }
-        self.lease.acknowledged(sent, self.now);
-        // The send time counts, not the time of the reply: the server may have processed the
-        // request at any time in between.
-        if self.acknowledged.is_none_or(|newest| newest < sent) {
-            self.acknowledged = Some(sent);
-            self.acknowledged_timeout = self.timeout;
-        }
+        self.validity.acknowledge(sent, self.now, self.timeout.in_force());
         self.arm_guard();
     }
 
@@ -87,21 +54,18 @@ impl SessionMachine {
     /// `ClientCnxn`, leave the last third for another server. The result is shorter while a lock
     /// relies on the lease, so that another connection can still renew the lease in time.
     fn read_timeout(&self) -> Duration {
-        if self.read_only.is_some() {
+        if self.link.is_read_only() {
             return self.connection_timeout() * 2 / 3;
         }
-        let usual = self.timeout * 2 / 3;
-        // A lease kept by pings exists in all sessions. Writes keep a lease only where it is
-        // needed.
-        let is_kept =
-            self.is_relied_on && (self.lease_needed_since.is_some() || !self.lease.is_written());
-        self.lease.silence_max().filter(|_| is_kept).map_or(usual, |most| most.min(usual))
+        let usual = self.timeout.in_force() * 2 / 3;
+        let of_lease = self.validity.silence_max().filter(|_| self.is_relied_on);
+        of_lease.map_or(usual, |most| most.min(usual))
     }
 
     /// Returns why the connection ends when the read timeout has passed.
     pub(super) fn read_timeout_cause(&self) -> DisconnectCause {
         let timeout = self.read_timeout();
-        if self.heartbeat.last_moved() + timeout <= self.now {
+        if self.link.last_moved() + timeout <= self.now {
             DisconnectCause::Silence(timeout)
         } else {
             DisconnectCause::PingOverdue(timeout)
@@ -113,43 +77,30 @@ impl SessionMachine {
     /// that the session is alive.
     pub(super) fn ping(&mut self) {
         // A server that requires SASL refuses even pings until the exchange is complete.
-        debug_assert!(!matches!(self.phase, Phase::Sasl(_)), "pings begin after the exchange");
+        debug_assert!(!matches!(self.link.phase, Phase::Sasl(_)), "pings begin after the exchange");
         self.timers.set(Timer::Ping, self.now + self.ping_interval());
-        self.send_internal(xid::PING, &Request::Ping, None);
-        self.heartbeat.ping_encoded(self.now, self.inflight.len(), self.inflight.produced());
-    }
-
-    /// Returns the maximum time between two acknowledgements if the server replies promptly.
-    pub(super) fn acknowledgement_interval(&self) -> Duration {
-        match self.lease.interval() {
-            Some(interval) if !self.lease.is_written() => interval,
-            Some(interval) if self.lease_needed_since.is_some() => {
-                // A renewal waits for the last commit, and then for its own.
-                let commit = self.lease.commit_time();
-                interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN).max(commit + commit / 4)
-            }
-            Some(_) | None => self.acknowledged_timeout / 3,
-        }
+        self.link.ping(self.now);
     }
 
     /// Returns a third of the session timeout, or the interval that the lease needs.
     fn ping_interval(&self) -> Duration {
-        if self.read_only.is_some() {
+        if self.link.is_read_only() {
             return self.connection_timeout() / 3;
         }
-        self.lease.ping_interval().unwrap_or(self.timeout / 3)
+        let of_lease = self.validity.lease().ping_interval();
+        of_lease.unwrap_or_else(|| self.timeout.in_force() / 3)
     }
 
     /// Moves the read timeout after bytes have arrived, or after its length has changed. Does
     /// nothing before the server has authenticated, because until then another timer limits the
     /// attempt.
     pub(super) fn rearm_read(&mut self) {
-        if !matches!(self.phase, Phase::Established | Phase::Authenticating(_)) {
+        if !matches!(self.link.phase, Phase::Established | Phase::Authenticating(_)) {
             return;
         }
         // Before a lock needed the lease, a longer limit applied and pings were further apart. So
         // silence before that moment does not count against the shorter limit.
-        let since = self.heartbeat.overdue_since().max(self.lease_needed_since.unwrap_or_default());
+        let since = self.link.overdue_since().max(self.validity.needed_since().unwrap_or_default());
         let at = (since + self.read_timeout()).max(self.now);
         self.timers.set(Timer::Read, at);
     }

@@ -1,6 +1,8 @@
 //! The state of a session, and the entry points that its driver calls.
 //!
-//! Each file next to this one implements one concern of [`SessionMachine`]:
+//! Each value of [`SessionMachine`] has one owner of its invariants: the [`Link`] ends with its
+//! connection, and those in the files beside this folder survive it. Each other file next to this
+//! one implements one concern of the machine:
 //!
 //! - `connection`: attempts to connect, and the end of a connection;
 //! - `handshake`: creating or resuming a session, authentication;
@@ -14,68 +16,50 @@
 //! - `renewal`: the guard deadline, and the writes that renew the lease;
 //! - `watching`: setting, restoring and removing watches, and their events.
 
+mod accepted;
 mod chroot;
 mod connection;
 mod flights;
 mod hand_over;
 mod handshake;
 mod inbound;
+mod lease_warnings;
+mod link;
 mod liveness;
 mod outbound;
 mod read_only;
 mod renewal;
+mod renewal_pace;
 mod sasl;
 mod watching;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use jute_codec::{ConnectResponse, FrameDecoder};
 
-use self::chroot::Chroot;
-use self::read_only::ReadOnly;
+use self::accepted::Accepted;
+use self::lease_warnings::LeaseWarnings;
+use self::link::Link;
+pub(super) use self::link::Phase;
 use super::cause::DisconnectCause;
 use super::config::SessionConfig;
 use super::downlink::Downlink;
 use super::event::Event;
-use super::flight::{Flight, OpenFlight, Token};
-use super::heartbeat::Heartbeat;
 use super::hosts::{Attempt, Hosts};
-use super::inflight::Inflight;
-use super::lease::LeaseClock;
-use super::persistent::PersistentWatches;
+use super::open_flights::OpenFlights;
 use super::sample::{Sample, Samples};
-use super::shared_list::SharedLists;
+use super::seen::Seen;
+use super::session_timeout::SessionTimeout;
 use super::status::{Change, ConnectionStage, EndCause, SessionState, SessionTerms, Status};
 use super::support::Support;
 use super::timer::{Timer, Timers};
-use super::watch::WatchRegistry;
+use super::validity::Validity;
+use super::watches::Watches;
 use crate::error::{OpError, Outcome};
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
-
-/// The state of the connection.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Phase {
-    /// There is no connection. A timer determines when to try the next server.
-    Idle,
-    /// A transport is being opened.
-    Connecting,
-    /// The ConnectRequest was sent at this time.
-    Handshaking(Time),
-    /// The client authenticates with SASL, and has sent this many messages.
-    Sasl(u32),
-    /// The connection is used to close an earlier session, which had been given up.
-    ClosingStale,
-    /// This many auth packets have no reply yet.
-    Authenticating(usize),
-    /// Requests can be sent.
-    Established,
-    /// The machine has stopped permanently.
-    Stopped(SessionState),
-}
 
 /// What identifies a session to a server.
 #[derive(Clone)]
@@ -88,111 +72,38 @@ struct Identity {
 pub struct SessionMachine {
     config: SessionConfig,
     now: Time,
-    pub(super) phase: Phase,
+    pub(super) link: Link,
     hosts: Hosts,
     timers: Timers,
-    frames: FrameDecoder,
     events: VecDeque<Event>,
-    out: BytesMut,
 
     identity: Option<Identity>,
     /// An earlier session that was given up and may still be alive. It is closed before a new
     /// session is opened.
     stale: Option<Identity>,
-    /// The session timeout in force: `granted_timeout` or `created_timeout`, whichever is shorter.
-    timeout: Duration,
-    /// Session timeout with which the session was created.
-    created_timeout: Duration,
-    /// Session timeout that the server granted on the current connection.
-    granted_timeout: Duration,
-    /// When the log has said last that there is no lease, and the timeout that was granted then.
-    warned_of_missing_lease: Option<(Time, Duration)>,
-    has_warned_of_slow_commits: bool,
+    timeout: SessionTimeout,
+    validity: Validity,
+    lease_warnings: LeaseWarnings,
     attempt: Attempt,
-    /// When all watches were in place on this connection.
-    ready_at: Option<Time>,
-    /// When this connection starts to count as proven.
-    proven_from: Option<Time>,
     connection: u64,
-    /// When the newest acknowledged request was sent.
-    acknowledged: Option<Time>,
-    /// Session timeout that applies to the acknowledged request. A resume may negotiate a longer
-    /// timeout, but proves nothing.
-    acknowledged_timeout: Duration,
-    lease: LeaseClock,
-    /// When a lock began to need the lease. From then on, writes must renew it.
-    lease_needed_since: Option<Time>,
-    /// A write that renews the lease is in flight.
-    is_renewing: bool,
-    /// Start of the interval to the next renewing write on this connection.
-    renewal_base: Option<Time>,
-    /// Number of renewals in a row that this connection's server has refused.
-    refused_renewals: u32,
-    /// The guard deadline for which the timer was last set. This deadline may have passed.
-    guarded_until: Option<Time>,
-    lapses: u64,
-    pub(super) last_zxid: Zxid,
-    /// The client was told of changes that `last_zxid` may not cover, so a server that lags behind
-    /// them would resume the session. Events tell of changes, and their headers do not count. So
-    /// did an earlier session, and the zxid of the transaction that has created this one, which
-    /// covers those changes, is unknown.
-    is_ahead_of_zxid: bool,
+    pub(super) seen: Seen,
     /// Next xid. It is never reset: servers match commits with requests by session and xid, so a
     /// reused xid could get the result of an older request.
     pub(super) next_xid: i32,
 
-    /// Flights that wait for a connection, in the order of submission.
-    pub(super) waiting: BTreeMap<u64, (Token, Flight)>,
-    next_place: u64,
-    pub(super) inflight: Inflight,
-    pub(super) lists: SharedLists,
-    pub(super) open: BTreeMap<Token, OpenFlight>,
-    /// Deadlines of open flights.
-    deadlines: BTreeSet<(Time, Token)>,
-    /// How much of `outstanding_limit` is used up.
-    pub(super) outstanding: usize,
+    pub(super) flights: OpenFlights,
 
-    watches: WatchRegistry,
-    persistent: PersistentWatches,
-    /// Paths of persistent watches that no stream wants, and that the connection was too busy to
-    /// remove; at most one for each watch that the server holds.
-    surplus: BTreeSet<Box<str>>,
-    /// Relative zxid of the watches to restore. It is set when the connection is lost, and kept
-    /// until a server has acknowledged every batch, even if further connections are lost before
-    /// that.
-    restore_zxid: Option<Zxid>,
-    /// Number of batches of watches that were sent and have no reply yet.
-    batches_missing: usize,
-
-    chroot: Chroot,
+    watches: Watches,
+    /// The chroot exists, or is not to be created.
+    has_chroot: bool,
     samples: Samples,
-    heartbeat: Heartbeat,
     pub(super) downlink: Downlink,
     support: Support,
     is_closing: bool,
     /// The machine stops without ending its session.
     is_handing_over: bool,
     is_relied_on: bool,
-    /// A server has accepted the SASL credentials.
-    is_sasl_proven: bool,
-    /// A server has accepted all auth packets.
-    is_auth_proven: bool,
-    /// A server has served a request of this client.
-    is_served: bool,
-    /// The reply to the handshake, and when its request was sent. It counts once the server has
-    /// authenticated.
-    unproven: Option<(ConnectResponse, Time)>,
-    /// A server says that the session has expired, and is asked for a new session, to authenticate
-    /// there. Only then is the session over.
-    is_expiry_unproven: bool,
-    /// The connection is one to a read-only server.
-    read_only: Option<ReadOnly>,
-    /// Why the connection is to be left, once no reply is missing.
-    leaving: Option<DisconnectCause>,
-    /// The next handshake presents no session, although there is one.
-    is_anonymous: bool,
-    /// The session was opened on the current connection.
-    is_new_session: bool,
+    accepted: Accepted,
 }
 
 impl SessionMachine {
@@ -201,64 +112,29 @@ impl SessionMachine {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
         let mut machine = Self {
-            phase: Phase::Idle,
+            link: Link::first(now, config.response_limit),
             hosts: Hosts::new(config.hosts.clone(), config.seed),
             timers,
-            frames: FrameDecoder::new(config.response_limit),
             events: VecDeque::new(),
-            out: BytesMut::new(),
             identity: None,
             stale: None,
-            timeout: config.session_timeout,
-            created_timeout: config.session_timeout,
-            granted_timeout: config.session_timeout,
-            warned_of_missing_lease: None,
-            has_warned_of_slow_commits: false,
+            timeout: SessionTimeout::requested(config.session_timeout),
+            validity: Validity::new(config.lease, config.session_timeout),
+            lease_warnings: LeaseWarnings::default(),
             attempt: Attempt::new(0, Duration::ZERO),
-            ready_at: None,
-            proven_from: None,
             connection: 0,
-            acknowledged: None,
-            acknowledged_timeout: config.session_timeout,
-            lease: LeaseClock::new(config.lease),
-            lease_needed_since: None,
-            is_renewing: false,
-            renewal_base: None,
-            refused_renewals: 0,
-            guarded_until: None,
-            lapses: 0,
-            last_zxid: Zxid(0),
-            is_ahead_of_zxid: false,
+            seen: Seen::nothing(),
             next_xid: 1,
-            waiting: BTreeMap::new(),
-            next_place: 0,
-            inflight: Inflight::default(),
-            lists: SharedLists::default(),
-            open: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            outstanding: 0,
-            watches: WatchRegistry::default(),
-            persistent: PersistentWatches::default(),
-            surplus: BTreeSet::new(),
-            restore_zxid: None,
-            batches_missing: 0,
-            chroot: Chroot::default(),
+            flights: OpenFlights::default(),
+            watches: Watches::default(),
+            has_chroot: false,
             samples: Samples::default(),
-            heartbeat: Heartbeat::new(now),
             downlink: Downlink::new(),
             support: Support::default(),
             is_closing: false,
             is_handing_over: false,
             is_relied_on: false,
-            is_sasl_proven: false,
-            is_auth_proven: false,
-            is_served: false,
-            unproven: None,
-            is_expiry_unproven: false,
-            read_only: None,
-            leaving: None,
-            is_anonymous: false,
-            is_new_session: false,
+            accepted: Accepted::default(),
             config,
             now,
         };
@@ -270,10 +146,10 @@ impl SessionMachine {
 
     /// Returns a snapshot of the session.
     pub fn status(&self) -> Status {
-        let state = match self.phase {
+        let state = match self.link.phase {
             Phase::Stopped(state) => state,
             _ if self.is_closing => SessionState::Closed,
-            Phase::Established if self.read_only.is_some() => SessionState::ConnectedReadOnly,
+            Phase::Established if self.link.is_read_only() => SessionState::ConnectedReadOnly,
             Phase::Established => SessionState::Connected,
             Phase::Idle
             | Phase::Connecting
@@ -288,26 +164,27 @@ impl SessionMachine {
                 }
             }
         };
+        let lease = self.validity.lease();
         Status {
             state,
             session: self.session_id(),
             connection: self.connection,
-            timeout: self.timeout,
-            acknowledged: self.acknowledged,
-            guard_deadline: self.guard_deadline(),
-            can_be_leased: self.lease.is_possible(),
-            lease_deadline: self.lease.deadline(),
-            leased_until: self.leased_until(),
-            slow_commits: self.lease.slow_commits(),
-            renewal_time: self.lease.renewal_time(self.now),
-            acknowledgement_interval: self.acknowledgement_interval(),
-            lapses: self.lapses,
+            timeout: self.timeout.in_force(),
+            acknowledged: self.validity.acknowledged(),
+            guard_deadline: self.validity.guard_deadline(),
+            can_be_leased: lease.is_possible(),
+            lease_deadline: lease.deadline(),
+            leased_until: self.validity.leased_until(),
+            slow_commits: lease.slow_commits(),
+            renewal_time: lease.renewal_time(self.now),
+            acknowledgement_interval: self.validity.acknowledgement_interval(),
+            lapses: self.validity.lapses(),
         }
     }
 
     /// Returns how far the connection has progressed.
     pub(crate) fn stage(&self) -> ConnectionStage {
-        match self.phase {
+        match self.link.phase {
             Phase::Idle | Phase::Stopped(_) => ConnectionStage::Idle,
             Phase::Connecting => ConnectionStage::Connecting,
             Phase::Handshaking(_) => ConnectionStage::Handshaking,
@@ -320,16 +197,16 @@ impl SessionMachine {
 
     /// Returns the number of operations that wait or are in flight, and count against the limit.
     pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.flights.outstanding()
     }
 
     /// Returns what the server has granted on the current connection, next to what was requested.
     pub(crate) fn terms(&self) -> SessionTerms {
         SessionTerms {
             requested: self.config.session_timeout,
-            granted: self.granted_timeout,
+            granted: self.timeout.granted(),
             lease: self.config.lease,
-            can_be_leased: self.lease.is_possible(),
+            can_be_leased: self.validity.lease().is_possible(),
         }
     }
 
@@ -346,20 +223,13 @@ impl SessionMachine {
 
     /// Returns the number of registered watches.
     pub fn watch_count(&self) -> usize {
-        self.watches.len() + self.persistent.len()
+        self.watches.len()
     }
 
     /// Appends the bytes to send, if any. The driver reports them with
     /// [`handle_transmitted`](Self::handle_transmitted) as the transport accepts them.
     pub fn poll_transmit(&mut self, into: &mut BytesMut) {
-        if into.is_empty() {
-            // Two buffers alternate: one is filled while the other is written.
-            into.clear();
-            std::mem::swap(into, &mut self.out);
-        } else {
-            into.extend_from_slice(&self.out);
-            self.out.clear();
-        }
+        self.link.take_bytes(into);
     }
 
     /// Takes the next event.
@@ -378,8 +248,7 @@ impl SessionMachine {
     /// this time on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        let request = self.deadlines.first().map(|(at, _)| *at);
-        self.timers.next().into_iter().chain(request).min()
+        self.timers.next().into_iter().chain(self.flights.next_deadline()).min()
     }
 
     /// Processes all deadlines that have passed at `now`.
@@ -399,11 +268,7 @@ impl SessionMachine {
                 Timer::Seek => self.seek(),
             }
         }
-        while let Some((at, token)) = self.deadlines.first().copied() {
-            if at > now {
-                break;
-            }
-            self.deadlines.remove(&(at, token));
+        while let Some(token) = self.flights.take_late(now) {
             self.time_out(token);
         }
         self.send_waiting();
@@ -414,7 +279,7 @@ impl SessionMachine {
     /// this takes at most one session timeout.
     pub fn close(&mut self, now: Time) {
         self.advance(now);
-        if self.is_closing || matches!(self.phase, Phase::Stopped(_)) {
+        if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             return;
         }
         self.is_closing = true;
@@ -428,11 +293,11 @@ impl SessionMachine {
             self.stop(SessionState::Closed);
             return;
         }
-        self.timers.set(Timer::Close, now + self.timeout);
-        if self.read_only.is_some() {
+        self.timers.set(Timer::Close, now + self.timeout.in_force());
+        if self.link.is_read_only() {
             // Only a server with a quorum can close the session.
             self.drop_connection(DisconnectCause::Stopped);
-        } else if self.phase == Phase::Established {
+        } else if self.link.phase == Phase::Established {
             self.send_close();
         }
     }
@@ -455,15 +320,10 @@ impl SessionMachine {
         let Some(identity) = self.identity.take() else { return };
         self.timers.stop(Timer::GiveUp);
         self.timers.stop(Timer::Guard);
-        self.lease = LeaseClock::new(self.config.lease);
-        self.guarded_until = None;
+        self.validity.session_ended(self.config.lease);
         self.watches.clear();
-        self.persistent.clear();
-        self.restore_zxid = None;
         // The next session may be opened on any server, even on one that lags behind.
-        self.last_zxid = Zxid(0);
-        self.is_ahead_of_zxid = true;
-        self.acknowledged = None;
+        self.seen = Seen::inherited(Zxid(0));
         // Waiting flights were submitted when this session was open. They must not be sent in the
         // next one: their senders may rely on ephemeral znodes that no longer exist.
         self.refuse_waiting(&OpError::session_expired(Outcome::NotApplied));
@@ -482,7 +342,7 @@ impl SessionMachine {
     /// Stops the machine permanently.
     fn stop(&mut self, state: SessionState) {
         debug_assert!(state.is_final(), "the machine cannot stop in {state:?}");
-        if matches!(self.phase, Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Stopped(_)) {
             return;
         }
         let is_handing_over = std::mem::take(&mut self.is_handing_over);
@@ -491,7 +351,7 @@ impl SessionMachine {
         } else {
             DisconnectCause::Stopped
         }));
-        self.phase = Phase::Stopped(state);
+        self.link.phase = Phase::Stopped(state);
         self.timers = Timers::default();
         self.refuse_waiting(&state.refusal());
         let identity = self.identity.take();
@@ -501,7 +361,6 @@ impl SessionMachine {
         }
         if let Some(identity) = identity {
             self.watches.clear();
-            self.persistent.clear();
             self.emit(Change::Ended { session: identity.id, cause: EndCause::Abandoned });
         }
     }
@@ -511,10 +370,10 @@ impl SessionMachine {
 impl fmt::Debug for SessionMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionMachine")
-            .field("phase", &self.phase)
+            .field("phase", &self.link.phase)
             .field("status", &self.status())
-            .field("waiting", &self.waiting.len())
-            .field("inflight", &self.inflight.len())
+            .field("waiting", &self.flights.waiting_len())
+            .field("inflight", &self.link.inflight().len())
             .field("watches", &self.watch_count())
             .finish_non_exhaustive()
     }

@@ -3,29 +3,23 @@
 use std::collections::BTreeSet;
 
 use bytestring::ByteString;
-use jute_codec::{OpCode, ReadRequest, Record, Request, RequestHeader, encode_frame};
+use jute_codec::{EncodeError, OpCode, ReadRequest, Request};
 
-use super::{Phase, SessionMachine};
+use super::SessionMachine;
 use crate::error::OpError;
-use crate::machine::downlink::EXPECTED_MAX;
 use crate::machine::flight::{Flight, Operation, Token};
-use crate::machine::inflight::{INFLIGHT_MAX, Pending, Purpose, RequestedWatch};
+use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
 use crate::machine::timer::Timer;
 use crate::time::Time;
-
-/// Limit on the bytes that the transport has not accepted yet; above it, requests wait. On a slow
-/// link, pings and renewals wait behind these bytes.
-const BACKLOG_MAX: u64 = 64 * 1024;
 
 impl SessionMachine {
     /// Records that the transport has accepted bytes since `now`, which must not be later than the
     /// moment at which it got them: the lease counts from this time.
     pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
         self.advance(now);
-        self.inflight.transmit(now, bytes);
-        if self.heartbeat.transmitted(now, bytes) {
+        if self.link.transmitted(now, bytes) {
             self.rearm_read();
         }
         self.send_waiting();
@@ -33,7 +27,7 @@ impl SessionMachine {
 
     /// Records that the transport has no room for more bytes.
     pub fn handle_blocked(&mut self) {
-        self.heartbeat.blocked();
+        self.link.blocked();
     }
 
     /// Sends waiting flights and due lists until the connection accepts no more.
@@ -42,16 +36,16 @@ impl SessionMachine {
             // Send lists first: the flights that wait for them were submitted before those in the
             // queue.
             let list = &mut std::iter::once(OpCode::GET_CHILDREN);
-            if self.lists.is_due() && !self.has_room_for(list) {
+            if self.flights.is_list_due() && !self.has_room_for(list) {
                 return;
             }
-            if let Some((path, subscribers)) = self.lists.next() {
+            if let Some((path, subscribers)) = self.flights.next_list() {
                 self.send_list(path, subscribers);
             } else if let Some(place) = self.next_waiting()
-                && let Some((token, flight)) = self.waiting.remove(&place)
+                && let Some((token, flight)) = self.flights.take_waiting(place)
             {
                 self.send_flight(token, flight);
-            } else if let Some(path) = self.surplus.pop_first() {
+            } else if let Some(path) = self.link.surplus.pop_first() {
                 self.remove_surplus_watch(&path);
             } else {
                 return;
@@ -61,14 +55,7 @@ impl SessionMachine {
 
     /// Returns true if the connection accepts another request.
     pub(super) fn may_send(&self) -> bool {
-        self.phase == Phase::Established
-            && !self.is_closing
-            && !self.support.is_probing()
-            && self.leaving.is_none()
-            && !self.chroot.is_awaited()
-            && self.inflight.len() < INFLIGHT_MAX
-            && self.inflight.backlog() < BACKLOG_MAX
-            && self.inflight.expected_bytes() < EXPECTED_MAX
+        self.link.may_send() && !self.is_closing
     }
 
     /// Returns true if the flight must wait until certain requests in flight are complete.
@@ -86,76 +73,62 @@ impl SessionMachine {
 
     /// Returns true if the link has room for the replies to these operations.
     fn has_room_for(&self, ops: &mut dyn Iterator<Item = OpCode>) -> bool {
-        let bytes = self.inflight.long_reply_bytes(ops);
+        let inflight = self.link.inflight();
+        let bytes = inflight.long_reply_bytes(ops);
         bytes == 0
-            || self.inflight.expected_bytes() + bytes <= self.downlink.limit()
-            || !self.inflight.expects_long_replies()
+            || inflight.expected_bytes() + bytes <= self.downlink.limit()
+            || !inflight.expects_long_replies()
     }
 
     /// Returns the place of the next flight that may be sent.
     fn next_waiting(&self) -> Option<u64> {
         // Recipes rely on their session, which a read-only server does not know.
-        let may_be_sent = |token| self.read_only.is_none() || self.is_counted(token);
+        let may_be_sent = |token| !self.link.is_read_only() || self.flights.is_counted(token);
         // The timer of a flight may be late.
         let is_late = |flight: &Flight| flight.deadline.is_some_and(|at| at <= self.now);
-        let mut waiting = self.waiting.iter();
-        let (place, (_, flight)) =
-            waiting.find(|(_, (token, flight))| may_be_sent(*token) && !is_late(flight))?;
-        (!self.must_wait(flight)).then_some(*place)
-    }
-
-    /// Returns true if the flight was submitted by a caller, and not by a lane.
-    fn is_counted(&self, token: Token) -> bool {
-        self.open.get(&token).is_some_and(|open| open.places > 0)
+        let mut waiting = self.flights.waiting();
+        let (place, _, flight) =
+            waiting.find(|(_, token, flight)| may_be_sent(*token) && !is_late(flight))?;
+        (!self.must_wait(flight)).then_some(place)
     }
 
     /// Returns true if the flight may be sent now, provided that no other one is waiting.
     pub(super) fn may_send_flight(&self, token: Token, flight: &Flight) -> bool {
         self.may_send()
             && !self.must_wait(flight)
-            && (self.read_only.is_none() || self.is_counted(token))
+            && (!self.link.is_read_only() || self.flights.is_counted(token))
     }
 
     /// Returns true if the flight has an operation that must be sent alone, and other requests are
     /// in flight.
     fn must_wait_to_be_alone(&self, flight: &Flight) -> bool {
-        let is_newer = |it: &Operation| self.support.must_be_alone(it.request.op());
-        self.inflight.len() > 0 && flight.operations.iter().any(is_newer)
+        let is_newer = |it: &Operation| self.link.probes.must_be_alone(it.request.op());
+        self.link.inflight().len() > 0 && flight.operations.iter().any(is_newer)
     }
 
     /// Sends one request for a list on behalf of all parked operations.
     fn send_list(&mut self, path: ByteString, subscribers: BTreeSet<Subscriber>) {
         for Subscriber { token, .. } in subscribers {
-            if let Some(open) = self.open.get_mut(&token) {
-                open.parked.retain(|other| *other != path);
-            }
             self.mark_sent(token);
         }
-        let xid = self.take_xid();
         let request = Request::GetChildren(ReadRequest { path: path.clone(), watch: false });
-        self.send_internal(xid, &request, Some(Purpose::SharedList(path)));
+        self.send_internal(&request, Purpose::SharedList(path));
     }
 
     fn mark_sent(&mut self, token: Token) {
-        let session = self.session_id();
-        let connection = self.connection;
-        if let Some(open) = self.open.get_mut(&token) {
-            open.session = session;
-            open.connection = connection;
-        }
+        self.flights.mark_sent(token, self.session_id(), self.connection);
     }
 
     /// Encodes the operations of a flight, except for those that must wait for a shared list.
     pub(super) fn send_flight(&mut self, token: Token, flight: Flight) {
-        let owner = self.open.get(&token).expect("a flight that is sent is open").owner;
+        let owner = self.flights.owner(token).expect("a flight that is sent is open");
         let is_unknown = |it: &Operation| self.support.is_unknown(it.request.op(), self.now);
         if let Some(unknown) = flight.operations.iter().find(|it| is_unknown(it)) {
             let target = unknown.target();
             self.complete_flight(token, &[], &OpError::Unsupported { target });
             return;
         }
-        let start = self.out.len();
-        let checkpoint = self.inflight.checkpoint();
+        let checkpoint = self.link.checkpoint();
         let mut requested = vec![];
         let mut parked = vec![];
         let count = flight.operations.len();
@@ -165,7 +138,9 @@ impl SessionMachine {
             let shared = operation.shared_path().cloned();
             if let Some(path) = &shared {
                 // A list in flight was requested before this flight was sent, so it may be too old.
-                if self.lists.is_busy(path) || requested.iter().any(|(other, _)| other == path) {
+                if self.flights.is_list_busy(path)
+                    || requested.iter().any(|(other, _)| other == path)
+                {
                     parked.push((path.clone(), Subscriber { token, index }));
                     continue;
                 }
@@ -184,30 +159,30 @@ impl SessionMachine {
             {
                 removed.push((watches.path.clone(), kind));
             }
-            let begin = self.out.len();
-            let framed = encode_frame(&mut self.out, self.config.request_limit, |out| {
-                RequestHeader { xid, op }.encode(out);
-                operation.request.encode(out);
-            });
-            if let Err(jute_codec::EncodeError::TooLong { length, limit }) = framed {
-                // A flight is sent as a whole or not at all, so discard the part that was encoded.
-                self.out.truncate(start);
-                self.inflight.revert(checkpoint);
-                let target = operation.target();
-                for (path, _) in added {
-                    self.persistent.end(&path, None);
+            let end = match self.link.encode(self.config.request_limit, xid, &operation.request) {
+                Ok(end) => end,
+                Err(error) => {
+                    let EncodeError::TooLong { length, limit } = error else {
+                        unreachable!("an encoded request can only be too long: {error}")
+                    };
+                    // A flight is sent as a whole or not at all, so discard the part that was
+                    // encoded.
+                    self.link.revert(checkpoint);
+                    let target = operation.target();
+                    for (path, _) in added {
+                        self.watches.persistent.end(&path, None);
+                    }
+                    let error = OpError::RequestTooLarge { length, limit, target };
+                    self.complete_flight(token, &[], &error);
+                    return;
                 }
-                let error = OpError::RequestTooLarge { length, limit, target };
-                self.complete_flight(token, &[], &error);
-                return;
-            }
+            };
             let purpose = match shared {
                 Some(path) => Purpose::SharedList(path),
                 None => Purpose::Operation { token, index, subject: Subject::of(operation), watch },
             };
-            let end = self.inflight.produce(self.out.len() - begin);
-            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
-            self.support.sent(xid, op);
+            self.link.push(Pending { xid, op, purpose, sent: self.now, end });
+            self.link.probes.sent(xid, op);
         }
         // Mark the flight as sent only now: until here it could still fail as a whole.
         if parked.len() < count {
@@ -220,37 +195,21 @@ impl SessionMachine {
             self.renew_remaining_watches(&path, kind);
         }
         for (path, subscriber) in requested {
-            self.lists.request(path, subscriber);
-        }
-        if !parked.is_empty()
-            && let Some(open) = self.open.get_mut(&token)
-        {
-            open.parked = parked.iter().map(|(path, _)| path.clone()).collect();
+            self.flights.request_list(path, subscriber);
         }
         for (path, subscriber) in parked {
-            self.lists.park(path, subscriber);
+            self.flights.park(path, subscriber);
         }
     }
 
-    /// Sends one of the machine's own requests. Pings and auth packets have no `Purpose`: their
-    /// replies are recognized by reserved xids and not matched with the queue.
-    pub(super) fn send_internal(&mut self, xid: i32, request: &Request, purpose: Option<Purpose>) {
-        let before = self.out.len();
-        let op = request.op();
-        encode_frame(&mut self.out, usize::MAX, |out| {
-            RequestHeader { xid, op }.encode(out);
-            request.encode(out);
-        })
-        .expect("only a limit of i32::MAX applies");
-        let end = self.inflight.produce(self.out.len() - before);
-        if let Some(purpose) = purpose {
-            self.inflight.push(Pending { xid, op, purpose, sent: self.now, end });
-        }
+    /// Sends one of the machine's own requests, and matches its reply with the queue.
+    pub(super) fn send_internal(&mut self, request: &Request, purpose: Purpose) {
+        let xid = self.take_xid();
+        self.link.send(self.now, xid, request, Some(purpose));
     }
 
     pub(super) fn send_close(&mut self) {
-        let xid = self.take_xid();
-        self.send_internal(xid, &Request::CloseSession, Some(Purpose::Close));
+        self.send_internal(&Request::CloseSession, Purpose::Close);
         // A ping that reached the server after it has closed the connection would make its host reset
         // the connection, which discards a reply that has not been read yet.
         self.timers.stop(Timer::Ping);

@@ -16,6 +16,7 @@
 
 use std::time::Duration;
 
+use super::link::{Opening, ReadOnly};
 use super::{Identity, Phase, SessionMachine};
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
@@ -32,34 +33,24 @@ const SEEK_MAX: Duration = Duration::from_secs(60);
 /// Time for a server to say whether it accepts writes.
 const PROBE_TIME: Duration = Duration::from_secs(1);
 
-/// A connection to a read-only server.
-#[derive(Clone, Debug)]
-pub(super) struct ReadOnly {
-    /// Timeout of the session that the server granted.
-    pub(super) timeout: Duration,
-    /// Pause before the next search.
-    pause: Duration,
-}
-
 impl SessionMachine {
     /// Returns true if a read-only server is acceptable for the next connection.
     pub(super) fn accepts_read_only(&self) -> bool {
         self.config.read_only && !self.is_closing
     }
 
-    /// Handles a server that hung up during the handshake. Returns true if the same server is to be
-    /// asked without a session.
-    pub(super) fn ask_without_session(&mut self) -> bool {
-        let was_resume = matches!(self.phase, Phase::Handshaking(_))
+    /// Returns true if the server that has just hung up is to be asked without a session: it may be
+    /// a read-only one that refuses to resume the session.
+    pub(super) fn may_be_read_only(&self) -> bool {
+        let was_resume = matches!(self.link.phase, Phase::Handshaking(_))
             && (self.identity.is_some() || self.stale.is_some())
-            && !self.is_anonymous;
-        self.is_anonymous = was_resume && self.accepts_read_only();
-        self.is_anonymous
+            && self.link.opening() != Opening::Anonymous;
+        was_resume && self.accepts_read_only()
     }
 
     /// Uses a connection to a read-only server.
     pub(super) fn adopt_read_only(&mut self, timeout: Duration) {
-        self.read_only = Some(ReadOnly { timeout, pause: SEEK_MIN });
+        self.link.read_only = Some(ReadOnly { timeout, pause: SEEK_MIN });
         // No server without a quorum can know that the session has expired.
         self.timers.stop(Timer::GiveUp);
         self.connection += 1;
@@ -75,7 +66,7 @@ impl SessionMachine {
 
     /// Schedules the next search.
     pub(super) fn arm_seek(&mut self) {
-        let Some(read_only) = &mut self.read_only else { return };
+        let Some(read_only) = &mut self.link.read_only else { return };
         self.timers.set(Timer::Seek, self.now + read_only.pause);
         read_only.pause = (read_only.pause * 2).min(SEEK_MAX);
     }
@@ -91,7 +82,7 @@ impl SessionMachine {
     /// since it was asked.
     pub fn handle_read_write_server(&mut self, now: Time, host: Host) {
         self.advance(now);
-        if self.read_only.is_some() && self.hosts.aim(host) {
+        if self.link.is_read_only() && self.hosts.aim(host) {
             self.leave(DisconnectCause::ReadWriteServer);
             self.handle_timeout(now);
         }
@@ -99,6 +90,9 @@ impl SessionMachine {
 
     /// Returns the session timeout that applies to the current connection.
     pub(super) fn connection_timeout(&self) -> Duration {
-        self.read_only.as_ref().map_or(self.timeout, |read_only| read_only.timeout)
+        match &self.link.read_only {
+            Some(read_only) => read_only.timeout,
+            None => self.timeout.in_force(),
+        }
     }
 }

@@ -1,15 +1,15 @@
 //! Authentication with SASL: rounds of messages, before anything else is sent.
 
-use jute_codec::{ErrorCode, FrameDecoder, OpCode, Reader, Request, Response, SaslToken};
+use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
+use crate::failure::sasl::SaslFailure;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
 use crate::machine::inflight::Purpose;
 use crate::machine::sasl::{SaslInput, SaslStep};
 use crate::machine::status::{Change, SessionState};
-use crate::sasl_failure::SaslFailure;
 use crate::time::Time;
 
 /// Limit on the messages of the client in one exchange. DIGEST-MD5 has two, and GSSAPI three.
@@ -24,15 +24,15 @@ impl SessionMachine {
     /// this for a connection that has ended.
     pub fn handle_sasl(&mut self, now: Time, step: Result<SaslStep, SaslFailure>) {
         self.advance(now);
-        let Phase::Sasl(round) = self.phase else {
-            panic!("the machine expects no SASL message in {:?}", self.phase);
+        let Phase::Sasl(round) = self.link.phase else {
+            panic!("the machine expects no SASL message in {:?}", self.link.phase);
         };
         match step {
             Ok(SaslStep::Done) => {
                 debug!("authenticated with SASL");
-                self.is_sasl_proven = true;
-                self.frames = FrameDecoder::new(self.config.response_limit);
-                let held_back = self.unproven.take();
+                self.accepted.note_sasl();
+                self.link.limit_frames(self.config.response_limit);
+                let held_back = self.link.unproven.take();
                 let (response, sent) = held_back.expect("the exchange follows the handshake");
                 self.handle_connect_response(response, sent);
             }
@@ -40,9 +40,8 @@ impl SessionMachine {
                 self.drop_connection(SaslFailure::TooManyRounds(round).into());
             }
             Ok(SaslStep::Send(token)) => {
-                self.phase = Phase::Sasl(round + 1);
-                let xid = self.take_xid();
-                self.send_internal(xid, &Request::Sasl(token), Some(Purpose::Sasl));
+                self.link.phase = Phase::Sasl(round + 1);
+                self.send_internal(&Request::Sasl(token), Purpose::Sasl);
             }
             Err(failure) => self.drop_connection(failure.into()),
         }
@@ -50,8 +49,8 @@ impl SessionMachine {
 
     /// Starts the SASL exchange.
     pub(super) fn begin_sasl(&mut self) {
-        self.phase = Phase::Sasl(0);
-        self.frames = FrameDecoder::new(self.config.response_limit.min(MESSAGE_MAX));
+        self.link.phase = Phase::Sasl(0);
+        self.link.limit_frames(self.config.response_limit.min(MESSAGE_MAX));
         self.events.push_back(Event::Sasl(SaslInput::Start));
     }
 
@@ -91,7 +90,7 @@ impl SessionMachine {
     fn handle_sasl_refusal(&mut self, code: ErrorCode) {
         let refuses_credentials =
             matches!(code, ErrorCode::AUTH_FAILED | ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH);
-        if refuses_credentials && !self.is_sasl_proven {
+        if refuses_credentials && !self.accepted.has_sasl() {
             warn!(%code, "a server refused the SASL credentials");
             self.emit(Change::AuthFailed);
             self.stop(SessionState::AuthFailed);
@@ -104,14 +103,14 @@ impl SessionMachine {
     /// that another server has served goes on to the next server, as with refused credentials: the
     /// servers are being changed one by one, or this one was changed by mistake.
     pub(super) fn survives_required_sasl(&self) -> bool {
-        self.config.sasl || self.is_served
+        self.config.sasl || self.accepted.has_request()
     }
 
     /// Handles the code with which a server refuses every request, and even pings, of a connection
     /// that is not authenticated with SASL. It then closes the connection.
     pub(super) fn handle_sasl_required(&mut self) {
         let code = ErrorCode::SESSION_CLOSED_REQUIRE_SASL_AUTH;
-        if matches!(self.phase, Phase::Idle | Phase::Stopped(_)) {
+        if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
         if self.survives_required_sasl() {

@@ -22,8 +22,8 @@ use crate::types::{WatchedEvent, Zxid};
 impl SessionMachine {
     /// Removes all watches of an owner.
     pub fn remove_owner(&mut self, owner: OwnerId) {
-        self.watches.remove_owner(owner);
-        for path in self.persistent.remove_owner(owner) {
+        self.watches.one_shot.remove_owner(owner);
+        for path in self.watches.persistent.remove_owner(owner) {
             self.remove_surplus_watch(&path);
         }
     }
@@ -42,7 +42,7 @@ impl SessionMachine {
             } else {
                 WatchMode::Persistent
             };
-            let sent = self.persistent.begin(&add.path, mode);
+            let sent = self.watches.persistent.begin(&add.path, mode);
             if sent == WatchMode::Recursive {
                 add.mode = AddWatchMode::PERSISTENT_RECURSIVE;
             }
@@ -58,7 +58,7 @@ impl SessionMachine {
             return Some(RequestedWatch::Removal(kind));
         }
         let (read, kind) = watched_read(&mut operation.request)?;
-        if self.persistent.serves(&read.path, kind) {
+        if self.watches.persistent.serves(&read.path, kind) {
             read.watch = false;
         }
         id.map(RequestedWatch::OneShot)
@@ -67,11 +67,12 @@ impl SessionMachine {
     /// Sets the child watches of a path again after a request for a recursive watch, which replaces
     /// them at servers before 3.9.
     pub(super) fn renew_child_watches(&mut self, path: &str, sent: WatchMode) {
-        let has_children_watched = self.watches.kinds_on(path).any(|kind| kind == WatchKind::Child)
-            || self.inflight.is_watching_children(path);
+        let has_children_watched =
+            self.watches.one_shot.kinds_on(path).any(|kind| kind == WatchKind::Child)
+                || self.link.inflight().is_watching_children(path);
         if sent == WatchMode::Recursive && has_children_watched {
             // Changes up to this zxid were reported before, if a watch was set by then.
-            for request in batches::restoring(path, [WatchKind::Child], None, self.last_zxid) {
+            for request in batches::restoring(path, [WatchKind::Child], None, self.seen.zxid()) {
                 self.renew_watches(request);
             }
         }
@@ -81,10 +82,10 @@ impl SessionMachine {
     /// the server closes the connection because it does not know that one, what arrives afterwards
     /// makes its host reset the connection, which can discard the reply.
     pub(super) fn renew_watches(&mut self, request: Request) {
-        if self.support.is_probing() {
-            self.support.defer(request);
+        if self.link.probes.is_probing() {
+            self.link.probes.defer(request);
         } else {
-            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
+            self.link.send(self.now, xid::SET_WATCHES, &request, Some(Purpose::RenewWatches));
         }
     }
 
@@ -109,18 +110,18 @@ impl SessionMachine {
                 if let Some(kind) = watch_set(op, code)
                     && is_wanted
                 {
-                    self.watches.insert(id, path, kind);
+                    self.watches.one_shot.insert(id, path, kind);
                 }
             }
             RequestedWatch::Persistent { id, mode, sent } => {
-                if self.persistent.end(path, code.is_ok().then_some(sent)) {
+                if self.watches.persistent.end(path, code.is_ok().then_some(sent)) {
                     return Err(DisconnectCause::SetWatches(code));
                 }
                 if let Some(id) = id
                     && code.is_ok()
                     && is_wanted
                 {
-                    self.persistent.insert(id, path, mode);
+                    self.watches.persistent.insert(id, path, mode);
                 }
             }
         }
@@ -134,19 +135,18 @@ impl SessionMachine {
     /// there are one-shot watches, or reads in flight that set some. Until then, its events are
     /// ignored. If the connection is busy, the watch is removed as soon as nothing else waits.
     pub(super) fn remove_surplus_watch(&mut self, path: &str) {
-        if self.persistent.is_surplus(path)
-            && self.watches.kinds_on(path).next().is_none()
-            && !self.inflight.is_watching(path)
+        if self.watches.persistent.is_surplus(path)
+            && self.watches.one_shot.kinds_on(path).next().is_none()
+            && !self.link.inflight().is_watching(path)
         {
             if !self.may_send() {
-                self.surplus.insert(path.into());
+                self.link.surplus.insert(path.into());
                 return;
             }
-            self.persistent.replace(path, None);
+            self.watches.persistent.replace(path, None);
             let request = WatchesRequest { path: path.into(), kind: WatcherType::ANY };
-            let xid = self.take_xid();
             let request = Request::RemoveWatches(request);
-            self.send_internal(xid, &request, Some(Purpose::RemoveWatches));
+            self.send_internal(&request, Purpose::RemoveWatches);
         }
     }
 
@@ -155,7 +155,8 @@ impl SessionMachine {
     pub(super) fn must_wait_to_remove(&self, flight: &Flight) -> bool {
         flight.operations.iter().any(|operation| {
             let Request::RemoveWatches(watches) = &operation.request else { return false };
-            self.inflight.is_watching(&watches.path) || self.persistent.is_adding(&watches.path)
+            self.link.inflight().is_watching(&watches.path)
+                || self.watches.persistent.is_adding(&watches.path)
         })
     }
 
@@ -163,15 +164,15 @@ impl SessionMachine {
     pub(super) fn renew_remaining_watches(&mut self, path: &str, removed: WatcherType) {
         let (kinds, modes) = covered(removed);
         let kept: Vec<_> =
-            self.watches.kinds_on(path).filter(|kind| !kinds.contains(kind)).collect();
-        let streams = self.persistent.streams_of(path);
+            self.watches.one_shot.kinds_on(path).filter(|kind| !kinds.contains(kind)).collect();
+        let streams = self.watches.persistent.streams_of(path);
         let streams: Vec<_> = streams.filter(|(_, mode)| !modes.contains(mode)).collect();
         let mode = streams.iter().map(|(_, mode)| *mode).max();
-        self.persistent.replace(path, mode);
+        self.watches.persistent.replace(path, mode);
         for (id, _) in streams {
             self.events.push_back(Event::PersistentWatch { id, news: WatchNews::Reset });
         }
-        for request in batches::restoring(path, kept, mode, self.last_zxid) {
+        for request in batches::restoring(path, kept, mode, self.seen.zxid()) {
             self.renew_watches(request);
         }
     }
@@ -197,9 +198,9 @@ impl SessionMachine {
         let is_found = if op == OpCode::REMOVE_WATCHES {
             self.end_watches(path, kinds, modes)
         } else {
-            let mut streams = self.persistent.streams_of(path);
+            let mut streams = self.watches.persistent.streams_of(path);
             result.is_ok()
-                && (self.watches.kinds_on(path).any(|kind| kinds.contains(&kind))
+                && (self.watches.one_shot.kinds_on(path).any(|kind| kinds.contains(&kind))
                     || streams.any(|(_, mode)| modes.contains(&mode)))
         };
         if is_found {
@@ -211,8 +212,8 @@ impl SessionMachine {
 
     /// Ends the watches of these kinds and modes on a path. Returns whether there were any.
     fn end_watches(&mut self, path: &str, kinds: &[WatchKind], modes: &[WatchMode]) -> bool {
-        let ended = self.watches.take_on(path, kinds);
-        let streams = self.persistent.remove_modes(path, modes);
+        let ended = self.watches.one_shot.take_on(path, kinds);
+        let streams = self.watches.persistent.remove_modes(path, modes);
         let is_found = !ended.is_empty() || !streams.is_empty();
         let path = ByteString::from(path);
         for (id, kind) in ended {
@@ -234,23 +235,23 @@ impl SessionMachine {
     /// changed since the connection was lost. Servers cannot do the latter for persistent watches,
     /// so their streams are told of a gap.
     pub(super) fn restore_watches(&mut self) {
-        debug_assert_eq!(self.phase, Phase::Established);
-        let Some(relative_zxid) = self.restore_zxid else {
-            self.ready_at = Some(self.now);
+        debug_assert_eq!(self.link.phase, Phase::Established);
+        let Some(relative_zxid) = self.watches.restore_zxid() else {
+            self.link.restoring(self.now, 0);
             return;
         };
-        for id in self.persistent.streams() {
+        for id in self.watches.persistent.streams() {
             self.events.push_back(Event::PersistentWatch { id, news: WatchNews::Gap });
         }
-        let requests = batches::restoring_all(&self.watches, &self.persistent, relative_zxid);
-        self.persistent.restoring_all();
-        self.batches_missing = requests.len();
+        let requests =
+            batches::restoring_all(&self.watches.one_shot, &self.watches.persistent, relative_zxid);
+        self.watches.persistent.restoring_all();
+        let batches = requests.len();
         for request in requests {
-            self.send_internal(xid::SET_WATCHES, &request, Some(Purpose::SetWatches));
+            self.link.send(self.now, xid::SET_WATCHES, &request, Some(Purpose::SetWatches));
         }
-        if self.batches_missing == 0 {
-            self.restore_zxid = None;
-            self.ready_at = Some(self.now);
+        if self.link.restoring(self.now, batches) {
+            self.watches.restored();
         }
     }
 
@@ -261,12 +262,12 @@ impl SessionMachine {
             return;
         }
         if op == OpCode::SET_WATCHES2 {
-            let streams: Vec<_> = self.persistent.streams().collect();
+            let streams: Vec<_> = self.watches.persistent.streams().collect();
             warn!(
                 watches = streams.len(),
                 "the server does not know persistent watches, so they end"
             );
-            self.persistent.clear();
+            self.watches.persistent.clear();
             for id in streams {
                 let news = WatchNews::Ended(WatchEnded::Unsupported);
                 self.events.push_back(Event::PersistentWatch { id, news });
@@ -275,7 +276,7 @@ impl SessionMachine {
         }
         // The event of a one-shot watch says only that its owner should read again. That is true of
         // each of them now, and reading again also sets a new watch.
-        let fired = self.watches.take();
+        let fired = self.watches.one_shot.take();
         warn!(watches = fired.len(), "the server cannot restore watches, so all of them fire");
         for (id, path, kind) in fired {
             let kind = match kind {
@@ -294,9 +295,8 @@ impl SessionMachine {
     /// sync would not do: a leader replies to the syncs of its own clients without applying what it
     /// has committed.
     pub(super) fn catch_up(&mut self) {
-        if self.is_ahead_of_zxid {
-            let xid = self.take_xid();
-            self.send_internal(xid, &write_of_nothing(), Some(Purpose::CatchUp));
+        if self.seen.is_behind() {
+            self.send_internal(&write_of_nothing(), Purpose::CatchUp);
         }
     }
 
@@ -308,13 +308,13 @@ impl SessionMachine {
         let WatcherEvent { kind, path, .. } = WatcherEvent::decode(body)
             .map_err(|error| DisconnectCause::Record { record: "WatcherEvent", error })?;
         // The header of an event has no zxid before 3.9.
-        self.is_ahead_of_zxid = true;
+        self.seen.event();
         let zxid = (zxid != Zxid::NONE).then_some(zxid);
-        for id in self.watches.fire(kind, &path) {
+        for id in self.watches.one_shot.fire(kind, &path) {
             let event = WatchedEvent { kind, path: path.clone(), zxid };
             self.events.push_back(Event::Watch { id, event });
         }
-        for (id, kind, path) in self.persistent.dispatch(kind, &path) {
+        for (id, kind, path) in self.watches.persistent.dispatch(kind, &path) {
             let news = WatchNews::Event(WatchedEvent { kind, path, zxid });
             self.events.push_back(Event::PersistentWatch { id, news });
         }

@@ -126,14 +126,13 @@ proptest! {
                     pair.cut();
                     // No operation of an open flight was sent; all of them wait for the next
                     // connection.
-                    let mut open = pair.session.open.values();
-                    prop_assert!(open.all(|open| open.connection == 0 && open.parked.is_empty()));
+                    prop_assert!(pair.session.flights.are_all_waiting());
                 }
                 Step::Connect(is_known) => if matches!(
-                    pair.session.phase,
+                    pair.session.link.phase,
                     Phase::Idle | Phase::Connecting
                 ) {
-                    if pair.session.phase == Phase::Idle {
+                    if pair.session.link.phase == Phase::Idle {
                         pair.events.retain(|event| !matches!(event, Event::Connect(_)));
                     }
                     pair.open();
@@ -151,7 +150,7 @@ proptest! {
         pair.session.close(pair.now);
         pair.drain();
         pair.sleep(TIMEOUT);
-        prop_assert!(matches!(pair.session.phase, Phase::Stopped(SessionState::Closed)));
+        prop_assert!(matches!(pair.session.link.phase, Phase::Stopped(SessionState::Closed)));
         let answers = answers(&pair);
         for (token, count) in flights {
             match answers.get(&token) {
@@ -160,9 +159,7 @@ proptest! {
                 Some((more, _)) => prop_assert!(false, "{:?} has {} answers", token, more),
             }
         }
-        prop_assert!(pair.session.open.is_empty() && pair.session.waiting.is_empty());
-        prop_assert_eq!(pair.session.outstanding, 0);
-        prop_assert_eq!(pair.session.inflight.expected_bytes(), 0);
-        prop_assert!(pair.session.lists.take_parked().is_empty());
+        prop_assert!(pair.session.flights.is_empty());
+        prop_assert_eq!(pair.session.link.inflight().expected_bytes(), 0);
     }
 }

@@ -238,22 +238,26 @@ fn an_oversized_reply_fails_its_own_request_only() {
 
 #[test]
 fn an_oversized_request_fails_before_anything_of_its_flight_is_sent() {
-    let mut pair = Pair::connected();
-    let data = Some(Bytes::from(vec![0; 5000]));
-    let request =
-        Request::SetData(SetDataRequest { path: "/a".into(), data, version: Version::ANY });
-    let token = pair.submit(vec![sync("/a"), Operation::new(request)]);
-    let reply = pair.answer(token);
-    for result in reply.results {
-        assert!(matches!(result, Err(OpError::RequestTooLarge { limit: 4096, .. })), "{result:?}");
+    // A server may not know the second one.
+    for first in [sync("/a"), Operation::new(Request::WhoAmI)] {
+        let mut pair = Pair::connected();
+        let data = Some(Bytes::from(vec![0; 5000]));
+        let request =
+            Request::SetData(SetDataRequest { path: "/a".into(), data, version: Version::ANY });
+        let token = pair.submit(vec![first, Operation::new(request)]);
+        let reply = pair.answer(token);
+        for result in reply.results {
+            let is_too_large = matches!(result, Err(OpError::RequestTooLarge { limit: 4096, .. }));
+            assert!(is_too_large, "{result:?}");
+        }
+        pair.flush();
+        assert!(pair.requests().is_empty());
+        let next = pair.submit(vec![sync("/b")]);
+        pair.flush();
+        let (xid, _) = pair.requests()[0].clone();
+        pair.reply(xid, Ok(Response::Sync("/b".into())));
+        assert!(pair.answer(next).results[0].is_ok());
     }
-    pair.flush();
-    assert!(pair.requests().is_empty());
-    let next = pair.submit(vec![sync("/b")]);
-    pair.flush();
-    let (xid, _) = pair.requests()[0].clone();
-    pair.reply(xid, Ok(Response::Sync("/b".into())));
-    assert!(pair.answer(next).results[0].is_ok());
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn the_zxid_stays_frozen_until_the_watches_are_acknowledged() {
     pair.connect(SESSION);
     // The connection is lost before the reply to SetWatches arrives. If the zxid had advanced with
     // other replies, a change of the first gap could be missed.
-    pair.session.last_zxid = Zxid(99);
+    pair.session.seen.reply(Zxid(99));
     pair.cut();
     pair.connect(SESSION);
     let requests = pair.requests();

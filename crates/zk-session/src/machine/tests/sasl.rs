@@ -9,11 +9,11 @@ use jute_codec::{
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, sync};
 use crate::error::{OpError, Outcome};
+use crate::failure::sasl::SaslFailure;
 use crate::host::Host;
 use crate::machine::{
     Change, DisconnectCause, EndCause, Event, SaslInput, SaslStep, SessionConfig, SessionState,
 };
-use crate::sasl_failure::SaslFailure;
 
 fn sasl_config() -> SessionConfig {
     let auth = vec![AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) }];

@@ -10,6 +10,7 @@ use jute_codec::{
     AddWatchMode, AddWatchRequest, ErrorCode, Request, Response, WatcherType, WatchesRequest,
 };
 
+use crate::chroot::translate::Root;
 use crate::client::Client;
 use crate::driver::command::{Command, WatchSender};
 use crate::driver::shared::Shared;
@@ -18,8 +19,7 @@ use crate::error::{OpError, WatchEnded};
 use crate::machine::{Operation, OwnerId, WatchMode, WatchNumber};
 use crate::op::Op;
 use crate::path;
-use crate::types::WatchedEvent;
-use crate::watch_item::WatchItem;
+use crate::watch::item::WatchItem;
 
 /// Default of [`WatchOptions::capacity`].
 pub const WATCH_CAPACITY_DEFAULT: usize = 1024;
@@ -107,7 +107,7 @@ impl Client {
         let request = Request::AddWatch(AddWatchRequest { path, mode });
         let operation = Operation::watched(request, WatchNumber::FIRST);
         let watcher = Some((owner, WatchSender::Stream(sender)));
-        Op::submit(shared, operation, watcher, move |result| {
+        Op::submit(shared, Root::Client, operation, watcher, move |result| {
             let _: Response = result?;
             Ok(stream)
         })
@@ -145,7 +145,9 @@ impl Client {
         convert: impl FnOnce(Result<Response, OpError>) -> Result<T, OpError> + Send + 'static,
     ) -> Op<T> {
         match path::validate(path) {
-            Ok(()) => Op::submit(self.shared(), Operation::new(request), None, convert),
+            Ok(()) => {
+                Op::submit(self.shared(), Root::Client, Operation::new(request), None, convert)
+            }
             Err(error) => Op::failed(error),
         }
     }
@@ -160,8 +162,7 @@ impl WatchStream {
     ///
     /// Fails if the session has ended, the client is closed, or a server cannot restore the watch.
     pub async fn next(&mut self) -> Result<WatchItem, WatchEnded> {
-        let item = poll_fn(|cx| self.items.poll_next(cx)).await?;
-        Ok(self.to_client(item))
+        poll_fn(|cx| self.items.poll_next(cx)).await
     }
 
     /// Returns the next item if there is one.
@@ -170,8 +171,7 @@ impl WatchStream {
     ///
     /// Fails like [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<WatchItem>, WatchEnded> {
-        let item = self.items.try_next().transpose()?;
-        Ok(item.map(|item| self.to_client(item)))
+        self.items.try_next().transpose()
     }
 
     /// Returns the watched path.
@@ -187,16 +187,6 @@ impl WatchStream {
     /// Returns how often the backlog exceeded the capacity and was replaced by a gap.
     pub fn overflows(&self) -> u64 {
         self.items.overflows()
-    }
-
-    fn to_client(&self, item: WatchItem) -> WatchItem {
-        match item {
-            WatchItem::Event(event) => {
-                let path = self.shared.chroot.to_client(&event.path);
-                WatchItem::Event(WatchedEvent { path, ..event })
-            }
-            gap @ WatchItem::Gap(_) => gap,
-        }
     }
 }
 

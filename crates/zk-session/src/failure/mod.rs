@@ -1,14 +1,17 @@
 //! Why a client has no connection, for messages and diagnosis.
 
+pub(crate) mod sasl;
+pub(crate) mod tls;
+
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use self::sasl::SaslFailure;
+use self::tls::TlsFailure;
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
-use crate::sasl_failure::SaslFailure;
-use crate::tls_failure::TlsFailure;
 
 /// Why there is no connection to a server.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
