@@ -287,10 +287,9 @@ pub mod kind {
 #[doc(hidden)]
 pub mod machines {
     pub use crate::exclusive::machine::{attempt::ExclusiveAttempt, profile::ExclusiveProfile};
-    pub use crate::lock::outcome::{
-        Changed, Held, NotChanged, NotHeld, Refusal, Restart, Tally, Znode,
-    };
-    pub use crate::lock::recipe::{Attempt, Change, Removal};
+    pub use crate::lock::outcome::{Changed, Held, NotChanged, NotHeld, Restart, Tally, Znode};
+    pub use crate::lock::recipe::{Attempt, Change, LockRemoval};
+    pub use crate::machine::{Leaving, Refusal, Removal};
     pub use crate::queue::machine::{attempt::QueueAttempt, removal::QueueRemoval};
     pub use crate::queue::naming::{NameForm, QueueNames};
     pub use crate::queue::profile::{Permits, QueueProfile};

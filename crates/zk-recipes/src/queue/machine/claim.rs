@@ -178,13 +178,17 @@ impl Claim {
     }
 
     /// Ends the attempt of this claim. Returns the removal of the znodes that the claim may have
-    /// left, and whether a create is in flight. `is_claiming` means that the attempt still waits
-    /// for the claim.
-    pub(crate) fn abandon(self, is_claiming: bool) -> (QueueRemoval, bool) {
-        let is_creating = is_claiming && self.state == State::Creating;
+    /// left, and whether it needs the reply to a create. `is_pending` means that the flight of the
+    /// claim is pending.
+    pub(crate) fn abandon(self, is_pending: bool) -> (QueueRemoval, bool) {
+        let is_creating = is_pending && self.state == State::Creating;
         let prefix = self.prefix().into();
         let known = self.znode.map(|znode| znode.name);
-        let removal = QueueRemoval::new(self.profile, prefix, self.session, known, self.is_tainted);
+        let mut removal =
+            QueueRemoval::new(self.profile, prefix, self.session, known, self.is_tainted);
+        if is_creating {
+            removal.expect_create();
+        }
         (removal, is_creating)
     }
 

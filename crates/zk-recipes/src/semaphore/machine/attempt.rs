@@ -41,8 +41,8 @@ use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, News, SessionView, Step,
-    WatchNumber, WatchNumbers, barrier, child, flight, list, read, spread, write,
+    Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, News, SessionView,
+    Step, WatchNumber, WatchNumbers, barrier, child, flight, list, read, spread, write,
 };
 use crate::queue::machine::claim::{Claim, Claimed};
 use crate::queue::machine::removal::QueueRemoval;
@@ -609,8 +609,6 @@ impl Machine for SemaphoreAttempt {
 }
 
 impl Attempt for SemaphoreAttempt {
-    type Removal = QueueRemoval;
-
     fn ahead(&self) -> Option<usize> {
         self.ahead
     }
@@ -640,9 +638,13 @@ impl Attempt for SemaphoreAttempt {
     fn take_tally(&mut self) -> Tally {
         self.claim.take_tally()
     }
+}
 
-    fn abandon(self) -> (QueueRemoval, bool) {
-        self.claim.abandon(self.state == State::Claiming)
+impl Leaving for SemaphoreAttempt {
+    type Removal = QueueRemoval;
+
+    fn abandon(self, is_pending: bool) -> Option<(QueueRemoval, bool)> {
+        Some(self.claim.abandon(is_pending && self.state == State::Claiming))
     }
 }
 

@@ -63,8 +63,8 @@ use super::removal::QueueRemoval;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally};
 use crate::lock::recipe::Attempt;
 use crate::machine::{
-    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
-    WatchNumbers, child, flight, read, spread,
+    Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, SessionView, Step,
+    WatchNumber, WatchNumbers, child, flight, read, spread,
 };
 use crate::queue::profile::QueueProfile;
 use crate::timed_out::{Predecessor, short_identity};
@@ -522,8 +522,6 @@ impl Machine for QueueAttempt {
 }
 
 impl Attempt for QueueAttempt {
-    type Removal = QueueRemoval;
-
     fn ahead(&self) -> Option<usize> {
         self.ahead
     }
@@ -542,9 +540,13 @@ impl Attempt for QueueAttempt {
     fn take_tally(&mut self) -> Tally {
         self.claim.take_tally()
     }
+}
 
-    fn abandon(self) -> (QueueRemoval, bool) {
-        self.claim.abandon(self.state == State::Claiming)
+impl Leaving for QueueAttempt {
+    type Removal = QueueRemoval;
+
+    fn abandon(self, is_pending: bool) -> Option<(QueueRemoval, bool)> {
+        Some(self.claim.abandon(is_pending && self.state == State::Claiming))
     }
 }
 
