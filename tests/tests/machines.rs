@@ -12,8 +12,8 @@ use jute_codec::{
 };
 use zk_recipes::machine::{Input, Machine, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, Leaving, NameForm, NotHeld, Permits,
-    QueueAttempt, QueueNames, QueueProfile, Resize, Restart,
+    ExclusiveAttempt, ExclusiveProfile, Held, Leaving, NameForm, NotHeld, Permits, QueueAttempt,
+    QueueNames, QueueProfile, Resize, Restart,
 };
 use zk_recipes::{
     Acl, Barrier, Client, Counter, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError,
