@@ -43,8 +43,8 @@ pub(crate) struct Left<R, D> {
 }
 
 impl<M: Leaving<Removal: Removal>> Attended<M> {
-    /// Prepares the machine. While all slots of the janitor are taken,
-    /// waits for one, at most until the deadline.
+    /// Prepares the machine. While all slots of the janitor are taken, waits for one, at most until
+    /// the deadline.
     pub(crate) async fn new(
         client: &Client,
         machine: M,

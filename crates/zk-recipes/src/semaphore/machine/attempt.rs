@@ -1,4 +1,4 @@
-//! One attempt to obtain a permit, in one session, with one id of its own.
+//! One attempt to obtain a permit, in one session. Each attempt has its own id.
 //!
 //! These are the steps 2 to 5 of a [`seat`](crate::queue::machine::seat).
 //!
@@ -62,6 +62,7 @@ pub struct PermitPlace {
     predecessors: Vec<Predecessor>,
 }
 
+/// What the attempt waits for in steps 2, 3 and 5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
     /// The number of permits is being stored.
@@ -75,15 +76,15 @@ pub enum Wait {
 /// The reads of step 3 besides those of predecessors, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct WatchedReads {
-    /// It is step 5: everything is read, although its watch is pending.
+    /// Step 5 reads everything, although the watches are pending.
     is_check: bool,
     permits: bool,
     own: bool,
 }
 
 impl SemaphoreAttempt {
-    /// The stored number of permits; `None` if there is none. The client's own expectation counts
-    /// until a first number was read: a change that happens while the attempt waits is meant for it.
+    /// Returns the stored number of permits, or `None` if there is none. Only the first number that is
+    /// read must be the one that the client expects, because a waiter adopts later changes.
     fn stored(&self, directory: &DataReply) -> Result<Option<u32>, LockError> {
         let expected = self.profile.permits.expect("a semaphore has permits");
         let differs = |stored: String| LockError::PermitsDiffer {
@@ -101,14 +102,14 @@ impl SemaphoreAttempt {
         }
     }
 
-    /// Stores the client's number of permits, unless somebody is faster.
+    /// Stores the client's number of permits, unless another contender is faster.
     fn store(&mut self, version: Version) -> SeatStep {
         let permits = self.profile.permits.expect("a semaphore has permits");
         let operation = write(self.profile.directory.clone(), permits.encode(), version);
         self.submit(Wait::Storing, vec![operation], Needs::All)
     }
 
-    /// The next list shows the number that is stored now.
+    /// Lists again after the write, since the list shows which number is stored now.
     fn number_stored(&mut self, view: SessionView, answers: Answers) -> SeatStep {
         self.claim.tally.replayed(answers.replays);
         let [stored] = answers.take();
@@ -126,7 +127,7 @@ impl SemaphoreAttempt {
         }
     }
 
-    /// From now on these predecessors are watched. Those that were watched before stay watched.
+    /// Sets which predecessors are watched from now on. Those that were watched before stay watched.
     fn watch_ahead(&mut self, nearest: Vec<Box<str>>) {
         let watched = std::mem::take(&mut self.place.predecessors);
         self.place.predecessors = match self.is_wide() {
@@ -135,7 +136,7 @@ impl SemaphoreAttempt {
         };
     }
 
-    /// Step 3: reads and watches what is not watched. Step 5: reads everything.
+    /// Performs step 3, which reads and watches what is not watched, or step 5, which reads everything.
     fn watch(&mut self, is_check: bool) -> SeatStep {
         let shape = WatchedReads {
             is_check,

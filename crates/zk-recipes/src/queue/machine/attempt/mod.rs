@@ -57,6 +57,7 @@ pub struct WatchedReads {
     own: bool,
 }
 
+/// What the attempt waits for in steps 3 to 5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
     /// Step 3 is in flight.

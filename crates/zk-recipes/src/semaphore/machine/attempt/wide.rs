@@ -38,12 +38,12 @@ enum Source {
 }
 
 impl SemaphoreAttempt {
-    /// True if the attempt watches the directory instead of its predecessors.
+    /// Returns whether the attempt watches the directory instead of its predecessors.
     pub(super) fn is_wide(&self) -> bool {
         self.place.is_blind || self.place.permits.is_some_and(|permits| permits > WATCHES_MAX)
     }
 
-    /// The watches that a wait needs are set, and have not fired.
+    /// Returns whether the watches that a wait needs are set and have not fired.
     pub(super) fn is_watched(&self) -> bool {
         let is_ahead_watched = match self.is_wide() {
             true => self.is_directory_watched(),
@@ -64,8 +64,7 @@ impl SemaphoreAttempt {
         self.is_wide() && self.place.changes.source == Source::Counted
     }
 
-    /// A list is about to be requested, which shows all changes so far. Returns the watch that it
-    /// sets.
+    /// Prepares a list, which will show all changes so far. Returns the watch that it sets.
     pub(super) fn watch_list(&mut self) -> Option<WatchNumber> {
         self.place.changes.count = 0;
         let is_listed = self.is_wide() && self.place.changes.source == Source::Listed;
@@ -74,7 +73,8 @@ impl SemaphoreAttempt {
         self.place.changes.list_watch
     }
 
-    /// The watches that a wide wait needs are set, and enough contenders may have left.
+    /// Returns whether the watches that a wide wait needs are set, and too few contenders can have left
+    /// for a grant.
     fn is_directory_watched(&self) -> bool {
         match self.place.changes.source {
             Source::Unset => false,
@@ -117,7 +117,7 @@ impl SemaphoreAttempt {
             State::Queued if self.is_wide() && !self.is_directory_watched() => {
                 self.list_when_followed(view)
             }
-            // The evaluation of the pending reply takes account of it.
+            // The reply to a pending flight will show this change.
             State::Claiming | State::Listing(_) | State::Of(_) | State::Queued | State::Granted => {
                 self.wait(view)
             }
