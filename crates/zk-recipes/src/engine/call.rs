@@ -26,6 +26,20 @@ use crate::timed_out::MayTimeOut;
 pub type Call<T, E, O = ()> = ScopedCall<'static, T, E, O>;
 
 /// A [`Call`] that borrows from its caller for as long as `'a`, for example a function.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+/// let value = zk_recipes::SharedValue::new(&client, "/services/billing/hosts")?;
+/// let host = String::from("one ");
+/// let adding = value.update(|hosts| [hosts, host.as_bytes()].concat().into());
+/// let hosts = adding.timeout(Duration::from_secs(30)).await?;
+/// assert_eq!(hosts.bytes(), "one ");
+/// # Ok(()) }
+/// ```
 #[must_use = "a call is complete only after it was awaited"]
 pub struct ScopedCall<'a, T, E, O = ()> {
     deadline: Option<Time>,
